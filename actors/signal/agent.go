@@ -1,0 +1,102 @@
+package signal
+
+import (
+	"slices"
+	"time"
+)
+
+// Category is the field that an agent works in.
+type Category string
+
+// The categories.
+const (
+	Trading Category = "trading"
+	Weather Category = "weather"
+	Content Category = "content"
+)
+
+// AgentStatus is what an agent's operator says of it. It is informative.
+type AgentStatus string
+
+// The statuses of agents.
+const (
+	AgentActive     AgentStatus = "active"
+	AgentBeta       AgentStatus = "beta"
+	AgentDeprecated AgentStatus = "deprecated"
+)
+
+// Agent is an entry of the catalogue, which is common to all accounts.
+type Agent struct {
+	ID          AgentID
+	Name        string
+	Category    Category
+	Description string
+	Strategies  []string
+	Status      AgentStatus
+}
+
+// Has says that strategy is one of the agent's own.
+func (a Agent) Has(strategy string) bool { return slices.Contains(a.Strategies, strategy) }
+
+// Agents is the built-in catalogue in the order in which it is listed.
+func Agents() []Agent {
+	return []Agent{
+		{ID: "trading", Name: "Trading Agent", Category: Trading, Status: AgentActive,
+			Description: "Technical and sentiment signals for crypto, stocks, FX and commodities, with price levels and a calibrated probability.",
+			Strategies:  []string{"momentum", "mean_reversion", "breakout", "sentiment"}},
+		{ID: "weather", Name: "Weather Agent", Category: Weather, Status: AgentActive,
+			Description: "Commodity signals from forecast anomalies against 30-year normals.",
+			Strategies:  []string{"commodity_impact", "energy_demand", "agriculture"}},
+		{ID: "seo", Name: "SEO Content Agent", Category: Content, Status: AgentBeta,
+			Description: "Texts for search engines with a reproducible quality score.",
+			Strategies:  []string{"blog_post", "product_description", "meta_tags"}},
+	}
+}
+
+// RunRequest asks for one run. Its values have been checked.
+type RunRequest struct {
+	Account    AccountID
+	Agent      AgentID
+	Asset      string
+	Strategy   string
+	Timeframe  Timeframe
+	Risk       RiskLevel
+	Parameters Parameters
+	Reply      *ReplyKey // nil without an Idempotency-Key
+}
+
+// Parameters are an agent's own options.
+type Parameters struct {
+	Region   string   // weather: us, eu, asia, global; empty otherwise
+	Keywords []string // content
+	Features []string // content
+	Locale   string   // content
+}
+
+// JobStatus is the state of a job.
+type JobStatus string
+
+// The states of a job: queued, running, then completed or error.
+const (
+	JobQueued    JobStatus = "queued"
+	JobRunning   JobStatus = "running"
+	JobCompleted JobStatus = "completed"
+	JobFailed    JobStatus = "error"
+)
+
+// Job is a run that its client polls.
+type Job struct {
+	ID      JobID
+	Run     RunID
+	Request RunRequest
+	Status  JobStatus
+	Attempt int // 0 while queued; at most 3
+
+	CreatedAt   time.Time
+	StartedAt   time.Time // zero until it runs
+	CompletedAt time.Time // zero until it ended
+	ExpiresAt   time.Time // zero until it ended; then it is forgotten at this time
+
+	Signal *Signal   // of a completed job
+	Error  *RunError // of a failed one
+}

@@ -1,0 +1,96 @@
+package signal
+
+import (
+	"errors"
+	"time"
+)
+
+// Kind says what sort of error a caller met. It decides the answer's status.
+type Kind uint8
+
+// The kinds of errors.
+const (
+	KindInternal     Kind = iota // anything unexpected
+	KindInvalid                  // a value is not valid
+	KindUnauthorized             // no credential, or one that is not valid
+	KindForbidden                // a valid credential that does not suffice
+	KindNotFound                 // no such thing, or another account's
+	KindConflict                 // the state does not allow it
+	KindMismatch                 // an Idempotency-Key came with another request
+	KindTooMany                  // over a limit; see RetryAfter
+	KindUnavailable              // the store cannot be reached, or the process ends; try again
+	KindRunFailed                // an agent's run failed; see RunError
+)
+
+// Error is an error that a caller may see. Message is for them, Cause for the
+// log. Code is the stable name of the error in answers.
+type Error struct {
+	Kind       Kind
+	Code       string
+	Message    string
+	RetryAfter time.Duration // when to come back; 0 if that is not known
+	Cause      error
+}
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// KindOf returns the kind of err: KindInternal if it is none of ours.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	if _, ok := errors.AsType[*RunError](err); ok {
+		return KindRunFailed
+	}
+	return KindInternal
+}
+
+// NotFound returns an error that says that the named thing does not exist.
+func NotFound(what string) *Error {
+	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}
+}
+
+// Unavailable returns an error that says to try again: cause names what cannot
+// be reached.
+func Unavailable(cause error) *Error {
+	return &Error{Kind: KindUnavailable, Code: "unavailable", RetryAfter: 5 * time.Second,
+		Message: "the service cannot reach its store", Cause: cause}
+}
+
+// ErrorCode names why a run failed.
+type ErrorCode string
+
+// The error codes of runs.
+const (
+	DataUnavailable     ErrorCode = "DATA_UNAVAILABLE"
+	StaleData           ErrorCode = "STALE_DATA"
+	MarketClosed        ErrorCode = "MARKET_CLOSED"
+	InsufficientHistory ErrorCode = "INSUFFICIENT_HISTORY"
+	Timeout             ErrorCode = "TIMEOUT"
+	Cancelled           ErrorCode = "CANCELLED"
+	Internal            ErrorCode = "INTERNAL"
+)
+
+// ErrorCodes lists every error code, for metrics and the API description.
+var ErrorCodes = []ErrorCode{DataUnavailable, StaleData, MarketClosed, InsufficientHistory, Timeout, Cancelled, Internal}
+
+// RunError says why a run failed. It is stored and sent as it is: Message
+// reveals nothing of the inside.
+type RunError struct {
+	Code       ErrorCode
+	Message    string
+	Retryable  bool
+	RetryAfter time.Duration // when a retry may help; 0 if that is not known
+	Cause      error         // for the log only
+}
+
+func (e *RunError) Error() string { return string(e.Code) + ": " + e.Message }
+
+func (e *RunError) Unwrap() error { return e.Cause }

@@ -1,0 +1,121 @@
+package signal
+
+import (
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Identifiers are a prefix and a ULID. They are types of their own, so that two
+// of them cannot be swapped. The zero value of each means "none".
+//
+// This package imports nothing but the standard library, with this exception:
+// the ULID library is the one place that knows base 32 and monotonic time.
+type (
+	AccountID  string // acc_
+	AgentID    string // a name of the catalogue, such as "trading"
+	SignalID   string // sig_
+	RunID      string // run_
+	JobID      string // job_
+	EventID    string // evt_
+	KeyID      string // key_
+	SessionID  string // ses_, internal: the sid of an access token
+	WebhookID  string // whk_
+	DeliveryID string // dlv_
+)
+
+// Prefixes of the identifiers.
+const (
+	prefixAccount    = "acc_"
+	prefixSignal     = "sig_"
+	prefixRun        = "run_"
+	prefixJob        = "job_"
+	prefixEvent      = "evt_"
+	prefixKey        = "key_"
+	prefixSession    = "ses_"
+	prefixRequest    = "req_"
+	prefixConnection = "con_"
+)
+
+// ulidLength is the number of characters of a ULID in text.
+const ulidLength = 26
+
+// ids makes ULIDs that increase within the process, also inside a millisecond.
+var ids = struct {
+	sync.Mutex
+	entropy *ulid.MonotonicEntropy
+}{entropy: ulid.Monotonic(rand.Reader, 0)}
+
+func newID(prefix string) string {
+	ids.Lock()
+	id, err := ulid.New(ulid.Timestamp(time.Now()), ids.entropy)
+	ids.Unlock()
+	if err != nil {
+		// The operating system has no randomness, or one millisecond held 2^79 ids.
+		panic("make identifier: " + err.Error())
+	}
+	return prefix + id.String()
+}
+
+func NewAccountID() AccountID { return AccountID(newID(prefixAccount)) }
+func NewSignalID() SignalID   { return SignalID(newID(prefixSignal)) }
+func NewRunID() RunID         { return RunID(newID(prefixRun)) }
+func NewJobID() JobID         { return JobID(newID(prefixJob)) }
+func NewEventID() EventID     { return EventID(newID(prefixEvent)) }
+func NewKeyID() KeyID         { return KeyID(newID(prefixKey)) }
+func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
+
+// NewRequestID returns an identifier for one HTTP request.
+func NewRequestID() string { return newID(prefixRequest) }
+
+// NewConnectionID returns an identifier for one WebSocket.
+func NewConnectionID() string { return newID(prefixConnection) }
+
+// ParseSignalID returns the identifier that s spells, or false if no signal can
+// have that name.
+func ParseSignalID(s string) (SignalID, bool) {
+	_, ok := parseULID(s, prefixSignal)
+	return SignalID(s), ok
+}
+
+// ParseJobID is ParseSignalID for jobs.
+func ParseJobID(s string) (JobID, bool) {
+	_, ok := parseULID(s, prefixJob)
+	return JobID(s), ok
+}
+
+// ParseKeyID is ParseSignalID for API keys.
+func ParseKeyID(s string) (KeyID, bool) {
+	_, ok := parseULID(s, prefixKey)
+	return KeyID(s), ok
+}
+
+func parseULID(s, prefix string) (ulid.ULID, bool) {
+	text, ok := strings.CutPrefix(s, prefix)
+	if !ok || len(text) != ulidLength || text != strings.ToUpper(text) {
+		return ulid.ULID{}, false
+	}
+	id, err := ulid.ParseStrict(text)
+	return id, err == nil
+}
+
+// ULIDBytes returns the 16 bytes behind an identifier with a four-character
+// prefix, for compact storage, or false if id is not of that form.
+func ULIDBytes(id string) ([16]byte, bool) {
+	if len(id) != len(prefixSignal)+ulidLength {
+		return [16]byte{}, false
+	}
+	u, ok := parseULID(id, id[:len(prefixSignal)])
+	return u, ok
+}
+
+// The inverses of ULIDBytes for the identifiers that are stored compactly.
+
+func SignalIDFromBytes(b [16]byte) SignalID { return SignalID(prefixSignal + ulid.ULID(b).String()) }
+func RunIDFromBytes(b [16]byte) RunID       { return RunID(prefixRun + ulid.ULID(b).String()) }
+func AccountIDFromBytes(b [16]byte) AccountID {
+	return AccountID(prefixAccount + ulid.ULID(b).String())
+}

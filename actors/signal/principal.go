@@ -1,0 +1,85 @@
+package signal
+
+import "time"
+
+// Scope is a right that a credential carries.
+type Scope string
+
+// The scopes, in the order of the specification.
+const (
+	AgentsRead     Scope = "agents:read"
+	AgentsRun      Scope = "agents:run"
+	SignalsRead    Scope = "signals:read"
+	WebhooksManage Scope = "webhooks:manage"
+)
+
+// Scopes lists all of them in the order of the specification.
+var Scopes = []Scope{AgentsRead, AgentsRun, SignalsRead, WebhooksManage}
+
+// ScopeSet is a set of scopes; bit i stands for Scopes[i]. The zero value holds
+// none.
+type ScopeSet uint8
+
+// AllScopes holds every scope.
+const AllScopes ScopeSet = 1<<4 - 1
+
+// ScopesOf returns the set of the given scopes; unknown ones are left out.
+func ScopesOf(scopes ...Scope) ScopeSet {
+	var set ScopeSet
+	for _, s := range scopes {
+		set |= s.bit()
+	}
+	return set
+}
+
+func (s Scope) bit() ScopeSet {
+	for i, known := range Scopes {
+		if s == known {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+// Has says that the set holds scope.
+func (set ScopeSet) Has(scope Scope) bool { return set&scope.bit() != 0 }
+
+// List returns the scopes of the set in the order of the specification.
+func (set ScopeSet) List() []Scope {
+	list := []Scope{}
+	for _, s := range Scopes {
+		if set.Has(s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Principal is who is authenticated: an account by an API key, or by a session.
+type Principal struct {
+	Account AccountID
+	Key     KeyID     // of an API key; else empty
+	Session SessionID // of an access token; else empty
+	Scopes  ScopeSet
+	// ExpiresAt is the credential's own expiry; zero if it has none.
+	ExpiresAt time.Time
+}
+
+// Account is who owns signals, keys, webhooks and jobs.
+type Account struct {
+	ID        AccountID
+	Email     string // trimmed, lower case
+	CreatedAt time.Time
+}
+
+// APIKey is a credential of an account. The secret itself is stored nowhere.
+type APIKey struct {
+	ID         KeyID
+	Account    AccountID
+	Name       string
+	Prefix     string // the secret's first 8 characters
+	Scopes     ScopeSet
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	LastUsedAt time.Time // minute precision; zero: never
+}

@@ -1,0 +1,2 @@
+// Package persistence keeps what the service knows in Redis.
+package persistence

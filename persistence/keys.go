@@ -1,0 +1,89 @@
+package persistence
+
+import (
+	"strconv"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Every key name of the service is made in this file. The part in braces is the
+// hash tag: keys with the same tag live in one slot of a Redis Cluster, so that
+// one script may touch them. doc.go has the table of what they hold.
+
+// partitionKey returns the key name in partition p: "{p07}:name".
+func partitionKey(p int, name string) string {
+	const digits = "0123456789"
+	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
+}
+
+func eventsKey(p int) string  { return partitionKey(p, "events") }
+func signalsKey(p int) string { return partitionKey(p, "signals") }
+func openKey(p int) string    { return partitionKey(p, "open") }
+
+// batchKey remembers the last batch that a writer appended: one key a writer and
+// partition, since a writer has one batch under way.
+func batchKey(p int, writer string) string { return partitionKey(p, "batch:"+writer) }
+
+// replyKey is where the answer to a request with an Idempotency-Key is kept.
+func replyKey(p int, account signal.AccountID, digest string) string {
+	return partitionKey(p, "reply:"+string(account)+":"+digest)
+}
+
+// jobKey is a job's record, jobsOfKey the index of an account's jobs by time,
+// jobQueueKey the stream from which nodes take work.
+func jobKey(p int, id signal.JobID) string { return partitionKey(p, "job:"+string(id)) }
+func jobsOfKey(p int, account signal.AccountID) string {
+	return partitionKey(p, "jobs:"+string(account))
+}
+func jobQueueKey(p int) string { return partitionKey(p, "jobqueue") }
+
+// runsDueKey holds the runs that have announced themselves, by when they must end.
+func runsDueKey(p int) string { return partitionKey(p, "runsdue") }
+
+// ownerKey is the lease of a partition, epochKey its last epoch, positionKey the
+// engine's position in its event log.
+func ownerKey(p int) string    { return partitionKey(p, "owner") }
+func epochKey(p int) string    { return partitionKey(p, "epoch") }
+func positionKey(p int) string { return partitionKey(p, "position") }
+
+// Credentials are looked up before the account is known, so they share a slot.
+
+func accountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }
+func accountsKey() string                          { return "{auth}:accounts" }
+func emailKey(email string) string                 { return "{auth}:email:" + email }
+func apiKeyKey(secretDigest string) string         { return "{auth}:key:" + secretDigest }
+func apiKeysOfKey(account signal.AccountID) string { return "{auth}:keys:" + string(account) }
+func sessionKey(id signal.SessionID) string        { return "{auth}:session:" + string(id) }
+func sessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" + string(a) }
+func refreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
+func lockKey(emailDigest string) string            { return "{auth}:lock:" + emailDigest }
+
+// limitKey is the token bucket of one class and account or address.
+func limitKey(class, who string) string { return "{limit:" + class + ":" + who + "}" }
+
+// Keys of the whole installation.
+
+// installationKey holds what was fixed at first start: a hash.
+func installationKey() string { return "{node}:installation" }
+
+// nodesKey holds the live nodes by the time until which they are.
+func nodesKey() string { return "{node}:live" }
+
+// The two streams through which prices come in have the names that others write to.
+
+func marketTicksKey() string { return "market:ticks" }
+func marketBarsKey() string  { return "market:bars" }
+
+// marketClosedKey is the stream of the bars that the feeder closed, barsKey the
+// record of an asset's bars, marketStateKey the feeder's checkpoint.
+func marketClosedKey() string { return "{market}:closed" }
+func barsKey(asset string, tf signal.Timeframe) string {
+	return "{market}:bars:" + string(tf) + ":" + asset
+}
+func marketNewsKey() string  { return "{market}:news" }
+func marketStateKey() string { return "{market}:state" }
+func feederKey() string      { return "{market}:feeder" }
+func feederEpochKey() string { return "{market}:feederepoch" }
+
+// tag returns the two digits of partition p, for logs.
+func tag(p int) string { return strconv.Itoa(p) }

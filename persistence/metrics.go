@@ -1,0 +1,83 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// Metrics counts what this package does. It is a hook of the Redis client.
+type Metrics struct {
+	commandDuration *prometheus.HistogramVec
+	errors          *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		commandDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "agentsignal_redis_command_duration_seconds", Help: "Time from sending a Redis command, or a pipeline of them, to its reply.",
+			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1},
+		}, []string{"command"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_redis_errors_total", Help: "Redis commands that ended with an error.",
+		}, []string{"command"}),
+	}
+	r.MustRegister(m.commandDuration, m.errors)
+	for c := range knownCommands {
+		m.errors.WithLabelValues(c)
+	}
+	return m
+}
+
+// knownCommands is the closed list of the label "command".
+var knownCommands = map[string]bool{"pipeline": true, "other": true, "evalsha": true, "get": true, "set": true, "del": true,
+	"hget": true, "hset": true, "hgetall": true, "xrange": true, "xrevrange": true, "xread": true, "xreadgroup": true,
+	"xack": true, "xautoclaim": true, "xinfo": true, "xlen": true, "zrange": true, "zadd": true, "time": true, "ping": true}
+
+func commandLabel(name string) string {
+	if name = strings.ToLower(name); knownCommands[name] {
+		return name
+	}
+	return "other"
+}
+
+// DialHook implements redis.Hook.
+func (m *Metrics) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (m *Metrics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmd)
+		m.observe(commandLabel(cmd.Name()), start, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (m *Metrics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		start := time.Now()
+		err := next(ctx, cmds)
+		m.observe("pipeline", start, err)
+		return err
+	}
+}
+
+func (m *Metrics) observe(command string, start time.Time, err error) {
+	// A blocking read waits for events: its duration says nothing of Redis.
+	if command != "xread" && command != "xreadgroup" {
+		m.commandDuration.WithLabelValues(command).Observe(time.Since(start).Seconds())
+	}
+	if err != nil && !errors.Is(err, redis.Nil) && !errors.Is(err, context.Canceled) {
+		m.errors.WithLabelValues(command).Inc()
+	}
+}

@@ -1,0 +1,212 @@
+package persistence
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// Limits of the connections to Redis.
+const (
+	// MaxPartitions is the greatest number of partitions: one XREAD over more
+	// streams than this costs Redis more than it saves.
+	MaxPartitions = 64
+
+	dialTimeout    = 2 * time.Second
+	commandTimeout = 2 * time.Second
+	// blockTimeout bounds a blocking read: go-redis does not heed the cancelling of
+	// a context while one waits.
+	blockTimeout = time.Second
+	readyTimeout = 500 * time.Millisecond
+	// clusterReload is how often the slot map is read again: the library's default
+	// of a minute hides a failover for as long.
+	clusterReload = 2 * time.Second
+	commandConns  = 16
+)
+
+// Options says which Redis to use and how.
+type Options struct {
+	// URL is redis://, rediss://, unix://, redis+cluster://host:port,host:port or
+	// redis+sentinel://host:port,host:port/master.
+	URL string
+	// Partitions is 1 to MaxPartitions; 0 means 16.
+	Partitions int
+	// WaitReplicas is how many replicas must have an append before it is answered.
+	WaitReplicas int
+	// BlockingReaders is how many loops read with BLOCK at once; 0 means 8.
+	BlockingReaders int
+	Log             *slog.Logger // nil: none
+	Metrics         *Metrics     // nil: none
+}
+
+// Store is the connection to Redis that all records of this package share.
+type Store struct {
+	// rdb is for commands. It never retries: after a lost reply it is unknown
+	// whether a command took effect, so each caller decides. The log retries its
+	// batches, which are idempotent.
+	rdb redis.UniversalClient
+	// blocking is for reads with BLOCK, so that they take no connection of rdb.
+	blocking redis.UniversalClient
+
+	partitions   int
+	waitReplicas int
+	log          *slog.Logger
+	metrics      *Metrics
+	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
+}
+
+// Open prepares the connection. It does not wait for Redis: see Ready. It fails
+// if an option is not valid.
+func Open(o Options) (*Store, error) {
+	if o.Partitions == 0 {
+		o.Partitions = 16
+	}
+	if o.Partitions < 1 || o.Partitions > MaxPartitions {
+		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, MaxPartitions)
+	}
+	if o.BlockingReaders == 0 {
+		o.BlockingReaders = 8
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	base, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	base.Protocol = 3
+	base.DialTimeout = dialTimeout
+	base.ReadTimeout = commandTimeout
+	base.WriteTimeout = commandTimeout
+	base.MaxRetries = -1
+	base.PoolSize = commandConns
+	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics}
+	s.rdb = newClient(base)
+	blocking := *base
+	blocking.PoolSize = o.BlockingReaders + 2
+	s.blocking = newClient(&blocking)
+	if o.Metrics != nil {
+		s.rdb.AddHook(o.Metrics)
+		s.blocking.AddHook(o.Metrics)
+	}
+	return s, nil
+}
+
+// newClient makes a client for the kind of server that o names. Where a cluster
+// has one seed, NewUniversalClient would take it for a single server.
+func newClient(o *redis.UniversalOptions) redis.UniversalClient {
+	if o.IsClusterMode {
+		c := o.Cluster()
+		c.ClusterStateReloadInterval = clusterReload
+		return redis.NewClusterClient(c)
+	}
+	return redis.NewUniversalClient(o)
+}
+
+// parseURL reads the address forms of Options.URL.
+func parseURL(address string) (*redis.UniversalOptions, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return nil, errors.New("redis.url is not a URL: use redis://host:6379, rediss://, unix://, redis+cluster:// or redis+sentinel://")
+	}
+	switch scheme {
+	case "redis", "rediss", "unix":
+		o, err := redis.ParseURL(address)
+		if err != nil {
+			return nil, fmt.Errorf("redis.url: %w", err)
+		}
+		u := &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig}
+		if o.Network == "unix" {
+			u.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", o.Addr)
+			}
+		}
+		return u, nil
+	case "redis+cluster", "redis+sentinel":
+		// net/url refuses several hosts with ports, so they are cut out first.
+		authority, path, _ := strings.Cut(rest, "/")
+		user, hosts := "", authority
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			user, hosts = authority[:at+1], authority[at+1:]
+		}
+		parsed, err := url.Parse("redis://" + user + "host/" + path)
+		if err != nil {
+			return nil, errors.New("redis.url: user, password or path is not valid in a URL")
+		}
+		u := &redis.UniversalOptions{Addrs: strings.Split(hosts, ",")}
+		for _, a := range u.Addrs {
+			if _, _, err := net.SplitHostPort(a); err != nil {
+				return nil, fmt.Errorf("redis.url: %q is not host:port", a)
+			}
+		}
+		if parsed.User != nil {
+			u.Username = parsed.User.Username()
+			u.Password, _ = parsed.User.Password()
+		}
+		if scheme == "redis+cluster" {
+			u.IsClusterMode = true
+			return u, nil
+		}
+		u.MasterName = strings.Trim(parsed.Path, "/")
+		if u.MasterName == "" {
+			return nil, errors.New("redis.url: redis+sentinel:// needs the master's name: redis+sentinel://host:26379/mymaster")
+		}
+		u.SentinelUsername = parsed.Query().Get("sentinel_username")
+		u.SentinelPassword = parsed.Query().Get("sentinel_password")
+		return u, nil
+	}
+	return nil, fmt.Errorf("redis.url: scheme %q is not known: use redis, rediss, unix, redis+cluster or redis+sentinel", scheme)
+}
+
+// Close ends the connections.
+func (s *Store) Close() error { return errors.Join(s.rdb.Close(), s.blocking.Close()) }
+
+// Ready asks Redis for a sign of life, for at most half a second.
+func (s *Store) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.rdb.Ping(ctx).Err() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Partitions returns how many partitions there are.
+func (s *Store) Partitions() int { return s.partitions }
+
+// Partition returns the partition of account, 0 to Partitions()-1.
+func (s *Store) Partition(account signal.AccountID) int {
+	sum := sha256.Sum256([]byte(account))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(s.partitions))
+}
+
+// Now returns the time by the clock of Redis, which all nodes share, as last
+// measured by SyncClock.
+func (s *Store) Now() time.Time { return time.Now().Add(time.Duration(s.clockOffset.Load())).UTC() }
+
+// SyncClock measures how far the local clock is from that of Redis.
+func (s *Store) SyncClock(ctx context.Context) error {
+	before := time.Now()
+	t, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("ask the time: %w", err)
+	}
+	took := time.Since(before)
+	s.clockOffset.Store(int64(t.Sub(before.Add(took / 2))))
+	return nil
+}

@@ -1,0 +1,114 @@
+// Package redistest starts a Redis server for one test.
+package redistest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTimeout bounds the wait for a server to answer.
+const startTimeout = 10 * time.Second
+
+// Server is a redis-server of a test's own on a private socket.
+type Server struct {
+	tb     testing.TB
+	dir    string
+	socket string
+	args   []string
+	cmd    *exec.Cmd
+}
+
+// New starts a server without persistence. It is stopped when the test ends. The
+// test fails if no redis-server is installed.
+func New(tb testing.TB) *Server {
+	tb.Helper()
+	return start(tb, "--save", "", "--appendonly", "no")
+}
+
+// NewDurable starts a server with an append-only file, which survives Kill and
+// Restart.
+func NewDurable(tb testing.TB) *Server {
+	tb.Helper()
+	return start(tb, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
+}
+
+func start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		tb.Fatal("redis-server is needed for this test: install the package redis-server")
+	}
+	// Not tb.TempDir: the path of a socket has at most 107 bytes.
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, dir: dir, socket: filepath.Join(dir, "s")}
+	s.args = append([]string{path, "--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
+		"--logfile", filepath.Join(dir, "log")}, args...)
+	s.Restart()
+	tb.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(dir)
+	})
+	return s
+}
+
+// URL returns the server's address for persistence.Options.
+func (s *Server) URL() string { return "unix://" + s.socket }
+
+// Client returns a client of the server, closed when the test ends.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
+	s.tb.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Kill ends the server at once, as kill -9 does. It may be started again.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Pause stops the server's process without closing its connections; Continue
+// lets it go on.
+func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Restart starts the server after Kill and waits until it answers.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	cmd := exec.Command(s.args[0], s.args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.tb.Fatalf("start redis-server: %v", err)
+	}
+	s.cmd = cmd
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
+	defer c.Close()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		err := c.Ping(context.Background()).Err()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			s.tb.Fatalf("redis-server does not answer: %v\n%s", err, out)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
