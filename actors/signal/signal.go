@@ -98,6 +98,10 @@ type Signal struct {
 	UpdatedAt time.Time // of the last change of state or confidence
 	Sequence  int64     // counts its events: 1 created, 2 and more updated or closed
 	Closing   *Closing  // nil while it is open
+
+	// What the actor of an open signal goes by, and statistics later.
+	FirstConfidence float64 // Confidence at creation; 0 before the log has stored it
+	MFE, MAE        float64 // best and worst excursion so far, in multiples of |Entry-Stop|
 }
 
 // Status returns whether s is open or closed.
