@@ -116,7 +116,7 @@ func ULIDBytes(id string) ([16]byte, bool) {
 
 func SignalIDFromBytes(b [16]byte) SignalID { return SignalID(prefixSignal + ulid.ULID(b).String()) }
 func RunIDFromBytes(b [16]byte) RunID       { return RunID(prefixRun + ulid.ULID(b).String()) }
-func EventIDFromBytes(b [16]byte) EventID    { return EventID(prefixEvent + ulid.ULID(b).String()) }
+func EventIDFromBytes(b [16]byte) EventID   { return EventID(prefixEvent + ulid.ULID(b).String()) }
 func AccountIDFromBytes(b [16]byte) AccountID {
 	return AccountID(prefixAccount + ulid.ULID(b).String())
 }
