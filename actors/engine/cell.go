@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// libraryContext is what the library gives to an actor's mailbox.
+type libraryContext interface {
+	actor.Context
+	actor.MessageInvoker
+}
+
+// cell is one actor through all its incarnations: its mailbox towards the
+// library, its Context towards the Actor. There may be a million of them, so a
+// field is here only if every actor needs it.
+type cell struct {
+	// Fixed before the actor starts.
+	sys     *System
+	stats   *kindStats
+	name    string
+	produce func() Actor
+	sup     Supervision
+	lib     libraryContext
+
+	// The mailbox: see mailbox.go.
+	mu         sync.Mutex
+	user       []any
+	system     []any
+	gone       chan struct{} // made when first asked for, closed at the actor's end
+	scheduled  bool          // a goroutine is at work
+	closed     bool          // the actor has ended
+	systemLeft atomic.Int32  // length of system
+
+	// Touched by the actor's own goroutine only.
+	batch       []any // taken from user; handled up to next
+	next        int32
+	handled     int32 // messages since the counters were last brought up to date
+	incarnation uint32
+	toMeasure   uint8
+	suspended   bool
+	ending      bool // Stopping or Restarting was received
+	stopping    bool
+	actor       Actor
+	message     any
+	ctx         context.Context // made when first asked for
+	cancel      context.CancelFunc
+
+	timers *timer // the first one; guarded by the heap's mutex
+}
+
+var _ Context = (*cell)(nil)
+
+// stop is the library's message to end an actor ahead of its mailbox.
+var stop = new(actor.Stop)
+
+// Message implements Context.
+func (c *cell) Message() any { return c.message }
+
+// Self implements Context.
+func (c *cell) Self() Ref { return Ref{c} }
+
+// Context implements Context.
+func (c *cell) Context() context.Context {
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+		if c.ending {
+			c.cancel()
+		}
+	}
+	return c.ctx
+}
+
+// Spawn implements Context.
+func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervision) Ref {
+	return c.sys.spawn(c.lib, kind, name, produce, sup)
+}
+
+// Stop implements Context.
+func (c *cell) Stop(r Ref) {
+	if r.c != nil {
+		r.c.PostSystemMessage(stop)
+	}
+}
+
+// Poison implements Context.
+func (c *cell) Poison(r Ref) {
+	if r.c != nil {
+		r.c.post(poison{})
+	}
+}
+
+// Go implements Context.
+func (c *cell) Go(f func(ctx context.Context) any) {
+	ctx, incarnation := c.Context(), c.incarnation
+	c.sys.work.Go(func() {
+		defer func() {
+			if reason := recover(); reason != nil {
+				c.post(&outcome{incarnation: incarnation, failure: &goFailure{reason, debug.Stack()}})
+			}
+		}()
+		if m := f(ctx); m != nil {
+			c.post(&outcome{incarnation: incarnation, message: m})
+		}
+	})
+}
+
+// After implements Context.
+func (c *cell) After(d time.Duration, m any) Timer {
+	if c.ending {
+		return Timer{}
+	}
+	return c.sys.timers.add(c, d, m)
+}
+
+// shell is what the library takes for the actor: one value for each incarnation,
+// which finds its cell.
+type shell struct {
+	sys *System
+	c   *cell
+}
+
+// Receive implements actor.Actor.
+func (s *shell) Receive(lib actor.Context) {
+	if s.c == nil {
+		s.c = s.sys.claim(lib.Self())
+	}
+	c := s.c
+	switch m := lib.Message().(type) {
+	case *actor.Started:
+		c.ending = false
+		c.actor = c.produce()
+		c.deliver(Started{})
+	case *actor.Stopping:
+		c.stopping = true
+		c.endIncarnation(Stopping{})
+	case *actor.Restarting:
+		c.stats.restarts.Add(1)
+		c.endIncarnation(Restarting{})
+		s.sys.keep(lib.Self(), c) // for the next incarnation's shell
+	case *actor.Stopped:
+		c.close()
+		if parent := lib.Parent(); parent != nil {
+			s.sys.keep(lib.Self(), c) // for the parent's Terminated
+		}
+	case *actor.Terminated:
+		child := s.sys.claim(m.Who)
+		if !c.ending {
+			c.deliver(Terminated{Ref: Ref{child}, Kind: child.stats.kind})
+		}
+	default:
+		c.deliver(m)
+	}
+}
+
+// deliver hands m to the actor.
+func (c *cell) deliver(m any) {
+	c.message = m
+	c.actor.Receive(c)
+	c.message = nil
+}
+
+// endIncarnation cancels what the incarnation has begun and gives it its last
+// message. A panic there is logged and goes no further: the library would take it
+// for a reason to restart what is to stop.
+func (c *cell) endIncarnation(last any) {
+	if c.ending {
+		return // failed once more while its children were stopping
+	}
+	c.ending = true
+	c.incarnation++
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.sys.timers.dropAll(c)
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.logPanic(c.message, reason)
+		}
+		c.actor, c.message, c.ctx, c.cancel = nil, nil, nil, nil
+	}()
+	if c.actor != nil { // else its producer panicked
+		c.deliver(last)
+	}
+}
+
+// HandleFailure implements actor.SupervisorStrategy for the actor's children.
+func (s *shell) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID,
+	failures *actor.RestartStatistics, _, message any) {
+	c := s.c
+	if c.ending {
+		supervisor.StopChildren(child)
+		return
+	}
+	limit, within := c.sup.Restarts, c.sup.Within
+	if limit == 0 {
+		limit = defaultRestarts
+	}
+	if within == 0 {
+		within = defaultWithin
+	}
+	failures.Fail()
+	n := failures.NumberOfFailures(within)
+	if n > limit {
+		failed := message.(*cell) // what work escalates with
+		s.sys.log.Error("actor failed too often and is stopped", "actor", failed.name, "kind", string(failed.stats.kind),
+			"restarts", n-1, "within", within)
+		if c == s.sys.root.c {
+			s.sys.crippled.Store(true)
+		}
+		supervisor.StopChildren(child)
+		return
+	}
+	if n == 1 { // the library never forgets one
+		failures.Reset()
+		failures.Fail()
+	}
+	supervisor.RestartChildren(child)
+}
+
+// logPanic reports a panic of the actor at message, with the stack: the caller is
+// its deferred function.
+func (c *cell) logPanic(message, reason any) {
+	stack := debug.Stack()
+	if f, ok := reason.(*goFailure); ok {
+		reason, stack = f.reason, f.stack
+	}
+	c.sys.log.LogAttrs(context.Background(), slog.LevelError, "actor panicked",
+		slog.String("actor", c.name), slog.String("kind", string(c.stats.kind)), slog.String("message", fmt.Sprintf("%T", message)),
+		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
+}

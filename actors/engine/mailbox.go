@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// The mailbox of a cell. It differs from the library's in that it takes messages
+// over in batches, costs nothing while it is empty, counts, and lets nothing
+// through to an actor that is stopping.
+
+const (
+	// countEvery bounds by how much the counters of a busy actor lag behind.
+	countEvery = 64
+	// busyBuffer is the longest buffer that a busy mailbox uses again, idleBuffer the
+	// longest that an idle one keeps: there may be a million of those.
+	busyBuffer = 1024
+	idleBuffer = 4
+)
+
+// poison stops the actor that reads it.
+type poison struct{}
+
+// outcome is the end of a Go function.
+type outcome struct {
+	incarnation uint32
+	message     any
+	failure     *goFailure
+}
+
+// goFailure is a panic of a Go function, on its way to its actor.
+type goFailure struct {
+	reason any
+	stack  []byte
+}
+
+// post puts a message into the mailbox.
+func (c *cell) post(m any) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		c.deadLetter(m)
+		return
+	}
+	// Counted before it can be handled, so that the gauge never falls below 0.
+	c.stats.mailbox.Add(1)
+	c.user = append(c.user, m)
+	idle := !c.scheduled
+	c.scheduled = true
+	c.mu.Unlock()
+	if idle {
+		go c.run()
+	}
+}
+
+// deadLetter counts a message that the actor did not live to see. Timers, results
+// of its own goroutines and a second poison are not missed by anyone.
+func (c *cell) deadLetter(m any) {
+	switch m := m.(type) {
+	case *outcome:
+		c.logLost(m)
+		return
+	case *timer, poison:
+		return
+	}
+	c.stats.dead.Add(1)
+	if c.sys.log.Enabled(context.Background(), slog.LevelDebug) {
+		c.sys.log.Debug("dead letter", "actor", c.name, "kind", string(c.stats.kind), "type", fmt.Sprintf("%T", m))
+	}
+}
+
+// PostUserMessage implements actor.Mailbox.
+func (c *cell) PostUserMessage(m any) { c.post(m) }
+
+// PostSystemMessage implements actor.Mailbox.
+func (c *cell) PostSystemMessage(m any) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.system = append(c.system, m)
+	c.systemLeft.Store(int32(len(c.system)))
+	idle := !c.scheduled
+	c.scheduled = true
+	c.mu.Unlock()
+	if idle {
+		go c.run()
+	}
+}
+
+// RegisterHandlers implements actor.Mailbox. It is called once, before Start.
+func (c *cell) RegisterHandlers(invoker actor.MessageInvoker, _ actor.Dispatcher) {
+	c.lib = invoker.(libraryContext)
+	c.lib.Actor().(*shell).c = c
+}
+
+// Start implements actor.Mailbox.
+func (c *cell) Start() {}
+
+// UserMessageCount implements actor.Mailbox.
+func (c *cell) UserMessageCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.user)
+}
+
+// ended returns a channel that is closed when the actor has ended.
+func (c *cell) ended() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone == nil {
+		c.gone = make(chan struct{})
+		if c.closed {
+			close(c.gone)
+		}
+	}
+	return c.gone
+}
+
+// close ends the mailbox: the actor has stopped.
+func (c *cell) close() {
+	c.mu.Lock()
+	left := c.user
+	c.user, c.system, c.closed = nil, nil, true
+	c.systemLeft.Store(0)
+	if c.gone != nil {
+		close(c.gone)
+	}
+	c.mu.Unlock()
+	left = append(c.batch[c.next:], left...)
+	for _, m := range left {
+		c.deadLetter(m)
+	}
+	c.batch, c.next = nil, 0
+	c.stats.mailbox.Add(-int64(len(left)))
+	c.stats.running.Add(-1)
+}
+
+// run handles messages until none is left.
+func (c *cell) run() {
+	for c.work() {
+	}
+}
+
+// work handles messages until none is left, or until one panics: then it returns
+// true, and the library decides what becomes of the actor.
+func (c *cell) work() (again bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.logPanic(c.message, reason)
+			c.message = nil
+			c.lib.EscalateFailure(reason, c)
+			again = true
+		}
+	}()
+	for {
+		if c.systemLeft.Load() > 0 {
+			c.handleSystem()
+			continue
+		}
+		if int(c.next) == len(c.batch) || c.suspended {
+			if !c.refill() {
+				return false
+			}
+			continue
+		}
+		m := c.batch[c.next]
+		c.batch[c.next] = nil
+		c.next++
+		c.handled++
+		c.handleUser(m)
+		if c.handled >= countEvery {
+			c.count()
+		}
+	}
+}
+
+// refill takes over what has been posted. It returns false, and the goroutine must
+// end, if there is nothing to do.
+func (c *cell) refill() bool {
+	c.count()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.system) > 0 {
+		return true
+	}
+	if c.suspended {
+		c.scheduled = false
+		return false
+	}
+	if len(c.user) == 0 {
+		if cap(c.batch) > idleBuffer {
+			c.batch, c.next = nil, 0
+		}
+		if cap(c.user) > idleBuffer {
+			c.user = nil
+		}
+		c.scheduled = false
+		return false
+	}
+	spare := c.batch[:0]
+	if cap(spare) > busyBuffer {
+		spare = nil
+	}
+	c.batch, c.next, c.user = c.user, 0, spare
+	return true
+}
+
+// count brings the counters of the kind up to date.
+func (c *cell) count() {
+	if c.handled > 0 {
+		c.stats.mailbox.Add(-int64(c.handled))
+		c.stats.messages.Add(int64(c.handled))
+		c.handled = 0
+	}
+}
+
+// handleSystem handles the oldest message of the library.
+func (c *cell) handleSystem() {
+	c.mu.Lock()
+	m := c.system[0]
+	c.system[0] = nil
+	if c.system = c.system[1:]; len(c.system) == 0 {
+		c.system = nil
+	}
+	c.systemLeft.Store(int32(len(c.system)))
+	c.mu.Unlock()
+	switch m.(type) {
+	case *actor.SuspendMailbox:
+		c.suspended = true
+	case *actor.ResumeMailbox:
+		c.suspended = false
+	case *actor.Restart:
+		// The library would revive an actor that was told to stop meanwhile.
+		if !c.stopping {
+			c.lib.InvokeSystemMessage(m)
+		}
+	default:
+		c.lib.InvokeSystemMessage(m)
+	}
+}
+
+// handleUser handles one message of the mailbox.
+func (c *cell) handleUser(m any) {
+	if c.stopping { // and waits for its children to end
+		c.deadLetter(m)
+		c.handled--
+		c.stats.mailbox.Add(-1)
+		return
+	}
+	switch v := m.(type) {
+	case *timer:
+		if v.incarnation != c.incarnation {
+			return
+		}
+		m = v.message
+	case *outcome:
+		if v.incarnation != c.incarnation {
+			c.logLost(v)
+			return
+		}
+		if v.failure != nil {
+			panic(v.failure)
+		}
+		m = v.message
+	case poison:
+		c.PostSystemMessage(stop)
+		return
+	}
+	if c.stats.durationOf == nil {
+		c.lib.InvokeUserMessage(m)
+		return
+	}
+	if c.toMeasure > 0 {
+		c.toMeasure--
+		c.lib.InvokeUserMessage(m)
+		return
+	}
+	c.toMeasure = measureEvery - 1
+	start := time.Now()
+	c.lib.InvokeUserMessage(m)
+	c.stats.durationOf.Observe(time.Since(start).Seconds())
+}
+
+// logLost reports a failed Go function whose actor is not there to fail with it.
+func (c *cell) logLost(o *outcome) {
+	if o.failure != nil {
+		c.logPanic(nil, o.failure)
+	}
+}

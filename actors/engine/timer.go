@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// Timer is a message to come, made by Context.After. The zero value is a timer
+// that has fired.
+type Timer struct{ e *timer }
+
+// Stop drops the message and says whether it was still to be sent. A message that
+// is in the mailbox already is delivered nevertheless.
+func (t Timer) Stop() bool { return t.e != nil && t.e.c.sys.timers.drop(t.e) }
+
+// timer is one entry of the heap, and the envelope of its message.
+type timer struct {
+	at          time.Duration // since the start of the heap
+	seq         uint64        // keeps the order of those due at once
+	c           *cell
+	incarnation uint32
+	message     any
+
+	index      int    // in the heap; -1 when it is not there
+	prev, next *timer // the other timers of the actor
+}
+
+// timers is the timer heap of a system. One goroutine, started with the first
+// timer, serves all of them.
+type timers struct {
+	start time.Time
+	wake  chan struct{}
+	quit  chan struct{}
+	ended chan struct{}
+
+	mu      sync.Mutex
+	heap    timerHeap
+	seq     uint64
+	running bool
+	closed  bool
+}
+
+func newTimers() *timers {
+	return &timers{start: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// add starts a timer of the actor c.
+func (t *timers) add(c *cell, d time.Duration, m any) Timer {
+	e := &timer{at: time.Since(t.start) + max(d, 0), c: c, incarnation: c.incarnation, message: m}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		e.index = -1
+		return Timer{e}
+	}
+	t.seq++
+	e.seq = t.seq
+	if e.next = c.timers; e.next != nil {
+		e.next.prev = e
+	}
+	c.timers = e
+	heap.Push(&t.heap, e)
+	if !t.running {
+		t.running = true
+		go t.run()
+	} else if e.index == 0 {
+		t.notify()
+	}
+	return Timer{e}
+}
+
+func (t *timers) notify() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *timers) drop(e *timer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.index < 0 {
+		return false
+	}
+	heap.Remove(&t.heap, e.index)
+	e.unlink()
+	return true
+}
+
+// dropAll drops the timers of the actor c.
+func (t *timers) dropAll(c *cell) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c.timers != nil {
+		e := c.timers
+		heap.Remove(&t.heap, e.index)
+		e.unlink()
+	}
+}
+
+// unlink takes e out of its actor's list.
+func (e *timer) unlink() {
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		e.c.timers = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	}
+	e.prev, e.next = nil, nil
+}
+
+// run sends what is due until close.
+func (t *timers) run() {
+	defer close(t.ended)
+	clock := time.NewTimer(0)
+	defer clock.Stop()
+	for {
+		select {
+		case <-t.quit:
+			return
+		case <-t.wake:
+		case <-clock.C:
+		}
+		if wait, ok := t.fire(); ok {
+			clock.Reset(wait)
+		} else {
+			clock.Stop()
+		}
+	}
+}
+
+// fire sends what is due and returns how long it is until the next one, or false
+// if there is none.
+func (t *timers) fire() (time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Since(t.start)
+	for len(t.heap) > 0 {
+		e := t.heap[0]
+		if e.at > now {
+			return e.at - now, true
+		}
+		heap.Pop(&t.heap)
+		e.unlink()
+		e.c.post(e)
+	}
+	return 0, false
+}
+
+// close ends the goroutine and waits for it.
+func (t *timers) close() {
+	t.mu.Lock()
+	running := t.running
+	if !t.closed {
+		t.closed = true
+		close(t.quit)
+	}
+	t.mu.Unlock()
+	if running {
+		<-t.ended
+	}
+}
+
+// timerHeap implements heap.Interface.
+type timerHeap []*timer
+
+func (h timerHeap) Len() int { return len(h) }
+
+func (h timerHeap) Less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	return h[i].seq < h[j].seq
+}
+
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *timerHeap) Push(x any) {
+	e := x.(*timer)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *timerHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	e := old[n]
+	old[n] = nil
+	*h = old[:n]
+	e.index = -1
+	return e
+}
