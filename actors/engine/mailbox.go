@@ -122,23 +122,23 @@ func (c *cell) ended() <-chan struct{} {
 	return c.gone
 }
 
-// close ends the mailbox: the actor has stopped.
+// close ends the mailbox: the actor has stopped. Who waits for its end finds the
+// counters right, so the lock is held until they are.
 func (c *cell) close() {
 	c.mu.Lock()
-	left := c.user
-	c.user, c.system, c.closed = nil, nil, true
+	defer c.mu.Unlock()
+	left := append(c.batch[c.next:], c.user...)
+	c.batch, c.next, c.user, c.system, c.closed = nil, 0, nil, nil, true
 	c.systemLeft.Store(0)
-	if c.gone != nil {
-		close(c.gone)
-	}
-	c.mu.Unlock()
-	left = append(c.batch[c.next:], left...)
 	for _, m := range left {
 		c.deadLetter(m)
 	}
-	c.batch, c.next = nil, 0
 	c.stats.mailbox.Add(-int64(len(left)))
+	c.count()
 	c.stats.running.Add(-1)
+	if c.gone != nil {
+		close(c.gone)
+	}
 }
 
 // run handles messages until none is left.
