@@ -90,7 +90,9 @@ type Job struct {
 	Run     RunID
 	Request RunRequest
 	Status  JobStatus
-	Attempt int // 0 while queued; at most 3
+	Attempt int // counts the workers that took it; 0 while queued
+	// Entry is its place in the queue, while a worker holds it; else zero.
+	Entry Position
 
 	CreatedAt   time.Time
 	StartedAt   time.Time // zero until it runs

@@ -1,0 +1,80 @@
+package signal
+
+import (
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// The functions of this file write values as they appear in JSON, in events and
+// answers alike, so that both always show the same.
+
+// AppendPrice adds v, which must be finite, in plain decimals: the shortest that
+// reads back as v, without an exponent.
+func AppendPrice(b []byte, v float64) []byte { return strconv.AppendFloat(b, v, 'f', -1, 64) }
+
+// AppendConfidence adds v rounded to 4 decimals, without trailing zeros.
+func AppendConfidence(b []byte, v float64) []byte { return AppendPrice(b, RoundConfidence(v)) }
+
+// RoundConfidence returns v rounded to the 4 decimals that are stored and shown.
+func RoundConfidence(v float64) float64 { return math.Round(v*1e4) / 1e4 }
+
+// timeLayout is RFC 3339 in UTC with milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// AppendTime adds t as a JSON string: "2026-11-21T09:30:00.000Z" with quotes.
+func AppendTime(b []byte, t time.Time) []byte {
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, timeLayout)
+	return append(b, '"')
+}
+
+// AppendText adds s as a JSON string with quotes. Bytes that are not UTF-8 become
+// U+FFFD, as encoding/json has it.
+func AppendText(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				b = append(b, s[start:i]...)
+				b = append(b, `\ufffd`...)
+				start = i + 1
+			}
+			i += size
+			continue
+		}
+		if c < ' ' || c == '"' || c == '\\' || c == 0x7f {
+			b = append(b, s[start:i]...)
+			switch c {
+			case '"', '\\':
+				b = append(b, '\\', c)
+			default:
+				b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			}
+			start = i + 1
+		}
+		i++
+	}
+	b = append(b, s[start:]...)
+	return append(b, '"')
+}
+
+// AppendRunError adds the payload of agent.error: that run of agent failed by e.
+func AppendRunError(b []byte, agent AgentID, run RunID, e *RunError) []byte {
+	b = append(b, `{"agent_id":"`...)
+	b = append(b, agent...)
+	b = append(b, `","run_id":"`...)
+	b = append(b, run...)
+	b = append(b, `","error_code":"`...)
+	b = append(b, e.Code...)
+	b = append(b, `","message":`...)
+	b = AppendText(b, e.Message)
+	b = append(b, `,"retryable":`...)
+	b = strconv.AppendBool(b, e.Retryable)
+	return append(b, '}')
+}
