@@ -1,0 +1,142 @@
+package strategy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Prices outside these bounds are taken for errors of the source: below, a price
+// cannot be told from its neighbour at 8 decimals; above, float64 has no ticks.
+const (
+	MinPrice = 1e-8
+	MaxPrice = 1e15
+)
+
+// What may be missing from a series inside trading sessions.
+const (
+	maxMissingInRow = 3
+	maxMissingShare = 0.02 // of all bars, the missing ones included
+)
+
+// CheckPrice returns ErrBadBar for a price that is not a number or not possible.
+func CheckPrice(p float64) error {
+	if !(p >= MinPrice && p <= MaxPrice) { // also refuses NaN
+		return fmt.Errorf("price %v: %w", p, ErrBadBar)
+	}
+	return nil
+}
+
+// Check returns ErrBadBar if b cannot be a bar.
+func (b Bar) Check() error {
+	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
+		if err := CheckPrice(p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case b.High < max(b.Open, b.Close):
+		return fmt.Errorf("high %v below open or close: %w", b.High, ErrBadBar)
+	case b.Low > min(b.Open, b.Close):
+		return fmt.Errorf("low %v above open or close: %w", b.Low, ErrBadBar)
+	case !(b.Volume >= 0) || !finite(b.Volume):
+		return fmt.Errorf("volume %v: %w", b.Volume, ErrBadBar)
+	case b.CloseTime <= b.OpenTime:
+		return fmt.Errorf("close time %d not after open time %d: %w", b.CloseTime, b.OpenTime, ErrBadBar)
+	}
+	return nil
+}
+
+// AppendBar adds b to bars, which are in order. A bar with the last one's open
+// time replaces it. ErrBadBar and ErrOldBar leave bars as they are. As append
+// does, it may write into the array behind bars.
+func AppendBar(bars []Bar, b Bar) ([]Bar, error) {
+	if err := b.Check(); err != nil {
+		return bars, err
+	}
+	if n := len(bars); n > 0 {
+		last := bars[n-1]
+		switch {
+		case b.OpenTime < last.OpenTime:
+			return bars, fmt.Errorf("open time %d before %d: %w", b.OpenTime, last.OpenTime, ErrOldBar)
+		case b.OpenTime == last.OpenTime:
+			bars[n-1] = b
+			return bars, nil
+		case b.OpenTime < last.CloseTime:
+			return bars, fmt.Errorf("open time %d inside the bar before: %w", b.OpenTime, ErrBadBar)
+		}
+	}
+	return append(bars, b), nil
+}
+
+// FillGaps returns bars with what is missing inside sessions filled: a flat bar
+// at the previous close, without volume. next returns the open time of the bar
+// that follows one in its session calendar; nil means that the market is always
+// open, so that a bar opens when its predecessor closes. Closed sessions are thus
+// no gaps. More than three missing in a row, or more than 2 % of all, are
+// DATA_UNAVAILABLE, to be retried. bars must be in order, as AppendBar makes them.
+func FillGaps(bars []Bar, next func(Bar) int64) ([]Bar, error) {
+	if next == nil {
+		next = func(b Bar) int64 { return b.CloseTime }
+	}
+	filled := make([]Bar, 0, len(bars))
+	missing, row := 0, 0
+	for _, b := range bars {
+		for row = 0; len(filled) > 0; row++ {
+			last := filled[len(filled)-1]
+			open := next(last)
+			if open >= b.OpenTime || open <= last.OpenTime {
+				break
+			}
+			if row == maxMissingInRow {
+				return nil, unavailable("more than %d bars in a row are missing", maxMissingInRow)
+			}
+			filled = append(filled, flatBar(last, open, min(open+last.CloseTime-last.OpenTime, b.OpenTime)))
+		}
+		missing += row
+		filled = append(filled, b)
+	}
+	if float64(missing) > maxMissingShare*float64(len(filled)) {
+		return nil, unavailable("%d of %d bars are missing", missing, len(filled))
+	}
+	return filled, nil
+}
+
+// flatBar stands for a missing bar after last.
+func flatBar(last Bar, open, closeTime int64) Bar {
+	c := last.Close
+	return Bar{OpenTime: open, CloseTime: closeTime, Open: c, High: c, Low: c, Close: c, Flat: true}
+}
+
+// Coarsen builds bars of the given length in milliseconds out of finer ones.
+// Bars begin at multiples of length. Only complete ones are returned: the first
+// group is left out if its beginning is missing, the last one while its end is.
+func Coarsen(bars []Bar, length int64) []Bar {
+	var coarse []Bar
+	if length <= 0 {
+		return nil
+	}
+	begin := slices.IndexFunc(bars, func(b Bar) bool { return b.OpenTime%length == 0 })
+	if begin < 0 {
+		return nil
+	}
+	for _, b := range bars[begin:] {
+		start := b.OpenTime - b.OpenTime%length
+		if n := len(coarse); n > 0 && coarse[n-1].OpenTime == start {
+			coarse[n-1].add(b)
+			continue
+		}
+		b.OpenTime, b.CloseTime = start, start+length
+		coarse = append(coarse, b)
+	}
+	if last := bars[len(bars)-1]; last.CloseTime < coarse[len(coarse)-1].CloseTime {
+		coarse = coarse[:len(coarse)-1]
+	}
+	return coarse
+}
+
+// add extends a coarse bar by a finer one inside it.
+func (b *Bar) add(finer Bar) {
+	b.High, b.Low, b.Close = max(b.High, finer.High), min(b.Low, finer.Low), finer.Close
+	b.Volume += finer.Volume
+	b.Flat = b.Flat && finer.Flat
+}

@@ -1,0 +1,11 @@
+package strategy
+
+// donchian returns the highest high and the lowest low of bars. A channel is
+// made of the bars before the current one.
+func donchian(bars []Bar) (upper, lower float64) {
+	upper, lower = bars[0].High, bars[0].Low
+	for i := range bars {
+		upper, lower = max(upper, bars[i].High), min(lower, bars[i].Low)
+	}
+	return upper, lower
+}

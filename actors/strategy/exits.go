@@ -1,0 +1,138 @@
+package strategy
+
+import (
+	"math"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Exit is how a signal ends: why, and at which price.
+type Exit struct {
+	Reason signal.CloseReason
+	Price  float64
+}
+
+// beyondStop says that p has reached the stop or passed it.
+func beyondStop(d signal.Direction, l signal.Levels, p float64) bool {
+	if d == signal.Short {
+		return p >= l.Stop
+	}
+	return p <= l.Stop
+}
+
+// beyondTarget says that p has reached the target or passed it.
+func beyondTarget(d signal.Direction, l signal.Levels, p float64) bool {
+	if d == signal.Short {
+		return p <= l.Target
+	}
+	return p >= l.Target
+}
+
+// ExitOnTick decides whether a trade at price ends the signal. The stop is left
+// at the price seen, which may be beyond it; the target at the target exactly.
+func ExitOnTick(d signal.Direction, l signal.Levels, price float64) (Exit, bool) {
+	switch {
+	case beyondStop(d, l, price):
+		return Exit{signal.StopLoss, price}, true
+	case beyondTarget(d, l, price):
+		return Exit{signal.TakeProfit, l.Target}, true
+	}
+	return Exit{}, false
+}
+
+// ExitOnBar decides whether b, a bar after the one in which the signal was born,
+// ends it. A bar that opens beyond the stop is left at its open. Where a bar
+// holds both levels the stop came first: nobody knows, and this errs on the safe
+// side.
+func ExitOnBar(d signal.Direction, l signal.Levels, b Bar) (Exit, bool) {
+	worst, best := b.Low, b.High
+	if d == signal.Short {
+		worst, best = b.High, b.Low
+	}
+	switch {
+	case beyondStop(d, l, b.Open):
+		return Exit{signal.StopLoss, b.Open}, true
+	case beyondTarget(d, l, b.Open):
+		return Exit{signal.TakeProfit, l.Target}, true
+	case beyondStop(d, l, worst):
+		return Exit{signal.StopLoss, l.Stop}, true
+	case beyondTarget(d, l, best):
+		return Exit{signal.TakeProfit, l.Target}, true
+	}
+	return Exit{}, false
+}
+
+// ExitOnExpiry ends a signal at the last price at or before its expiry. A price
+// event at the same instant goes before it.
+func ExitOnExpiry(price float64) Exit { return Exit{signal.Expired, price} }
+
+// PnL returns the result of one unit in price units (8 decimals) and in percent
+// of the entry (4 decimals), before costs.
+func PnL(d signal.Direction, entry, exit float64) (percent, absolute float64) {
+	diff := exit - entry
+	if d == signal.Short {
+		diff = -diff
+	}
+	return noNegativeZero(round(diff/entry*100, 4)), noNegativeZero(round(diff, 8))
+}
+
+// R returns the result in units of the risk taken: -1 at the stop, 1.5 at the
+// target.
+func R(d signal.Direction, l signal.Levels, exit float64) float64 {
+	diff := exit - l.Entry
+	if d == signal.Short {
+		diff = -diff
+	}
+	return diff / math.Abs(l.Entry-l.Stop)
+}
+
+// DurationMinutes returns the whole minutes from created to closed, at least 0.
+func DurationMinutes(created, closed time.Time) int64 {
+	return max(0, int64(closed.Sub(created)/time.Minute))
+}
+
+// Close returns how s, which has levels, ends by e at the given time.
+func Close(s *signal.Signal, e Exit, at time.Time) signal.Closing {
+	percent, absolute := PnL(s.Direction, s.Levels.Entry, e.Price)
+	price := e.Price
+	return signal.Closing{Reason: e.Reason, At: at, ExitPrice: &price, PnLPercent: &percent, PnLAbsolute: &absolute,
+		DurationMinutes: DurationMinutes(s.CreatedAt, at)}
+}
+
+// Excursion is how far the price went while a signal was open, in R: Best is at
+// least 0 (MFE), Worst at most 0 (MAE).
+type Excursion struct{ Best, Worst float64 }
+
+// Observe returns x extended by prices between low and high.
+func (x Excursion) Observe(d signal.Direction, l signal.Levels, low, high float64) Excursion {
+	a, b := R(d, l, low), R(d, l, high)
+	return Excursion{Best: max(x.Best, a, b), Worst: min(x.Worst, a, b)}
+}
+
+// Rescore returns the confidence of an open signal at the current price: what it
+// was at first, moved by how far the price has come from stop to target.
+func Rescore(first float64, l signal.Levels, price float64) float64 {
+	s := clip((price-l.Stop)/(l.Target-l.Stop), 0.02, 0.98) // both differences change sign for short
+	x := logit(s) + logit(clip(first, minConfidence, maxConfidence)) - logit(BreakEven)
+	return round(clip(1/(1+math.Exp(-x)), minConfidence, maxConfidence), 4)
+}
+
+func logit(p float64) float64 { return math.Log(p / (1 - p)) }
+
+// minConfidenceChange is the least change of confidence that is worth telling.
+const minConfidenceChange = 0.02
+
+// Moved says that now differs enough from the last confidence sent to be sent.
+// Both have 4 decimals.
+func Moved(sent, now float64) bool {
+	return math.Round(math.Abs(now-sent)*1e4) >= minConfidenceChange*1e4
+}
+
+// noNegativeZero spares readers "-0".
+func noNegativeZero(x float64) float64 {
+	if x == 0 {
+		return 0
+	}
+	return x
+}

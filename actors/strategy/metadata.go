@@ -1,0 +1,90 @@
+package strategy
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Metadata returns the JSON object that a signal carries beside its columns. The
+// members of extra (source, time_compression, ...) are added; one with a name that
+// is already taken replaces that member. A value that JSON cannot express becomes
+// null.
+func (a Assessment) Metadata(asset string, l signal.Levels, extra map[string]any) json.RawMessage {
+	o := object{buf: make([]byte, 0, 1024), skip: extra}
+	o.strings("indicators", a.Indicators)
+	o.value("reasoning", func() any { return a.Reasoning(asset, l) })
+	o.value("values", func() any { return a.Values })
+	o.number("strength", a.Strength)
+	o.number("break_even", a.BreakEven)
+	o.number("expected_r", a.ExpectedR)
+	o.number("sample", a.Sample)
+	if a.Calibration != "" {
+		o.strings("calibration", a.Calibration)
+	}
+	if a.Headlines != nil {
+		o.strings("headlines", a.Headlines)
+	}
+	o.skip = nil
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		o.value(name, func() any { return extra[name] })
+	}
+	return o.bytes()
+}
+
+// object writes the members of a JSON object in the order given.
+type object struct {
+	buf  []byte
+	skip map[string]any // members that somebody else writes
+}
+
+// begin writes the member's name, or returns false if it is to be skipped.
+func (o *object) begin(name string) bool {
+	if _, skip := o.skip[name]; skip {
+		return false
+	}
+	if len(o.buf) == 0 {
+		o.buf = append(o.buf, '{')
+	} else {
+		o.buf = append(o.buf, ',')
+	}
+	o.buf = append(append(o.buf, encoded(name)...), ':')
+	return true
+}
+
+// value writes a member of any type.
+func (o *object) value(name string, v func() any) {
+	if o.begin(name) {
+		o.buf = append(o.buf, encoded(v())...)
+	}
+}
+
+// strings writes a string or a list of them.
+func (o *object) strings(name string, v any) { o.value(name, func() any { return v }) }
+
+// number writes a number; null if it is not finite.
+func (o *object) number(name string, x float64) {
+	if !o.begin(name) {
+		return
+	}
+	if !finite(x) {
+		o.buf = append(o.buf, "null"...)
+		return
+	}
+	o.buf = strconv.AppendFloat(o.buf, x, 'f', -1, 64)
+}
+
+// bytes ends the object.
+func (o *object) bytes() []byte { return append(o.buf, '}') }
+
+// encoded returns v as JSON, null if there is no such JSON.
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte("null")
+	}
+	return b
+}

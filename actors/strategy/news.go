@@ -1,0 +1,225 @@
+package strategy
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// NewsItem is a message about an asset.
+type NewsItem struct {
+	ID       string
+	At       int64 // milliseconds since 1970, UTC
+	Headline string
+	Body     string // may be empty
+	Source   string
+	Weight   float64  // of the source; 0 stands for 1
+	Symbols  []string // assets that the source says it is about
+	// Relevance is what the message has to do with the asset in question: 1 if the
+	// headline names it, 0.5 if it is named otherwise. 0 stands for 1. See the
+	// function Relevance.
+	Relevance float64
+}
+
+// Relevance returns 1 if item's headline has one of an asset's names, 0.5 if only
+// its symbols have, else 0: the item is none of the asset's.
+func Relevance(item NewsItem, names []string) float64 {
+	headline := " " + strings.Join(tokens(item.Headline), " ") + " "
+	tagged := false
+	for _, name := range names {
+		words := tokens(name)
+		if len(words) > 0 && strings.Contains(headline, " "+strings.Join(words, " ")+" ") {
+			return 1
+		}
+		tagged = tagged || slices.ContainsFunc(item.Symbols, func(s string) bool { return strings.EqualFold(s, name) })
+	}
+	if tagged {
+		return 0.5
+	}
+	return 0
+}
+
+// minNews is how many messages a sentiment needs.
+const minNews = 3
+
+// nearDuplicate is the share of common words from which two headlines are the
+// same message.
+const nearDuplicate = 0.8
+
+// newsWindow returns how old a message may be, in market time.
+func newsWindow(tf signal.Timeframe) (hours int64) {
+	switch tf {
+	case signal.M1:
+		return 2
+	case signal.M5:
+		return 6
+	case signal.H1:
+		return 48
+	case signal.D1:
+		return 7 * 24
+	}
+	return 0
+}
+
+// article is a message as the strategy sees it.
+type article struct {
+	item   NewsItem
+	score  float64  // of the text, -1 to 1
+	weight float64  // source times relevance
+	words  []uint64 // hashes of the headline's different words, in order
+}
+
+// newArticle reads item. Where the headline says nothing the body is asked.
+func newArticle(item NewsItem) article {
+	a := article{item: item, score: TextScore(item.Headline)}
+	if a.score == 0 && item.Body != "" {
+		a.score = TextScore(item.Body)
+	}
+	a.weight = cmp.Or(item.Weight, 1) * cmp.Or(item.Relevance, 1)
+	if !(a.weight > 0) || !finite(a.weight) {
+		a.weight = 0
+	}
+	for _, w := range tokens(cut(item.Headline, maxTextBytes)) {
+		h := fnv.New64a()
+		h.Write([]byte(w)) // never fails
+		a.words = append(a.words, h.Sum64())
+	}
+	slices.Sort(a.words)
+	a.words = slices.Compact(a.words)
+	return a
+}
+
+// repeats says that a and b have the same headline but for a few words.
+func (a *article) repeats(b *article) bool {
+	x, y := a.words, b.words
+	if len(x) > len(y) {
+		x, y = y, x
+	}
+	if len(y) == 0 {
+		return true
+	}
+	if float64(len(x)) < nearDuplicate*float64(len(y)) {
+		return false
+	}
+	common := 0
+	for i, j := 0, 0; i < len(x) && j < len(y); {
+		switch {
+		case x[i] == y[j]:
+			common, i, j = common+1, i+1, j+1
+		case x[i] < y[j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return float64(common) >= nearDuplicate*float64(len(x)+len(y)-common)
+}
+
+// newsMemory keeps what was read of the news, so that a message is read once and
+// past scores are computed once a bar.
+type newsMemory struct {
+	given    []NewsItem // of the last call
+	window   int64      // ms
+	articles []article  // by time, without repetitions
+	read     map[string]article
+
+	past []float64 // score of each bar of the series; NaN: too little news; nil: not computed
+}
+
+// forgetScores drops what depends on the last bar.
+func (m *newsMemory) forgetScores() { m.past = nil }
+
+// take reads what is new in news. It returns at once if nothing is.
+func (m *newsMemory) take(news []NewsItem, window int64) {
+	if m.window == window && slices.EqualFunc(m.given, news, sameItem) {
+		return
+	}
+	read := make(map[string]article, len(news))
+	all := make([]article, 0, len(news))
+	for _, item := range news {
+		if _, twice := read[item.ID]; twice && item.ID != "" {
+			continue
+		}
+		a, ok := m.read[item.ID]
+		if !ok || !sameItem(a.item, item) {
+			a = newArticle(item)
+		}
+		if a.weight > 0 {
+			read[item.ID] = a
+			all = append(all, a)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b article) int {
+		return cmp.Or(cmp.Compare(a.item.At, b.item.At), strings.Compare(a.item.ID, b.item.ID))
+	})
+	*m = newsMemory{given: slices.Clone(news), window: window, articles: unrepeated(all, window), read: read}
+}
+
+func sameItem(a, b NewsItem) bool {
+	return a.ID == b.ID && a.At == b.At && a.Headline == b.Headline && a.Body == b.Body &&
+		a.Weight == b.Weight && a.Relevance == b.Relevance
+}
+
+// unrepeated returns the articles that do not repeat one kept within the window
+// before them. Whether one is kept depends on earlier ones only.
+func unrepeated(all []article, window int64) []article {
+	kept := make([]article, 0, len(all))
+	for i := range all {
+		a := &all[i]
+		repeated := false
+		for j := len(kept) - 1; j >= 0 && kept[j].item.At > a.item.At-window && !repeated; j-- {
+			repeated = a.repeats(&kept[j])
+		}
+		if !repeated {
+			kept = append(kept, *a)
+		}
+	}
+	return kept
+}
+
+// newsIndex is the weighted mean of text scores.
+type newsIndex struct {
+	articles  []article // that it is the mean of
+	value     float64   // -1 to 1
+	effective float64   // count of articles, discounted for unequal weights
+}
+
+// score returns the part of the sentiment score that the news give.
+func (x newsIndex) score() float64 { return x.value / 0.25 * x.effective / (x.effective + 4) }
+
+// decays returns the weight of each article with its age taken at the time
+// reference: half of it every quarter of the window. At another time all change
+// by the same factor, which leaves every index as it is.
+func (m *newsMemory) decays(reference int64) []float64 {
+	weights := make([]float64, len(m.articles))
+	for i := range m.articles {
+		a := &m.articles[i]
+		weights[i] = a.weight * math.Exp2(float64(a.item.At-reference)/(float64(m.window)/4))
+	}
+	return weights
+}
+
+// indexAt returns the index of the articles in the window that ends at the given
+// time, and false if there are too few. weights are those of decays.
+func (m *newsMemory) indexAt(at int64, weights []float64) (newsIndex, bool) {
+	to, _ := slices.BinarySearchFunc(m.articles, at+1, func(a article, t int64) int { return cmp.Compare(a.item.At, t) })
+	from := to
+	var sum, squares, scores float64
+	for from > 0 && m.articles[from-1].item.At > at-m.window {
+		from--
+		w := weights[from]
+		sum += w
+		squares += w * w
+		scores += w * m.articles[from].score
+	}
+	x := newsIndex{articles: m.articles[from:to]}
+	if to-from < minNews || !(squares > 0) || !finite(squares) {
+		return x, false
+	}
+	x.value, x.effective = scores/sum, sum*sum/squares
+	return x, true
+}

@@ -1,0 +1,41 @@
+package strategy
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Reasoning says in three sentences, made from the numbers alone, what the
+// signal on asset rests on.
+func (a Assessment) Reasoning(asset string, l signal.Levels) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)
+	percent, evens := 100*a.Confidence, 100*a.BreakEven
+	if a.Calibration == CalibrationPrior {
+		fmt.Fprintf(&b, "Too few comparable past setups are known; of all past entries %.0f %% closed in profit (break-even %.0f %%). ",
+			100*a.Prior, evens)
+	} else {
+		fmt.Fprintf(&b, "Of comparable past setups %.0f %% closed in profit (break-even %.0f %%). ", percent, evens)
+	}
+	fmt.Fprintf(&b, "Stop %s ATR, target %s ATR, expires in %d bars.",
+		multiples(l.Entry-l.Stop, a.ATR), multiples(l.Entry-l.Target, a.ATR), a.Horizon)
+	return b.String()
+}
+
+// multiples returns a distance in ATR with at most two decimals.
+func multiples(distance, atr float64) string {
+	return strconv.FormatFloat(round(math.Abs(distance)/atr, 2), 'f', -1, 64)
+}
+
+// title returns a strategy's name as the beginning of a sentence.
+func title(name string) string {
+	name = strings.ReplaceAll(name, "_", " ")
+	if name == "" {
+		return name
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}

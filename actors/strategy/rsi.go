@@ -1,0 +1,22 @@
+package strategy
+
+// rsi is Wilder's relative strength index. A market that never moved stands at
+// 50.
+type rsi struct{ gain, loss wilder }
+
+func newRSI(n int) rsi { return rsi{gain: wilder{n: n}, loss: wilder{n: n}} }
+
+// add takes the change from one close to the next.
+func (r *rsi) add(change float64) {
+	r.gain.add(max(change, 0))
+	r.loss.add(max(-change, 0))
+}
+
+// value returns the index, 0 to 100.
+func (r *rsi) value() float64 {
+	sum := r.gain.value + r.loss.value
+	if sum == 0 {
+		return 50
+	}
+	return 100 * r.gain.value / sum
+}

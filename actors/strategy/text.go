@@ -1,0 +1,122 @@
+package strategy
+
+import (
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jonreiter/govader"
+)
+
+// maxTextBytes is how much of a headline or body is read.
+const maxTextBytes = 2000
+
+// textAnalyser scores text: VADER with an overlay for finance.
+type textAnalyser struct {
+	vader   *govader.SentimentIntensityAnalyzer
+	phrases map[string]bool // words joined by "_"
+	longest int             // words of the longest phrase
+}
+
+// analyser is built on first use and only read then.
+var analyser = sync.OnceValue(newTextAnalyser)
+
+func newTextAnalyser() *textAnalyser {
+	a := &textAnalyser{vader: govader.NewSentimentIntensityAnalyzer(), phrases: map[string]bool{}}
+	for _, w := range neutralWords {
+		delete(a.vader.Lexicon, w)
+	}
+	for weight, words := range financeWords {
+		for _, w := range words {
+			a.vader.Lexicon[w] = weight
+		}
+	}
+	for weight, phrases := range financePhrases {
+		for _, p := range phrases {
+			joined := joinWords(p)
+			a.phrases[joined] = true
+			a.vader.Lexicon[joined] = weight
+			a.longest = max(a.longest, strings.Count(joined, "_")+1)
+		}
+	}
+	return a
+}
+
+// TextScore returns what text says of the thing it is about: -1 very bad, 1 very
+// good, 0 nothing. It reads English.
+func TextScore(text string) float64 {
+	a := analyser()
+	score := a.vader.PolarityScores(a.joinPhrases(cut(text, maxTextBytes))).Compound
+	if !finite(score) {
+		return 0
+	}
+	return clip(score, -1, 1)
+}
+
+// joinPhrases replaces known phrases by single words, the longest first. The
+// analyser splits at single spaces, so others become such.
+func (a *textAnalyser) joinPhrases(text string) string {
+	text = strings.NewReplacer("’", "'", "–", " ", "—", " ").Replace(strings.ToValidUTF8(text, " "))
+	words := strings.Fields(text)
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(words); {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		phrase, n := a.phraseAt(words[i:])
+		if n == 0 {
+			phrase, n = words[i], 1
+		}
+		b.WriteString(phrase)
+		i += n
+	}
+	return b.String()
+}
+
+// phraseAt returns the longest phrase at the beginning of words as one word with
+// the punctuation that follows it, and how many of words it takes; 0 if none
+// begins there. No phrase crosses a comma or a full stop.
+func (a *textAnalyser) phraseAt(words []string) (phrase string, n int) {
+	joined := ""
+	for i, w := range words[:min(a.longest, len(words))] {
+		core := strings.TrimLeftFunc(w, unicode.IsPunct)
+		if i > 0 {
+			if len(core) < len(w) {
+				break
+			}
+			joined += "_"
+		}
+		bare := strings.TrimRightFunc(core, unicode.IsPunct)
+		joined += joinWords(bare)
+		if a.phrases[joined] {
+			phrase, n = joined+core[len(bare):], i+1
+		}
+		if len(bare) < len(core) {
+			break
+		}
+	}
+	return phrase, n
+}
+
+// joinWords writes a phrase as one word: lower case, "_" for spaces and hyphens.
+func joinWords(s string) string {
+	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(s))
+}
+
+// cut returns the beginning of s, at most n bytes, without breaking a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// tokens returns the words of s in lower case, without punctuation.
+func tokens(s string) []string {
+	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
