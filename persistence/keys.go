@@ -37,6 +37,13 @@ func jobsOfKey(p int, account signal.AccountID) string {
 }
 func jobQueueKey(p int) string { return partitionKey(p, "jobqueue") }
 
+// jobsWithKey is jobsOfKey for the jobs with one status, jobsEndedKey the index of
+// ended jobs by the time at which they are forgotten.
+func jobsWithKey(p int, account signal.AccountID, status signal.JobStatus) string {
+	return jobsOfKey(p, account) + ":" + string(status)
+}
+func jobsEndedKey(p int, account signal.AccountID) string { return jobsOfKey(p, account) + ":ended" }
+
 // runsDueKey holds the runs that have announced themselves, by when they must end.
 func runsDueKey(p int) string { return partitionKey(p, "runsdue") }
 
@@ -57,6 +64,10 @@ func sessionKey(id signal.SessionID) string        { return "{auth}:session:" + 
 func sessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" + string(a) }
 func refreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
 func lockKey(emailDigest string) string            { return "{auth}:lock:" + emailDigest }
+
+// outboxKey holds the events of credential changes until they are appended to
+// their account's event log, which lies in another slot.
+func outboxKey() string { return "{auth}:outbox" }
 
 // limitKey is the token bucket of one class and account or address.
 func limitKey(class, who string) string { return "{limit:" + class + ":" + who + "}" }
@@ -82,6 +93,12 @@ func barsKey(asset string, tf signal.Timeframe) string {
 }
 func marketNewsKey() string  { return "{market}:news" }
 func marketStateKey() string { return "{market}:state" }
+
+// marketAssetsKey holds the record of each asset, marketLiveKey its newest tick
+// and the minute that is still open: hashes by asset.
+func marketAssetsKey() string { return "{market}:assets" }
+func marketLiveKey() string   { return "{market}:live" }
+
 func feederKey() string      { return "{market}:feeder" }
 func feederEpochKey() string { return "{market}:feederepoch" }
 

@@ -1,0 +1,34 @@
+// Package market knows what things cost: ticks, closed bars and news of every
+// asset, on every node the same.
+//
+// All prices pass through Redis. One node in the cluster is the feeder: it holds
+// a lease, lets its sources speak, reads the two streams through which anyone may
+// give prices, builds bars, and stores them in records and in a stream of closed
+// bars, by writes that are refused once another node is the feeder. Every node
+// has a Market, which reads the ticks and the closed bars and keeps, for each
+// asset somebody asked for, a snapshot that costs no I/O to read.
+//
+//	source ──┐                           ┌─> records ─────────┐ (first use)
+//	         ├─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
+//	streams ─┘     └─────> market:ticks  └─> stream of closed ┘
+//	                             └───────────────────────────────┘
+//
+// What it promises:
+//
+//   - A Snapshot is immutable. Its bars are closed, ascending, checked, and 1,500
+//     at most.
+//   - Between the records and the stream of closed bars nothing is missed: entries
+//     are counted, and who misses one reads the records again.
+//   - A bar may be replaced by a later copy. Bars of 5m, 1h and 1d that a source
+//     gives win over those built from finer ones.
+//   - The simulated market follows one path for one seed, start and clock, whoever
+//     feeds it and however often the feeder changes, as long as no gap is longer
+//     than a thousand of its minutes; a longer gap is made up in coarser steps.
+//   - Ticks are not promised: what is read here is at most once. Who must not miss
+//     one reads market:ticks.
+//
+// The asset actors and the snapshots are in watch.go and market.go, the feeder in
+// feeder.go, the rules for what comes in from outside in entry.go and filter.go,
+// how bars come about in builder.go, the simulated market in path.go, history.go
+// and simulated.go.
+package market

@@ -1,0 +1,75 @@
+package market
+
+import (
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// jumpATRs is the move, in ATR(14) of 1m bars, from which on a tick must be
+	// confirmed; confirmATRs is how near the next one must be to do so.
+	jumpATRs    = 10
+	confirmATRs = jumpATRs / 2
+	atrLength   = 14
+)
+
+// filter keeps bad ticks out of an asset's last price and bars. Its zero value
+// has seen none.
+type filter struct {
+	last signal.Tick // the newest tick let through; Time 0 if there was none
+	held signal.Tick // a jump that waits for the next tick; Time 0 if there is none
+	// rising demands that times increase: then a second tick with the time of the
+	// newest is a repetition. Otherwise two may have one time.
+	rising bool
+}
+
+// take decides on t. What it lets through is returned in order, at most two
+// ticks: a held one and the one that confirms it. atr is the ATR(14) of the 1m
+// bars; where it is not known or 0, no tick is a jump. skipped is the reason for
+// which a tick, t or the one held before, was dropped for good.
+func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped reason) {
+	if t.Time < f.last.Time || t.Time < f.held.Time || f.rising && t.Time == f.last.Time {
+		return nil, skipOld
+	}
+	if f.last.Time == 0 || !(atr > 0) || math.Abs(t.Price-f.last.Price) <= jumpATRs*atr {
+		// Back where the price was: the held tick was a mistake.
+		if f.held.Time != 0 {
+			skipped = skipJump
+		}
+		f.last, f.held = t, signal.Tick{}
+		return []signal.Tick{t}, skipped
+	}
+	if f.held.Time != 0 && math.Abs(t.Price-f.held.Price) <= confirmATRs*atr {
+		passed = []signal.Tick{f.held, t}
+		f.last, f.held = t, signal.Tick{}
+		return passed, ""
+	}
+	if f.held.Time != 0 {
+		skipped = skipJump
+	}
+	f.held = t
+	return nil, skipped
+}
+
+// atr14 returns Wilder's average true range of bars that follow one another, or 0
+// if there are too few. It is seeded with the mean of the first ranges; of a
+// hundred bars the seed's part in the result is below 0.2 %.
+func atr14(n int, bar func(i int) (high, low, close float64)) float64 {
+	if n <= atrLength {
+		return 0
+	}
+	_, _, previous := bar(0)
+	var atr float64
+	for i := 1; i < n; i++ {
+		high, low, closing := bar(i)
+		span := math.Max(high, previous) - math.Min(low, previous)
+		previous = closing
+		if i <= atrLength {
+			atr += span / atrLength
+		} else {
+			atr += (span - atr) / atrLength
+		}
+	}
+	return atr
+}

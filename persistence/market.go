@@ -1,0 +1,329 @@
+package persistence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// barsKept is how many bars a series keeps.
+	barsKept = 1500
+	// ticksKept and ticksKeptFor bound market:ticks, closedKept the stream of closed
+	// bars, which a reader that lags farther behind makes up from the records.
+	ticksKept    = 1_000_000
+	ticksKeptFor = 15 * time.Minute
+	closedKept   = 100_000
+	// marketReadCount is how many entries one read of a stream takes at most.
+	marketReadCount = 2000
+	// recentChunk is how many series one pipeline asks for.
+	recentChunk = 500
+)
+
+var (
+	//go:embed scripts/market_lease.lua
+	marketLeaseSource string
+	//go:embed scripts/market_store.lua
+	marketStoreSource string
+	//go:embed scripts/market_fill.lua
+	marketFillSource string
+
+	marketLeaseScript = redis.NewScript(marketLeaseSource)
+	marketStoreScript = redis.NewScript(marketStoreSource)
+	marketFillScript  = redis.NewScript(marketFillSource)
+)
+
+// Market is what the market keeps in Redis: its feeder's lease and state, the two
+// streams through which prices come in, and records of bars, assets and news.
+type Market struct{ s *Store }
+
+// NewMarket returns the market's part of s.
+func NewMarket(s *Store) *Market { return &Market{s} }
+
+// errFeederFenced says that another node is the feeder by now.
+func errFeederFenced() error {
+	return &signal.Error{Kind: signal.KindConflict, Code: "fenced", Message: "another node feeds the market"}
+}
+
+// TakeLease makes node the feeder for the time of lease and returns the epoch of
+// its term, or 0 if another node is the feeder. A node that is the feeder already
+// gets a new epoch, which ends its former term.
+func (m *Market) TakeLease(ctx context.Context, node string, lease time.Duration) (int64, error) {
+	return m.lease(ctx, node, lease, 0)
+}
+
+// RenewLease prolongs the term with epoch. It returns false if that has ended.
+func (m *Market) RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error) {
+	got, err := m.lease(ctx, node, lease, epoch)
+	return got == epoch, err
+}
+
+// GiveUpLease ends the term with epoch, if it lasts, so that another node need
+// not wait for its end.
+func (m *Market) GiveUpLease(ctx context.Context, node string, epoch int64) error {
+	_, err := m.lease(ctx, node, 0, epoch)
+	return err
+}
+
+func (m *Market) lease(ctx context.Context, node string, lease time.Duration, epoch int64) (int64, error) {
+	got, err := marketLeaseScript.Run(ctx, m.s.rdb, []string{feederKey(), feederEpochKey()},
+		node, lease.Milliseconds(), epoch).Int64()
+	if err != nil {
+		return 0, fmt.Errorf("take market lease: %w", err)
+	}
+	return got, nil
+}
+
+// State returns where the feeder stands.
+func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
+	var state signal.MarketState
+	var fields, assets, live *redis.MapStringStringCmd
+	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		fields = p.HGetAll(ctx, marketStateKey())
+		assets = p.HGetAll(ctx, marketAssetsKey())
+		live = p.HGetAll(ctx, marketLiveKey())
+		return nil
+	})
+	if err != nil {
+		return state, fmt.Errorf("read market state: %w", err)
+	}
+	state.Ticks, _ = signal.ParsePosition(fields.Val()["ticks"])
+	state.Bars, _ = signal.ParsePosition(fields.Val()["bars"])
+	if c := fields.Val()["checkpoint"]; c != "" {
+		state.Checkpoint = []byte(c)
+	}
+	for _, record := range assets.Val() {
+		a, err := unpackAsset(record)
+		if err != nil {
+			return state, err
+		}
+		state.Assets = append(state.Assets, a)
+	}
+	for asset, record := range live.Val() {
+		l, err := unpackLive(asset, record)
+		if err != nil {
+			return state, err
+		}
+		state.Live = append(state.Live, l)
+	}
+	return state, nil
+}
+
+// Store stores step at once. It returns KindConflict, and stores nothing, if
+// another feeder took over. It may be repeated after any other error.
+func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
+	keys := []string{feederEpochKey(), marketStateKey(), marketClosedKey(), marketAssetsKey(), marketLiveKey(), marketNewsKey()}
+	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
+		len(step.Assets), len(step.Live), len(step.News), len(step.Closed)}
+	for i := range step.Assets {
+		args = append(args, marketAssetField(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
+	}
+	for i := range step.Live {
+		args = append(args, step.Live[i].Asset, packLive(&step.Live[i]))
+	}
+	for i := range step.News {
+		args = append(args, packNews(&step.News[i]))
+	}
+	for i := range step.Closed {
+		b := &step.Closed[i]
+		keys = append(keys, barsKey(b.Asset, b.Timeframe))
+		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
+	}
+	stored, err := marketStoreScript.Run(ctx, m.s.rdb, keys, args...).Int64()
+	if err != nil {
+		return fmt.Errorf("store market step: %w", err)
+	}
+	if stored == 0 {
+		return errFeederFenced()
+	}
+	return nil
+}
+
+// Fill writes whole series, each in one step: a reader sees one as it was or as
+// it is. It returns KindConflict if another feeder took over; then some of them
+// may have been written. It may be repeated after any other error.
+func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSeries) error {
+	if len(series) == 0 {
+		return nil
+	}
+	if err := marketFillScript.Load(ctx, m.s.rdb).Err(); err != nil {
+		return fmt.Errorf("load script: %w", err)
+	}
+	var results []*redis.Cmd
+	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, s := range series {
+			reset := 0
+			if s.Reset {
+				reset = 1
+			}
+			args := make([]any, 0, 5+2*len(s.Bars))
+			args = append(args, epoch, barsKept, s.Asset, string(s.Timeframe), reset)
+			for i := max(0, len(s.Bars)-barsKept); i < len(s.Bars); i++ {
+				args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
+			}
+			results = append(results, marketFillScript.EvalSha(ctx, p,
+				[]string{feederEpochKey(), marketStateKey(), marketClosedKey(), barsKey(s.Asset, s.Timeframe)}, args...))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill market series: %w", err)
+	}
+	for _, r := range results {
+		if stored, _ := r.Int64(); stored == 0 {
+			return errFeederFenced()
+		}
+	}
+	return nil
+}
+
+// AppendTicks writes ticks to market:ticks, in their order.
+func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, t := range ticks {
+			p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: []any{"asset", t.Asset,
+				"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
+				"time", t.Time}})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("append ticks: %w", err)
+	}
+	return nil
+}
+
+// Trim drops what no one needs: ticks up to processed that are old or too many,
+// closed bars that are old, and news from before newsSince. now is the time by
+// the clock of Redis.
+func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
+	old := now.Add(-ticksKeptFor)
+	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.XTrimMinIDApprox(ctx, marketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
+		p.XTrimMaxLenApprox(ctx, marketTicksKey(), ticksKept, 0)
+		p.XTrimMinIDApprox(ctx, marketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
+		p.XTrimMaxLenApprox(ctx, marketClosedKey(), closedKept, 0)
+		p.XTrimMinID(ctx, marketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("trim market streams: %w", err)
+	}
+	return nil
+}
+
+// TrimBars drops the entries of market:bars up to processed.
+func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error {
+	if err := m.s.rdb.XTrimMinID(ctx, marketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
+		return fmt.Errorf("trim bars: %w", err)
+	}
+	return nil
+}
+
+// EachRecent calls f with the newest bars of every asset and timeframe named, at
+// most count of each, ascending.
+func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
+	f func(asset string, bars []signal.MarketBar)) error {
+	for len(assets) > 0 {
+		chunk := assets[:min(recentChunk, len(assets))]
+		assets = assets[len(chunk):]
+		results := make([]*redis.StringSliceCmd, len(chunk))
+		_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, asset := range chunk {
+				results[i] = p.ZRange(ctx, barsKey(asset, tf), int64(-count), -1)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read bars: %w", err)
+		}
+		for i, asset := range chunk {
+			bars, err := unpackBars(asset, tf, results[i].Val())
+			if err != nil {
+				return err
+			}
+			f(asset, bars)
+		}
+	}
+	return nil
+}
+
+func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]signal.MarketBar, error) {
+	bars := make([]signal.MarketBar, 0, len(packed))
+	for _, p := range packed {
+		b, err := unpackBar(p)
+		if err != nil {
+			return nil, err
+		}
+		b.Asset, b.Timeframe = asset, tf
+		bars = append(bars, b)
+	}
+	return bars, nil
+}
+
+// Bars returns the bars of an asset and timeframe, ascending, and how many closed
+// bars readers had been told of by then.
+func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {
+	var packed *redis.StringSliceCmd
+	var count *redis.StringCmd
+	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		packed = p.ZRange(ctx, barsKey(asset, tf), -barsKept, -1)
+		count = p.HGet(ctx, marketStateKey(), "count")
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, 0, fmt.Errorf("read bars: %w", err)
+	}
+	bars, err := unpackBars(asset, tf, packed.Val())
+	if err != nil {
+		return nil, 0, err
+	}
+	n, _ := strconv.ParseInt(count.Val(), 10, 64)
+	return bars, n, nil
+}
+
+// Asset returns the record of the asset with that key and how far its prices have
+// come, or KindNotFound. A key is the symbol in upper case, ASCII letters only.
+func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
+	record, err := m.s.rdb.HGet(ctx, marketAssetsKey(), key).Result()
+	if errors.Is(err, redis.Nil) {
+		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
+	}
+	if err != nil {
+		return signal.MarketAsset{}, signal.MarketLive{}, fmt.Errorf("read asset: %w", err)
+	}
+	asset, err := unpackAsset(record)
+	if err != nil {
+		return asset, signal.MarketLive{}, err
+	}
+	record, err = m.s.rdb.HGet(ctx, marketLiveKey(), asset.Symbol).Result()
+	if errors.Is(err, redis.Nil) {
+		return asset, signal.MarketLive{Asset: asset.Symbol}, nil
+	}
+	if err != nil {
+		return asset, signal.MarketLive{}, fmt.Errorf("read live prices: %w", err)
+	}
+	live, err := unpackLive(asset.Symbol, record)
+	return asset, live, err
+}
+
+// marketAssetField is the key of a symbol in marketAssetsKey: ASCII letters in
+// upper case.
+func marketAssetField(symbol string) string {
+	b := []byte(symbol)
+	for i, c := range b {
+		if 'a' <= c && c <= 'z' {
+			b[i] = c - ('a' - 'A')
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,217 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// The records of the market. Each begins with a byte for its version, and is read
+// as a whole: what is cut short or has a rest is refused.
+
+const (
+	marketVersion = 1
+
+	barFlat  = 1
+	barGiven = 2
+	// barBytes is the length of a packed bar: the open time is in it, so that two
+	// bars of a series never have the same bytes, which a sorted set would hold once.
+	barBytes = 1 + 1 + 8 + 4 + 5*8
+)
+
+var errMarketRecord = errors.New("record is damaged")
+
+func packBar(b *signal.MarketBar) []byte {
+	p := make([]byte, 0, barBytes)
+	var flags byte
+	if b.Flat {
+		flags |= barFlat
+	}
+	if b.Given {
+		flags |= barGiven
+	}
+	p = append(p, marketVersion, flags)
+	return appendBar(p, &b.Bar)
+}
+
+func appendBar(p []byte, b *signal.Bar) []byte {
+	p = binary.LittleEndian.AppendUint64(p, uint64(b.OpenTime))
+	p = binary.LittleEndian.AppendUint32(p, uint32(b.CloseTime-b.OpenTime))
+	for _, v := range [...]float64{b.Open, b.High, b.Low, b.Close, b.Volume} {
+		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(v))
+	}
+	return p
+}
+
+// unpackBar reads what packBar wrote; asset and timeframe are not in it.
+func unpackBar(data string) (signal.MarketBar, error) {
+	r := marketReader{data: data}
+	r.version()
+	flags := r.byte()
+	b := signal.MarketBar{Given: flags&barGiven != 0, Bar: r.bar()}
+	b.Flat = flags&barFlat != 0
+	if flags&^(barFlat|barGiven) != 0 {
+		r.bad = true
+	}
+	if err := r.end(); err != nil {
+		return signal.MarketBar{}, fmt.Errorf("read bar: %w", err)
+	}
+	return b, nil
+}
+
+func packAsset(a *signal.MarketAsset) []byte {
+	p := []byte{marketVersion}
+	p = appendMarketText(p, a.Symbol)
+	p = appendMarketText(p, a.Class)
+	p = appendMarketText(p, a.Source)
+	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(a.TickSize))
+	p = binary.LittleEndian.AppendUint64(p, uint64(a.Speed))
+	if a.AlwaysOpen {
+		return append(p, 1)
+	}
+	return append(p, 0)
+}
+
+func unpackAsset(data string) (signal.MarketAsset, error) {
+	r := marketReader{data: data}
+	r.version()
+	a := signal.MarketAsset{Symbol: r.text(), Class: r.text(), Source: r.text(), TickSize: r.float(), Speed: r.int64()}
+	a.AlwaysOpen = r.byte() == 1
+	if err := r.end(); err != nil {
+		return signal.MarketAsset{}, fmt.Errorf("read asset: %w", err)
+	}
+	return a, nil
+}
+
+func packLive(l *signal.MarketLive) []byte {
+	p := []byte{marketVersion}
+	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Price))
+	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Volume))
+	p = binary.LittleEndian.AppendUint64(p, uint64(l.Last.Time))
+	return appendBar(p, &l.Minute)
+}
+
+func unpackLive(asset, data string) (signal.MarketLive, error) {
+	r := marketReader{data: data}
+	r.version()
+	l := signal.MarketLive{Asset: asset, Last: signal.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}, Minute: r.bar()}
+	if err := r.end(); err != nil {
+		return signal.MarketLive{}, fmt.Errorf("read live prices: %w", err)
+	}
+	return l, nil
+}
+
+func packNews(n *signal.MarketNews) []byte {
+	p := []byte{marketVersion}
+	p = binary.LittleEndian.AppendUint64(p, uint64(n.At))
+	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(n.Weight))
+	for _, s := range [...]string{n.ID, n.Headline, n.Body, n.Source} {
+		p = appendMarketText(p, s)
+	}
+	p = binary.AppendUvarint(p, uint64(len(n.Symbols)))
+	for _, s := range n.Symbols {
+		p = appendMarketText(p, s)
+	}
+	return p
+}
+
+func unpackNews(data string) (signal.MarketNews, error) {
+	r := marketReader{data: data}
+	r.version()
+	n := signal.MarketNews{At: r.int64(), Weight: r.float(), ID: r.text(), Headline: r.text(), Body: r.text(), Source: r.text()}
+	for left := r.length(); left > 0; left-- {
+		n.Symbols = append(n.Symbols, r.text())
+	}
+	if err := r.end(); err != nil {
+		return signal.MarketNews{}, fmt.Errorf("read news: %w", err)
+	}
+	return n, nil
+}
+
+func appendMarketText(p []byte, s string) []byte {
+	p = binary.AppendUvarint(p, uint64(len(s)))
+	return append(p, s...)
+}
+
+// marketReader takes a record apart. After a fault it returns zero values.
+type marketReader struct {
+	data string
+	bad  bool
+}
+
+func (r *marketReader) take(n int) string {
+	if r.bad || n > len(r.data) {
+		r.bad = true
+		return ""
+	}
+	s := r.data[:n]
+	r.data = r.data[n:]
+	return s
+}
+
+func (r *marketReader) version() {
+	if r.byte() != marketVersion {
+		r.bad = true
+	}
+}
+
+func (r *marketReader) byte() byte {
+	if s := r.take(1); s != "" {
+		return s[0]
+	}
+	return 0
+}
+
+func (r *marketReader) uint32() uint32 {
+	s := r.take(4)
+	if s == "" {
+		return 0
+	}
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+func (r *marketReader) int64() int64 {
+	low := r.uint32()
+	return int64(uint64(low) | uint64(r.uint32())<<32)
+}
+
+func (r *marketReader) float() float64 { return math.Float64frombits(uint64(r.int64())) }
+
+func (r *marketReader) bar() signal.Bar {
+	open := r.int64()
+	return signal.Bar{OpenTime: open, CloseTime: open + int64(r.uint32()),
+		Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
+}
+
+// length reads a count of things of at least a byte each.
+func (r *marketReader) length() int {
+	var n uint64
+	for shift := 0; ; shift += 7 {
+		c := r.byte()
+		if r.bad || shift > 28 {
+			r.bad = true
+			return 0
+		}
+		n |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			break
+		}
+	}
+	if n > uint64(len(r.data)) {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *marketReader) text() string { return r.take(r.length()) }
+
+func (r *marketReader) end() error {
+	if r.bad || r.data != "" {
+		return errMarketRecord
+	}
+	return nil
+}

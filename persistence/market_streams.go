@@ -1,0 +1,136 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// ReadTicks returns the entries of market:ticks after a position, oldest first.
+// It waits for up to block, at most a second, if there are none.
+func (m *Market) ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	return m.readInput(ctx, marketTicksKey(), after, block)
+}
+
+// ReadBars is ReadTicks for market:bars.
+func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	return m.readInput(ctx, marketBarsKey(), after, block)
+}
+
+func (m *Market) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	streams, err := m.read(ctx, block, stream, after.String())
+	if err != nil {
+		return nil, err
+	}
+	var entries []signal.MarketEntry
+	for _, s := range streams {
+		for _, x := range s.Messages {
+			e := signal.MarketEntry{Fields: make(map[string]string, len(x.Values))}
+			e.Position, _ = signal.ParsePosition(x.ID)
+			for name, value := range x.Values {
+				e.Fields[name], _ = value.(string)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// read is XREAD; streams are the names and then the positions, as Redis wants them.
+func (m *Market) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
+	if block = min(block, blockTimeout); block <= 0 {
+		block = -1 // 0 would wait forever
+	}
+	result, err := m.s.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read %s: %w", streams[0], err)
+	}
+	return result, nil
+}
+
+// TicksEnd returns the position of the newest entry of market:ticks.
+func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
+	last, err := m.s.rdb.XRevRangeN(ctx, marketTicksKey(), "+", "-", 1).Result()
+	if err != nil {
+		return signal.Position{}, fmt.Errorf("find end of ticks: %w", err)
+	}
+	return endOf(last), nil
+}
+
+func endOf(last []redis.XMessage) signal.Position {
+	if len(last) == 0 {
+		return signal.Position{}
+	}
+	p, _ := signal.ParsePosition(last[0].ID)
+	return p
+}
+
+// ClosedEnd returns the position of the newest entry about closed bars, and how
+// many there have been.
+func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
+	var last *redis.XMessageSliceCmd
+	var count *redis.StringCmd
+	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		last = p.XRevRangeN(ctx, marketClosedKey(), "+", "-", 1)
+		count = p.HGet(ctx, marketStateKey(), "count")
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return signal.Position{}, 0, fmt.Errorf("find end of closed bars: %w", err)
+	}
+	n, _ := strconv.ParseInt(count.Val(), 10, 64)
+	return endOf(last.Val()), n, nil
+}
+
+// Follow returns what readers have not heard of since the two positions: closed
+// bars and news, oldest first, and the positions of the last of each. It waits for
+// up to block, at most a second, if there is nothing.
+func (m *Market) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
+	closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error) {
+	closedTo, newsTo = closedAfter, newsAfter
+	streams, err := m.read(ctx, block, marketClosedKey(), marketNewsKey(), closedAfter.String(), newsAfter.String())
+	if err != nil {
+		return nil, nil, closedTo, newsTo, err
+	}
+	for _, s := range streams {
+		for _, x := range s.Messages {
+			at, _ := signal.ParsePosition(x.ID)
+			if s.Stream == marketNewsKey() {
+				newsTo = at
+				record, _ := x.Values["d"].(string)
+				// One item that cannot be read is no reason to stop at it for ever.
+				if n, err := unpackNews(record); err == nil {
+					news = append(news, n)
+				}
+				continue
+			}
+			closedTo = at
+			closed = append(closed, closedBar(x.Values))
+		}
+	}
+	return closed, news, closedTo, newsTo, nil
+}
+
+// closedBar reads an entry about a closed bar. What cannot be read has the count
+// 0, at which a reader sees that it missed something and reads the records.
+func closedBar(values map[string]any) signal.ClosedBar {
+	var c signal.ClosedBar
+	count, _ := values["n"].(string)
+	asset, _ := values["a"].(string)
+	tf, _ := values["t"].(string)
+	if packed, ok := values["b"].(string); ok {
+		b, err := unpackBar(packed)
+		if err != nil {
+			return c
+		}
+		c.Bar = b
+	}
+	c.Bar.Asset, c.Bar.Timeframe = asset, signal.Timeframe(tf)
+	c.Count, _ = strconv.ParseInt(count, 10, 64)
+	return c
+}

@@ -1,0 +1,42 @@
+-- Stores a step of the market's feeder, and tells readers of the closed bars.
+-- KEYS[1] epoch     ARGV[1] the feeder's epoch
+-- KEYS[2] state     ARGV[2] how many bars a series keeps
+-- KEYS[3] closed    ARGV[3] position in the ticks
+-- KEYS[4] assets    ARGV[4] position in the bars
+-- KEYS[5] live      ARGV[5] checkpoint; empty leaves it as it is
+-- KEYS[6] news      ARGV[6..9] how many assets, live records, news and bars follow
+-- KEYS[7...] the series of each bar
+--   ARGV[10...] assets: key, record; live: key, record; news: record;
+--               bars: asset, timeframe, open time, packed bar
+-- Returns 1, or 0 if another feeder took over: then nothing is stored.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+redis.call('HSET', KEYS[2], 'ticks', ARGV[3], 'bars', ARGV[4])
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[2], 'checkpoint', ARGV[5])
+end
+local at = 10
+for _ = 1, tonumber(ARGV[6]) do
+  redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+for _ = 1, tonumber(ARGV[7]) do
+  redis.call('HSET', KEYS[5], ARGV[at], ARGV[at + 1])
+  at = at + 2
+end
+for _ = 1, tonumber(ARGV[8]) do
+  redis.call('XADD', KEYS[6], '*', 'd', ARGV[at])
+  at = at + 1
+end
+local beyond = -tonumber(ARGV[2]) - 1
+for i = 1, tonumber(ARGV[9]) do
+  local series, open = KEYS[6 + i], ARGV[at + 2]
+  redis.call('ZREMRANGEBYSCORE', series, open, open)
+  redis.call('ZADD', series, open, ARGV[at + 3])
+  redis.call('ZREMRANGEBYRANK', series, 0, beyond)
+  local count = redis.call('HINCRBY', KEYS[2], 'count', 1)
+  redis.call('XADD', KEYS[3], '*', 'n', count, 'a', ARGV[at], 't', ARGV[at + 1], 'b', ARGV[at + 3])
+  at = at + 4
+end
+return 1
