@@ -1,0 +1,105 @@
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// keyStore keeps API keys by the digest of their secrets.
+type keyStore interface {
+	CreateKey(ctx context.Context, k signal.APIKey, secret signal.Digest, most int) error
+	KeyByDigest(ctx context.Context, secret signal.Digest) (signal.APIKey, error)
+	Keys(ctx context.Context, account signal.AccountID) ([]signal.APIKey, error)
+	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error)
+	NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error
+}
+
+const (
+	maxKeyName   = 100
+	maxExpiresIn = 315_360_000 // seconds: ten years
+)
+
+// CreateKey makes an API key and returns it with its secret, which is stored
+// nowhere. scopes nil means all; expiresIn, in seconds, nil means never.
+// ValidationError: the faults of "name", "scopes", "scopes/i" and "expires_in".
+// KindConflict: "name_taken", "limit_reached".
+func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error) {
+	var v ValidationError
+	granted := checkScopes(&v, scopes)
+	trimmed := strings.TrimSpace(name)
+	switch {
+	case name == "":
+		v.add("name", "required", "name is required")
+	case trimmed == "":
+		v.add("name", "too_short", "must have at least 1 character that is no space")
+	case utf8.RuneCountInString(trimmed) > maxKeyName:
+		v.add("name", "too_long", "must have at most 100 characters")
+	}
+	if expiresIn != nil && (*expiresIn < 1 || *expiresIn > maxExpiresIn) {
+		v.add("expires_in", "out_of_range", fmt.Sprintf("must be 1 to %d seconds", maxExpiresIn))
+	}
+	if err := v.orNil(); err != nil {
+		return signal.APIKey{}, "", err
+	}
+	secret := newKeySecret()
+	k := signal.APIKey{ID: signal.NewKeyID(), Account: account, Name: trimmed, Prefix: secret[:keyShown], Scopes: granted, CreatedAt: s.now()}
+	if expiresIn != nil {
+		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
+	}
+	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MostKeys); err != nil {
+		return signal.APIKey{}, "", err
+	}
+	return k, secret, nil
+}
+
+// checkScopes returns the set of scopes and notes unknown ones.
+func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
+	if scopes == nil {
+		return signal.AllScopes
+	}
+	if len(scopes) == 0 {
+		v.add("scopes", "too_short", "must name at least one scope")
+	}
+	var set signal.ScopeSet
+	for i, name := range scopes {
+		bit := signal.ScopesOf(signal.Scope(name))
+		if bit == 0 {
+			v.add(fmt.Sprintf("scopes/%d", i), "invalid_value", "must be one of: agents:read, agents:run, signals:read, webhooks:manage")
+		}
+		set |= bit
+	}
+	return set
+}
+
+// Keys returns at most limit keys of the account that are not revoked, after the
+// first offset ones, newest first, and how many there are.
+func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error) {
+	keys, err := s.store.Keys(ctx, account)
+	if err != nil {
+		return nil, 0, err
+	}
+	from := min(max(offset, 0), len(keys))
+	to := min(from+max(limit, 0), len(keys))
+	return keys[from:to], len(keys), nil
+}
+
+// KeyExpired says that k no longer authenticates, though it is not revoked.
+func (s *Service) KeyExpired(k signal.APIKey) bool {
+	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
+}
+
+// RevokeKey ends a key: this process refuses it at once, all others within a
+// second. KindNotFound: the account has no such key.
+func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
+	events, err := s.store.RevokeKey(ctx, account, id, s.now())
+	if err != nil {
+		return err
+	}
+	s.announce(ctx, events)
+	return nil
+}

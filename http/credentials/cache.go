@@ -1,0 +1,264 @@
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// fresh is how long an answer of the store holds, from the start of the
+	// question: that it is revoked elsewhere is noticed within this time.
+	fresh = time.Second
+	// renewAfter is the age at which an answer in use is asked for again beside
+	// the requests, so that none of them waits.
+	renewAfter = fresh / 2
+	// lookupTimeout bounds a question to the store.
+	lookupTimeout = 3 * time.Second
+	// evictionSample is how many entries are looked at to find an old one.
+	evictionSample = 8
+)
+
+// entry is an answer of the store. All but the atomic is set before it is shared.
+type entry[V any] struct {
+	value   V
+	account signal.AccountID
+	missing bool // the store has no such record
+	at      time.Time
+	renewed atomic.Bool
+}
+
+// cache remembers answers of the store for the time fresh. Answers that there is
+// no record are kept apart, so that guesses displace nothing of worth.
+//
+// Ages are counted by the process's own monotonic clock: a corrected wall clock
+// must not make an answer hold longer.
+type cache[K comparable, V any] struct {
+	most    int
+	flights singleflight.Group
+
+	mu      sync.RWMutex
+	present map[K]*entry[V]
+	missing map[K]*entry[V]
+	// byAccount finds what an account's end concerns.
+	byAccount map[signal.AccountID]map[K]struct{}
+	// epoch counts how often something was forgotten. A lookup that began before
+	// must neither be remembered nor be shared with those who come after.
+	epoch uint64
+}
+
+func newCache[K comparable, V any](most int) *cache[K, V] {
+	return &cache[K, V]{most: most, present: map[K]*entry[V]{}, missing: map[K]*entry[V]{},
+		byAccount: map[signal.AccountID]map[K]struct{}{}}
+}
+
+// get returns a fresh answer, or nil. renew says that the caller should ask again
+// beside its work; one caller is told so.
+func (c *cache[K, V]) get(k K) (e *entry[V], renew bool) {
+	c.mu.RLock()
+	e = c.present[k]
+	if e == nil {
+		e = c.missing[k]
+	}
+	c.mu.RUnlock()
+	if e == nil {
+		return nil, false
+	}
+	age := time.Since(e.at)
+	if age >= fresh {
+		return nil, false
+	}
+	return e, age >= renewAfter && !e.missing && e.renewed.CompareAndSwap(false, true)
+}
+
+// fetch asks the store by load and remembers the answer. Callers that ask the
+// same at the same time share one question. name is k as text. load returns
+// KindNotFound if there is no record.
+func (c *cache[K, V]) fetch(ctx context.Context, k K, name string, load func(context.Context) (V, signal.AccountID, error)) (*entry[V], error) {
+	const attempts = 2
+	for range attempts {
+		c.mu.RLock()
+		epoch := c.epoch
+		c.mu.RUnlock()
+		flight := c.flights.DoChan(name+" "+strconv.FormatUint(epoch, 10), func() (any, error) {
+			// The question is for all who wait, so it outlives the one who asked first.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+			defer cancel()
+			e := &entry[V]{at: time.Now()}
+			var err error
+			e.value, e.account, err = load(ctx)
+			if err != nil && !is(err, signal.KindNotFound) {
+				return nil, err
+			}
+			e.missing = err != nil
+			c.put(k, e, epoch)
+			return e, nil
+		})
+		select {
+		case r := <-flight:
+			if r.Err != nil {
+				return nil, r.Err
+			}
+			if e := r.Val.(*entry[V]); time.Since(e.at) < fresh {
+				return e, nil
+			}
+		case <-ctx.Done():
+			return nil, signal.Unavailable(ctx.Err())
+		}
+	}
+	return nil, signal.Unavailable(fmt.Errorf("the store answers later than in %v", fresh))
+}
+
+// put remembers e unless something was forgotten since epoch.
+func (c *cache[K, V]) put(k K, e *entry[V], epoch uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch != epoch {
+		return
+	}
+	c.remove(k)
+	into, most := c.present, c.most
+	if e.missing {
+		into, most = c.missing, max(1, c.most/4)
+	}
+	if len(into) >= most {
+		c.evict(into)
+	}
+	into[k] = e
+	if !e.missing {
+		of := c.byAccount[e.account]
+		if of == nil {
+			of = map[K]struct{}{}
+			c.byAccount[e.account] = of
+		}
+		of[k] = struct{}{}
+	}
+}
+
+// evict removes the oldest of a few entries. The order of a map is random enough
+// for that.
+func (c *cache[K, V]) evict(from map[K]*entry[V]) {
+	var oldest *entry[V]
+	var victim K
+	n := 0
+	for k, e := range from {
+		if oldest == nil || e.at.Before(oldest.at) {
+			oldest, victim = e, k
+		}
+		if n++; n == evictionSample {
+			break
+		}
+	}
+	c.remove(victim)
+}
+
+func (c *cache[K, V]) remove(k K) {
+	delete(c.missing, k)
+	e := c.present[k]
+	if e == nil {
+		return
+	}
+	delete(c.present, k)
+	of := c.byAccount[e.account]
+	delete(of, k)
+	if len(of) == 0 {
+		delete(c.byAccount, e.account)
+	}
+}
+
+// forget drops k, and spoils lookups under way.
+func (c *cache[K, V]) forget(k K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	c.remove(k)
+}
+
+// forgetIf drops the account's entries for which f holds, and spoils lookups
+// under way.
+func (c *cache[K, V]) forgetIf(account signal.AccountID, f func(V) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	for k := range c.byAccount[account] {
+		if f(c.present[k].value) {
+			c.remove(k)
+		}
+	}
+}
+
+// forgetAll drops everything.
+func (c *cache[K, V]) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	clear(c.present)
+	clear(c.missing)
+	clear(c.byAccount)
+}
+
+// prune gives back the memory of what is no longer fresh.
+func (c *cache[K, V]) prune() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range []map[K]*entry[V]{c.present, c.missing} {
+		for k, e := range m {
+			if time.Since(e.at) >= fresh {
+				c.remove(k)
+			}
+		}
+	}
+}
+
+// size returns how many answers are remembered: records, and that there is none.
+func (c *cache[K, V]) size() (present, missing int) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.present), len(c.missing)
+}
+
+// bounded is a map that drops any entry when it is full.
+type bounded[K comparable, V any] struct {
+	mu   sync.RWMutex
+	m    map[K]V
+	most int
+}
+
+func newBounded[K comparable, V any](most int) *bounded[K, V] {
+	return &bounded[K, V]{m: map[K]V{}, most: most}
+}
+
+func (b *bounded[K, V]) get(k K) (V, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	v, ok := b.m[k]
+	return v, ok
+}
+
+func (b *bounded[K, V]) put(k K, v V) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.m) >= b.most {
+		for old := range b.m {
+			delete(b.m, old)
+			break
+		}
+	}
+	b.m[k] = v
+}
+
+func (b *bounded[K, V]) removeIf(f func(V) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, v := range b.m {
+		if f(v) {
+			delete(b.m, k)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package credentials
+
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Errors have one text for all of a kind: they tell nothing of why.
+var (
+	errMissing            = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials", Message: "An Authorization header with a bearer token is needed."}
+	errInvalidToken       = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "The token is not valid."}
+	errJWTRequired        = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required", Message: "This needs an access token from login; an API key is not accepted."}
+	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials", Message: "The email or the password is wrong."}
+	errInvalidRefresh     = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token", Message: "The refresh token is not valid."}
+)
+
+// locked says that logins of an email are refused for d.
+func locked(d time.Duration) error {
+	return &signal.Error{Kind: signal.KindTooMany, Code: "account_locked", RetryAfter: d,
+		Message: "There were too many failed logins. Try again later."}
+}
+
+// FieldError is a fault of one input value.
+type FieldError struct {
+	Field  string // its path in the body, without leading slash: "email", "scopes/1"
+	Code   string // of those in the API decisions: "required", "too_short", …
+	Detail string // for people
+}
+
+// ValidationError lists all faults of the input.
+type ValidationError []FieldError
+
+func (e ValidationError) Error() string {
+	if len(e) == 0 {
+		return "no fault"
+	}
+	text := ""
+	for i, f := range e {
+		if i > 0 {
+			text += "; "
+		}
+		text += f.Field + " " + f.Detail
+	}
+	return text
+}
+
+// orNil returns e as an error if it holds any fault.
+func (e ValidationError) orNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
+func (e *ValidationError) add(field, code, detail string) {
+	*e = append(*e, FieldError{Field: field, Code: code, Detail: detail})
+}

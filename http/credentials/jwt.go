@@ -1,0 +1,124 @@
+package credentials
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// leeway is granted to nbf and iat, for clocks that differ. Not to exp.
+	leeway = 30 * time.Second
+	// maxToken bounds the work for a forged token. Ours have about 500 bytes.
+	maxToken = 4096
+)
+
+var (
+	errExpired  = errors.New("access token expired")
+	errNoKey    = errors.New("there is no JWT key")
+	errBadToken = errors.New("access token is not ours")
+)
+
+// claims are those of an access token.
+type claims struct {
+	jwt.RegisteredClaims
+	Session string `json:"sid"`
+	Scope   string `json:"scope"`
+}
+
+// accessToken is a token whose signature and claims were right. Whether it has
+// expired since, and whether its session has ended, is asked at each use.
+type accessToken struct {
+	principal signal.Principal
+}
+
+// tokenIssuer makes and checks access tokens.
+type tokenIssuer struct {
+	keys             KeyRing
+	issuer, audience string
+	now              func() time.Time
+	parser           *jwt.Parser
+}
+
+func newTokenIssuer(keys KeyRing, issuer, audience string, now func() time.Time) *tokenIssuer {
+	return &tokenIssuer{keys: keys, issuer: issuer, audience: audience, now: now,
+		parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+			jwt.WithIssuer(issuer), jwt.WithAudience(audience),
+			jwt.WithExpirationRequired(), jwt.WithNotBeforeRequired(), jwt.WithIssuedAt(),
+			// The library grants the leeway to exp too; verify checks exp again without.
+			jwt.WithLeeway(leeway), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}
+}
+
+// issue returns a token of the session that is valid until expires, in whole
+// seconds.
+func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, now, expires time.Time) (string, error) {
+	if t.keys.Empty() {
+		return "", errNoKey
+	}
+	scopes := make([]string, len(signal.Scopes))
+	for i, s := range signal.Scopes {
+		scopes[i] = string(s)
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: t.issuer, Subject: string(account), Audience: jwt.ClaimStrings{t.audience},
+			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires),
+			ID: string(appendRandom(nil, 22)),
+		},
+		Session: string(session), Scope: strings.Join(scopes, " "),
+	})
+	key := t.keys.keys[0]
+	token.Header["kid"] = key.name
+	return token.SignedString(key.secret[:])
+}
+
+// verify checks all of token but its session. It returns errExpired if nothing
+// else is wrong with it.
+func (t *tokenIssuer) verify(token string) (accessToken, error) {
+	if len(token) > maxToken {
+		return accessToken{}, errBadToken
+	}
+	var c claims
+	parsed, err := t.parser.ParseWithClaims(token, &c, t.key)
+	if err != nil {
+		if errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenInvalidIssuer) && !errors.Is(err, jwt.ErrTokenInvalidAudience) {
+			return accessToken{}, errExpired
+		}
+		return accessToken{}, errors.Join(errBadToken, err)
+	}
+	// "crit" and the like would demand what is not understood here.
+	for name := range parsed.Header {
+		if name != "alg" && name != "kid" && name != "typ" {
+			return accessToken{}, errBadToken
+		}
+	}
+	if c.Subject == "" || c.Session == "" || c.ID == "" || c.IssuedAt == nil {
+		return accessToken{}, errBadToken
+	}
+	if !t.now().Before(c.ExpiresAt.Time) {
+		return accessToken{}, errExpired
+	}
+	var scopes signal.ScopeSet
+	for s := range strings.FieldsSeq(c.Scope) {
+		scopes |= signal.ScopesOf(signal.Scope(s))
+	}
+	return accessToken{principal: signal.Principal{Account: signal.AccountID(c.Subject), Session: signal.SessionID(c.Session),
+		Scopes: scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
+}
+
+// key returns the key that the token's header names.
+func (t *tokenIssuer) key(token *jwt.Token) (any, error) {
+	name, ok := token.Header["kid"].(string)
+	if !ok {
+		return nil, errNoKey
+	}
+	key, ok := t.keys.find(name)
+	if !ok {
+		return nil, errNoKey
+	}
+	return key, nil
+}

@@ -1,0 +1,108 @@
+package credentials
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/alexedwards/argon2id"
+)
+
+// commonText lists passwords that are guessed first, one a line, in the form of
+// foldPassword.
+//
+//go:embed common.txt
+var commonText string
+
+var commonPasswords = func() map[string]bool {
+	set := map[string]bool{}
+	for line := range strings.Lines(commonText) {
+		if line = strings.TrimSpace(line); line != "" {
+			set[foldPassword(line)] = true
+		}
+	}
+	return set
+}()
+
+// lookAlikes undoes the usual replacements of letters.
+var lookAlikes = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
+
+// foldPassword makes passwords equal that a guesser tries together.
+func foldPassword(p string) string { return lookAlikes.Replace(strings.ToLower(p)) }
+
+// isCommon says that a guesser would try p early: it is in the list, or one
+// character repeated.
+func isCommon(p string) bool {
+	folded := foldPassword(p)
+	if commonPasswords[folded] {
+		return true
+	}
+	for _, r := range folded {
+		return strings.Trim(folded, string(r)) == ""
+	}
+	return false
+}
+
+// hasher makes and compares password hashes, a few at once: each takes 19 MiB and
+// a core for a while, so more at once would only make all of them late.
+type hasher struct {
+	params argon2id.Params
+	slots  chan struct{}
+	// dummy is compared where there is no account. No password gives it.
+	dummy string
+}
+
+func newHasher(p argon2id.Params, atOnce int) *hasher {
+	salt, key := make([]byte, p.SaltLength), make([]byte, p.KeyLength)
+	rand.Read(salt)
+	rand.Read(key)
+	encode := base64.RawStdEncoding.EncodeToString
+	const argon2Version = 0x13
+	return &hasher{params: p, slots: make(chan struct{}, atOnce),
+		dummy: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2Version, p.Memory, p.Iterations, p.Parallelism, encode(salt), encode(key))}
+}
+
+// acquire waits for its turn. KindUnavailable if ctx ends before.
+func (h *hasher) acquire(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return signal.Unavailable(fmt.Errorf("wait for password hash: %w", ctx.Err()))
+	}
+}
+
+func (h *hasher) hash(ctx context.Context, password string) (string, error) {
+	if err := h.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer func() { <-h.slots }()
+	text, err := argon2id.CreateHash(password, &h.params)
+	if err != nil {
+		return "", fmt.Errorf("hash password: %w", err)
+	}
+	return text, nil
+}
+
+// compare says whether password has the hash, and whether the hash was made with
+// other parameters than those of now. An empty hash takes as long and is never
+// right.
+func (h *hasher) compare(ctx context.Context, password, hash string) (right, outdated bool, err error) {
+	if err := h.acquire(ctx); err != nil {
+		return false, false, err
+	}
+	defer func() { <-h.slots }()
+	known := hash != ""
+	if !known {
+		hash = h.dummy
+	}
+	right, params, err := argon2id.CheckHash(password, hash)
+	if err != nil {
+		return false, false, fmt.Errorf("compare password: %w", err)
+	}
+	return right && known, *params != h.params, nil
+}

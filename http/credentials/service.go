@@ -1,0 +1,158 @@
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/alexedwards/argon2id"
+)
+
+// Defaults of the options, after the API decisions.
+const (
+	defaultName       = "agentsignal"
+	defaultAccessTTL  = 15 * time.Minute
+	defaultRefreshTTL = 30 * 24 * time.Hour
+	defaultSessionTTL = 90 * 24 * time.Hour
+	defaultLockAfter  = 5
+	defaultLockWindow = 15 * time.Minute
+	defaultLock       = 15 * time.Minute
+	defaultMostKeys   = 100
+	defaultCached     = 65_536
+)
+
+// Store keeps the records. Each change is atomic.
+type Store interface {
+	accountStore
+	passwordStore
+	sessionStore
+	lockStore
+	keyStore
+	outbox
+}
+
+// Log appends events to the log of their account.
+type Log interface {
+	Append(ctx context.Context, c signal.Change) (signal.Position, error)
+}
+
+// Options change how a Service works. The zero value has the defaults of the API
+// decisions.
+type Options struct {
+	Issuer, Audience string // of access tokens
+	AccessTTL        time.Duration
+	RefreshTTL       time.Duration // from the issue of a refresh token
+	SessionTTL       time.Duration // of a session, however often it is refreshed
+	Lock             signal.LockRules
+	MostKeys         int // API keys of an account
+	Password         argon2id.Params
+	HashesAtOnce     int // password hashes; default 2 for each core
+	Cached           int // credentials remembered, of each sort
+	Now              func() time.Time
+	Log              *slog.Logger
+	Metrics          *Metrics
+}
+
+// Service authenticates callers and changes their credentials.
+type Service struct {
+	store   Store
+	events  Log
+	jwt     *tokenIssuer
+	hashes  *hasher
+	o       Options
+	log     *slog.Logger
+	metrics *Metrics
+
+	keys     *cache[signal.Digest, keyState]
+	sessions *cache[signal.SessionID, sessionState]
+	tokens   *bounded[signal.Digest, accessToken] // whose signature was checked
+
+	uses keyUses
+	// background counts the lookups that no caller waits for.
+	background sync.WaitGroup
+}
+
+// New returns a service. Without keys it neither issues nor accepts access
+// tokens, which suits commands that only change records.
+func New(store Store, events Log, keys KeyRing, o Options) *Service {
+	o.Issuer = cmp.Or(o.Issuer, defaultName)
+	o.Audience = cmp.Or(o.Audience, defaultName)
+	o.AccessTTL = cmp.Or(o.AccessTTL, defaultAccessTTL)
+	o.RefreshTTL = cmp.Or(o.RefreshTTL, defaultRefreshTTL)
+	o.SessionTTL = cmp.Or(o.SessionTTL, defaultSessionTTL)
+	o.Lock.After = cmp.Or(o.Lock.After, defaultLockAfter)
+	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
+	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
+	o.MostKeys = cmp.Or(o.MostKeys, defaultMostKeys)
+	o.Cached = cmp.Or(o.Cached, defaultCached)
+	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, 2*runtime.GOMAXPROCS(0))
+	if o.Password == (argon2id.Params{}) {
+		o.Password = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{store: store, events: events, o: o, log: o.Log.With("component", "credentials"), metrics: o.Metrics,
+		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
+		hashes:   newHasher(o.Password, o.HashesAtOnce),
+		keys:     newCache[signal.Digest, keyState](o.Cached),
+		sessions: newCache[signal.SessionID, sessionState](o.Cached),
+		tokens:   newBounded[signal.Digest, accessToken](o.Cached),
+	}
+	return s
+}
+
+// now returns the time as it is stored: milliseconds, UTC.
+func (s *Service) now() time.Time { return s.o.Now().UTC().Truncate(time.Millisecond) }
+
+// Times of the work in the background.
+const (
+	tick          = time.Second
+	sweepEvery    = 2 // ticks
+	pruneEvery    = 30
+	finishTimeout = 2 * time.Second
+)
+
+// Run does what no caller waits for until ctx ends: it stores when keys were last
+// used, announces what other processes could not, and forgets what is old. At the
+// end it stores the last uses.
+func (s *Service) Run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+			defer cancel()
+			s.storeUses(last)
+			s.background.Wait()
+			return nil
+		case <-ticker.C:
+		}
+		s.storeUses(ctx)
+		if n%sweepEvery == 0 {
+			s.sweep(ctx)
+		}
+		if n%pruneEvery == 0 {
+			s.keys.prune()
+			s.sessions.prune()
+			now := s.o.Now()
+			s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
+		}
+	}
+}
+
+// is says that err has the kind. It is for answers of the store, whose kinds
+// credentials translates into its own errors.
+func is(err error, kind signal.Kind) bool {
+	e, ok := errors.AsType[*signal.Error](err)
+	return ok && e.Kind == kind
+}

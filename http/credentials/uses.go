@@ -1,0 +1,82 @@
+package credentials
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// mostUses bounds the uses that wait to be stored while the store is away.
+const mostUses = 100_000
+
+// keyUses collects when keys were used until they are stored. The zero value is
+// ready.
+type keyUses struct {
+	mu      sync.Mutex
+	waiting map[signal.Digest]time.Time
+}
+
+func minuteOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix() / 60
+}
+
+// note notes a use, once a minute for each key: lists show minutes.
+func (u *keyUses) note(d signal.Digest, last *atomic.Int64, now time.Time) {
+	minute := minuteOf(now)
+	before := last.Load()
+	if minute <= before || !last.CompareAndSwap(before, minute) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.waiting == nil {
+		u.waiting = map[signal.Digest]time.Time{}
+	}
+	if len(u.waiting) < mostUses {
+		u.waiting[d] = time.Unix(minute*60, 0).UTC()
+	}
+}
+
+// take returns what was noted since the last call.
+func (u *keyUses) take() map[signal.Digest]time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	uses := u.waiting
+	u.waiting = nil
+	return uses
+}
+
+// putBack notes uses again that could not be stored.
+func (u *keyUses) putBack(uses map[signal.Digest]time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.waiting == nil {
+		u.waiting = uses
+		return
+	}
+	for d, at := range uses {
+		if len(u.waiting) >= mostUses {
+			return
+		}
+		if u.waiting[d].Before(at) {
+			u.waiting[d] = at
+		}
+	}
+}
+
+func (s *Service) storeUses(ctx context.Context) {
+	uses := s.uses.take()
+	if len(uses) == 0 {
+		return
+	}
+	if err := s.store.NoteKeyUses(ctx, uses); err != nil {
+		s.uses.putBack(uses)
+		s.log.Warn("uses of API keys are not stored yet", "err", err)
+	}
+}

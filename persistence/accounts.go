@@ -1,0 +1,166 @@
+package persistence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts/account_create.lua
+var accountCreateText string
+
+//go:embed scripts/account_delete.lua
+var accountDeleteText string
+
+//go:embed scripts/password_set.lua
+var passwordSetText string
+
+//go:embed scripts/password_rehash.lua
+var passwordRehashText string
+
+var (
+	accountCreateScript  = redis.NewScript(accountCreateText)
+	accountDeleteScript  = redis.NewScript(accountDeleteText)
+	passwordSetScript    = redis.NewScript(passwordSetText)
+	passwordRehashScript = redis.NewScript(passwordRehashText)
+)
+
+// credentialError says that Redis could not be asked to do what verb says, or
+// that its answer was lost.
+func credentialError(verb string, err error) error {
+	return signal.Unavailable(fmt.Errorf("%s: %w", verb, err))
+}
+
+// CreateAccount stores a with the hash of its password. KindConflict,
+// "email_taken": another account has its email.
+func (s *Store) CreateAccount(ctx context.Context, a signal.Account, passwordHash string) error {
+	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, signal.Password{Hash: passwordHash, Version: 1})...)
+	created, err := accountCreateScript.Run(ctx, s.rdb, []string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...).Int()
+	if err != nil {
+		return credentialError("create account", err)
+	}
+	if created == 0 {
+		return &signal.Error{Kind: signal.KindConflict, Code: "email_taken", Message: "an account with this email exists"}
+	}
+	return nil
+}
+
+// AccountByID returns an account and its password. KindNotFound.
+func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (signal.Account, signal.Password, error) {
+	fields, err := s.rdb.HGetAll(ctx, accountKey(id)).Result()
+	if err != nil {
+		return signal.Account{}, signal.Password{}, credentialError("read account", err)
+	}
+	if len(fields) == 0 {
+		return signal.Account{}, signal.Password{}, signal.NotFound("account")
+	}
+	return decodeAccount(id, fields)
+}
+
+// AccountByEmail returns the account with the email, which is trimmed and in
+// lower case. KindNotFound.
+func (s *Store) AccountByEmail(ctx context.Context, email string) (signal.Account, signal.Password, error) {
+	id, err := s.rdb.Get(ctx, emailKey(email)).Result()
+	if errors.Is(err, redis.Nil) {
+		return signal.Account{}, signal.Password{}, signal.NotFound("account")
+	}
+	if err != nil {
+		return signal.Account{}, signal.Password{}, credentialError("read email", err)
+	}
+	return s.AccountByID(ctx, signal.AccountID(id))
+}
+
+// Accounts returns at most limit accounts after the first offset ones, oldest
+// first, and how many there are.
+func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Account, int, error) {
+	pipe := s.rdb.Pipeline()
+	total := pipe.ZCard(ctx, accountsKey())
+	ids := pipe.ZRange(ctx, accountsKey(), int64(offset), int64(offset)+int64(limit)-1)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, credentialError("list accounts", err)
+	}
+	pipe = s.rdb.Pipeline()
+	records := make([]*redis.MapStringStringCmd, len(ids.Val()))
+	for i, id := range ids.Val() {
+		records[i] = pipe.HGetAll(ctx, accountKey(signal.AccountID(id)))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, credentialError("read accounts", err)
+	}
+	accounts := []signal.Account{}
+	for i, r := range records {
+		if len(r.Val()) == 0 {
+			continue // deleted since
+		}
+		a, _, err := decodeAccount(signal.AccountID(ids.Val()[i]), r.Val())
+		if err != nil {
+			return nil, 0, err
+		}
+		accounts = append(accounts, a)
+	}
+	return accounts, int(total.Val()), nil
+}
+
+// SetPassword stores a new password, if the one until now has the given version
+// (0: any), and ends all sessions of the account but keep. It returns the events
+// that announce the ends, unsettled. KindNotFound; KindConflict if the password
+// has another version.
+func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
+	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.SessionEnded}
+	before, after := announcementAround(event)
+	answer, err := passwordSetScript.Run(ctx, s.rdb, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
+		hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after).Result()
+	if err != nil {
+		return nil, credentialError("set password", err)
+	}
+	switch answer := answer.(type) {
+	case []any:
+		events := make([]signal.Event, len(answer))
+		for i, session := range answer {
+			events[i] = event
+			events[i].Subject, _ = session.(string)
+		}
+		return events, nil
+	case int64:
+		if answer == -1 {
+			return nil, signal.NotFound("account")
+		}
+		return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
+	}
+	return nil, fmt.Errorf("set password: answer %T is not known", answer)
+}
+
+// Rehash stores the same password under another hash, unless it was changed
+// meanwhile.
+func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
+	if err := passwordRehashScript.Run(ctx, s.rdb, []string{accountKey(id)}, from, to).Err(); err != nil {
+		return credentialError("rehash password", err)
+	}
+	return nil
+}
+
+// DeleteAccount removes an account with its keys and sessions and frees its
+// email. It returns the event that announces it, unsettled. KindNotFound.
+func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
+	// The email never changes, so it may be read before.
+	a, _, err := s.AccountByID(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.AccountDeleted}
+	deleted, err := accountDeleteScript.Run(ctx, s.rdb,
+		[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()), apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey("")).Int()
+	if err != nil {
+		return nil, credentialError("delete account", err)
+	}
+	if deleted == 0 {
+		return nil, signal.NotFound("account")
+	}
+	return []signal.Event{event}, nil
+}

@@ -1,0 +1,135 @@
+package persistence
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts/key_create.lua
+var keyCreateText string
+
+//go:embed scripts/key_revoke.lua
+var keyRevokeText string
+
+//go:embed scripts/key_used.lua
+var keyUsedText string
+
+var (
+	keyCreateScript = redis.NewScript(keyCreateText)
+	keyRevokeScript = redis.NewScript(keyRevokeText)
+	keyUsedScript   = redis.NewScript(keyUsedText)
+)
+
+// CreateKey stores k under the digest of its secret. KindConflict, "name_taken":
+// a key of the account that is not revoked has the name; "limit_reached": the
+// account has most keys. KindNotFound: there is no such account.
+func (s *Store) CreateKey(ctx context.Context, k signal.APIKey, secret signal.Digest, most int) error {
+	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
+	created, err := keyCreateScript.Run(ctx, s.rdb, []string{accountKey(k.Account), apiKeysOfKey(k.Account), apiKeyKey(secret.String())}, args...).Int()
+	if err != nil {
+		return credentialError("create API key", err)
+	}
+	switch created {
+	case 0:
+		return &signal.Error{Kind: signal.KindConflict, Code: "name_taken", Message: "an API key with this name exists"}
+	case -1:
+		return signal.NotFound("account")
+	case -2:
+		return &signal.Error{Kind: signal.KindConflict, Code: "limit_reached", Message: "the account has as many API keys as it may have"}
+	}
+	return nil
+}
+
+// KeyByDigest returns the key whose secret has the digest, also if it expired.
+// KindNotFound.
+func (s *Store) KeyByDigest(ctx context.Context, secret signal.Digest) (signal.APIKey, error) {
+	fields, err := s.rdb.HGetAll(ctx, apiKeyKey(secret.String())).Result()
+	if err != nil {
+		return signal.APIKey{}, credentialError("read API key", err)
+	}
+	if len(fields) == 0 {
+		return signal.APIKey{}, signal.NotFound("API key")
+	}
+	return decodeKey(fields)
+}
+
+// Keys returns the keys of an account that are not revoked, newest first.
+func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.APIKey, error) {
+	index, err := s.rdb.HGetAll(ctx, apiKeysOfKey(account)).Result()
+	if err != nil {
+		return nil, credentialError("list API keys", err)
+	}
+	pipe := s.rdb.Pipeline()
+	var records []*redis.MapStringStringCmd
+	for field, digest := range index {
+		if strings.HasPrefix(field, "id:") {
+			records = append(records, pipe.HGetAll(ctx, apiKeyKey(digest)))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, credentialError("read API keys", err)
+	}
+	keys := []signal.APIKey{}
+	for _, r := range records {
+		if len(r.Val()) == 0 {
+			continue // revoked since
+		}
+		k, err := decodeKey(r.Val())
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b signal.APIKey) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return keys, nil
+}
+
+// RevokeKey ends a key and frees its name. It returns the event that announces
+// it, unsettled. KindNotFound: the account has no such key.
+func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
+	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.KeyRevoked, Subject: string(id)}
+	revoked, err := keyRevokeScript.Run(ctx, s.rdb, []string{apiKeysOfKey(account), outboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey("")).Int()
+	if err != nil {
+		return nil, credentialError("revoke API key", err)
+	}
+	if revoked == 0 {
+		return nil, signal.NotFound("API key")
+	}
+	return []signal.Event{event}, nil
+}
+
+// NoteKeyUses stores when keys were last used, by the digests of their secrets.
+func (s *Store) NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error {
+	const most = 500 // keys a call: the script must not hold Redis for long
+	keys, args := make([]string, 0, most), make([]any, 0, most)
+	flush := func() error {
+		if len(keys) == 0 {
+			return nil
+		}
+		if err := keyUsedScript.Run(ctx, s.rdb, keys, args...).Err(); err != nil {
+			return credentialError("note use of API keys", err)
+		}
+		keys, args = keys[:0], args[:0]
+		return nil
+	}
+	for digest, at := range uses {
+		keys = append(keys, apiKeyKey(digest.String()))
+		args = append(args, at.UnixMilli())
+		if len(keys) == most {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}

@@ -1,0 +1,171 @@
+package persistence
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// The records of credentials are Redis hashes: their scripts compare and change
+// single fields. Field "v" is the version of the record. Times are milliseconds
+// since 1970, 0 means none; digests are hex.
+
+const credentialVersion = "1"
+
+// encodeAccount returns fields and values of an account's record.
+func encodeAccount(a signal.Account, p signal.Password) []any {
+	return []any{"v", credentialVersion, "email", a.Email, "created", milliseconds(a.CreatedAt),
+		"password", p.Hash, "password_version", p.Version}
+}
+
+func decodeAccount(id signal.AccountID, m map[string]string) (signal.Account, signal.Password, error) {
+	r := recordReader{fields: m}
+	r.version()
+	a := signal.Account{ID: id, Email: r.text("email"), CreatedAt: r.time("created")}
+	p := signal.Password{Hash: r.text("password"), Version: r.number("password_version")}
+	if r.err != nil {
+		return signal.Account{}, signal.Password{}, fmt.Errorf("decode account %s: %w", id, r.err)
+	}
+	return a, p, nil
+}
+
+// encodeSession returns fields and values of a session's record.
+func encodeSession(s signal.Session) []any {
+	return []any{"v", credentialVersion, "account", string(s.Account), "created", milliseconds(s.CreatedAt),
+		"ends", milliseconds(s.EndsAt), "refresh_until", milliseconds(s.RefreshUntil), "keep_until", milliseconds(s.KeepUntil),
+		"locator", s.Locator.String(), "refresh", s.Refresh.String()}
+}
+
+func decodeSession(id signal.SessionID, m map[string]string) (signal.Session, error) {
+	r := recordReader{fields: m}
+	r.version()
+	s := signal.Session{ID: id, Account: signal.AccountID(r.text("account")), CreatedAt: r.time("created"), EndsAt: r.time("ends"),
+		RefreshUntil: r.time("refresh_until"), KeepUntil: r.time("keep_until"), Locator: r.digest("locator"), Refresh: r.digest("refresh")}
+	if r.err != nil {
+		return signal.Session{}, fmt.Errorf("decode session %s: %w", id, r.err)
+	}
+	return s, nil
+}
+
+// encodeKey returns fields and values of an API key's record.
+func encodeKey(k signal.APIKey) []any {
+	return []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name, "prefix", k.Prefix,
+		"scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt), "expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
+}
+
+func decodeKey(m map[string]string) (signal.APIKey, error) {
+	r := recordReader{fields: m}
+	r.version()
+	k := signal.APIKey{ID: signal.KeyID(r.text("id")), Account: signal.AccountID(r.text("account")), Name: r.text("name"), Prefix: r.text("prefix"),
+		CreatedAt: r.time("created"), ExpiresAt: r.time("expires"), LastUsedAt: r.time("used")}
+	scopes := r.number("scopes")
+	if scopes < 0 || scopes > int64(signal.AllScopes) {
+		r.fail("scopes")
+	}
+	k.Scopes = signal.ScopeSet(scopes)
+	if r.err != nil {
+		return signal.APIKey{}, fmt.Errorf("decode API key %s: %w", k.ID, r.err)
+	}
+	return k, nil
+}
+
+func milliseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// recordReader reads the fields of one record and keeps the first fault.
+type recordReader struct {
+	fields map[string]string
+	err    error
+}
+
+// fail notes that a field is missing or not valid. Its value may be secret.
+func (r *recordReader) fail(name string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("field %q is missing or not valid", name)
+	}
+}
+
+func (r *recordReader) version() {
+	if v := r.fields["v"]; v != credentialVersion && r.err == nil {
+		r.err = fmt.Errorf("version %q is not known: known is %s", v, credentialVersion)
+	}
+}
+
+func (r *recordReader) text(name string) string {
+	s := r.fields[name]
+	if s == "" {
+		r.fail(name)
+	}
+	return s
+}
+
+func (r *recordReader) number(name string) int64 {
+	n, err := strconv.ParseInt(r.fields[name], 10, 64)
+	if err != nil {
+		r.fail(name)
+	}
+	return n
+}
+
+func (r *recordReader) time(name string) time.Time {
+	ms := r.number(name)
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (r *recordReader) digest(name string) signal.Digest {
+	var d signal.Digest
+	b, err := hex.DecodeString(r.fields[name])
+	if err != nil || len(b) != len(d) {
+		r.fail(name)
+		return signal.Digest{}
+	}
+	return signal.Digest(b)
+}
+
+// An announcement is an event of a credential change as it waits in the outbox:
+// version, type, account, subject and event id with spaces between. The subject
+// is noSubject where the event has none. The event id makes it unique, so that
+// settling one announcement leaves a later one of the same kind.
+const noSubject = "*"
+
+// encodeAnnouncement returns the announcement of e.
+func encodeAnnouncement(e signal.Event) string {
+	subject := e.Subject
+	if subject == "" {
+		subject = noSubject
+	}
+	before, after := announcementAround(e)
+	return before + subject + after
+}
+
+// announcementAround returns what stands before and after the subject, for a
+// script that knows the subjects.
+func announcementAround(e signal.Event) (before, after string) {
+	return credentialVersion + " " + string(e.Type) + " " + string(e.Account) + " ", " " + string(e.ID)
+}
+
+func decodeAnnouncement(s string) (signal.Event, error) {
+	parts := strings.Split(s, " ")
+	if len(parts) != 5 || parts[0] != credentialVersion || parts[2] == "" || parts[3] == "" {
+		return signal.Event{}, fmt.Errorf("decode announcement %q: not of the known form", s)
+	}
+	e := signal.Event{Type: signal.EventType(parts[1]), Account: signal.AccountID(parts[2]), Subject: parts[3], ID: signal.EventID(parts[4])}
+	if e.Subject == noSubject {
+		e.Subject = ""
+	}
+	if !e.Type.Internal() {
+		return signal.Event{}, fmt.Errorf("decode announcement %q: type is not internal", s)
+	}
+	return e, nil
+}

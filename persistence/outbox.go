@@ -1,0 +1,54 @@
+package persistence
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// A credential change and the event that announces it lie in different slots, so
+// no script can make both. The script of the change puts the event into the
+// outbox instead; whoever made the change appends it to its log at once and then
+// settles it, and what a dead process left is appended by another.
+
+// Settle removes events from the outbox that were appended.
+func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
+	members := make([]any, len(events))
+	for i, e := range events {
+		members[i] = encodeAnnouncement(e)
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	if err := s.rdb.ZRem(ctx, outboxKey(), members...).Err(); err != nil {
+		return credentialError("settle announcements", err)
+	}
+	return nil
+}
+
+// Unsettled returns at most limit events, oldest first, that were put into the
+// outbox before the given time. An entry that cannot be read is logged and
+// removed: it would stand in the way for ever.
+func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
+	members, err := s.rdb.ZRangeByScore(ctx, outboxKey(), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
+	if err != nil {
+		return nil, credentialError("read outbox", err)
+	}
+	var events []signal.Event
+	for _, m := range members {
+		e, err := decodeAnnouncement(m)
+		if err != nil {
+			s.log.Error("an announcement is not readable", "component", "persistence", "err", err)
+			if err := s.rdb.ZRem(ctx, outboxKey(), m).Err(); err != nil {
+				return nil, credentialError("remove announcement", err)
+			}
+			continue
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
