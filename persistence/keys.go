@@ -53,6 +53,10 @@ func ownerKey(p int) string    { return partitionKey(p, "owner") }
 func epochKey(p int) string    { return partitionKey(p, "epoch") }
 func positionKey(p int) string { return partitionKey(p, "position") }
 
+// eraseKey holds the deleted accounts of which records are left, with how far the
+// erasing has come: a hash.
+func eraseKey(p int) string { return partitionKey(p, "erase") }
+
 // Credentials are looked up before the account is known, so they share a slot.
 
 func accountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }

@@ -76,9 +76,10 @@ type Change struct {
 // RunDue is a synchronous run that has announced itself. If its end is not
 // recorded by At, the owner of the partition records agent.error, CANCELLED.
 type RunDue struct {
-	Run   RunID
-	Agent AgentID
-	At    time.Time
+	Run     RunID
+	Agent   AgentID
+	At      time.Time
+	Account AccountID // set when it is read back; in a change, that of the change
 }
 
 // ReplyKey names the Idempotency-Key of a request. Keys of different accounts,

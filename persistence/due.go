@@ -1,0 +1,73 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// Runs that have announced themselves stand in a sorted set of their partition, by
+// the millisecond at which their end must be recorded. The append script adds them
+// with agent.started and removes them with the run's end. A member is the text
+// "ACCOUNT RUN AGENT".
+
+// dueMember returns the member for a run.
+func dueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID) string {
+	return string(account) + " " + string(run) + " " + string(agent)
+}
+
+// endedMembers returns the members to remove when c.Ended has ended. The run's
+// agent is that of its events; a change without one names every agent it may be.
+func endedMembers(c *signal.Change) []string {
+	for i := range c.Events {
+		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
+			return []string{dueMember(c.Account, c.Ended, e.Agent)}
+		}
+	}
+	var members []string
+	for _, a := range signal.Agents() {
+		members = append(members, dueMember(c.Account, c.Ended, a.ID))
+	}
+	return members
+}
+
+// decodeDue is the inverse of dueMember.
+func decodeDue(member string) (signal.RunDue, error) {
+	account, rest, ok := strings.Cut(member, " ")
+	run, agent, ok2 := strings.Cut(rest, " ")
+	if !ok || !ok2 || account == "" || run == "" || agent == "" || strings.Contains(agent, " ") {
+		return signal.RunDue{}, fmt.Errorf("decode due run: %q is not of the known form", member)
+	}
+	return signal.RunDue{Account: signal.AccountID(account), Run: signal.RunID(run), Agent: signal.AgentID(agent)}, nil
+}
+
+// OverdueRuns returns at most limit runs of partition p whose end should have been
+// recorded before the given time, the oldest first. An entry that cannot be read is
+// logged and removed: it would stand in the way for ever.
+func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+	found, err := s.rdb.ZRangeByScoreWithScores(ctx, runsDueKey(p), &redis.ZRangeBy{
+		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
+	}
+	var runs []signal.RunDue
+	for _, z := range found {
+		member, _ := z.Member.(string)
+		due, err := decodeDue(member)
+		if err != nil {
+			s.log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := s.rdb.ZRem(ctx, runsDueKey(p), member).Err(); err != nil {
+				return nil, signal.Unavailable(fmt.Errorf("remove due run of partition %d: %w", p, err))
+			}
+			continue
+		}
+		due.At = timeOfMilli(int64(z.Score))
+		runs = append(runs, due)
+	}
+	return runs, nil
+}

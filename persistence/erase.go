@@ -1,0 +1,323 @@
+package persistence
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts/erase_note.lua
+var eraseNoteText string
+
+var eraseNoteScript = redis.NewScript(eraseNoteText)
+
+// A deleted account's records are erased by the owner of its partition, bit by bit:
+// each step looks at no more than eraseChunk records and notes how far it came, so
+// that another owner goes on from there. Steps may be repeated.
+//
+// What runs hold at the deletion may still be recorded for a while, so the records
+// are erased once at once and once more after eraseGrace, and the logs only then.
+// The event log keeps account.deleted itself: other nodes may not have read it.
+//
+// Not erased here: rate limit buckets, which expire by themselves.
+
+const (
+	eraseChunk = 1000
+	eraseGrace = 5 * time.Minute
+)
+
+// erasing is how far the erasing of an account has come.
+type erasing struct {
+	deleted time.Time
+	stage   int    // in eraseStages
+	cursor  string // of the stage; empty at its start
+}
+
+// eraseStage erases one chunk of an account's records from cursor on and returns
+// where to go on, "" at the end.
+type eraseStage func(s *Store, ctx context.Context, p int, account signal.AccountID, cursor string) (string, error)
+
+// eraseStages are done in this order; a nil one waits for eraseGrace. Stored states
+// name them by index, so a change of the list needs a new version of the state.
+var eraseStages = []eraseStage{
+	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies,
+	nil,
+	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies,
+	(*Store).eraseEvents, (*Store).eraseSignals,
+}
+
+// erasingVersion is the first word of a stored state.
+const erasingVersion = "1"
+
+func (e erasing) String() string {
+	return erasingVersion + " " + strconv.FormatInt(e.deleted.UnixMilli(), 10) + " " + strconv.Itoa(e.stage) + " " + e.cursor
+}
+
+func parseErasing(s string) (erasing, error) {
+	words := strings.SplitN(s, " ", 4)
+	if len(words) != 4 || words[0] != erasingVersion {
+		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
+	}
+	deleted, err := strconv.ParseInt(words[1], 10, 64)
+	stage, err2 := strconv.Atoi(words[2])
+	if err != nil || err2 != nil || stage < 0 || stage >= len(eraseStages) {
+		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
+	}
+	return erasing{deleted: timeOfMilli(deleted), stage: stage, cursor: words[3]}, nil
+}
+
+// BeginErase notes that the records of account, which was deleted at the given
+// time, are to be erased from partition p; EraseStep does it. KindConflict: another
+// epoch holds the partition. It may be called more than once.
+func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, deleted time.Time) error {
+	return s.noteErase(ctx, p, epoch, account, "", erasing{deleted: deleted}.String())
+}
+
+// noteErase changes a state from what it is known to be; "" is none.
+func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
+	noted, err := eraseNoteScript.Run(ctx, s.rdb, []string{epochKey(p), eraseKey(p)},
+		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
+	if err != nil {
+		return signal.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
+	}
+	if noted == 0 {
+		return errOldEpoch
+	}
+	return nil
+}
+
+// EraseStep erases one more chunk of records of deleted accounts from partition p.
+// It returns in how long there is more to do: 0 at once, negative if nothing is
+// left. KindConflict: another epoch holds the partition.
+func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
+	pending, err := s.rdb.HGetAll(ctx, eraseKey(p)).Result()
+	if err != nil {
+		return 0, signal.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
+	}
+	least := time.Duration(-1)
+	for account, state := range pending {
+		e, err := parseErasing(state)
+		if err != nil {
+			// Begun anew: whatever wrote it, the records must go.
+			s.log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
+			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, erasing{deleted: s.Now()}.String())
+		}
+		if eraseStages[e.stage] == nil {
+			if wait := e.deleted.Add(eraseGrace).Sub(s.Now()); wait > 0 {
+				if least < 0 || wait < least {
+					least = wait
+				}
+				continue
+			}
+		}
+		return 0, s.eraseChunkOf(ctx, p, epoch, signal.AccountID(account), state, e)
+	}
+	return least, nil
+}
+
+// eraseChunkOf does one step of e, which is stored as state.
+func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account signal.AccountID, state string, e erasing) error {
+	cursor := ""
+	if stage := eraseStages[e.stage]; stage != nil {
+		var err error
+		if cursor, err = stage(s, ctx, p, account, e.cursor); err != nil {
+			return signal.Unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
+		}
+	}
+	if e.cursor = cursor; cursor == "" {
+		e.stage++
+	}
+	if e.stage == len(eraseStages) {
+		return s.noteErase(ctx, p, epoch, account, state, "")
+	}
+	return s.noteErase(ctx, p, epoch, account, state, e.String())
+}
+
+// eraseJobs erases jobs; entries of the queue whose job is gone are dropped by who
+// takes them.
+func (s *Store) eraseJobs(ctx context.Context, p int, account signal.AccountID, _ string) (string, error) {
+	indexes := []string{jobsOfKey(p, account), jobsEndedKey(p, account)}
+	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
+		indexes = append(indexes, jobsWithKey(p, account, status))
+	}
+	ids, err := s.rdb.ZRange(ctx, indexes[0], 0, eraseChunk-1).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(ids) == 0 {
+		return "", s.rdb.Del(ctx, indexes...).Err()
+	}
+	keys, members := make([]string, len(ids)), make([]any, len(ids))
+	for i, id := range ids {
+		keys[i], members[i] = jobKey(p, signal.JobID(id)), id
+	}
+	// The records first: the index is what names them.
+	if err := s.rdb.Unlink(ctx, keys...).Err(); err != nil {
+		return "", err
+	}
+	return "more", s.rdb.ZRem(ctx, indexes[0], members...).Err()
+}
+
+// eraseDue erases the runs that are due.
+func (s *Store) eraseDue(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	found, next, err := s.rdb.ZScan(ctx, runsDueKey(p), scanCursor(cursor), string(account)+" *", eraseChunk).Result()
+	if err != nil {
+		return "", err
+	}
+	var members []any
+	for i := 0; i < len(found); i += 2 { // member and score
+		members = append(members, found[i])
+	}
+	if len(members) > 0 {
+		if err := s.rdb.ZRem(ctx, runsDueKey(p), members...).Err(); err != nil {
+			return "", err
+		}
+	}
+	return cursorText(next), nil
+}
+
+// eraseOpen erases the states of open signals.
+func (s *Store) eraseOpen(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	found, next, err := s.rdb.HScan(ctx, openKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	if err != nil {
+		return "", err
+	}
+	var fields []string
+	for i := 0; i+1 < len(found); i += 2 { // field and value
+		open, _, err := decodeOpen([]byte(found[i]), []byte(found[i+1]))
+		if err != nil {
+			s.log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+			continue
+		}
+		if open.Account == account {
+			fields = append(fields, found[i])
+		}
+	}
+	if len(fields) > 0 {
+		if err := s.rdb.HDel(ctx, openKey(p), fields...).Err(); err != nil {
+			return "", err
+		}
+	}
+	return cursorText(next), nil
+}
+
+// eraseReplies erases the answers that are kept for Idempotency-Keys. No index
+// names them, so it passes over the keys of the server that holds the partition.
+func (s *Store) eraseReplies(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	var client redis.Cmdable = s.rdb
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		master, err := c.MasterForKey(ctx, openKey(p))
+		if err != nil {
+			return "", err
+		}
+		client = master
+	}
+	keys, next, err := client.Scan(ctx, scanCursor(cursor), replyKey(p, account, "*"), eraseChunk).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(keys) > 0 {
+		if err := s.rdb.Unlink(ctx, keys...).Err(); err != nil {
+			return "", err
+		}
+	}
+	return cursorText(next), nil
+}
+
+// scanCursor reads a stored cursor of one of the SCAN commands.
+func scanCursor(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64) // what is no number begins anew
+	return n
+}
+
+func cursorText(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// eraseEvents erases events but the one that says that the account was deleted.
+func (s *Store) eraseEvents(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	stored := accountBytes(account)
+	return s.eraseEntries(ctx, eventsKey(p), account, cursor, func(header []byte) bool {
+		return bytes.Equal(eventAccount(header), stored) && !isDeletion(header)
+	})
+}
+
+// isDeletion says that header is that of account.deleted.
+func isDeletion(header []byte) bool {
+	d := decode(header)
+	code := d.byte()
+	return d.err == nil && int(code) < len(eventCodes) && eventCodes[code] == signal.AccountDeleted
+}
+
+// eraseSignals erases the entries of the signal log.
+func (s *Store) eraseSignals(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	stored := accountBytes(account)
+	return s.eraseEntries(ctx, signalsKey(p), account, cursor, func(header []byte) bool {
+		return bytes.Equal(recordAccount(header), stored)
+	})
+}
+
+// recordAccount is eventAccount for entries of the signal log.
+func recordAccount(header []byte) []byte {
+	if isClosing(header) {
+		for range 2 {
+			_, rest, err := cutStamp(header)
+			if err != nil {
+				return nil
+			}
+			header = rest
+		}
+	}
+	d := decode(header)
+	d.byte() // kind
+	before := d.b
+	d.id("")
+	if d.err != nil {
+		return nil
+	}
+	return before[:len(before)-len(d.b)]
+}
+
+// eraseEntries removes those entries of a log that belong to the account. It begins
+// at the time of the account's id: nothing of it is older.
+func (s *Store) eraseEntries(ctx context.Context, key string, account signal.AccountID, cursor string, belongs func(header []byte) bool) (string, error) {
+	if cursor == "" {
+		cursor = "-"
+		if raw, ok := signal.ULIDBytes(string(account)); ok {
+			// An hour for the clocks of the nodes, one of which has made the id.
+			made := ulid.Time(ulid.ULID(raw).Time()).Add(-time.Hour)
+			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
+		}
+	}
+	entries, err := s.rdb.XRangeN(ctx, key, cursor, "+", eraseChunk).Result()
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, e := range entries {
+		if header, ok := e.Values["h"].(string); ok && belongs([]byte(header)) {
+			ids = append(ids, e.ID)
+		}
+	}
+	for chunk := range slices.Chunk(ids, 100) { // XDEL searches for each id by itself
+		if err := s.rdb.XDel(ctx, key, chunk...).Err(); err != nil {
+			return "", err
+		}
+	}
+	if len(entries) < eraseChunk {
+		return "", nil
+	}
+	return "(" + entries[len(entries)-1].ID, nil
+}

@@ -1,0 +1,274 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+func set(members ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, s := range members {
+		m[s] = true
+	}
+	return m
+}
+
+func zAt(at time.Time, member string) redis.Z {
+	return redis.Z{Score: float64(at.UnixMilli()), Member: member}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDueMember(t *testing.T) {
+	t.Parallel()
+	want := signal.RunDue{Account: signal.NewAccountID(), Run: signal.NewRunID(), Agent: "trading"}
+	got, err := decodeDue(dueMember(want.Account, want.Run, want.Agent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("read back (-want +got):\n%s", d)
+	}
+	for _, bad := range []string{"", "acc", "acc run", "acc  agent", " run agent", "acc run ", "acc run agent more"} {
+		if got, err := decodeDue(bad); err == nil {
+			t.Errorf("decodeDue(%q): %+v, want an error", bad, got)
+		}
+	}
+}
+
+func TestEndedMembers(t *testing.T) {
+	t.Parallel()
+	c := signal.Change{Account: "acc_1", Ended: "run_1", Events: []signal.Event{
+		{Type: signal.SignalCreated}, {Type: signal.AgentCompleted, Run: "run_1", Agent: "weather"}}}
+	if d := cmp.Diff([]string{"acc_1 run_1 weather"}, endedMembers(&c)); d != "" {
+		t.Errorf("with the run's event (-want +got):\n%s", d)
+	}
+	c.Events = nil
+	want := []string{"acc_1 run_1 trading", "acc_1 run_1 weather", "acc_1 run_1 seo"}
+	if d := cmp.Diff(want, endedMembers(&c)); d != "" {
+		t.Errorf("without (-want +got):\n%s", d)
+	}
+}
+
+func FuzzDecodeDue(f *testing.F) {
+	f.Add("acc_1 run_1 trading")
+	f.Add("a  b")
+	f.Fuzz(func(t *testing.T, member string) {
+		due, err := decodeDue(member)
+		if err == nil && dueMember(due.Account, due.Run, due.Agent) != member {
+			t.Errorf("%q is read as %+v", member, due)
+		}
+	})
+}
+
+func FuzzParseErasing(f *testing.F) {
+	f.Add("1 1795253400123 3 17")
+	f.Add("1 -1 4 ")
+	f.Fuzz(func(t *testing.T, state string) {
+		e, err := parseErasing(state)
+		if err != nil {
+			return
+		}
+		if again, err := parseErasing(e.String()); err != nil || again != e {
+			t.Errorf("%q is read as %+v, then %+v, %v", state, e, again, err)
+		}
+	})
+}
+
+func TestOverdueRuns(t *testing.T) {
+	t.Parallel()
+	s, _ := leaseStore(t)
+	ctx := t.Context()
+	log := NewLog(s, LogOptions{})
+	t.Cleanup(func() { log.Close(context.Background()) })
+	account := accountIn(s, 2)
+	at := time.UnixMilli(1_800_000_000_000).UTC()
+	var runs []signal.RunDue
+	for i := range 4 {
+		due := signal.RunDue{Run: signal.NewRunID(), Agent: "trading", At: at.Add(time.Duration(i) * time.Second), Account: account}
+		runs = append(runs, due)
+		if _, err := log.Append(ctx, signal.Change{Account: account, Due: &due,
+			Events: []signal.Event{{Type: signal.AgentStarted, Run: due.Run, Agent: due.Agent}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.rdb.ZAdd(ctx, runsDueKey(2), zAt(at.Add(-time.Hour), "damaged"))
+	end := signal.Change{Account: account, Ended: runs[1].Run,
+		Events: []signal.Event{{Type: signal.AgentCompleted, Run: runs[1].Run, Agent: "trading"}}}
+	if _, err := log.Append(ctx, end); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.OverdueRuns(ctx, 2, at.Add(3*time.Second), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]signal.RunDue{runs[0], runs[2]}, got); d != "" {
+		t.Errorf("overdue (-want +got):\n%s", d)
+	}
+	if got, err := s.OverdueRuns(ctx, 2, at.Add(time.Hour), 2); len(got) != 2 || err != nil {
+		t.Errorf("with a limit of 2: %d runs, %v", len(got), err)
+	}
+	if n := s.rdb.ZCard(ctx, runsDueKey(2)).Val(); n != 3 {
+		t.Errorf("%d entries are left, want 3: the damaged one and the ended one are gone", n)
+	}
+	_, err = log.Append(ctx, end)
+	wantKind(t, "a second end of the run", err, signal.KindConflict)
+}
+
+// Two accounts have records of every kind; one is erased.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	ctx := t.Context()
+	log := NewLog(s, LogOptions{})
+	t.Cleanup(func() { log.Close(context.Background()) })
+	gone, stays := accountIn(s, 1), accountIn(s, 1)
+	for i := range 30 {
+		for _, a := range []signal.AccountID{gone, stays} {
+			fillAccount(t, s, log, a, i)
+		}
+	}
+	if _, err := log.Append(ctx, signal.Change{Account: gone, Events: []signal.Event{{Type: signal.AccountDeleted}}}); err != nil {
+		t.Fatal(err)
+	}
+	epoch := take(t, s, 1, "a", time.Minute)
+	for range 2 { // the event may come twice
+		if err := s.BeginErase(ctx, 1, epoch, gone, s.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait := eraseAll(t, s, epoch)
+	if wait <= eraseGrace/2 || wait > eraseGrace {
+		t.Errorf("after the first pass it waits %v, want nearly %v", wait, eraseGrace)
+	}
+	if got := eraseState(t, s, gone); got["open"]+got["due"]+got["jobs"]+got["replies"] != 0 || got["events"] == 0 {
+		t.Errorf("left after the first pass: %v; want entries of the logs only", got)
+	}
+	fillAccount(t, s, log, gone, 99) // a run that was under way
+
+	// The grace has passed, by moving the deletion into the past.
+	state := s.rdb.HGet(ctx, eraseKey(1), string(gone)).Val()
+	e, err := parseErasing(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.deleted = e.deleted.Add(-eraseGrace)
+	if err := s.noteErase(ctx, 1, epoch, gone, state, e.String()); err != nil {
+		t.Fatal(err)
+	}
+	if wait := eraseAll(t, s, epoch); wait >= 0 {
+		t.Errorf("there is more to do in %v", wait)
+	}
+	if d := cmp.Diff(map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0}, eraseState(t, s, gone)); d != "" {
+		t.Errorf("left of the deleted account (-want +got):\n%s", d)
+	}
+	want := map[string]int{"open": 15, "due": 30, "jobs": 31, "replies": 30, "events": 105, "signals": 45}
+	if d := cmp.Diff(want, eraseState(t, s, stays)); d != "" {
+		t.Errorf("left of the other account (-want +got):\n%s", d)
+	}
+	for _, key := range server.Client().Keys(ctx, "*").Val() {
+		if strings.Contains(key, string(gone)) {
+			t.Errorf("key %s is left", key)
+		}
+	}
+	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
+		t.Errorf("a step with nothing to do: %v", err)
+	}
+}
+
+// eraseAll takes steps until there is nothing to do at once.
+func eraseAll(t *testing.T, s *Store, epoch int64) time.Duration {
+	t.Helper()
+	for range 1000 {
+		wait, err := s.EraseStep(t.Context(), 1, epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wait != 0 {
+			return wait
+		}
+	}
+	t.Fatal("erasing does not end")
+	return 0
+}
+
+// fillAccount makes records of an account: a run that is due, a signal that is
+// closed if i is odd, a job and a reply.
+func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
+	t.Helper()
+	ctx := t.Context()
+	run := signal.NewRunID()
+	sig := &signal.Signal{ID: signal.NewSignalID(), Account: a, Agent: "trading", Run: run, Asset: "BTC", Strategy: "momentum",
+		Direction: signal.Long, Confidence: .5, Timeframe: signal.H1, Risk: signal.LowRisk, Sequence: 1}
+	changes := []signal.Change{{Account: a, Signal: sig, Due: &signal.RunDue{Run: run, Agent: "trading", At: time.Now()},
+		Events: []signal.Event{{Type: signal.AgentStarted, Agent: "trading", Run: run}, {Type: signal.SignalCreated, Asset: "BTC"},
+			{Type: signal.AgentCompleted, Agent: "trading", Run: run}}}}
+	if i%2 == 1 {
+		closed := *sig
+		closed.Closing, closed.Sequence = &signal.Closing{Reason: signal.Expired}, 2
+		changes = append(changes, signal.Change{Account: a, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed, Asset: "BTC"}}})
+	}
+	for _, c := range changes {
+		if _, err := log.Append(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := s.Partition(a)
+	job := signal.NewJobID()
+	s.rdb.HSet(ctx, jobKey(p, job), "s", "queued 0")
+	for _, index := range []string{jobsOfKey(p, a), jobsWithKey(p, a, signal.JobQueued), jobsEndedKey(p, a)} {
+		s.rdb.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
+	}
+	s.rdb.Set(ctx, replyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
+}
+
+// eraseState counts the records of an account in partition 1.
+func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
+	t.Helper()
+	ctx := t.Context()
+	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0}
+	for field, value := range s.rdb.HGetAll(ctx, openKey(1)).Val() {
+		if open, _, err := decodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
+			got["open"]++
+		}
+	}
+	for _, m := range s.rdb.ZRange(ctx, runsDueKey(1), 0, -1).Val() {
+		if strings.HasPrefix(m, string(a)) {
+			got["due"]++
+		}
+	}
+	jobs := s.rdb.ZRange(ctx, jobsOfKey(1, a), 0, -1).Val()
+	for _, id := range jobs {
+		if s.rdb.Exists(ctx, jobKey(1, signal.JobID(id))).Val() == 1 {
+			got["jobs"]++
+		}
+	}
+	if s.rdb.Exists(ctx, jobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
+		got["jobs"]++
+	}
+	got["replies"] = len(s.rdb.Keys(ctx, replyKey(1, a, "*")).Val())
+	for _, e := range s.rdb.XRange(ctx, eventsKey(1), "-", "+").Val() {
+		if event, err := decodeEvent(signal.Position{}, []byte(e.Values["h"].(string)), nil); err != nil || event.Account == a {
+			got["events"]++
+		}
+	}
+	for _, e := range s.rdb.XRange(ctx, signalsKey(1), "-", "+").Val() {
+		if string(recordAccount([]byte(e.Values["h"].(string)))) == string(accountBytes(a)) {
+			got["signals"]++
+		}
+	}
+	return got
+}

@@ -1,0 +1,19 @@
+-- Notes how far the erasing of an account has come, for its partition's owner.
+-- KEYS[1] epoch                     ARGV[1] epoch of the owner
+-- KEYS[2] erasings, by account      ARGV[2] account
+-- ARGV[3] state until now, "" for none
+-- ARGV[4] new state, "" for none
+-- Returns 1; 0 if another epoch holds the partition. Where the state is not
+-- ARGV[3], somebody has gone on already and nothing is changed.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+if (redis.call('HGET', KEYS[2], ARGV[2]) or '') ~= ARGV[3] then
+  return 1
+end
+if ARGV[4] == '' then
+  redis.call('HDEL', KEYS[2], ARGV[2])
+else
+  redis.call('HSET', KEYS[2], ARGV[2], ARGV[4])
+end
+return 1
