@@ -1,0 +1,265 @@
+package catalogue
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// account is what the catalogue knows of one account.
+type account struct {
+	mu     sync.RWMutex // guards all below
+	rows   rows
+	assets assets
+	index  *index          // nil below indexedRows
+	last   signal.Position // of the newest row: an older creation is a repetition
+}
+
+// create adds a signal at its position. One that is there already is left alone.
+// The caller holds the lock, as for change.
+func (a *account) create(t *strategies, p signal.Position, l *signal.Listing) error {
+	id, ok := signal.ULIDBytes(string(l.ID))
+	if !ok {
+		return fmt.Errorf("list signal %q: the identifier is not valid", l.ID)
+	}
+	strategy, ok := t.number(l.Strategy)
+	if !ok {
+		return fmt.Errorf("list signal %s: no agent has the strategy %q", l.ID, l.Strategy)
+	}
+	if p.Compare(a.last) <= 0 {
+		return nil
+	}
+	a.last = p
+	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: kind(strategy), asset: a.assets.number(l.Asset)}
+	if l.Entry != nil {
+		v.entry = *l.Entry
+	}
+	if l.Direction == signal.Short {
+		v.kind |= shortBit
+	}
+	n := a.rows.next
+	v.created = a.rows.pack(p, n, 0)
+	a.rows.add(v)
+	switch {
+	case a.index != nil:
+		a.index.add(n, &v, a.assets.groupOf[v.asset])
+	case a.rows.next-a.rows.first >= indexedRows:
+		a.index = newIndex(t.count())
+		for n := a.rows.first; n < a.rows.next; n++ {
+			v := a.rows.at(n)
+			a.index.add(n, v, a.assets.groupOf[v.asset])
+		}
+	}
+	return nil
+}
+
+// change sets the current confidence of a signal, and where it was closed unless
+// that is zero. A signal that is not there is no error: its record may be older
+// than the lists reach.
+func (a *account) change(id signal.SignalID, confidence float64, closed signal.Position) {
+	ulid, ok := signal.ULIDBytes(string(id))
+	if !ok {
+		return
+	}
+	n, ok := a.rows.find(ulid)
+	if !ok {
+		return
+	}
+	v := a.rows.at(n)
+	if conf := confUnits(confidence); conf != v.conf {
+		if a.index != nil {
+			a.index.moveConfidence(n, v.conf, conf)
+		}
+		v.conf = conf
+	}
+	if !closed.IsZero() && v.closed == 0 {
+		v.closed = a.rows.pack(closed, n, 1)
+		if a.index != nil {
+			a.index.open.Remove(n)
+		}
+	}
+}
+
+// forget gives back the signals created at or before ms, as far as whole blocks.
+func (a *account) forget(ms int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.rows.first
+	if n := a.rows.drop(a.rows.after(ms)); n != before && a.index != nil {
+		a.index.drop(n)
+	}
+}
+
+// find returns where a signal was created, and closed if it was.
+func (a *account) find(id signal.SignalID, notBefore int64) (created, closed signal.Position, ok bool) {
+	ulid, ok := signal.ULIDBytes(string(id))
+	if !ok {
+		return created, closed, false
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	n, ok := a.rows.find(ulid)
+	if !ok || a.rows.at(n).created.ms() <= notBefore {
+		return created, closed, false
+	}
+	return a.rows.created(n), a.rows.closed(n), true
+}
+
+// list returns a page of the signals that match q and were created after
+// notBefore (milliseconds), and how many match.
+func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listing, int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	from := a.rows.after(max(notBefore, unixMilli(q.Since)))
+	m, ok := a.match(t, q, from)
+	if !ok || m.total() == 0 || q.Offset >= m.total() {
+		if !ok {
+			return []signal.Listing{}, 0
+		}
+		return []signal.Listing{}, m.total()
+	}
+	page := a.page(m, q.Offset, min(q.Limit, m.total()-q.Offset))
+	items := make([]signal.Listing, len(page))
+	for i, n := range page {
+		items[i] = a.listing(t, n)
+	}
+	return items, m.total()
+}
+
+func (a *account) listing(t *strategies, n uint32) signal.Listing {
+	v := a.rows.at(n)
+	name, agent := t.name(v.kind.strategy())
+	l := signal.Listing{ID: signal.SignalIDFromBytes(v.id), Agent: agent, Asset: a.assets.spellings[v.asset], Strategy: name,
+		Direction: v.kind.direction(), Confidence: float64(v.conf) / confScale, Status: signal.Open,
+		CreatedAt: time.UnixMilli(v.created.ms()).UTC()}
+	if !math.IsNaN(v.entry) {
+		l.Entry = &v.entry
+	}
+	if v.closed != 0 {
+		l.Status = signal.Closed
+	}
+	return l
+}
+
+// matches are the rows that a query selects, from the oldest to the newest.
+type matches interface {
+	total() int
+	// at returns the row with i newer ones before it.
+	at(i int) uint32
+}
+
+// all is every row from first to next.
+type all struct{ first, next uint32 }
+
+func (m all) total() int      { return int(m.next - m.first) }
+func (m all) at(i int) uint32 { return m.next - 1 - uint32(i) }
+
+// some are the rows of a set, without the first skip.
+type some struct {
+	set   *roaring.Bitmap
+	skip  int
+	count int
+}
+
+func (m some) total() int { return m.count }
+func (m some) at(i int) uint32 {
+	n, err := m.set.Select(uint32(m.skip + m.count - 1 - i))
+	if err != nil {
+		panic("select a row beyond the total: " + err.Error())
+	}
+	return n
+}
+
+// few are rows that were looked at one by one, from the oldest to the newest.
+type few []uint32
+
+func (m few) total() int      { return len(m) }
+func (m few) at(i int) uint32 { return m[len(m)-1-i] }
+
+// match returns the rows from number from on that q selects, or false if a value
+// of q occurs nowhere.
+func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
+	f, ok := a.filter(t, q)
+	if !ok {
+		return nil, false
+	}
+	if f.any() {
+		return all{from, a.rows.next}, true
+	}
+	if a.index == nil {
+		return few(a.scan(f, nil, from)), true
+	}
+	set := f.attributes(a.index)
+	if f.least > 0 {
+		if set != nil && set.GetCardinality() < scanBelow {
+			return few(a.scan(f, set, from)), true
+		}
+		confident := a.index.confident(&a.rows, f.least)
+		if set == nil {
+			set = confident
+		} else {
+			set = roaring.And(set, confident)
+		}
+	}
+	skip := 0
+	if from > 0 {
+		skip = int(set.Rank(from - 1))
+	}
+	return some{set, skip, int(set.GetCardinality()) - skip}, true
+}
+
+// scan returns the rows from number from on that f selects: of the given set, or
+// of all if it is nil.
+func (a *account) scan(f *filter, set *roaring.Bitmap, from uint32) []uint32 {
+	var found []uint32
+	if set == nil {
+		for n := from; n < a.rows.next; n++ {
+			if f.selects(a, a.rows.at(n)) {
+				found = append(found, n)
+			}
+		}
+		return found
+	}
+	it := set.Iterator()
+	it.AdvanceIfNeeded(from)
+	for it.HasNext() {
+		if n := it.Next(); a.rows.at(n).conf >= f.least {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// page returns the numbers of count rows after the offset newest ones, in the
+// order of lists. Rows of one millisecond are ordered by id, so the groups of
+// equal time that the page cuts are read whole.
+func (a *account) page(m matches, offset, count int) []uint32 {
+	time := func(i int) int64 { return a.rows.at(m.at(i)).created.ms() }
+	first, end := offset, offset+count
+	for first > 0 && time(first-1) == time(offset) {
+		first--
+	}
+	for end < m.total() && time(end) == time(offset+count-1) {
+		end++
+	}
+	page := make([]uint32, 0, end-first)
+	for i := first; i < end; i++ {
+		page = append(page, m.at(i))
+	}
+	slices.SortFunc(page, func(x, y uint32) int {
+		switch {
+		case newer(a.rows.at(x), a.rows.at(y)):
+			return -1
+		case x == y:
+			return 0
+		}
+		return 1
+	})
+	return page[offset-first:][:count]
+}

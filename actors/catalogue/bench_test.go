@@ -1,0 +1,70 @@
+package catalogue
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// million returns a catalogue of one account with a million signals of 500 assets.
+func million(b *testing.B) (*Catalogue, time.Time) {
+	b.Helper()
+	const signals = 1_000_000
+	r := rand.New(rand.NewPCG(1, 1))
+	zipf := rand.NewZipf(r, 1.2, 1, 499)
+	start := time.UnixMilli(1_795_000_000_000)
+	t := newStrategies(signal.Agents())
+	names := make([]string, 500)
+	for i := range names {
+		names[i] = string([]byte{byte('A' + i/100), byte('A' + i/10%10), byte('A' + i%10)})
+	}
+	log := &fakeLog{}
+	c := New(log, log, 1, Options{Now: func() time.Time { return start.Add(80 * 24 * time.Hour) }})
+	c.List(b.Context(), Query{Account: acc, Limit: 1})
+	price := 1.5
+	for i := range signals {
+		s, agent := t.name(r.IntN(t.count()))
+		l := signal.Listing{ID: signal.NewSignalID(), Agent: agent, Strategy: s, Asset: names[zipf.Uint64()], Entry: &price,
+			Confidence: r.Float64(), Direction: signal.Long}
+		if i%2 == 0 {
+			l.Direction = signal.Short
+		}
+		p := signal.Position{MS: start.UnixMilli() + int64(i)*5, Seq: 0}
+		c.Publish(0, []signal.Event{{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &l}})
+	}
+	return c, start
+}
+
+func BenchmarkList(b *testing.B) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	c, start := million(b)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	held := float64(after.HeapAlloc-before.HeapAlloc) / float64(c.Size())
+	for name, q := range map[string]Query{
+		"none":                              {},
+		"asset":                             {Asset: "AAA"},
+		"asset+strategy+direction+conf>=.8": {Asset: "AAA", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8},
+		"conf>=.8":                          {MinConfidence: .8},
+		"conf>=.8137":                       {MinConfidence: .8137},
+		"direction+conf>=.8":                {Direction: signal.Long, MinConfidence: .8},
+		"direction+conf>=.8137":             {Direction: signal.Long, MinConfidence: .8137},
+		"since 1h":                          {Since: start.Add(5000*time.Second - time.Hour)},
+		"offset 50000":                      {Offset: 50_000},
+		"asset+offset 50000":                {Asset: "AAA", Offset: 50_000},
+		"direction+conf>=.8+offset 50000":   {Direction: signal.Long, MinConfidence: .8, Offset: 50_000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			q.Account, q.Limit = acc, 25
+			for b.Loop() {
+				c.List(b.Context(), q)
+			}
+			b.ReportMetric(held, "B/signal")
+		})
+	}
+}

@@ -1,0 +1,346 @@
+package catalogue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Tail is the node's reader of the event logs.
+type Tail interface {
+	// Head asks Redis where a partition's event log ends.
+	Head(ctx context.Context, partition int) (signal.Position, error)
+	// Wait returns when Publish was called with everything up to p.
+	Wait(ctx context.Context, partition int, p signal.Position) error
+}
+
+// Records is the signal log, read as a whole.
+type Records interface {
+	Partition(account signal.AccountID) int
+	// ScanSignals calls f for each entry of a partition's signal log in its order,
+	// and then for each signal whose published confidence has changed.
+	ScanSignals(ctx context.Context, partition int, f func(Entry) error) error
+}
+
+// Entry is what the signal log tells of a signal: that it was created, or else
+// what has changed since.
+type Entry struct {
+	Account  signal.AccountID
+	Position signal.Position
+	Created  *signal.Listing // of a creation; nil for a change
+	ID       signal.SignalID // of a change, and so the next two
+	// Confidence is the current one.
+	Confidence float64
+	// Closed says that Position is where the signal was closed.
+	Closed bool
+}
+
+// Options are the parts of a Catalogue that may be left out.
+type Options struct {
+	Agents    []signal.Agent // default: signal.Agents()
+	Retention time.Duration  // signals older than this are not listed; default 90 days
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// Catalogue lists the signals of all accounts.
+type Catalogue struct {
+	tail       Tail
+	records    Records
+	strategies *strategies
+	retention  time.Duration
+	now        func() time.Time
+	log        *slog.Logger
+
+	partitions []partition
+}
+
+// partition holds the accounts of one partition.
+type partition struct {
+	mu       sync.Mutex // guards all below
+	state    state
+	built    chan struct{} // closed when the pass under way ends
+	err      error         // how the last pass ended
+	accounts map[signal.AccountID]*account
+	// waiting holds the events that came during the pass.
+	waiting []signal.Event
+}
+
+type state uint8
+
+const (
+	unbuilt state = iota
+	building
+	ready
+)
+
+// New returns a catalogue of the given number of partitions.
+func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
+	if o.Agents == nil {
+		o.Agents = signal.Agents()
+	}
+	if o.Retention == 0 {
+		o.Retention = 90 * 24 * time.Hour
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents), retention: o.Retention, now: o.Now,
+		log: o.Log, partitions: make([]partition, partitions)}
+}
+
+// List returns the page of q and the exact number of matches. It fails with
+// KindUnavailable if Redis cannot be asked.
+func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, error) {
+	a, err := c.account(ctx, q.Account)
+	if err != nil || a == nil {
+		return []signal.Listing{}, 0, err
+	}
+	items, total := a.list(c.strategies, &q, c.oldest())
+	return items, total, nil
+}
+
+// Find returns where the signal was created, and where it was closed, zero while
+// it is open. It fails with KindNotFound if the account has no such signal.
+func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (created, closed signal.Position, err error) {
+	a, err := c.account(ctx, id)
+	if err != nil {
+		return created, closed, err
+	}
+	if a != nil {
+		var ok bool
+		if created, closed, ok = a.find(s, c.oldest()); ok {
+			return created, closed, nil
+		}
+	}
+	return created, closed, signal.NotFound("signal")
+}
+
+// oldest is the millisecond at or before which signals are no longer listed.
+func (c *Catalogue) oldest() int64 { return c.now().Add(-c.retention).UnixMilli() }
+
+// account returns what is known of an account once everything that was in the
+// event log at the time of the call is in it; nil if it has no signals.
+func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account, error) {
+	p := c.records.Partition(id)
+	if err := c.build(ctx, p); err != nil {
+		return nil, err
+	}
+	head, err := c.tail.Head(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.tail.Wait(ctx, p, head); err != nil {
+		return nil, err
+	}
+	part := &c.partitions[p]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if part.state != ready {
+		return nil, signal.Unavailable(fmt.Errorf("catalogue of partition %d is being built again", p))
+	}
+	return part.accounts[id], nil
+}
+
+// build makes partition p ready. Callers that come during a pass wait for it.
+func (c *Catalogue) build(ctx context.Context, p int) error {
+	part := &c.partitions[p]
+	part.mu.Lock()
+	switch part.state {
+	case ready:
+		part.mu.Unlock()
+		return nil
+	case unbuilt:
+		part.state = building
+		part.built = make(chan struct{})
+		part.waiting = nil
+		// The pass serves everyone: it does not end with the caller that began it.
+		go c.pass(context.WithoutCancel(ctx), p, part.built)
+	}
+	built := part.built
+	part.mu.Unlock()
+	select {
+	case <-built:
+		part.mu.Lock()
+		defer part.mu.Unlock()
+		return part.err
+	case <-ctx.Done():
+		return signal.Unavailable(ctx.Err())
+	}
+}
+
+// passTimeout bounds one pass over a partition's signal log.
+const passTimeout = time.Minute
+
+// pass reads a partition's signal log and then applies what came meanwhile.
+func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
+	start := time.Now()
+	accounts := map[signal.AccountID]*account{}
+	signals := 0
+	err := c.records.ScanSignals(ctx, p, func(e Entry) error {
+		a := accounts[e.Account]
+		if a == nil {
+			a = &account{}
+			accounts[e.Account] = a
+		}
+		if e.Created != nil {
+			signals++
+			c.report(a.create(c.strategies, e.Position, e.Created))
+			return nil
+		}
+		closed := signal.Position{}
+		if e.Closed {
+			closed = e.Position
+		}
+		a.change(e.ID, e.Confidence, closed)
+		return nil
+	})
+	part := &c.partitions[p]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	defer close(built)
+	if part.built != built {
+		// Reset meanwhile: what was read may lack what the tail lost.
+		return
+	}
+	part.err = err
+	if err != nil {
+		part.state, part.waiting = unbuilt, nil
+		return
+	}
+	part.accounts = accounts
+	part.state = ready
+	c.apply(part, part.waiting)
+	part.waiting = nil
+	c.log.Debug("catalogue built", "partition", p, "signals", signals, "took", time.Since(start))
+}
+
+// Publish takes the events that the tail read, in their order. It does not block
+// on anything but the catalogue's own short locks.
+func (c *Catalogue) Publish(p int, events []signal.Event) {
+	part := &c.partitions[p]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	switch part.state {
+	case building:
+		for i := range events {
+			if concerns(events[i].Type) {
+				part.waiting = append(part.waiting, events[i])
+			}
+		}
+	case ready:
+		c.apply(part, events)
+	}
+}
+
+// concerns says that events of type t change a list.
+func concerns(t signal.EventType) bool {
+	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed || t == signal.AccountDeleted
+}
+
+// apply changes a ready partition by events. part.mu is held. The lock of an
+// account is taken once for a run of its events: under load readers would
+// otherwise make the tail wait for each of them.
+func (c *Catalogue) apply(part *partition, events []signal.Event) {
+	for len(events) > 0 {
+		id, n := events[0].Account, 1
+		for n < len(events) && events[n].Account == id {
+			n++
+		}
+		run := events[:n]
+		events = events[n:]
+		if !slices.ContainsFunc(run, func(e signal.Event) bool { return concerns(e.Type) }) {
+			continue
+		}
+		a := part.accounts[id]
+		if a == nil {
+			a = &account{}
+			part.accounts[id] = a
+		}
+		if c.applyTo(a, run) {
+			delete(part.accounts, id)
+		}
+	}
+}
+
+// applyTo changes an account by its events. It returns whether it was deleted.
+func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range events {
+		switch e := &events[i]; e.Type {
+		case signal.AccountDeleted:
+			deleted = true
+		case signal.SignalCreated:
+			c.report(a.create(c.strategies, e.Position, e.Listing))
+		case signal.SignalUpdated:
+			a.change(e.Listing.ID, e.Listing.Confidence, signal.Position{})
+		case signal.SignalClosed:
+			a.change(e.Listing.ID, e.Listing.Confidence, e.Position)
+		}
+	}
+	return deleted
+}
+
+// report logs a signal that cannot be listed.
+func (c *Catalogue) report(err error) {
+	if err != nil {
+		c.log.Error("signal is not listed", "err", err)
+	}
+}
+
+// Gap says that the tail lost events of partition p: it is built again at its
+// next use.
+func (c *Catalogue) Gap(p int) {
+	part := &c.partitions[p]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if part.state == building {
+		part.err = signal.Unavailable(fmt.Errorf("events of partition %d were lost during its pass", p))
+	}
+	part.state, part.built, part.accounts, part.waiting = unbuilt, nil, nil, nil
+}
+
+// Trim gives back the memory of signals that are no longer listed. It is called
+// now and then; lists do not depend on it.
+func (c *Catalogue) Trim() {
+	oldest := c.oldest()
+	for i := range c.partitions {
+		part := &c.partitions[i]
+		part.mu.Lock()
+		accounts := make([]*account, 0, len(part.accounts))
+		for _, a := range part.accounts {
+			accounts = append(accounts, a)
+		}
+		part.mu.Unlock()
+		for _, a := range accounts {
+			a.forget(oldest)
+		}
+	}
+}
+
+// Size returns how many signals are held, for metrics.
+func (c *Catalogue) Size() int {
+	n := 0
+	for i := range c.partitions {
+		part := &c.partitions[i]
+		part.mu.Lock()
+		for _, a := range part.accounts {
+			a.mu.RLock()
+			n += int(a.rows.next - a.rows.first)
+			a.mu.RUnlock()
+		}
+		part.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,379 @@
+package catalogue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// fakeLog is a partition's log: its tail and its records at once.
+type fakeLog struct {
+	mu      sync.Mutex
+	events  []signal.Event
+	scanned chan struct{} // nil, or received from before a pass ends
+	headErr error
+	scans   int
+}
+
+func (f *fakeLog) Partition(signal.AccountID) int { return 0 }
+
+func (f *fakeLog) Head(context.Context, int) (signal.Position, error) {
+	return signal.Position{}, f.headErr
+}
+
+func (f *fakeLog) Wait(context.Context, int, signal.Position) error { return nil }
+
+func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) error {
+	f.mu.Lock()
+	f.scans++
+	events := slices.Clone(f.events)
+	f.mu.Unlock()
+	last := map[signal.SignalID]*signal.Event{}
+	for i := range events {
+		e := &events[i]
+		switch e.Type {
+		case signal.SignalCreated:
+			each(Entry{Account: e.Account, Position: e.Position, Created: e.Listing})
+		case signal.SignalClosed:
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Confidence: e.Listing.Confidence, Closed: true})
+			delete(last, e.Listing.ID)
+		case signal.SignalUpdated:
+			last[e.Listing.ID] = e
+		}
+	}
+	for id, e := range last {
+		each(Entry{Account: e.Account, Position: e.Position, ID: id, Confidence: e.Listing.Confidence})
+	}
+	if f.scanned != nil {
+		<-f.scanned
+	}
+	return nil
+}
+
+func (f *fakeLog) add(events ...signal.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, events...)
+}
+
+// model is the plain list that the catalogue must equal.
+type model struct {
+	signals []signal.Listing
+	places  []signal.Position
+	byID    map[signal.SignalID]int
+}
+
+const acc = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
+
+// history makes n events of signals whose times stand in clumps.
+func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
+	m := &model{byID: map[signal.SignalID]int{}}
+	t := newStrategies(signal.Agents())
+	names := []string{"BTC", "btc", "Eth", "ETH", "SOL", "standing desk", "ÄPFEL"}
+	p := signal.Position{MS: start.UnixMilli()}
+	var events []signal.Event
+	for len(events) < n {
+		if r.IntN(3) == 0 {
+			p = signal.Position{MS: p.MS + int64(1+r.IntN(50))}
+		}
+		p.Seq += int64(1 + r.IntN(2))
+		if len(m.signals) > 0 && r.IntN(4) == 0 {
+			s := &m.signals[r.IntN(len(m.signals))]
+			if s.Status == signal.Closed {
+				continue
+			}
+			s.Confidence = float64(r.IntN(10001)) / confScale
+			kind := signal.SignalUpdated
+			if r.IntN(2) == 0 {
+				s.Status, kind = signal.Closed, signal.SignalClosed
+			}
+			l := *s
+			events = append(events, signal.Event{Position: p, Account: acc, Type: kind, Listing: &l})
+			continue
+		}
+		strategy, agent := t.name(r.IntN(t.count()))
+		l := signal.Listing{ID: signal.NewSignalID(), Agent: agent, Asset: names[r.IntN(len(names))], Strategy: strategy,
+			Direction: signal.Long, Confidence: float64(r.IntN(10001)) / confScale, Status: signal.Open, CreatedAt: p.Time()}
+		if r.IntN(2) == 0 {
+			l.Direction = signal.Short
+		}
+		if agent != "seo" {
+			price := r.Float64() * 1000
+			l.Entry = &price
+		}
+		m.byID[l.ID] = len(m.signals)
+		m.signals = append(m.signals, l)
+		m.places = append(m.places, p)
+		created := l
+		events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &created})
+	}
+	return m, events
+}
+
+func (m *model) list(q Query) ([]signal.Listing, int) {
+	found := []signal.Listing{}
+	for _, s := range m.signals {
+		if (q.Asset == "" || strings.EqualFold(q.Asset, s.Asset)) && (q.Strategy == "" || q.Strategy == s.Strategy) &&
+			(q.Agent == "" || q.Agent == s.Agent) && (q.Direction == "" || q.Direction == s.Direction) &&
+			(q.Status == "" || q.Status == s.Status) && s.Confidence >= q.MinConfidence &&
+			(q.Since.IsZero() || s.CreatedAt.After(q.Since)) {
+			found = append(found, s)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b signal.Listing) int {
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(string(b.ID), string(a.ID))
+	})
+	total := len(found)
+	found = found[min(q.Offset, total):]
+	return found[:min(q.Limit, len(found))], total
+}
+
+func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
+
+func randomQuery(r *rand.Rand, m *model) Query {
+	q := Query{Account: acc, Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
+		Asset:     pick(r, "", "", "", "bTc", "ETH", "SOL", "Standing Desk", "ÄPFEL", "none"),
+		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post"),
+		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather"),
+		Direction: pick(r, signal.Direction(""), "", signal.Long, signal.Short),
+		Status:    pick(r, signal.Status(""), "", signal.Open, signal.Closed)}
+	switch r.IntN(4) {
+	case 0:
+		q.MinConfidence = float64(r.IntN(21)) / 20
+	case 1:
+		q.MinConfidence = float64(r.IntN(101)) / 100
+	case 2:
+		q.MinConfidence = r.Float64()
+	}
+	if r.IntN(3) == 0 {
+		q.Since = m.signals[r.IntN(len(m.signals))].CreatedAt
+	}
+	return q
+}
+
+func options(start time.Time) Options {
+	return Options{Now: func() time.Time { return start.Add(24 * time.Hour) }}
+}
+
+func TestEveryQueryEqualsAPlainScan(t *testing.T) {
+	t.Parallel()
+	for name, count := range map[string]int{"below the index": 3000, "with the index": 3 * indexedRows} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(1, uint64(count)))
+			start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+			m, events := history(r, count, start)
+			// A part is read by the pass, the rest comes by the tail, some of it twice.
+			log := &fakeLog{events: events[:count/2]}
+			c := New(log, log, 1, options(start))
+			if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); err != nil {
+				t.Fatal(err)
+			}
+			// What the pass read comes again by the tail, then the rest.
+			c.Publish(0, events[count/3:count/2])
+			c.Publish(0, events[count/2:])
+			for range 400 {
+				q := randomQuery(r, m)
+				got, total, err := c.List(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, wantTotal := m.list(q)
+				if total != wantTotal {
+					t.Fatalf("total of %+v: got %d, want %d", q, total, wantTotal)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("page of %+v (-want +got):\n%s", q, diff)
+				}
+			}
+			for i, s := range m.signals {
+				created, closed, err := c.Find(t.Context(), acc, s.ID)
+				if err != nil || created != m.places[i] || closed.IsZero() != (s.Status == signal.Open) {
+					t.Fatalf("Find(%s) = %v, %v, %v; want created %v, status %s", s.ID, created, closed, err, m.places[i], s.Status)
+				}
+			}
+		})
+	}
+}
+
+func TestSequenceNumbersThatDoNotFitARow(t *testing.T) {
+	t.Parallel()
+	log := &fakeLog{}
+	now := time.Now()
+	c := New(log, log, 1, options(now))
+	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	l := signal.Listing{ID: signal.NewSignalID(), Asset: "BTC", Strategy: "momentum", Direction: signal.Long}
+	created := signal.Position{MS: now.UnixMilli(), Seq: 70_000}
+	closed := signal.Position{MS: now.UnixMilli(), Seq: 1 << 40}
+	c.Publish(0, []signal.Event{{Position: created, Account: acc, Type: signal.SignalCreated, Listing: &l},
+		{Position: closed, Account: acc, Type: signal.SignalClosed, Listing: &l}})
+	gotCreated, gotClosed, err := c.Find(t.Context(), acc, l.ID)
+	if err != nil || gotCreated != created || gotClosed != closed {
+		t.Errorf("Find = %v, %v, %v; want %v, %v", gotCreated, gotClosed, err, created, closed)
+	}
+}
+
+func TestFindOfWhatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	log := &fakeLog{}
+	now := time.Now()
+	_, events := history(rand.New(rand.NewPCG(2, 2)), 10, now)
+	log.add(events...)
+	c := New(log, log, 1, options(now))
+	for name, q := range map[string]struct {
+		account signal.AccountID
+		id      signal.SignalID
+	}{
+		"unknown id":      {acc, signal.NewSignalID()},
+		"impossible id":   {acc, "sig_nonsense"},
+		"another account": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", events[0].Listing.ID},
+	} {
+		if _, _, err := c.Find(t.Context(), q.account, q.id); signal.KindOf(err) != signal.KindNotFound {
+			t.Errorf("%s: got %v, want not found", name, err)
+		}
+	}
+}
+
+func TestEventsDuringThePassAreKept(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	m, events := history(rand.New(rand.NewPCG(3, 3)), 200, now)
+	log := &fakeLog{events: events[:100], scanned: make(chan struct{})}
+	c := New(log, log, 1, options(now))
+	type result struct {
+		total int
+		err   error
+	}
+	done := make(chan result)
+	for range 3 {
+		go func() {
+			_, total, err := c.List(context.Background(), Query{Account: acc, Limit: 1})
+			done <- result{total, err}
+		}()
+	}
+	log.scanned <- struct{}{} // sent only when the pass has read its entries
+	// The pass may or may not have ended: either way nothing is lost.
+	c.Publish(0, events[90:])
+	for range 3 {
+		if r := <-done; r.err != nil {
+			t.Fatal(r.err)
+		}
+	}
+	if _, total, _ := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != len(m.signals) {
+		t.Errorf("total: got %d, want %d", total, len(m.signals))
+	}
+	if log.scans != 1 {
+		t.Errorf("three first callers made %d passes, want 1", log.scans)
+	}
+}
+
+func TestAfterAGapThePartitionIsBuiltAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	m, events := history(rand.New(rand.NewPCG(4, 4)), 100, now)
+	log := &fakeLog{events: events[:50]}
+	c := New(log, log, 1, options(now))
+	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	log.add(events[50:]...) // never published: the tail lost them
+	c.Gap(0)
+	_, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1})
+	if err != nil || total != len(m.signals) {
+		t.Errorf("List after a gap: total %d, %v; want %d", total, err, len(m.signals))
+	}
+}
+
+func TestRetentionCutsListsToTheMillisecond(t *testing.T) {
+	t.Parallel()
+	start := time.Now().UTC().Truncate(time.Millisecond)
+	m, events := history(rand.New(rand.NewPCG(5, 5)), 3*blockRows, start)
+	log := &fakeLog{events: events}
+	cut := m.signals[2*blockRows].CreatedAt
+	c := New(log, log, 1, Options{Retention: time.Hour, Now: func() time.Time { return cut.Add(time.Hour) }})
+	want, wantTotal := m.list(Query{Account: acc, Limit: 50, Since: cut})
+	for _, trimmed := range []bool{false, true} {
+		got, total, err := c.List(t.Context(), Query{Account: acc, Limit: 50})
+		if err != nil || total != wantTotal || cmp.Diff(want, got) != "" {
+			t.Errorf("trimmed %v: total %d, want %d, %v", trimmed, total, wantTotal, err)
+		}
+		if _, _, err := c.Find(t.Context(), acc, m.signals[0].ID); signal.KindOf(err) != signal.KindNotFound {
+			t.Errorf("trimmed %v: a signal past retention is found: %v", trimmed, err)
+		}
+		c.Trim()
+	}
+	if held := c.Size(); held > len(m.signals)-blockRows {
+		t.Errorf("after Trim %d of %d rows are held", held, len(m.signals))
+	}
+}
+
+func TestDeletedAccountIsForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	_, events := history(rand.New(rand.NewPCG(6, 6)), 100, now)
+	log := &fakeLog{events: events}
+	c := New(log, log, 1, options(now))
+	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	c.Publish(0, []signal.Event{{Account: acc, Type: signal.AccountDeleted}})
+	if _, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != 0 || err != nil {
+		t.Errorf("List of a deleted account: total %d, %v", total, err)
+	}
+}
+
+func TestRedisAwayIsSaid(t *testing.T) {
+	t.Parallel()
+	log := &fakeLog{headErr: signal.Unavailable(errors.New("connection refused"))}
+	c := New(log, log, 1, Options{})
+	if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+}
+
+func TestReadersAndTheTailAtOnce(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	m, events := history(rand.New(rand.NewPCG(7, 7)), indexedRows+4000, start)
+	log := &fakeLog{}
+	c := New(log, log, 1, options(start))
+	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	published := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(8, uint64(i)))
+			last := 0
+			for open := true; open; {
+				select {
+				case <-published:
+					open = false
+				default:
+				}
+				c.List(context.Background(), randomQuery(r, m))
+				_, total, _ := c.List(context.Background(), Query{Account: acc, Limit: 1})
+				if total < last {
+					t.Errorf("the total fell from %d to %d", last, total)
+					return
+				}
+				last = total
+			}
+			if last != len(m.signals) {
+				t.Errorf("after all events the total is %d, want %d", last, len(m.signals))
+			}
+		})
+	}
+	for chunk := range slices.Chunk(events, 500) {
+		c.Publish(0, chunk)
+	}
+	close(published)
+	wg.Wait()
+}

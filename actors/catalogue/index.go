@@ -1,0 +1,136 @@
+package catalogue
+
+import (
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// indexedRows is from how many signals on an account has bitmaps. Below, a scan
+// of the rows is as fast, and thousands of small accounts stay small.
+const indexedRows = 8192
+
+// scanBelow is how many candidates are cheaper to look at one by one than to
+// intersect with the bitmap of a confidence.
+const scanBelow = 20_000
+
+const (
+	// bucketUnits is the width of a confidence bucket in the unit of rows: 0.01.
+	bucketUnits = 100
+	buckets     = confScale/bucketUnits + 1
+	// stepBuckets is the distance of the cumulative bitmaps: 0.05.
+	stepBuckets = 5
+	steps       = (buckets + stepBuckets - 1) / stepBuckets
+)
+
+// index holds the sets of row numbers by attribute.
+type index struct {
+	strategy []*roaring.Bitmap // by number of the strategy
+	asset    []*roaring.Bitmap // by group of spellings
+	short    *roaring.Bitmap
+	open     *roaring.Bitmap
+	bucket   [buckets]*roaring.Bitmap
+	// atLeast[i] holds the rows of bucket i*stepBuckets and of all above.
+	atLeast [steps]*roaring.Bitmap
+}
+
+func newIndex(strategies int) *index {
+	x := &index{short: roaring.New(), open: roaring.New(), strategy: make([]*roaring.Bitmap, strategies)}
+	for i := range x.strategy {
+		x.strategy[i] = roaring.New()
+	}
+	for i := range x.bucket {
+		x.bucket[i] = roaring.New()
+	}
+	for i := range x.atLeast {
+		x.atLeast[i] = roaring.New()
+	}
+	return x
+}
+
+func (x *index) add(n uint32, v *row, group uint32) {
+	x.strategy[v.kind.strategy()].Add(n)
+	for len(x.asset) <= int(group) {
+		x.asset = append(x.asset, roaring.New())
+	}
+	x.asset[group].Add(n)
+	if v.kind&shortBit != 0 {
+		x.short.Add(n)
+	}
+	if v.closed == 0 {
+		x.open.Add(n)
+	}
+	x.addConfidence(n, v.conf)
+}
+
+func (x *index) addConfidence(n uint32, conf uint16) {
+	b := int(conf) / bucketUnits
+	x.bucket[b].Add(n)
+	for i := b / stepBuckets; i >= 0; i-- {
+		x.atLeast[i].Add(n)
+	}
+}
+
+// moveConfidence changes the confidence of row n.
+func (x *index) moveConfidence(n uint32, from, to uint16) {
+	a, b := int(from)/bucketUnits, int(to)/bucketUnits
+	if a == b {
+		return
+	}
+	x.bucket[a].Remove(n)
+	x.bucket[b].Add(n)
+	for i := b/stepBuckets + 1; i <= a/stepBuckets; i++ {
+		x.atLeast[i].Remove(n)
+	}
+	for i := a/stepBuckets + 1; i <= b/stepBuckets; i++ {
+		x.atLeast[i].Add(n)
+	}
+}
+
+// drop forgets the rows with numbers below n.
+func (x *index) drop(n uint32) {
+	sets := append([]*roaring.Bitmap{x.short, x.open}, x.strategy...)
+	sets = append(append(append(sets, x.asset...), x.bucket[:]...), x.atLeast[:]...)
+	for _, s := range sets {
+		s.RemoveRange(0, uint64(n))
+	}
+}
+
+// confident returns the rows with at least the given confidence. The set may be
+// part of the index: it must not be changed.
+func (x *index) confident(r *rows, least uint16) *roaring.Bitmap {
+	full := (int(least) + bucketUnits - 1) / bucketUnits // the first bucket that counts whole
+	step := (full + stepBuckets - 1) / stepBuckets       // the first cumulative set that does
+	if full*bucketUnits == int(least) && full == step*stepBuckets {
+		return x.atLeast[step]
+	}
+	set := roaring.New()
+	if step < steps {
+		set.Or(x.atLeast[step])
+	}
+	for b := full; b < min(step*stepBuckets, buckets); b++ {
+		set.Or(x.bucket[b])
+	}
+	if full*bucketUnits > int(least) {
+		set.Or(filterConfidence(r, x.bucket[full-1], least))
+	}
+	return set
+}
+
+// filterConfidence returns the rows of set with at least the given confidence.
+func filterConfidence(r *rows, set *roaring.Bitmap, least uint16) *roaring.Bitmap {
+	var buf [256]uint32
+	kept := roaring.New()
+	for it := set.ManyIterator(); ; {
+		n := it.NextMany(buf[:])
+		if n == 0 {
+			return kept
+		}
+		k := 0
+		for _, v := range buf[:n] {
+			if r.at(v).conf >= least {
+				buf[k] = v
+				k++
+			}
+		}
+		kept.AddMany(buf[:k])
+	}
+}
