@@ -27,5 +27,5 @@ func (s *Store) TakeTokens(ctx context.Context, class, who string, quota int, pe
 	if len(answer) != 2 {
 		return 0, 0, errors.New("take tokens: answer is not of the known form")
 	}
-	return int(answer[0]), time.Duration(answer[1]) * time.Microsecond, nil
+	return int(answer[0]), time.Duration(answer[1]), nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -73,8 +72,6 @@ type Service struct {
 	tokens   *bounded[signal.Digest, accessToken] // whose signature was checked
 
 	uses keyUses
-	// background counts the lookups that no caller waits for.
-	background sync.WaitGroup
 }
 
 // New returns a service. Without keys it neither issues nor accepts access
@@ -133,7 +130,6 @@ func (s *Service) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 			defer cancel()
 			s.storeUses(last)
-			s.background.Wait()
 			return nil
 		case <-ticker.C:
 		}

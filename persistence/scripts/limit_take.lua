@@ -5,7 +5,7 @@
 --                  ARGV[2] quota
 --                  ARGV[3] tokens wanted; fewer are given if fewer are there
 --                  ARGV[4] tokens given back before
--- Returns how many are given, and the time until the bucket is full, in us.
+-- Returns how many are given, and the time until the bucket is full, in ns.
 local clock = redis.call('TIME')
 local now = (clock[1] - 1672531200) * 1000000 + clock[2]
 local period = tonumber(ARGV[1])
@@ -23,4 +23,4 @@ if full > now then
 else
   redis.call('DEL', KEYS[1])
 end
-return {given, math.ceil(full - now)}
+return {given, math.ceil((full - now) * 1000)}

@@ -1,0 +1,53 @@
+package limits
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Decision says whether a request may pass, and what is left.
+type Decision struct {
+	Class     Class
+	Allowed   bool
+	Limit     int           // the quota; 0: the class is off, and the rest is zero
+	Window    time.Duration // in which an empty bucket fills up
+	Remaining int
+	// Reset is the time until a request is possible, if none remains, else until
+	// the bucket is full.
+	Reset time.Duration
+	// RetryAfter is when to come back: 0 if the request was allowed, else at least
+	// a second.
+	RetryAfter time.Duration
+}
+
+// decide makes a decision of class c with quota q.
+func decide(c Class, q Quota, allowed bool, remaining int, reset time.Duration) Decision {
+	d := Decision{Class: c, Allowed: allowed, Limit: q.Requests, Window: q.Period, Remaining: remaining, Reset: max(0, reset)}
+	if !allowed {
+		d.RetryAfter = max(time.Second, d.Reset)
+	}
+	return d
+}
+
+// seconds returns d in whole seconds, rounded up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// Write sets the RateLimit fields, the older X-RateLimit ones, and, if the request
+// was refused, Retry-After. It writes nothing for a class that is off. now is the
+// time of the answer.
+func (d Decision) Write(h http.Header, now time.Time) {
+	if d.Limit == 0 {
+		return
+	}
+	name := `"` + string(d.Class) + `"`
+	limit, remaining := strconv.Itoa(d.Limit), strconv.Itoa(d.Remaining)
+	h.Set("RateLimit-Policy", name+";q="+limit+";w="+strconv.FormatInt(seconds(d.Window), 10))
+	h.Set("RateLimit", name+";r="+remaining+";t="+strconv.FormatInt(seconds(d.Reset), 10))
+	h.Set("X-RateLimit-Limit", limit)
+	h.Set("X-RateLimit-Remaining", remaining)
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(now.Add(d.Reset+time.Second-1).Unix(), 10))
+	if !d.Allowed {
+		h.Set("Retry-After", strconv.FormatInt(seconds(d.RetryAfter), 10))
+	}
+}

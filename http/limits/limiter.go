@@ -1,0 +1,374 @@
+package limits
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// leaseTime is how long leased tokens serve.
+	leaseTime = time.Second
+	// retryStore is how long a store that failed is left alone.
+	retryStore = time.Second
+	// askTimeout is how long a request waits for the store before the process
+	// decides on its own.
+	askTimeout = 250 * time.Millisecond
+	// shards spread the buckets, so that requests seldom wait for one another.
+	shards = 32
+	// evictionSample is how many buckets are looked at to find one to drop.
+	evictionSample = 8
+	// mostReturned bounds the calls to the store that give tokens back, a second.
+	mostReturned = 1000
+	defaultMost  = 131_072
+)
+
+// Store keeps the buckets that all processes share.
+type Store interface {
+	// TakeTokens gives back tokens taken before, takes at most want, and returns how
+	// many were taken and how long the bucket would take to be full again.
+	TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error)
+}
+
+// Options change how a Limiter works.
+type Options struct {
+	Quotas  Quotas
+	Buckets int // remembered in this process; 0: 131,072
+	Log     *slog.Logger
+}
+
+// Limiter counts requests. Its methods are safe for concurrent use.
+type Limiter struct {
+	store  Store
+	log    *slog.Logger
+	quotas atomic.Pointer[[len(Classes)]Quota]
+	start  time.Time
+	seed   maphash.Seed
+	most   int // buckets in a shard
+	shards [shards]shard
+
+	// aloneUntil is the time until which the store is not asked, after it failed.
+	aloneUntil atomic.Int64
+	failing    atomic.Bool
+}
+
+type shard struct {
+	mu      sync.RWMutex
+	buckets map[bucketID]*bucket
+}
+
+type bucketID struct {
+	class int
+	who   string
+}
+
+// New returns a limiter over store; nil counts in this process only.
+func New(store Store, o Options) *Limiter {
+	l := &Limiter{store: store, log: o.Log, start: time.Now(), seed: maphash.MakeSeed(), most: max(1, cmp.Or(o.Buckets, defaultMost)/shards)}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	l.log = l.log.With("component", "limits")
+	for i := range l.shards {
+		l.shards[i].buckets = map[bucketID]*bucket{}
+	}
+	l.SetQuotas(o.Quotas)
+	return l
+}
+
+// SetQuotas changes the quotas of requests to come. What was used up in a bucket
+// stays used up, as a part of the new quota.
+func (l *Limiter) SetQuotas(q Quotas) { l.quotas.Store(q.table()) }
+
+func (l *Limiter) now() time.Duration { return time.Since(l.start) }
+
+// Take counts a request of class by who, an account or an address, and decides
+// whether it may pass. Addresses of IPv6 count by their /64, which one client has
+// to itself. It always answers: if ctx ends or the store fails, from what this
+// process knows. An unknown class is allowed.
+func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
+	i, ok := class.index()
+	if !ok {
+		return Decision{Class: class, Allowed: true}
+	}
+	id := bucketID{i, network(who)}
+	for {
+		q := l.quotas.Load()[i]
+		if q.Off() {
+			return Decision{Class: class, Allowed: true}
+		}
+		b := l.bucket(id)
+		b.mu.Lock()
+		if b.gone { // dropped between finding and locking it
+			b.mu.Unlock()
+			continue
+		}
+		d, asked := l.try(ctx, b, id, q)
+		b.mu.Unlock()
+		if asked == nil {
+			return d
+		}
+		l.await(ctx, b, asked)
+	}
+}
+
+// try decides with what is known, or returns what to wait for.
+func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota) (Decision, <-chan struct{}) {
+	class, now := Classes[id.class], l.now()
+	b.settle(q, now)
+	if b.leased > 0 && now < b.leaseEnd {
+		b.leased--
+		remaining, reset := b.state(q, now)
+		return decide(class, q, true, remaining, reset), nil
+	}
+	if l.store == nil || ctx.Err() != nil || now < time.Duration(l.aloneUntil.Load()) {
+		b.unlease(q)
+		allowed := b.free(q, now) > 0
+		if allowed {
+			b.take(q, now, 1)
+		}
+		remaining, reset := b.state(q, now)
+		return decide(class, q, allowed, remaining, reset), nil
+	}
+	if now < b.emptyUntil && b.leased == 0 {
+		return decide(class, q, false, 0, b.untilFree(q, now)), nil
+	}
+	b.waiting++
+	if b.asking == nil {
+		l.ask(ctx, b, id, q)
+	}
+	return Decision{}, b.asking
+}
+
+// await waits until the question is answered. If that takes too long, the process
+// decides alone for a while.
+func (l *Limiter) await(ctx context.Context, b *bucket, asked <-chan struct{}) {
+	timer := time.NewTimer(askTimeout)
+	defer timer.Stop()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	case <-timer.C:
+		l.alone(context.DeadlineExceeded)
+	}
+	b.mu.Lock()
+	b.waiting--
+	b.mu.Unlock()
+}
+
+// ask takes tokens from the store, for those who wait and ahead, and gives back
+// what was not used. Called with b locked.
+func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
+	back := b.unlease(q)
+	if back > 0 {
+		b.size = 1 // the last lease was too large
+	}
+	b.size = min(max(1, b.size), q.lease())
+	want := min(max(b.size, b.waiting), q.Requests)
+	answered := make(chan struct{})
+	b.asking = answered
+	// The tokens are for all who wait, so the question outlives who asked first. The
+	// store bounds it.
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		taken, full, err := l.store.TakeTokens(ctx, string(Classes[id.class]), id.who, q.Requests, q.Period, want, back)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		defer close(answered)
+		b.asking = nil
+		if err != nil {
+			l.alone(err)
+			return
+		}
+		if l.failing.CompareAndSwap(true, false) {
+			l.log.Info("rate limits are counted by the store again")
+		}
+		now := l.now()
+		b.full, b.leased, b.leaseEnd = now+full, taken, now+leaseTime
+		b.size *= 2
+		b.emptyUntil = 0
+		if taken == 0 {
+			b.emptyUntil = now + b.untilFree(q, now)
+		}
+	}()
+}
+
+// alone leaves the store alone for a while after it failed.
+func (l *Limiter) alone(err error) {
+	l.aloneUntil.Store(int64(l.now() + retryStore))
+	if l.failing.CompareAndSwap(false, true) {
+		l.log.Warn("rate limits are counted by this process alone: the store does not answer", "err", err)
+	}
+}
+
+// Peek says whether a request of class by who would pass, as far as this process
+// knows, without counting one. It never asks the store.
+func (l *Limiter) Peek(class Class, who string) Decision {
+	i, ok := class.index()
+	if !ok {
+		return Decision{Class: class, Allowed: true}
+	}
+	q := l.quotas.Load()[i]
+	if q.Off() {
+		return Decision{Class: class, Allowed: true}
+	}
+	id := bucketID{i, network(who)}
+	s := l.shard(id)
+	s.mu.RLock()
+	b := s.buckets[id]
+	s.mu.RUnlock()
+	if b == nil {
+		return decide(class, q, true, q.Requests, 0)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := l.now()
+	b.settle(q, now)
+	remaining, reset := b.state(q, now)
+	return decide(class, q, remaining > 0, remaining, reset)
+}
+
+// network returns who, an IPv6 address by the /64 that it is in.
+func network(who string) string {
+	if strings.IndexByte(who, ':') < 0 {
+		return who
+	}
+	a, err := netip.ParseAddr(who)
+	if err != nil || a.Unmap().Is4() {
+		return who
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return who
+	}
+	return p.String()
+}
+
+func (l *Limiter) shard(id bucketID) *shard {
+	return &l.shards[(maphash.String(l.seed, id.who)+uint64(id.class))%shards]
+}
+
+// bucket returns the bucket of id, a new one if need be.
+func (l *Limiter) bucket(id bucketID) *bucket {
+	s := l.shard(id)
+	s.mu.RLock()
+	b := s.buckets[id]
+	s.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b = s.buckets[id]; b != nil {
+		return b
+	}
+	if len(s.buckets) >= l.most {
+		s.evict(l.now())
+	}
+	id.who = strings.Clone(id.who) // it may be a part of a whole request
+	b = &bucket{}
+	s.buckets[id] = b
+	return b
+}
+
+// evict drops, of a few buckets, one that is full or will be so first: the least
+// is lost with it. Tokens it had leased fill up again with time.
+func (s *shard) evict(now time.Duration) {
+	var victim bucketID
+	var soonest *bucket
+	var soonestFull time.Duration
+	const asked = 1000 * time.Hour
+	n := 0
+	for id, b := range s.buckets {
+		b.mu.Lock()
+		full, idle := b.full, b.idle(now)
+		if b.asking != nil {
+			full += asked // requests wait for this one
+		}
+		b.mu.Unlock()
+		if soonest == nil || full < soonestFull || idle {
+			victim, soonest, soonestFull = id, b, full
+		}
+		if n++; n == evictionSample || idle {
+			break
+		}
+	}
+	if soonest == nil {
+		return
+	}
+	soonest.mu.Lock()
+	soonest.gone = true
+	soonest.mu.Unlock()
+	delete(s.buckets, victim)
+}
+
+// Run gives unused tokens back and forgets full buckets until ctx ends. Without
+// it both happen late: when the bucket is used next, or memory is short.
+func (l *Limiter) Run(ctx context.Context) error {
+	ticker := time.NewTicker(leaseTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			l.sweep(ctx)
+		}
+	}
+}
+
+func (l *Limiter) sweep(ctx context.Context) {
+	type unused struct {
+		id bucketID
+		q  Quota
+		n  int
+	}
+	var back []unused
+	quotas := l.quotas.Load()
+	for i := range l.shards {
+		s := &l.shards[i]
+		now := l.now()
+		s.mu.Lock()
+		for id, b := range s.buckets {
+			b.mu.Lock()
+			if q := quotas[id.class]; b.leased > 0 && b.asking == nil && now >= b.leaseEnd && len(back) < mostReturned && !q.Off() {
+				back = append(back, unused{id, q, b.unlease(q)})
+				b.size = 1
+			}
+			if b.idle(now) {
+				b.gone = true
+				delete(s.buckets, id)
+			}
+			b.mu.Unlock()
+		}
+		s.mu.Unlock()
+	}
+	if l.store == nil {
+		return
+	}
+	for _, u := range back {
+		if ctx.Err() != nil || l.now() < time.Duration(l.aloneUntil.Load()) {
+			return
+		}
+		if _, _, err := l.store.TakeTokens(ctx, string(Classes[u.id.class]), u.id.who, u.q.Requests, u.q.Period, 0, u.n); err != nil {
+			l.alone(err)
+		}
+	}
+}
+
+// size returns how many buckets are remembered.
+func (l *Limiter) size() int {
+	n := 0
+	for i := range l.shards {
+		l.shards[i].mu.RLock()
+		n += len(l.shards[i].buckets)
+		l.shards[i].mu.RUnlock()
+	}
+	return n
+}
