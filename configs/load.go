@@ -1,0 +1,202 @@
+package configs
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+	"go.yaml.in/yaml/v3"
+)
+
+// Load returns the settings of the YAML file at path, none if path is empty, with
+// the environment over it. environ has the form of os.Environ. The error names
+// all faults at once.
+func Load(path string, environ []string) (Config, error) {
+	c := Default()
+	var faults []error
+	if path != "" {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("read configuration: %w", err)
+		}
+		faults = append(faults, fromYAML(&c, raw))
+	}
+	variables, err := fromFiles(environ)
+	faults = append(faults, err, unknownVariables(variables))
+	err = env.ParseWithOptions(&c, env.Options{Prefix: Prefix, Environment: variables})
+	if all, ok := errors.AsType[env.AggregateError](err); ok {
+		faults = append(faults, all.Errors...)
+	} else {
+		faults = append(faults, err)
+	}
+	faults = append(faults, c.Validate())
+	return c, errors.Join(faults...)
+}
+
+func fromYAML(c *Config, raw []byte) error {
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {
+		return errors.New("configuration file: holds more than one document")
+	}
+	return nil
+}
+
+// fromFiles returns the service's variables of environ. A name with the suffix
+// _FILE stands for the one without: its value is read from the file.
+func fromFiles(environ []string) (map[string]string, error) {
+	variables := map[string]string{}
+	var faults []error
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, Prefix) {
+			continue
+		}
+		base, ok := strings.CutSuffix(name, "_FILE")
+		if !ok || knownVariables()[name] {
+			variables[name] = value
+			continue
+		}
+		raw, err := os.ReadFile(value)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		variables[base] = strings.TrimRight(string(raw), "\r\n")
+	}
+	return variables, errors.Join(faults...)
+}
+
+// notSettings are variables with the service's prefix that other parts read.
+var notSettings = []string{Prefix + "CONFIG", Prefix + "PASSWORD"}
+
+func unknownVariables(variables map[string]string) error {
+	known := knownVariables()
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if !known[name] && !slices.Contains(notSettings, name) {
+			faults = append(faults, fmt.Errorf("%s is not a setting: see agentsignal config print", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// knownVariables returns the names of all environment variables.
+func knownVariables() map[string]bool {
+	params, err := env.GetFieldParamsWithOptions(&Config{}, env.Options{Prefix: Prefix})
+	if err != nil {
+		panic("list settings: " + err.Error())
+	}
+	known := map[string]bool{}
+	for _, p := range params {
+		known[p.Key] = true
+	}
+	return known
+}
+
+var quota = regexp.MustCompile(`^([1-9][0-9]{0,8}/[smh]|off)$`)
+
+// Validate returns all faults in the values, each with the key that it concerns.
+func (c *Config) Validate() error {
+	var faults []error
+	check := func(ok bool, key, rule string) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("%s: %s", key, rule))
+		}
+	}
+	check(validAddr(c.HTTP.Addr), "http.addr", "must be host:port or :port")
+	check(c.HTTP.AdminAddr == "" || validAddr(c.HTTP.AdminAddr), "http.admin_addr", "must be host:port or :port")
+	for _, o := range c.HTTP.CORSOrigins {
+		check(validOrigin(o), "http.cors_origins", fmt.Sprintf("%q is not an origin: write https://example.com", o))
+	}
+	for _, p := range c.HTTP.TrustedProxies {
+		_, err := netip.ParsePrefix(p)
+		check(err == nil, "http.trusted_proxies", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", p))
+	}
+	check(c.DataDir != "", "data_dir", "must not be empty")
+	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
+	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
+	for key, value := range map[string]string{"reads": c.RateLimit.Reads, "runs": c.RateLimit.Runs, "writes": c.RateLimit.Writes,
+		"streams": c.RateLimit.Streams, "logins": c.RateLimit.Logins, "registrations": c.RateLimit.Registrations,
+		"sessions": c.RateLimit.Sessions, "failures": c.RateLimit.Failures} {
+		check(quota.MatchString(value), "rate_limit."+key, "must be NUMBER/s, NUMBER/m, NUMBER/h or off")
+	}
+	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")
+	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
+	check(validKeys(string(c.Auth.JWTKeys)), "auth.jwt_keys", "must be a list of name:base64 of 32 bytes")
+	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be set where cluster is true")
+	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", "must be given where cluster is true: nodes share them")
+	for key, d := range map[string]Duration{"lease": c.Lease, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
+		"auth.session_ttl": c.Auth.SessionTTL, "auth.lock_window": c.Auth.LockWindow, "auth.lock_duration": c.Auth.LockDuration,
+		"dashboard.heartbeat": c.Dashboard.Heartbeat, "dashboard.auth_timeout": c.Dashboard.AuthTimeout,
+		"dashboard.replay_age": c.Dashboard.ReplayAge, "runs.timeout": c.Runs.Timeout, "runs.job_retention": c.Runs.JobRetention,
+		"signals.retention": c.Signals.Retention} {
+		check(d > 0, key, "must be more than 0")
+	}
+	for key, n := range map[string]int{"dashboard.queue_messages": c.Dashboard.QueueMessages, "dashboard.queue_bytes": int(c.Dashboard.QueueBytes),
+		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
+		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued} {
+		check(n >= 1, key, "must be 1 or more")
+	}
+	check(c.Market.Speed >= 1 && c.Market.Speed <= 600, "market.speed", "must be 1 to 600")
+	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
+	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
+	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")
+	check(c.Shutdown.Delay >= 0, "shutdown.delay", "must be 0 or more")
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+func validAddr(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+func validOrigin(o string) bool {
+	u, err := url.Parse(o)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Path == "" && u.RawQuery == "" && u.User == nil
+}
+
+// validKeys says that list is empty or a list of name:base64 of 32 bytes.
+func validKeys(list string) bool {
+	if list == "" {
+		return true
+	}
+	for k := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(k), ":")
+		raw, err := base64.StdEncoding.DecodeString(value)
+		if !ok || name == "" || err != nil || len(raw) != 32 {
+			return false
+		}
+	}
+	return true
+}
+
+// YAML returns the settings as a configuration file, with secrets as ***.
+func (c Config) YAML() ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(c); err != nil {
+		return nil, fmt.Errorf("encode configuration: %w", err)
+	}
+	return b.Bytes(), nil
+}
