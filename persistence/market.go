@@ -120,7 +120,7 @@ func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
 func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
 	keys := []string{feederEpochKey(), marketStateKey(), marketClosedKey(), marketAssetsKey(), marketLiveKey(), marketNewsKey()}
 	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
-		len(step.Assets), len(step.Live), len(step.News), len(step.Closed)}
+		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
 	for i := range step.Assets {
 		args = append(args, marketAssetField(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
 	}
@@ -134,6 +134,9 @@ func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
 		b := &step.Closed[i]
 		keys = append(keys, barsKey(b.Asset, b.Timeframe))
 		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
+	}
+	for _, symbol := range step.Removed {
+		args = append(args, marketAssetField(symbol), symbol)
 	}
 	stored, err := marketStoreScript.Run(ctx, m.s.rdb, keys, args...).Int64()
 	if err != nil {

@@ -98,6 +98,7 @@ type MarketStep struct {
 	Live        []MarketLive
 	Closed      []MarketBar // in the order in which readers shall hear of them
 	News        []MarketNews
+	Removed     []string // symbols of assets that no source gives any more
 }
 
 // ClosedBar is what readers hear of closed bars. They are counted without gaps,

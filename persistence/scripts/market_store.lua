@@ -4,10 +4,11 @@
 -- KEYS[3] closed    ARGV[3] position in the ticks
 -- KEYS[4] assets    ARGV[4] position in the bars
 -- KEYS[5] live      ARGV[5] checkpoint; empty leaves it as it is
--- KEYS[6] news      ARGV[6..9] how many assets, live records, news and bars follow
--- KEYS[7...] the series of each bar
---   ARGV[10...] assets: key, record; live: key, record; news: record;
---               bars: asset, timeframe, open time, packed bar
+-- KEYS[6] news      ARGV[6..10] how many assets, live records, news, bars and
+-- KEYS[7...]                    assets to remove follow
+--   the series      ARGV[11...] assets: key, record; live: symbol, record;
+--   of each bar                 news: record; bars: asset, timeframe, open time,
+--                               packed bar; assets to remove: key, symbol
 -- Returns 1, or 0 if another feeder took over: then nothing is stored.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
@@ -16,7 +17,7 @@ redis.call('HSET', KEYS[2], 'ticks', ARGV[3], 'bars', ARGV[4])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], 'checkpoint', ARGV[5])
 end
-local at = 10
+local at = 11
 for _ = 1, tonumber(ARGV[6]) do
   redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1])
   at = at + 2
@@ -38,5 +39,10 @@ for i = 1, tonumber(ARGV[9]) do
   local count = redis.call('HINCRBY', KEYS[2], 'count', 1)
   redis.call('XADD', KEYS[3], '*', 'n', count, 'a', ARGV[at], 't', ARGV[at + 1], 'b', ARGV[at + 3])
   at = at + 4
+end
+for _ = 1, tonumber(ARGV[10]) do
+  redis.call('HDEL', KEYS[4], ARGV[at])
+  redis.call('HDEL', KEYS[5], ARGV[at + 1])
+  at = at + 2
 end
 return 1

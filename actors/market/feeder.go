@@ -1,0 +1,213 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Source gives the prices of assets. The feeder alone calls it, from one
+// goroutine, in the order Open, then Advance and Checkpoint as often as it likes.
+type Source interface {
+	// Name is what market.source calls it.
+	Name() string
+	// Assets are those for which it is asked now.
+	Assets() []signal.MarketAsset
+	// Open begins, or goes on from a checkpoint that a source of this name made,
+	// perhaps in another process. What lies between comes in Fill. Ticks up to the
+	// time published have been written before. Times are in milliseconds.
+	Open(checkpoint []byte, published, now int64) Output
+	// Advance returns what happened since, up to now.
+	Advance(now int64) Output
+	// Next is when Advance will have something.
+	Next() int64
+	// Checkpoint is from where another Open can go on.
+	Checkpoint() []byte
+}
+
+// Output is what a source gives: by time, finer bars first.
+type Output struct {
+	Ticks  []signal.AssetTick
+	Closed []signal.MarketBar
+	Fill   []signal.MarketSeries
+	News   []signal.MarketNews
+	Live   []signal.MarketLive
+}
+
+// streamName is the name of the source that is no source of ours: prices come in
+// through the two streams only. They are read whatever the sources are, for those
+// assets that no other source gives.
+const streamName = "stream"
+
+// sourceNames lists the sources that there are.
+var sourceNames = []string{simulatedName, streamName}
+
+// ParseSources reads the setting market.source: a comma list of sources, which are
+// asked in their order for each asset. An unknown name is an error that lists the
+// known ones.
+func ParseSources(list string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(sourceNames, name) {
+			return nil, fmt.Errorf("market.source: %q is not known: use %s, or several with commas", name, strings.Join(sourceNames, ", "))
+		}
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("market.source: %q stands there twice", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// FeederStore is what the feeder needs of the store. Methods that carry an epoch
+// return KindConflict once another feeder took over.
+type FeederStore interface {
+	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, err error)
+	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error)
+	GiveUpLease(ctx context.Context, node string, epoch int64) error
+	State(ctx context.Context) (signal.MarketState, error)
+	Store(ctx context.Context, step *signal.MarketStep) error
+	Fill(ctx context.Context, epoch int64, series []signal.MarketSeries) error
+	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int, f func(asset string, bars []signal.MarketBar)) error
+	AppendTicks(ctx context.Context, ticks []signal.AssetTick) error
+	ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
+	TrimBars(ctx context.Context, processed signal.Position) error
+}
+
+// FeederOptions are what a Feeder is made with. The zero value of each field but
+// Node works.
+type FeederOptions struct {
+	Node    string        // this node's id; required
+	Sources string        // market.source; default simulated
+	Speed   int64         // market.speed, 1 to 3600: how fast the simulated market runs; default 60
+	Seed    uint64        // of a simulated market that begins; default 1
+	Lease   time.Duration // how long this node is the feeder without renewing; default 5 s
+
+	Now     func() time.Time // the service's clock; default time.Now
+	Log     *slog.Logger     // nil: none
+	Metrics *Metrics         // nil: none
+}
+
+// Feeder feeds the market while it is this node's turn. See Run.
+type Feeder struct {
+	store   FeederStore
+	o       FeederOptions
+	sources []string
+	skips   skipLog
+}
+
+// NewFeeder returns a feeder, or an error if an option is not valid.
+func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
+	o.Sources, o.Speed = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60)
+	o.Seed, o.Lease = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Log = o.Log.With("component", "feeder")
+	sources, err := ParseSources(o.Sources)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckSpeed(o.Speed); err != nil {
+		return nil, err
+	}
+	if o.Node == "" {
+		return nil, errors.New("market feeder: node is empty")
+	}
+	f := &Feeder{store: store, o: o, sources: sources}
+	f.skips = skipLog{log: o.Log, metrics: o.Metrics}
+	return f, nil
+}
+
+// CheckSpeed returns an error if the simulated market cannot run at speed.
+func CheckSpeed(speed int64) error {
+	if speed < 1 || speed > maxSpeed {
+		return fmt.Errorf("market.speed is %d: must be 1 to %d", speed, maxSpeed)
+	}
+	return nil
+}
+
+const (
+	// retryAfter is how long the feeder waits after an error of the store.
+	retryAfter = time.Second
+	// farewell bounds what is done when the feeder ends.
+	farewell = 2 * time.Second
+)
+
+// errLeaseLost ends a term: another node may be the feeder.
+var errLeaseLost = errors.New("the lease has run out")
+
+// Run feeds the market whenever no other node does, until ctx ends. Any error of
+// the store ends the term: the next one, here or elsewhere, begins with what is
+// stored, so that nothing in memory can differ from that for long.
+func (f *Feeder) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		taken := f.o.Now()
+		epoch, err := f.store.TakeLease(ctx, f.o.Node, f.o.Lease)
+		wait := f.o.Lease / 4
+		switch {
+		case err != nil:
+			f.o.Log.Warn("market feeder cannot reach the store", "err", err)
+			wait = retryAfter
+		case epoch != 0:
+			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
+			err := newTerm(f, epoch, taken).run(ctx)
+			if ctx.Err() != nil {
+				f.giveUp(epoch)
+				return nil
+			}
+			f.o.Log.Warn("market feeder interrupted", "epoch", epoch, "err", err)
+			wait = retryAfter
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// giveUp lets another node begin at once.
+func (f *Feeder) giveUp(epoch int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	if err := f.store.GiveUpLease(ctx, f.o.Node, epoch); err != nil {
+		f.o.Log.Warn("market lease not given up", "err", err)
+	}
+}
+
+// skipLogEvery is how often, in milliseconds, skipped entries are logged at most.
+const skipLogEvery = 10_000
+
+// skipLog counts skipped entries and logs one now and then.
+type skipLog struct {
+	log      *slog.Logger
+	metrics  *Metrics
+	last     int64 // when one was logged
+	unlogged int
+}
+
+func (s *skipLog) skip(stream string, e *signal.MarketEntry, r reason, now int64) {
+	s.metrics.skip(r)
+	s.unlogged++
+	if now-s.last < skipLogEvery && now >= s.last && s.last != 0 {
+		return
+	}
+	asset := e.Fields["asset"]
+	s.log.Warn("market entries skipped", "stream", stream, "entry", e.Position.String(), "asset", asset[:min(len(asset), 4*maxAssetLength)],
+		"reason", string(r), "count", s.unlogged)
+	s.last, s.unlogged = now, 0
+}

@@ -1,0 +1,89 @@
+package market
+
+import "github.com/agentsignal/agentsignal/actors/signal"
+
+// Points of a path lie at multiples of a step in milliseconds of market time. The
+// farther back, the coarser: of each timeframe the last 1,000 bars are made in
+// full detail and the older ones belong to the next coarser timeframe alone. So
+// all timeframes agree, and a start costs 90,000 points an asset, not 14 million.
+const (
+	minuteStep = 6_000     // 10 points a bar of 1m: the ticks
+	fiveStep   = 25_000    // 12 a bar of 5m
+	hourStep   = 150_000   // 24 a bar of 1h
+	dayStep    = 1_800_000 // 48 a bar of 1d
+
+	historyBars = 1000
+	// longestGap is, in bars of 1d, how long a gap may be to be made up. After a
+	// longer one history begins anew, at the prices that were.
+	longestGap = 4000
+)
+
+// plan is where the detail changes, in market time: bars of 1m are made from
+// minutes on, bars of 5m from fives on, bars of 1h from hours on.
+type plan struct{ days, hours, fives, minutes int64 }
+
+// planFor returns the plan for a path that shall reach the market time now.
+func planFor(now int64) plan {
+	back := func(aligned, frame int) int64 {
+		return now - now%frameMS[aligned] - historyBars*frameMS[frame]
+	}
+	return plan{days: back(d1, d1), hours: back(h1, h1), fives: back(m5, m5), minutes: back(m5, m1)}
+}
+
+// at returns the step and the finest timeframe at a market time.
+func (p plan) at(t int64) (step int64, finest int) {
+	switch {
+	case t < p.hours:
+		step, finest = dayStep, d1
+	case t < p.fives:
+		step, finest = hourStep, h1
+	case t < p.minutes:
+		step, finest = fiveStep, m5
+	default:
+		return minuteStep, m1
+	}
+	if t%step != 0 {
+		step = minuteStep // up to the next coarse point
+	}
+	return step, finest
+}
+
+// simulatedAsset is one path with what is made of it.
+type simulatedAsset struct {
+	k    *known
+	path *path
+	bars assembler
+	news *newswire
+	last signal.Tick
+}
+
+// yield is what came of a piece of a path.
+type yield struct {
+	bars  [timeframes][]signal.Bar
+	ticks []signal.AssetTick
+	news  []signal.MarketNews
+}
+
+// run moves the path from the market time from to the last point at or before to.
+// Ticks are handed out if they are newer than the wall time since, one in thin.
+func (a *simulatedAsset) run(from, to int64, p plan, since, thin int64) yield {
+	var y yield
+	g := a.bars.grid
+	keep := func(frame int, b signal.Bar) { y.bars[frame] = append(y.bars[frame], b) }
+	for t := from; ; {
+		step, _ := p.at(t)
+		if t += step; t > to {
+			return y
+		}
+		price, volume := a.path.step(float64(step) / marketMSPerHour)
+		if _, finest := p.at(t); finest != a.bars.finest {
+			a.bars.start(finest)
+		}
+		a.last = signal.Tick{Price: price, Volume: volume, Time: g.wall(t)}
+		a.bars.add(a.last.Time, price, volume, keep)
+		y.news = append(y.news, a.news.until(t, a.path.regime, g)...)
+		if a.last.Time > since && t/minuteStep%thin == 0 {
+			y.ticks = append(y.ticks, signal.AssetTick{Asset: a.k.symbol, Tick: a.last})
+		}
+	}
+}

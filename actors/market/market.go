@@ -1,0 +1,224 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// Store is what a Market needs of the store.
+type Store interface {
+	// Asset returns the record of the asset with that key, or KindNotFound.
+	Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error)
+	// Bars returns the bars, and how many closed bars readers had been told of then.
+	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error)
+	TicksEnd(ctx context.Context) (signal.Position, error)
+	ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
+	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
+		closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error)
+}
+
+// Options are what a Market is made with.
+type Options struct {
+	Store   Store            // required
+	Sources string           // market.source, as the feeder has it; default simulated
+	Speed   int64            // market.speed, as the feeder has it; default 60
+	Now     func() time.Time // the service's clock; default time.Now
+	Log     *slog.Logger     // nil: none
+}
+
+// Market knows the prices of all assets on this node. Its methods may be called
+// from anywhere but an actor's Receive. Run must run for it to stay up to date.
+type Market struct {
+	o         Options
+	log       *slog.Logger
+	simulates bool
+	parent    engine.Ref
+	// watches are the assets that somebody asked for, by key. A map is never
+	// changed: mu guards making the next one.
+	watches atomic.Pointer[map[string]*watch]
+	mu      sync.Mutex
+	news    *newsbook
+
+	ticksUp, closedUp atomic.Bool // the reader's last read of each went well
+}
+
+// New returns a Market whose actors live in sys.
+func New(sys *engine.System, o Options) *Market {
+	o.Sources, o.Speed = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed)}
+	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
+	m.simulates = slices.Contains(names, simulatedName)
+	m.watches.Store(new(map[string]*watch))
+	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
+	return m
+}
+
+const (
+	// staleFloor is what no limit of age falls below where time is compressed: ticks
+	// come at most every 100 ms, and a feeder may change.
+	staleFloor = 10_000
+	// staleExtra is what a bar may be late beyond two timeframes.
+	staleExtra = 30_000
+	// staleCrypto and staleOther are how old the last tick may be.
+	staleCrypto = 30_000
+	staleOther  = 300_000
+	// tickless is after how long without ticks, in milliseconds of market time, a
+	// source has none: then bars alone count.
+	tickless = 86_400_000
+)
+
+// Series returns what is known of the asset that name means, ignoring ASCII case,
+// and of a timeframe. Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable,
+// for an asset of which nobody gives prices, and retryable if Redis cannot be
+// reached or too many bars are missing; INSUFFICIENT_HISTORY without any bar;
+// STALE_DATA. It asks Redis at the first call for an asset and timeframe only.
+func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
+	frame, ok := frameOf(tf)
+	if !ok {
+		return Snapshot{}, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
+	}
+	w := (*m.watches.Load())[assetKey(canonical(name))]
+	if w == nil || w.series[frame].Load() == nil {
+		var err error
+		if w, err = m.load(ctx, name, frame); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	return m.snapshot(w, frame)
+}
+
+// snapshot puts together what is published of w, if it is fresh enough.
+func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
+	record, series, last := w.record.Load(), w.series[frame].Load(), w.last.Load()
+	if record == nil || series == nil {
+		return Snapshot{}, m.unreachable(nil) // the actor began anew just now
+	}
+	tf := signal.Timeframes[frame]
+	switch {
+	case series.err != nil:
+		return Snapshot{}, series.err
+	case len(series.bars) == 0:
+		return Snapshot{}, &signal.RunError{Code: signal.InsufficientHistory,
+			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
+	}
+	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed)}
+	newest := &series.bars[len(series.bars)-1]
+	now := m.o.Now().UnixMilli()
+	if age := now - newest.CloseTime; age > barLimit(frame, record.Speed) {
+		return Snapshot{}, m.stale("the newest bar of %s for %s ended %s ago", tf, record.Symbol, age)
+	}
+	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, staleFloor) {
+		s.Last = Tick{Price: newest.Close, Time: newest.CloseTime}
+		return s, nil
+	}
+	if age := now - last.Time; age > tickLimit(record.Class, record.Speed) {
+		return Snapshot{}, m.stale("the last %s of %s is %s old", "trade", record.Symbol, age)
+	}
+	s.Last, s.Ticks = *last, true
+	return s, nil
+}
+
+// barLimit is how long ago, in milliseconds, the newest bar may have ended.
+func barLimit(frame int, speed int64) int64 {
+	return max((2*frameMS[frame]+staleExtra)/speed, staleFloor)
+}
+
+// tickLimit is how old, in milliseconds, the last tick may be.
+func tickLimit(class string, speed int64) int64 {
+	if class == Crypto {
+		return max(staleCrypto/speed, staleFloor)
+	}
+	return max(staleOther/speed, staleFloor)
+}
+
+// stale says that prices are too old, or why that is if it is known.
+func (m *Market) stale(format string, what any, symbol string, ageMS int64) error {
+	if !m.ticksUp.Load() || !m.closedUp.Load() {
+		return m.unreachable(nil)
+	}
+	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)
+	return &signal.RunError{Code: signal.StaleData, Retryable: true, Message: fmt.Sprintf(format, what, symbol, age)}
+}
+
+func (m *Market) unreachable(cause error) *signal.RunError {
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+		Message: "prices cannot be read at the moment", Cause: cause}
+}
+
+// load makes sure that the asset is watched and the frame read.
+func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
+	key := assetKey(canonical(name))
+	w := (*m.watches.Load())[key]
+	if w == nil {
+		// Only what has a record gets an actor: names come from outside.
+		if _, _, err := m.o.Store.Asset(ctx, key); err != nil {
+			return nil, m.unknown(name, err)
+		}
+		var err error
+		if w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, reply} }); err != nil {
+			return nil, m.unreachable(err)
+		}
+	}
+	err, asking := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
+	if asking != nil {
+		return nil, m.unreachable(asking)
+	}
+	if err != nil {
+		return nil, m.unknown(name, err)
+	}
+	return w, nil
+}
+
+// unknown says why there is no record of name.
+func (m *Market) unknown(name string, err error) *signal.RunError {
+	if e, ok := errors.AsType[*signal.Error](err); !ok || e.Kind != signal.KindNotFound {
+		return m.unreachable(err)
+	}
+	if m.simulates && lookUp(name) != nil {
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+			Message: "the simulated market is about to start"}
+	}
+	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}
+}
+
+// newsPatience bounds the wait for the news of the past to be read.
+const newsPatience = 2 * time.Second
+
+// News returns the news of an asset from the time since on, in milliseconds, oldest
+// first. An asset of which nobody reports has none. The error is a *signal.RunError:
+// DATA_UNAVAILABLE, retryable, while the news have not been read. Nobody may change
+// the items.
+func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy.NewsItem, error) {
+	select {
+	case <-m.news.ready:
+	default:
+		patience := time.NewTimer(newsPatience)
+		defer patience.Stop()
+		select {
+		case <-m.news.ready:
+		case <-ctx.Done():
+			return nil, m.unreachable(ctx.Err())
+		case <-patience.C:
+			return nil, m.unreachable(nil)
+		}
+	}
+	return m.news.since(assetKey(canonical(name)), since), nil
+}

@@ -1,0 +1,148 @@
+package market
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// newsEvery is the mean time between two items of an asset, newsFor how long news
+	// are made up for at the start, and kept: both in milliseconds of market time.
+	newsEvery = 20 * 60_000
+	newsFor   = 7 * 86_400_000
+	// newsTruth is how often an item's sign agrees with the drift of the regime.
+	newsTruth = 0.70
+)
+
+// newswire makes up the news of one simulated asset.
+type newswire struct {
+	k     *known
+	own   *rand.PCG
+	next  int64 // market time of the next item
+	count int64 // items so far
+}
+
+func newNewswire(seed uint64, k *known, from int64) *newswire {
+	w := &newswire{k: k, own: generator(seed, newsStream+k.symbol)}
+	w.schedule(from)
+	return w
+}
+
+func (w *newswire) schedule(after int64) {
+	w.next = after + int64(math.Ceil(rand.New(w.own).ExpFloat64()*newsEvery))
+}
+
+// skipTo leaves out what would have come before from.
+func (w *newswire) skipTo(from int64) {
+	if w.next < from {
+		w.schedule(from)
+	}
+}
+
+// until returns the items up to the market time at, while the market is in regime.
+func (w *newswire) until(at int64, regime int, g grid) []signal.MarketNews {
+	var items []signal.MarketNews
+	for w.next <= at {
+		items = append(items, w.item(g.wall(w.next), regime))
+		w.schedule(w.next)
+	}
+	return items
+}
+
+func (w *newswire) item(at int64, regime int) signal.MarketNews {
+	r := rand.New(w.own)
+	good := r.IntN(2) == 0
+	switch regime {
+	case regimeRising:
+		good = r.Float64() < newsTruth
+	case regimeFalling:
+		good = r.Float64() >= newsTruth
+	}
+	w.count++
+	headline, body := w.text(r, good)
+	id := "sim:" + w.k.symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
+	return signal.MarketNews{ID: id, At: at, Headline: headline,
+		Body: body, Source: simulatedName, Weight: 1, Symbols: []string{w.k.symbol}}
+}
+
+// text writes an item. Verbs and reasons are drawn apart, and figures differ, so
+// that few items repeat another.
+func (w *newswire) text(r *rand.Rand, good bool) (headline, body string) {
+	words := badNews
+	if good {
+		words = goodNews
+	}
+	reasons := words.reasons[w.k.class]
+	verb, reason := pick(r, words.verbs), pick(r, reasons)
+	size := 0.3 + 4*r.Float64()*r.Float64()
+	when := pick(r, occasions)
+	switch r.IntN(8) {
+	case 0: // The headline does not name the asset.
+		headline = fmt.Sprintf("%s: %s, %s", pick(r, desks), reason, when)
+	case 1:
+		headline = fmt.Sprintf("%s %s %s as %s", when, w.k.name, verb, reason)
+	case 2:
+		headline = fmt.Sprintf("%s %s, analysts see a move of %.1f%%", w.k.name, verb, size)
+	case 3:
+		headline = fmt.Sprintf("%s %s after %s", w.k.name, pick(r, words.verdicts), reason)
+	default:
+		headline = fmt.Sprintf("%s %s %.1f%% %s, %s", w.k.name, verb, size, when, reason)
+	}
+	body = fmt.Sprintf("%s (%s) moved by %.1f%% on volume %d%% of its mean; desks point out that %s.",
+		w.k.name, w.k.symbol, size, 60+r.IntN(120), pick(r, reasons))
+	return headline, body
+}
+
+func pick(r *rand.Rand, from []string) string { return from[r.IntN(len(from))] }
+
+// wording is how news of one sign are written.
+type wording struct {
+	verbs    []string
+	verdicts []string
+	reasons  map[string][]string // by class
+}
+
+var occasions = []string{"in early trading", "before noon", "in late trading", "this session", "overnight",
+	"within an hour", "by midday", "at the open", "near the close", "on heavy volume", "in quiet trading", "for a second day"}
+
+var desks = []string{"Market wrap", "Desk note", "Flows", "Morning note", "Evening note", "Chart check"}
+
+var goodNews = wording{
+	verbs: []string{"surges", "rallies", "climbs", "jumps", "rises", "rebounds", "soars", "outperforms", "gains",
+		"breaks above resistance", "reaches a record high"},
+	verdicts: []string{"gets an upgrade", "beats expectations", "turns bullish", "tops estimates", "wins approval"},
+	reasons: map[string][]string{
+		Crypto: {"strong demand from funds lifts volumes", "network activity rises to a record high", "holders remain bullish",
+			"an upgrade of the network is approved", "exchange reserves hint at strong demand", "buyers welcome clear rules"},
+		Stock: {"quarterly results beat estimates", "a buyback is announced", "analysts upgrade the outlook", "margins come in above expectations",
+			"the board raises guidance", "strong demand supports orders"},
+		FX: {"growth data come in better than expected", "the central bank sounds bullish on growth", "exports beat estimates",
+			"confidence rises above expectations", "strong demand for its bonds supports it", "employment tops estimates"},
+		Metal: {"strong demand from central banks supports it", "funds turn bullish", "coin sales beat estimates",
+			"inflows reach a record high", "jewellers report strong demand", "supply cuts are confirmed"},
+		Commodity: {"inventories draw more than expected", "strong demand meets supply cuts", "exports beat estimates",
+			"output cuts are confirmed", "funds turn bullish", "stockpiles fall again"},
+	},
+}
+
+var badNews = wording{
+	verbs: []string{"plunges", "tumbles", "slumps", "falls", "declines", "drops", "slides", "underperforms", "sinks",
+		"breaks below support", "hits a record low"},
+	verdicts: []string{"gets a downgrade", "misses expectations", "turns bearish", "falls short of estimates", "faces a probe"},
+	reasons: map[string][]string{
+		Crypto: {"a hack drains a lending pool", "regulators open a probe", "weak demand empties order books", "traders turn bearish",
+			"an outage halts withdrawals", "a lawsuit names an exchange"},
+		Stock: {"quarterly results miss estimates", "a product recall widens", "analysts downgrade the outlook", "a lawsuit is filed",
+			"the board lowers guidance", "weak demand hurts orders"},
+		FX: {"growth data come in worse than expected", "the central bank warns of weak demand", "exports miss estimates",
+			"confidence falls below expectations", "a bond sale falls short", "employment misses estimates"},
+		Metal: {"weak demand meets higher yields", "funds turn bearish", "coin sales miss estimates",
+			"outflows reach a record low for holdings", "jewellers report weak demand", "a probe of dealers widens"},
+		Commodity: {"inventories build more than expected", "weak demand meets a supply glut", "exports miss estimates",
+			"stockpiles rise again", "funds turn bearish", "buyers default on cargoes"},
+	},
+}

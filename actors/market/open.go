@@ -1,0 +1,156 @@
+package market
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// open takes over where the feeder before stopped.
+func (t *term) open(ctx context.Context) error {
+	state, err := t.store.State(ctx)
+	if err != nil {
+		return err
+	}
+	t.ticksTo, t.barsTo = state.Ticks, state.Bars
+	t.step.Ticks, t.step.Bars = state.Ticks, state.Bars
+	live := make(map[string]signal.MarketLive, len(state.Live))
+	for _, l := range state.Live {
+		live[l.Asset] = l
+	}
+	if err := t.restore(ctx, state.Assets, live); err != nil {
+		return err
+	}
+	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulatedName) {
+		// What somebody gives comes before what is simulated: look what that is.
+		if err := t.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.fill(ctx, t.strays(state.Assets)); err != nil {
+		return err
+	}
+	if slices.Contains(t.sources, simulatedName) {
+		if err := t.simulate(ctx, &state, live); err != nil {
+			return err
+		}
+	}
+	now := t.o.Now().UnixMilli()
+	t.trimmed = now
+	return t.flush(ctx, now)
+}
+
+// restore makes the working state of assets whose prices come from outside.
+func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live map[string]signal.MarketLive) error {
+	var symbols []string
+	for _, r := range records {
+		if r.Source == streamName {
+			t.add(r)
+			symbols = append(symbols, r.Symbol)
+		}
+	}
+	recent := make(map[string]*[timeframes][]signal.MarketBar, len(symbols))
+	for _, symbol := range symbols {
+		recent[symbol] = new([timeframes][]signal.MarketBar)
+	}
+	for frame, tf := range signal.Timeframes {
+		err := t.store.EachRecent(ctx, symbols, tf, recentKept[frame], func(asset string, bars []signal.MarketBar) {
+			recent[asset][frame] = bars
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, symbol := range symbols {
+		a := t.assets[assetKey(symbol)]
+		a.filter.last = live[symbol].Last
+		a.builder.restore(live[symbol].Minute, *recent[symbol])
+	}
+	return nil
+}
+
+// catchUp works in all that stands in the two streams.
+func (t *term) catchUp(ctx context.Context) error {
+	for {
+		entries, err := t.store.ReadTicks(ctx, t.ticksTo, 0)
+		if err != nil {
+			return err
+		}
+		t.workTicks(entries)
+		bars, err := t.store.ReadBars(ctx, t.barsTo, 0)
+		if err != nil {
+			return err
+		}
+		t.workBars(bars)
+		if len(entries) < readChunk && len(bars) < readChunk {
+			return nil
+		}
+	}
+}
+
+// strays empties the series of assets that a source gave which does not give them
+// any more. Those that nobody gives are removed.
+func (t *term) strays(records []signal.MarketAsset) []signal.MarketSeries {
+	var empty []signal.MarketSeries
+	for _, r := range records {
+		outside := t.assets[assetKey(r.Symbol)] != nil
+		if r.Source == streamName || slices.Contains(t.sources, r.Source) && !outside {
+			continue
+		}
+		if !outside {
+			t.step.Removed = append(t.step.Removed, r.Symbol)
+		}
+		for _, tf := range signal.Timeframes {
+			empty = append(empty, signal.MarketSeries{Asset: r.Symbol, Timeframe: tf, Reset: true})
+		}
+	}
+	return empty
+}
+
+// simulate opens the simulated market for the assets that are its own.
+func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map[string]signal.MarketLive) error {
+	streamFirst := t.sources[0] != simulatedName
+	var own []*known
+	published := int64(0)
+	for i := range knownAssets {
+		k := &knownAssets[i]
+		if streamFirst && t.assets[assetKey(k.symbol)] != nil {
+			continue
+		}
+		own = append(own, k)
+		if last := live[k.symbol].Last.Time; published == 0 || last < published {
+			published = last
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	s := newSimulated(t.o.Speed, t.o.Seed, own)
+	o := s.Open(state.Checkpoint, published, t.o.Now().UnixMilli())
+	if err := t.fill(ctx, o.Fill); err != nil {
+		return err
+	}
+	for _, r := range s.Assets() {
+		t.assets[assetKey(r.Symbol)] = &fed{record: r, given: true}
+		if !slices.Contains(state.Assets, r) {
+			t.step.Assets = append(t.step.Assets, r)
+		}
+	}
+	if err := t.publish(ctx, o.Ticks); err != nil {
+		return err
+	}
+	t.opened = append(t.opened, s)
+	t.gather(o)
+	return nil
+}
+
+// fill writes series in pieces that do not hold Redis up.
+func (t *term) fill(ctx context.Context, series []signal.MarketSeries) error {
+	for chunk := range slices.Chunk(series, fillChunk) {
+		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package market
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+)
+
+// The simulated market's process, in hours of market time. See domain.md: the
+// volatility has regimes and a slow wave, so that it clusters; innovations have
+// heavy tails; the price returns to its level over years.
+const (
+	hoursPerYear    = 8760
+	hoursPerDay     = 24
+	marketMSPerHour = 3_600_000
+
+	freedom      = 5     // degrees of the t distribution
+	commonFactor = 0.6   // correlation of the normal draws within a class
+	pull         = 4e-4  // an hour, towards the level
+	waveMemory   = 20.0  // hours
+	waveStrength = 0.25  // each time the square root of half the memory has passed
+	waveCentre   = 0.031 // half of the wave's variance
+	volumeSpread = 0.5   // of the logarithm
+)
+
+// The regimes of a market.
+const (
+	regimeCalm = iota
+	regimeRising
+	regimeFalling
+	regimeTurbulent
+	regimes
+)
+
+// Prefixes of the names of generators that are not an asset's own.
+const (
+	classStream = "class "
+	newsStream  = "news "
+)
+
+// regime is a phase of the market.
+type regime struct {
+	drift      float64 // an hour, in units of the deviation
+	volatility float64 // factor
+	hours      float64 // mean length
+}
+
+var regimeTable = [regimes]regime{
+	regimeCalm:      {0, .7, 40},
+	regimeRising:    {+.12, .9, 30},
+	regimeFalling:   {-.12, 1.0, 25},
+	regimeTurbulent: {0, 1.8, 15},
+}
+
+// path is the price of one simulated asset. Its generators are its own: that of
+// its class yields the same draws to every member, because all members take the
+// same steps.
+type path struct {
+	// Fixed.
+	anchor     float64 // log of the price to which it returns
+	volatility float64 // of an hour
+	turnover   float64 // mean volume of an hour
+	tick       float64
+
+	// State.
+	own, class *rand.PCG
+	price      float64 // logarithm
+	wave       float64
+	regime     int
+	left       float64 // hours until the regime ends
+}
+
+// generator returns the source of random numbers of one name.
+func generator(seed uint64, name string) *rand.PCG {
+	h := fnv.New64a()
+	h.Write([]byte(name)) // never fails
+	return rand.NewPCG(seed, h.Sum64())
+}
+
+// newPath returns the path of k at its beginning.
+func newPath(seed uint64, k *known) *path {
+	p := fixedPath(k)
+	p.own, p.class = generator(seed, k.symbol), generator(seed, classStream+k.class)
+	p.price = p.anchor
+	p.left = rand.New(p.own).ExpFloat64() * regimeTable[p.regime].hours
+	return p
+}
+
+// fixedPath returns a path of k without state.
+func fixedPath(k *known) *path {
+	return &path{anchor: math.Log(k.price), volatility: k.volatility / math.Sqrt(hoursPerYear),
+		turnover: k.turnover / hoursPerDay, tick: tickSize(k.price)}
+}
+
+// step moves the path by dt hours and returns the price then, a multiple of the
+// tick size, and the volume traded on the way.
+func (p *path) step(dt float64) (price, volume float64) {
+	own, class := rand.New(p.own), rand.New(p.class)
+	root := math.Sqrt(dt)
+	z := math.Sqrt(commonFactor)*class.NormFloat64() + math.Sqrt(1-commonFactor)*own.NormFloat64()
+	var chi float64
+	for range freedom {
+		n := own.NormFloat64()
+		chi += n * n
+	}
+	// A t variable has the variance freedom/(freedom-2); it is scaled to 1.
+	epsilon := z * math.Sqrt((freedom-2)/chi)
+	r := regimeTable[p.regime]
+	level := r.volatility * math.Exp(p.wave-waveCentre)
+	s := p.volatility * level
+	p.price += r.drift*s*dt + s*root*epsilon - pull*(p.price-p.anchor)*dt
+	p.wave += -p.wave*dt/waveMemory + waveStrength*root/math.Sqrt(waveMemory/2)*own.NormFloat64()
+
+	volume = p.turnover * dt * level * (.5 + .7*math.Abs(epsilon)) *
+		math.Exp(volumeSpread*own.NormFloat64()-volumeSpread*volumeSpread/2)
+	if p.left -= dt; p.left <= 0 {
+		// Uniformly one of the other three.
+		p.regime = (p.regime + 1 + own.IntN(regimes-1)) % regimes
+		p.left = own.ExpFloat64() * regimeTable[p.regime].hours
+	}
+	price = math.Max(roundTo(math.Exp(p.price), p.tick), p.tick)
+	if volume > 0 {
+		volume = roundTo(volume, tickSize(volume))
+	}
+	return price, volume
+}

@@ -1,0 +1,82 @@
+package market
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// hourlyReturns steps a path through hours in steps of 2.5 minutes.
+func hourlyReturns(seed uint64, k *known, hours int) []float64 {
+	p := newPath(seed, k)
+	before := p.price
+	returns := make([]float64, 0, hours)
+	for range hours {
+		for range 24 {
+			p.step(1. / 24)
+		}
+		returns = append(returns, p.price-before)
+		before = p.price
+	}
+	return returns
+}
+
+func autocorrelation(x []float64, lag int) float64 {
+	return stat.Correlation(x[lag:], x[:len(x)-lag], nil)
+}
+
+func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
+	t.Parallel()
+	var kurtosis, plain, near, far, deviation float64
+	const seeds = 8
+	for seed := range uint64(seeds) {
+		r := hourlyReturns(seed+1, lookUp("BTC"), 20_000)
+		size := make([]float64, len(r))
+		for i := range r {
+			size[i] = math.Abs(r[i])
+		}
+		kurtosis += (stat.ExKurtosis(r, nil) + 3) / seeds
+		plain += autocorrelation(r, 1) / seeds
+		near += autocorrelation(size, 1) / seeds
+		far += autocorrelation(size, 10) / seeds
+		deviation += stat.StdDev(r, nil) * math.Sqrt(hoursPerYear) / seeds
+	}
+	t.Logf("kurtosis %.2f, autocorrelation %.3f, of sizes %.3f and %.3f, volatility %.3f", kurtosis, plain, near, far, deviation)
+	for _, c := range []struct {
+		name      string
+		got       float64
+		low, high float64
+	}{
+		{"kurtosis", kurtosis, 5, 11},
+		{"autocorrelation of returns at lag 1", plain, -.02, .05},
+		{"autocorrelation of sizes at lag 1", near, .15, .32},
+		{"autocorrelation of sizes at lag 10", far, .08, .24},
+		{"yearly volatility", deviation, .45, .70},
+	} {
+		if c.got < c.low || c.got > c.high {
+			t.Errorf("%s is %.3f, want %.2f to %.2f", c.name, c.got, c.low, c.high)
+		}
+	}
+}
+
+func TestAssetsOfOneClassMoveTogether(t *testing.T) {
+	t.Parallel()
+	const hours = 20_000
+	btc, eth := hourlyReturns(1, lookUp("BTC"), hours), hourlyReturns(1, lookUp("ETH"), hours)
+	oil := hourlyReturns(1, lookUp("oil"), hours)
+	// Regimes and tails are each asset's own, so returns correlate less than draws.
+	if c := stat.Correlation(btc, eth, nil); c < .35 || c > .65 {
+		t.Errorf("correlation within a class is %.2f", c)
+	}
+	if c := stat.Correlation(btc, oil, nil); math.Abs(c) > .05 {
+		t.Errorf("correlation between classes is %.2f", c)
+	}
+}
+
+func BenchmarkPathStep(b *testing.B) {
+	p := newPath(1, lookUp("BTC"))
+	for b.Loop() {
+		p.step(1. / 600)
+	}
+}

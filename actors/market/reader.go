@@ -1,0 +1,137 @@
+package market
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+const (
+	// readBlock is how long a read waits for entries.
+	readBlock = time.Second
+	// readRetry is the pause after a read that went wrong.
+	readRetry = 250 * time.Millisecond
+)
+
+// Run reads ticks, closed bars and news and tells the assets' actors, until ctx
+// ends. It survives that Redis is away: after that, all bars are read again.
+func (m *Market) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	loops.Go(func() { m.loop(ctx, "ticks", &m.ticksUp, m.ticksReader()) })
+	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
+	loops.Wait()
+	return nil
+}
+
+// loop calls read again and again. up says whether it went well last time.
+func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read func(context.Context) error) {
+	defer up.Store(false)
+	failed := false
+	for ctx.Err() == nil {
+		err := read(ctx)
+		up.Store(err == nil)
+		switch {
+		case err == nil && failed:
+			m.log.Info("market stream is read again", "stream", stream)
+		case err != nil && ctx.Err() == nil:
+			if !failed {
+				m.log.Warn("market stream cannot be read", "stream", stream, "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(readRetry):
+			}
+		}
+		failed = err != nil
+	}
+}
+
+// ticksReader returns a function that reads what came into market:ticks since its
+// last call. The first call reads nothing but where the stream ends.
+func (m *Market) ticksReader() func(context.Context) error {
+	var at signal.Position
+	attached := false
+	return func(ctx context.Context) error {
+		if !attached {
+			end, err := m.o.Store.TicksEnd(ctx)
+			if err != nil {
+				return err
+			}
+			at, attached = end, true
+			return nil
+		}
+		entries, err := m.o.Store.ReadTicks(ctx, at, readBlock)
+		if err != nil {
+			return err
+		}
+		watches := *m.watches.Load()
+		for i := range entries {
+			e := &entries[i]
+			at = e.Position
+			w := watches[assetKey(canonical(e.Fields["asset"]))]
+			if w == nil {
+				continue
+			}
+			// The feeder counts and logs what is wrong.
+			if _, t, skipped := parseTick(e); skipped == "" {
+				w.ref.Tell(ticked{t})
+			}
+		}
+		return nil
+	}
+}
+
+// closedReader is ticksReader for closed bars, and for news from their beginning
+// on.
+func (m *Market) closedReader() func(context.Context) error {
+	var closedAt, newsAt signal.Position
+	var count int64
+	attached, ready := false, false
+	return func(ctx context.Context) error {
+		if !attached {
+			var err error
+			if closedAt, count, err = m.o.Store.ClosedEnd(ctx); err != nil {
+				return err
+			}
+			attached = true
+			m.tellMissed() // of what was read before
+		}
+		closed, news, closedTo, newsTo, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
+		if err != nil {
+			return err
+		}
+		closedAt, newsAt = closedTo, newsTo
+		m.news.add(news)
+		if !ready && len(news) < readChunk {
+			ready = true
+			close(m.news.ready)
+		}
+		for i := range closed {
+			if closed[i].Count != count+1 {
+				m.tellMissed()
+			}
+			count = closed[i].Count
+			m.tellClosed(&closed[i])
+		}
+		return nil
+	}
+}
+
+func (m *Market) tellMissed() {
+	for _, w := range *m.watches.Load() {
+		w.ref.Tell(missed{})
+	}
+}
+
+func (m *Market) tellClosed(b *signal.ClosedBar) {
+	frame, ok := frameOf(b.Bar.Timeframe)
+	w := (*m.watches.Load())[assetKey(b.Bar.Asset)]
+	if w == nil || !ok {
+		return
+	}
+	w.ref.Tell(barClosed{frame: frame, count: b.Count, bar: strategy.Bar(b.Bar.Bar)})
+}

@@ -1,0 +1,188 @@
+package market
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// simulatedName is the name of the simulated market as a source.
+const simulatedName = "simulated"
+
+const (
+	// maxSpeed lets an hour pass in a second. Beyond it bars of 1m would be shorter
+	// than the clock can tell.
+	maxSpeed = 3600
+	// fullTickSpeed is the speed up to which every point of a path is a tick: 10 a
+	// second.
+	fullTickSpeed = 60
+	// tickWindow is how much of a gap, in milliseconds, is made up in ticks; older
+	// prices are in bars only.
+	tickWindow = 60_000
+	// maxAhead is by how many milliseconds a clock may go back without the market
+	// beginning anew; it waits until then.
+	maxAhead = 60_000
+	// parallelSteps is from how much work on assets are computed side by side.
+	parallelSteps = 5_000
+)
+
+// simulated is the deterministic market of domain.md, section 7: what it yields
+// depends on seed, start and clock only, not on how often it is asked.
+type simulated struct {
+	grid   grid
+	seed   uint64
+	known  []*known
+	start  int64 // wall time at which it was begun
+	at     int64 // market time that all paths have reached
+	assets []*simulatedAsset
+}
+
+// newSimulated returns a market of the assets given, at 1 to maxSpeed times real
+// time. seed is for a market without checkpoint.
+func newSimulated(speed int64, seed uint64, assets []*known) *simulated {
+	return &simulated{grid: grid{speed}, seed: seed, known: assets}
+}
+
+func (s *simulated) Name() string { return simulatedName }
+
+// Assets implements Source.
+func (s *simulated) Assets() []signal.MarketAsset {
+	records := make([]signal.MarketAsset, 0, len(s.known))
+	for _, k := range s.known {
+		records = append(records, signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: simulatedName,
+			TickSize: tickSize(k.price), AlwaysOpen: true, Speed: s.grid.speed})
+	}
+	return records
+}
+
+// Open implements Source: it goes on from the checkpoint, or begins a market with
+// a history that ends now. A checkpoint of another speed, or of other assets, is of
+// no use: its times would not fit. Nor is one that lies in the future.
+func (s *simulated) Open(checkpoint []byte, published, now int64) Output {
+	var reset [timeframes]bool
+	to := s.grid.reached(now, minuteStep)
+	p := planFor(to)
+	if !s.restore(checkpoint) || s.grid.wall(s.at) > now+maxAhead {
+		s.begin(p, now)
+		reset, published = [timeframes]bool{true, true, true, true}, now
+	}
+	if s.at < p.days-(longestGap-historyBars)*frameMS[d1] {
+		s.at = p.days
+		for _, a := range s.assets {
+			a.bars.part = [timeframes]signal.Bar{}
+		}
+		reset[d1] = true
+	}
+	for _, a := range s.assets {
+		a.news.skipTo(to - newsFor)
+	}
+	// Where a finer timeframe was left out on the way, its bars begin anew.
+	reset[h1] = reset[h1] || s.at < p.hours
+	reset[m5] = reset[m5] || s.at < p.fives
+	reset[m1] = reset[m1] || s.at < p.minutes
+
+	yields := s.run(to, p, max(published, now-tickWindow))
+	o := s.collect(yields)
+	for i, y := range yields {
+		for frame, bars := range y.bars {
+			if len(bars) > 0 || reset[frame] {
+				o.Fill = append(o.Fill, s.series(s.assets[i], frame, bars, reset[frame]))
+			}
+		}
+	}
+	return o
+}
+
+// begin starts every path at the beginning of history.
+func (s *simulated) begin(p plan, now int64) {
+	s.start, s.at = now, p.days
+	s.assets = make([]*simulatedAsset, 0, len(s.known))
+	for _, k := range s.known {
+		s.assets = append(s.assets, &simulatedAsset{k: k, path: newPath(s.seed, k), bars: assembler{grid: s.grid, finest: d1},
+			news: newNewswire(s.seed, k, p.days)})
+	}
+}
+
+// Advance implements Source.
+func (s *simulated) Advance(now int64) Output {
+	to := s.grid.reached(now, minuteStep)
+	if to <= s.at {
+		return Output{}
+	}
+	// The plan is that of a path that is not behind, whatever the gap: a gap too long
+	// for that ends the feeder's term before it comes here.
+	yields := s.run(to, plan{}, now-tickWindow)
+	o := s.collect(yields)
+	for i, y := range yields {
+		for frame, bars := range y.bars {
+			for _, b := range bars {
+				o.Closed = append(o.Closed, signal.MarketBar{Asset: s.assets[i].k.symbol, Timeframe: signal.Timeframes[frame], Bar: b})
+			}
+		}
+	}
+	// By time, finer ones first.
+	slices.SortStableFunc(o.Closed, func(a, b signal.MarketBar) int { return cmp.Compare(a.CloseTime, b.CloseTime) })
+	return o
+}
+
+// Next implements Source.
+func (s *simulated) Next() int64 {
+	thin := s.thin() * minuteStep
+	return s.grid.wall(s.at - s.at%thin + thin)
+}
+
+// thin is how many points of a path lie between two ticks.
+func (s *simulated) thin() int64 { return (s.grid.speed + fullTickSpeed - 1) / fullTickSpeed }
+
+// run moves all paths to the market time to.
+func (s *simulated) run(to int64, p plan, since int64) []yield {
+	yields := make([]yield, len(s.assets))
+	one := func(i int) { yields[i] = s.assets[i].run(s.at, to, p, since, s.thin()) }
+	if (to-s.at)/minuteStep*int64(len(s.assets)) < parallelSteps {
+		for i := range s.assets {
+			one(i)
+		}
+	} else {
+		var group sync.WaitGroup
+		work := make(chan int)
+		for range runtime.GOMAXPROCS(0) {
+			group.Go(func() {
+				for i := range work {
+					one(i)
+				}
+			})
+		}
+		for i := range s.assets {
+			work <- i
+		}
+		close(work)
+		group.Wait()
+	}
+	s.at = max(s.at, to)
+	return yields
+}
+
+// collect gathers ticks, news and last prices, by time.
+func (s *simulated) collect(yields []yield) Output {
+	var o Output
+	for i, y := range yields {
+		o.Ticks = append(o.Ticks, y.ticks...)
+		o.News = append(o.News, y.news...)
+		o.Live = append(o.Live, signal.MarketLive{Asset: s.assets[i].k.symbol, Last: s.assets[i].last})
+	}
+	slices.SortStableFunc(o.Ticks, func(a, b signal.AssetTick) int { return cmp.Compare(a.Time, b.Time) })
+	slices.SortStableFunc(o.News, func(a, b signal.MarketNews) int { return cmp.Compare(a.At, b.At) })
+	return o
+}
+
+func (s *simulated) series(a *simulatedAsset, frame int, bars []signal.Bar, reset bool) signal.MarketSeries {
+	series := signal.MarketSeries{Asset: a.k.symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
+		Bars: make([]signal.MarketBar, 0, len(bars))}
+	for _, b := range bars {
+		series.Bars = append(series.Bars, signal.MarketBar{Asset: series.Asset, Timeframe: series.Timeframe, Bar: b})
+	}
+	return series
+}

@@ -1,0 +1,304 @@
+package market
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// grace is how many milliseconds after its end a bar of ticks from outside is
+	// closed without a later tick: for those under way.
+	grace = 2_000
+	// storeEvery, checkpointEvery and trimEvery are in milliseconds. Closed bars are
+	// stored at once.
+	storeEvery      = 1_000
+	checkpointEvery = 10_000
+	trimEvery       = 10_000
+	// longestRest bounds the pause between two looks at the clock.
+	longestRest = 100 * time.Millisecond
+	// Sizes of one call to the store.
+	fillChunk   = 16   // series
+	tickChunk   = 1000 // ticks
+	closedChunk = 500  // bars
+	newsChunk   = 1000 // items
+	readChunk   = 2000 // entries: what the store reads at once
+	// maxAssets bounds the assets that names in a stream can make.
+	maxAssets = 10_000
+)
+
+// term is the time during which this node is the feeder, under one epoch. All of
+// it belongs to the goroutine of run.
+type term struct {
+	*Feeder
+	epoch   int64
+	ends    time.Time // when another node may be the feeder, by our clock
+	opened  []Source
+	assets  map[string]*fed // by key
+	live    map[string]signal.MarketLive
+	current int64 // up to when all ticks from outside have been read
+
+	ticksTo, barsTo signal.Position
+	trimBars        bool // entries of market:bars were worked in
+	step            signal.MarketStep
+	changed         bool // step's positions are not stored yet
+	stored          int64
+	checkpointed    int64
+	trimmed         int64
+}
+
+// fed is an asset whose prices come from outside, or one that a source gives.
+type fed struct {
+	record  signal.MarketAsset
+	given   bool // by a source: entries from outside do not concern it
+	filter  filter
+	builder *builder
+}
+
+func newTerm(f *Feeder, epoch int64, taken time.Time) *term {
+	return &term{Feeder: f, epoch: epoch, ends: taken.Add(f.o.Lease), assets: make(map[string]*fed), live: make(map[string]signal.MarketLive)}
+}
+
+// batch is what one read of a stream gave.
+type batch struct {
+	entries []signal.MarketEntry
+	current int64 // the stream held no more at this time; 0 if that is not known
+	err     error
+}
+
+// run feeds the market until ctx or the lease ends, or the store fails.
+func (t *term) run(ctx context.Context) error {
+	if err := t.open(ctx); err != nil {
+		return err
+	}
+	reading, stop := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer stop()
+	ticks := t.follow(reading, &readers, t.store.ReadTicks, t.ticksTo)
+	bars := t.follow(reading, &readers, t.store.ReadBars, t.barsTo)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return t.finish()
+		case b := <-ticks:
+			if b.err != nil {
+				return b.err
+			}
+			t.workTicks(b.entries)
+			t.current = max(t.current, b.current)
+		case b := <-bars:
+			if b.err != nil {
+				return b.err
+			}
+			t.workBars(b.entries)
+		case <-timer.C:
+		}
+		if err := t.turn(ctx); err != nil {
+			return err
+		}
+		timer.Reset(t.rest())
+	}
+}
+
+// finish stores what is known when the process ends.
+func (t *term) finish() error {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	t.checkpointed = 0
+	return t.flush(ctx, t.o.Now().UnixMilli())
+}
+
+// follow reads a stream from a position on until ctx ends or it fails.
+func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(context.Context, signal.Position, time.Duration) (
+	[]signal.MarketEntry, error), after signal.Position) <-chan batch {
+	out := make(chan batch)
+	readers.Go(func() {
+		for ctx.Err() == nil {
+			b := batch{current: t.o.Now().UnixMilli()}
+			b.entries, b.err = read(ctx, after, time.Second)
+			switch n := len(b.entries); {
+			case n >= readChunk:
+				b.current = 0
+				fallthrough
+			case n > 0:
+				after = b.entries[n-1].Position
+			}
+			select {
+			case out <- b:
+			case <-ctx.Done():
+			}
+			if b.err != nil {
+				return
+			}
+		}
+	})
+	return out
+}
+
+// turn does what is due: the lease, the sources, closing bars, storing, trimming.
+func (t *term) turn(ctx context.Context) error {
+	now := t.o.Now()
+	if !now.Before(t.ends) {
+		return errLeaseLost
+	}
+	if now.Add(t.o.Lease * 3 / 4).After(t.ends) {
+		kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			return errLeaseLost
+		}
+		t.ends = now.Add(t.o.Lease)
+	}
+	ms := now.UnixMilli()
+	for _, s := range t.opened {
+		if ms < s.Next() {
+			continue
+		}
+		o := s.Advance(ms)
+		if err := t.publish(ctx, o.Ticks); err != nil {
+			return err
+		}
+		t.gather(o)
+	}
+	for _, a := range t.assets {
+		if !a.given {
+			a.builder.advance(t.current - grace)
+		}
+	}
+	if len(t.step.Closed)+len(t.step.News)+len(t.step.Assets) > 0 || ms-t.stored >= storeEvery {
+		if err := t.flush(ctx, ms); err != nil {
+			return err
+		}
+	}
+	if err := t.rebuild(ctx, ms); err != nil {
+		return err
+	}
+	if ms-t.trimmed >= trimEvery {
+		t.trimmed = ms
+		return t.store.Trim(ctx, now, t.ticksTo, now.Add(-t.newsKept()))
+	}
+	return nil
+}
+
+// rest is how long there is nothing to do but to read.
+func (t *term) rest() time.Duration {
+	rest := longestRest
+	now := t.o.Now().UnixMilli()
+	for _, s := range t.opened {
+		rest = min(rest, time.Duration(s.Next()-now)*time.Millisecond)
+	}
+	return max(rest, time.Millisecond)
+}
+
+// newsKept is how long news stay, by the clock.
+func (t *term) newsKept() time.Duration {
+	kept := int64(newsFor)
+	for _, s := range t.opened {
+		if s.Name() == simulatedName {
+			kept = newsFor / t.o.Speed
+		}
+	}
+	return time.Duration(kept) * time.Millisecond
+}
+
+func (t *term) publish(ctx context.Context, ticks []signal.AssetTick) error {
+	for chunk := range slices.Chunk(ticks, tickChunk) {
+		if err := t.store.AppendTicks(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather adds what a source gave to the next step.
+func (t *term) gather(o Output) {
+	t.step.Closed = append(t.step.Closed, o.Closed...)
+	t.step.News = append(t.step.News, o.News...)
+	for _, l := range o.Live {
+		t.live[l.Asset] = l
+	}
+}
+
+// flush stores what has come together, in pieces that do not hold Redis up. The
+// positions come with the last one, and so do new assets: who finds an asset finds
+// its bars and its last tick.
+func (t *term) flush(ctx context.Context, now int64) error {
+	step := &t.step
+	step.Epoch = t.epoch
+	for _, l := range t.live {
+		step.Live = append(step.Live, l)
+	}
+	if now-t.checkpointed >= checkpointEvery {
+		for _, s := range t.opened {
+			step.Checkpoint = s.Checkpoint()
+		}
+		t.checkpointed = now
+	}
+	if !t.changed && len(step.Live)+len(step.Closed)+len(step.News)+len(step.Assets)+len(step.Removed) == 0 && step.Checkpoint == nil {
+		t.stored = now
+		return nil
+	}
+	for len(step.Closed) > closedChunk || len(step.News) > newsChunk {
+		bars, news := min(len(step.Closed), closedChunk), min(len(step.News), newsChunk)
+		piece := &signal.MarketStep{Epoch: t.epoch, Ticks: step.Ticks, Bars: step.Bars,
+			Closed: step.Closed[:bars], News: step.News[:news]}
+		if err := t.store.Store(ctx, piece); err != nil {
+			return err
+		}
+		step.Closed, step.News = step.Closed[bars:], step.News[news:]
+	}
+	step.Ticks, step.Bars = t.ticksTo, t.barsTo
+	if err := t.store.Store(ctx, step); err != nil {
+		return err
+	}
+	t.step = signal.MarketStep{Ticks: t.ticksTo, Bars: t.barsTo}
+	clear(t.live)
+	t.changed, t.stored = false, now
+	if t.trimBars {
+		t.trimBars = false
+		return t.store.TrimBars(ctx, t.barsTo)
+	}
+	return nil
+}
+
+// rebuild builds coarser bars anew where finer ones came that are older than a
+// builder remembers.
+func (t *term) rebuild(ctx context.Context, now int64) error {
+	for _, a := range t.assets {
+		if a.given || a.builder.rebuild == 0 {
+			continue
+		}
+		var series [timeframes][]signal.MarketBar
+		for frame, tf := range signal.Timeframes {
+			err := t.store.EachRecent(ctx, []string{a.record.Symbol}, tf, recordKept,
+				func(_ string, bars []signal.MarketBar) { series[frame] = bars })
+			if err != nil {
+				return err
+			}
+		}
+		var fill [timeframes]signal.MarketSeries
+		for _, b := range rebuilt(a.builder.grid, &series, a.builder.rebuild, now-grace) {
+			frame, _ := frameOf(b.Timeframe)
+			fill[frame].Asset, fill[frame].Timeframe = b.Asset, b.Timeframe
+			fill[frame].Bars = append(fill[frame].Bars, b)
+		}
+		written := slices.DeleteFunc(fill[:], func(s signal.MarketSeries) bool { return len(s.Bars) == 0 })
+		if err := t.store.Fill(ctx, t.epoch, written); err != nil {
+			return err
+		}
+		for frame := range series {
+			series[frame] = slices.Clone(series[frame][max(0, len(series[frame])-recentKept[frame]):])
+		}
+		a.builder.rebuild = 0
+		a.builder.restore(a.builder.minute, series)
+	}
+	return nil
+}

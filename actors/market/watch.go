@@ -1,0 +1,347 @@
+package market
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// watchAsset asks for the watch of an asset that has a record; it is made if need
+// be.
+type watchAsset struct {
+	key   string
+	reply chan<- *watch
+}
+
+// loadSeries asks for a timeframe to be read and kept up to date. The reply is nil
+// once it is, else what went wrong.
+type loadSeries struct {
+	frame int
+	reply chan<- error
+}
+
+// seriesLoaded says how a reading of the records ended.
+type seriesLoaded struct {
+	frame  int
+	record signal.MarketAsset
+	live   signal.MarketLive
+	bars   []signal.MarketBar
+	count  int64
+	err    error
+}
+
+// ticked says that the asset traded.
+type ticked struct{ tick signal.Tick }
+
+// barClosed says that a bar was closed or replaced; without a CloseTime, that the
+// whole series was written anew.
+type barClosed struct {
+	frame int
+	count int64
+	bar   strategy.Bar
+}
+
+// missed says that closed bars may have been missed.
+type missed struct{}
+
+// reload asks for another attempt to read a timeframe.
+type reload struct{ frame int }
+
+// watch is what an asset's actor shows to the rest of the node.
+type watch struct {
+	key string
+	ref engine.Ref
+
+	// Written by the actor, read by all.
+	record atomic.Pointer[signal.MarketAsset]
+	last   atomic.Pointer[Tick]
+	series [timeframes]atomic.Pointer[series]
+}
+
+// series are the bars of one timeframe as strategies may use them, or why not.
+type series struct {
+	bars []strategy.Bar
+	err  error
+}
+
+// supervisor is the parent of the asset actors.
+type supervisor struct{ market *Market }
+
+func (s *supervisor) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case watchAsset:
+		if w := (*s.market.watches.Load())[m.key]; w != nil {
+			m.reply <- w
+			return
+		}
+		w := &watch{key: m.key}
+		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
+			return &assetActor{watch: w, store: s.market.o.Store}
+		}, engine.Supervision{})
+		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
+		m.reply <- w
+	case engine.Terminated:
+		// It failed too often, or the market ends. Who asks next starts another.
+		s.market.setWatches(func(all map[string]*watch) {
+			maps.DeleteFunc(all, func(_ string, w *watch) bool { return w.ref == m.Ref })
+		})
+	case engine.Restarting, engine.Stopping:
+		s.market.setWatches(func(all map[string]*watch) { clear(all) })
+	}
+}
+
+// setWatches replaces the map of watches by a changed copy.
+func (m *Market) setWatches(change func(map[string]*watch)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(*m.watches.Load())
+	if all == nil {
+		all = make(map[string]*watch)
+	}
+	change(all)
+	m.watches.Store(&all)
+}
+
+// assetActor keeps the prices of one asset.
+type assetActor struct {
+	watch  *watch
+	store  Store
+	filter filter
+	atr    float64
+	frames [timeframes]frameState
+}
+
+// frameState is what an asset's actor knows of one timeframe.
+type frameState struct {
+	wanted  bool // somebody asked for it
+	loaded  bool
+	loading bool
+	again   bool           // what is being read is out of date already
+	bars    []strategy.Bar // ascending; shared with readers up to its length
+	count   int64          // of the closed bars that are in bars
+	pending []barClosed    // heard of while it is being read
+	waiting []chan<- error
+}
+
+func (a *assetActor) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		a.onStarted()
+	case loadSeries:
+		a.onLoad(c, m)
+	case seriesLoaded:
+		a.onLoaded(c, m)
+	case ticked:
+		a.onTick(m)
+	case barClosed:
+		a.onClosed(c, m)
+	case missed:
+		for frame := range a.frames {
+			a.refresh(c, frame)
+		}
+	case reload:
+		a.refresh(c, m.frame)
+	}
+}
+
+// onStarted takes back what a former incarnation showed, since it is not kept up
+// to date any more: who asks next has it read again. Nothing is read before
+// somebody asks, since only then the reader of the streams knows this actor.
+func (a *assetActor) onStarted() {
+	for frame := range a.watch.series {
+		a.watch.series[frame].Store(nil)
+	}
+}
+
+func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
+	f := &a.frames[m.frame]
+	if f.loaded {
+		m.reply <- nil
+		return
+	}
+	f.wanted = true
+	f.waiting = append(f.waiting, m.reply)
+	if !f.loading {
+		a.read(c, m.frame)
+	}
+	// Bars of 1m say what a bad tick is.
+	if minutes := &a.frames[m1]; !minutes.wanted {
+		minutes.wanted = true
+		a.read(c, m1)
+	}
+}
+
+// refresh reads a timeframe again, if somebody asked for it.
+func (a *assetActor) refresh(c engine.Context, frame int) {
+	f := &a.frames[frame]
+	switch {
+	case !f.wanted:
+	case f.loading:
+		f.again = true
+	default:
+		a.read(c, frame)
+	}
+}
+
+// loadTimeout bounds a reading of the records.
+const loadTimeout = 5 * time.Second
+
+func (a *assetActor) read(c engine.Context, frame int) {
+	f := &a.frames[frame]
+	f.loading, f.again = true, false
+	store, key := a.store, a.watch.key
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+		defer cancel()
+		m := seriesLoaded{frame: frame}
+		if m.record, m.live, m.err = store.Asset(ctx, key); m.err == nil {
+			m.bars, m.count, m.err = store.Bars(ctx, m.record.Symbol, signal.Timeframes[frame])
+		}
+		return m
+	})
+}
+
+func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
+	f := &a.frames[m.frame]
+	f.loading = false
+	waiting := f.waiting
+	f.waiting = nil
+	if m.err != nil {
+		f.pending = nil
+		if signal.KindOf(m.err) == signal.KindNotFound {
+			// The asset is gone, and with it what is shown of it.
+			f.loaded = false
+			a.watch.series[m.frame].Store(nil)
+		} else {
+			c.After(retryAfter, reload{m.frame})
+		}
+		for _, reply := range waiting {
+			reply <- m.err
+		}
+		return
+	}
+	a.watch.record.Store(&m.record)
+	a.filter.rising = m.record.Source == simulatedName
+	if m.live.Last.Time > a.filter.last.Time {
+		a.filter.last, a.filter.held = m.live.Last, signal.Tick{}
+		a.showLast()
+	}
+	f.loaded, f.count = true, m.count
+	f.bars = make([]strategy.Bar, 0, len(m.bars)+len(m.bars)/4)
+	for i := range m.bars {
+		f.bars = append(f.bars, strategy.Bar(m.bars[i].Bar))
+	}
+	pending := f.pending
+	f.pending = nil
+	for _, p := range pending {
+		a.apply(p)
+	}
+	a.show(m.frame)
+	for _, reply := range waiting {
+		reply <- nil
+	}
+	if f.again {
+		a.read(c, m.frame)
+	}
+}
+
+func (a *assetActor) onTick(m ticked) {
+	if passed, _ := a.filter.take(m.tick, a.atr); len(passed) > 0 {
+		a.showLast()
+	}
+}
+
+func (a *assetActor) showLast() {
+	t := a.filter.last
+	a.watch.last.Store(&Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
+}
+
+func (a *assetActor) onClosed(c engine.Context, m barClosed) {
+	f := &a.frames[m.frame]
+	if m.bar.CloseTime == 0 {
+		a.refresh(c, m.frame)
+		return
+	}
+	if f.loading {
+		f.pending = append(f.pending, m)
+	}
+	if f.loaded && a.apply(m) {
+		a.show(m.frame)
+	}
+}
+
+// apply works in a closed bar that is not in the bars yet. It returns false if it
+// is.
+func (a *assetActor) apply(m barClosed) bool {
+	f := &a.frames[m.frame]
+	if m.count <= f.count {
+		return false
+	}
+	f.count = m.count
+	n := len(f.bars)
+	i := n
+	for i > 0 && f.bars[i-1].OpenTime >= m.bar.OpenTime {
+		i--
+	}
+	switch {
+	case i == n:
+		f.bars = append(f.bars, m.bar) // behind what readers see
+	case f.bars[i].OpenTime == m.bar.OpenTime:
+		f.bars = slices.Clone(f.bars)
+		f.bars[i] = m.bar
+	default:
+		f.bars = slices.Insert(slices.Clone(f.bars), i, m.bar)
+	}
+	f.bars = f.bars[max(0, len(f.bars)-recordKept):]
+	return true
+}
+
+// show publishes the bars of a timeframe.
+func (a *assetActor) show(frame int) {
+	bars := a.frames[frame].bars
+	if frame == m1 {
+		newest := bars[max(0, len(bars)-100):]
+		a.atr = atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
+	}
+	s := &series{}
+	s.bars, s.err = usable(bars, a.watch.record.Load().AlwaysOpen)
+	a.watch.series[frame].Store(s)
+}
+
+// gapWindow is of how many bars gaps are judged: what a strategy asks for.
+const gapWindow = 1000
+
+// usable returns bars with short gaps filled, or DATA_UNAVAILABLE if there are too
+// many or long ones in the newest thousand. What lies before the first older gap is
+// left out. An asset that does not trade around the clock has closed sessions,
+// which are no gaps: its bars stay as they are.
+func usable(bars []strategy.Bar, alwaysOpen bool) ([]strategy.Bar, error) {
+	gap := -1 // the first bar after the newest gap
+	for i := len(bars) - 1; i > 0 && gap < 0; i-- {
+		if bars[i].OpenTime != bars[i-1].CloseTime {
+			gap = i
+		}
+	}
+	if !alwaysOpen || gap < 0 {
+		return bars, nil
+	}
+	begin := max(0, len(bars)-gapWindow)
+	if gap <= begin {
+		return bars[gap:], nil
+	}
+	filled, err := strategy.FillGaps(bars[begin:], nil)
+	if err != nil {
+		return nil, err
+	}
+	older := begin
+	for older > 0 && bars[older-1].CloseTime == bars[older].OpenTime {
+		older--
+	}
+	return append(slices.Clone(bars[older:begin]), filled...), nil
+}

@@ -1,0 +1,99 @@
+package market
+
+import (
+	"cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// workTicks works in entries of market:ticks.
+func (t *term) workTicks(entries []signal.MarketEntry) {
+	now := t.o.Now().UnixMilli()
+	t.o.Metrics.addTicks(len(entries))
+	for i := range entries {
+		e := &entries[i]
+		if r := t.workTick(e); r != "" {
+			t.skips.skip("market:ticks", e, r, now)
+		}
+		t.ticksTo, t.changed = e.Position, true
+	}
+}
+
+func (t *term) workTick(e *signal.MarketEntry) reason {
+	name, tick, skipped := parseTick(e)
+	if skipped != "" {
+		return skipped
+	}
+	a, skipped := t.asset(name, tick.Price)
+	if skipped != "" || a.given {
+		return skipped // a given asset's ticks are our own, and in its bars already
+	}
+	passed, skipped := a.filter.take(tick, a.builder.atr)
+	for _, p := range passed {
+		if !a.builder.tick(p) {
+			skipped = skipLate
+		}
+	}
+	if len(passed) > 0 {
+		t.live[a.record.Symbol] = signal.MarketLive{Asset: a.record.Symbol, Last: a.filter.last, Minute: a.builder.minute}
+	}
+	return skipped
+}
+
+// workBars works in entries of market:bars.
+func (t *term) workBars(entries []signal.MarketEntry) {
+	now := t.o.Now().UnixMilli()
+	for i := range entries {
+		e := &entries[i]
+		if r := t.workBar(e); r != "" {
+			t.skips.skip("market:bars", e, r, now)
+		}
+		t.barsTo, t.changed, t.trimBars = e.Position, true, true
+	}
+}
+
+func (t *term) workBar(e *signal.MarketEntry) reason {
+	bar, skipped := parseBar(e)
+	if skipped != "" {
+		return skipped
+	}
+	if known := t.assets[assetKey(canonical(bar.Asset))]; known != nil && known.given {
+		return skipSource
+	}
+	if skipped = checkBarTime(&bar, grid{1}, e.Position.MS); skipped != "" {
+		return skipped
+	}
+	a, skipped := t.asset(bar.Asset, bar.Close)
+	if skipped != "" {
+		return skipped
+	}
+	a.builder.give(bar)
+	return ""
+}
+
+// asset returns the asset that name means, and makes it if it is new.
+func (t *term) asset(name string, price float64) (*fed, reason) {
+	symbol := canonical(name)
+	key := assetKey(symbol)
+	if a := t.assets[key]; a != nil {
+		return a, ""
+	}
+	if len(t.assets) >= maxAssets {
+		return nil, skipAssets
+	}
+	record := signal.MarketAsset{Symbol: symbol, Source: streamName, TickSize: tickSize(price), Speed: 1}
+	if k := lookUp(symbol); k != nil {
+		record.Class, record.AlwaysOpen = k.class, k.class == Crypto
+	}
+	t.step.Assets = append(t.step.Assets, record)
+	return t.add(record), ""
+}
+
+// add makes the working state of an asset whose prices come from outside.
+func (t *term) add(record signal.MarketAsset) *fed {
+	a := &fed{record: record}
+	a.builder = &builder{asset: record.Symbol, grid: grid{cmp.Or(record.Speed, 1)},
+		out: func(b signal.MarketBar) { t.step.Closed = append(t.step.Closed, b) }}
+	t.assets[assetKey(record.Symbol)] = a
+	return a
+}
