@@ -1,0 +1,278 @@
+package persistence
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// Servers that may be started as a child, in the order in which they are looked for.
+var childServers = []string{"redis-server", "valkey-server"}
+
+const (
+	// childStartTimeout bounds the wait for a child to load its data: 1 GB of
+	// append-only file takes some seconds.
+	childStartTimeout = 2 * time.Minute
+	childStopTimeout  = 8 * time.Second
+	// childLockTimeout is how long a child that outlived its service, which was
+	// killed, may take to end.
+	childLockTimeout = 15 * time.Second
+	childPoll        = 5 * time.Millisecond
+	// A child that dies is started again after childRestartFirst, then after twice
+	// that, to at most childRestartMost.
+	childRestartFirst = 50 * time.Millisecond
+	childRestartMost  = 5 * time.Second
+	// maxSocketPath is what a unix socket's address holds, less its zero byte.
+	maxSocketPath = 107
+)
+
+// Embedded is a Redis that this process brought along.
+type Embedded struct {
+	url     string
+	durable bool
+	stop    func(ctx context.Context) error
+}
+
+// URL is the server's address for Options.
+func (e *Embedded) URL() string { return e.url }
+
+// Durable says that the data survive the end of the process.
+func (e *Embedded) Durable() bool { return e.durable }
+
+// Stop ends the server and keeps its data.
+func (e *Embedded) Stop(ctx context.Context) error { return e.stop(ctx) }
+
+// StartEmbedded starts a Redis with its files in dir: a child process where a
+// server is installed, with an append-only file written every second, else one
+// inside this process, whose data end with it. A child that dies is started again.
+// If share is set and a service with the same dir runs, its server is used and
+// Stop leaves it alone; otherwise that is an error.
+func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger) (*Embedded, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	for _, name := range childServers {
+		if path, err := exec.LookPath(name); err == nil {
+			return startChild(ctx, path, dir, share, log)
+		}
+	}
+	if share {
+		return nil, errors.New("no redis-server is installed: the service keeps its data inside its own process, where no command reaches them; install redis-server, or set redis.url")
+	}
+	return startInProcess(log)
+}
+
+func startInProcess(log *slog.Logger) (*Embedded, error) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if err := m.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("start in-process redis: %w", err)
+	}
+	log.Warn("no redis-server is installed: data are kept in this process and end with it")
+	return &Embedded{url: "redis://" + m.Addr(), stop: func(context.Context) error { m.Close(); return nil }}, nil
+}
+
+// child is a redis-server that this process keeps running.
+type child struct {
+	path, dir, socket string
+	lock              *os.File
+	log               *slog.Logger
+
+	mu      sync.Mutex
+	process *os.Process // nil while none runs
+	stopped bool
+	ended   chan struct{} // closed when the last one has ended
+}
+
+func startChild(ctx context.Context, path, dir string, share bool, log *slog.Logger) (*Embedded, error) {
+	socket, err := socketPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	url := "unix://" + socket
+	if share && pingSocket(ctx, socket) == nil {
+		return &Embedded{url: url, durable: true, stop: func(context.Context) error { return nil }}, nil
+	}
+	lock, err := lockChild(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{path: path, dir: dir, socket: socket, lock: lock, log: log, ended: make(chan struct{})}
+	started := make(chan error, 1)
+	go c.keep(started)
+	if err := <-started; err == nil {
+		err = c.wait(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
+	}
+	return &Embedded{url: url, durable: true, stop: c.stop}, nil
+}
+
+// socketPath returns where the server of dir listens: in dir, or in a private
+// directory for temporary files if the path would be too long for a socket.
+func socketPath(dir string) (string, error) {
+	if path := filepath.Join(dir, "redis.sock"); len(path) <= maxSocketPath {
+		return path, nil
+	}
+	sum := sha256.Sum256([]byte(dir))
+	private := filepath.Join(os.TempDir(), "agentsignal-"+hex.EncodeToString(sum[:8]))
+	if err := os.MkdirAll(private, 0o700); err != nil {
+		return "", fmt.Errorf("make directory for the socket: %w", err)
+	}
+	info, err := os.Lstat(private)
+	if err != nil {
+		return "", fmt.Errorf("look at the directory for the socket: %w", err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(owner.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
+		return "", fmt.Errorf("%s must be a directory of this user alone, for a socket; or choose a shorter data_dir", private)
+	}
+	return filepath.Join(private, "redis.sock"), nil
+}
+
+// lockChild locks dir for one server. The child inherits the lock, so it is free
+// only when the process that asked and its child have both ended.
+func lockChild(ctx context.Context, dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "redis.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock of the data directory: %w", err)
+	}
+	deadline := time.Now().Add(childLockTimeout)
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			file.Close()
+			return nil, fmt.Errorf("data directory %s is in use by another agentsignal process: stop it, or give this one a data_dir of its own", dir)
+		}
+		time.Sleep(childPoll)
+	}
+}
+
+// keep starts the server and, until stop, starts it again when it has died. The
+// kernel ends a child when the thread that started it ends, so keep stays on one.
+func (c *child) keep(started chan<- error) {
+	runtime.LockOSThread()
+	defer close(c.ended)
+	defer c.lock.Close()
+	pause := childRestartFirst
+	for {
+		cmd := c.command()
+		c.mu.Lock()
+		if c.stopped {
+			c.mu.Unlock()
+			return
+		}
+		err := cmd.Start()
+		if err == nil {
+			c.process = cmd.Process
+		}
+		c.mu.Unlock()
+		if started != nil {
+			started <- err
+			started = nil
+			if err != nil {
+				return
+			}
+		}
+		began := time.Now()
+		if err == nil {
+			err = cmd.Wait()
+		}
+		c.mu.Lock()
+		c.process = nil
+		stopped := c.stopped
+		c.mu.Unlock()
+		if stopped {
+			return
+		}
+		if time.Since(began) > childRestartMost {
+			pause = childRestartFirst
+		}
+		c.log.Warn("redis ended and is started again", "err", err, "after", pause)
+		time.Sleep(pause)
+		pause = min(2*pause, childRestartMost)
+	}
+}
+
+func (c *child) command() *exec.Cmd {
+	cmd := exec.Command(c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
+		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
+		"--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, "redis.log"), "--loglevel", "warning")
+	cmd.ExtraFiles = []*os.File{c.lock}
+	// A process group of its own, so that Ctrl-C ends the service first and this
+	// after it; and an end with the service, however that ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	return cmd
+}
+
+// wait returns when the server has loaded its data.
+func (c *child) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, childStartTimeout)
+	defer cancel()
+	for {
+		err := pingSocket(ctx, c.socket)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for redis, whose words are in %s: %w", filepath.Join(c.dir, "redis.log"), err)
+		case <-time.After(childPoll):
+		}
+	}
+}
+
+// stop ends the server, which writes its file to the end first.
+func (c *child) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, childStopTimeout)
+	defer cancel()
+	c.mu.Lock()
+	c.stopped = true
+	process := c.process
+	c.mu.Unlock()
+	if process != nil {
+		process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-c.ended:
+		return nil
+	case <-ctx.Done():
+		if process != nil {
+			process.Kill()
+		}
+		<-c.ended
+		return fmt.Errorf("stop redis: %w", ctx.Err())
+	}
+}
+
+// pingSocket asks the server at socket for a sign of life.
+func pingSocket(ctx context.Context, socket string) error {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: dialTimeout, PoolSize: 1})
+	defer c.Close()
+	err := c.Ping(ctx).Err()
+	if err != nil && strings.Contains(err.Error(), "no such file") {
+		return errors.New("it does not listen yet")
+	}
+	return err
+}
