@@ -1,0 +1,115 @@
+package persistence
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// refused returns what a caller is told whose change a guard has refused.
+func refused(code, message string) error {
+	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
+}
+
+var (
+	errNotOpen  = refused("signal_closed", "the signal is closed")
+	errOldEpoch = refused("not_owner", "another node owns the partition")
+	errRunEnded = refused("run_ended", "the run has ended already")
+)
+
+// changeOperation returns what stores c in partition p.
+func changeOperation(p int, c *signal.Change, now time.Time) *operation {
+	o := newOperation()
+	if c.Epoch != 0 {
+		o.guard(guardKeyIs, refEpoch, errOldEpoch, strconv.FormatInt(c.Epoch, 10))
+	}
+	described := -1 // the event that concerns c.Signal
+	for i := range c.Events {
+		if c.Signal != nil && concernsSignal(c.Events[i].Type) {
+			described = i
+		}
+	}
+	if described >= 0 && c.Events[described].Type != signal.SignalCreated {
+		o.guard(guardFieldExists, refOpen, errNotOpen, openField(c.Signal.ID))
+	}
+	var ended []string
+	if c.Ended != "" {
+		// A run ends once: by its own process, or for it by the partition's owner.
+		if ended = endedMembers(c); len(ended) == 1 {
+			o.guard(guardMember, refDue, errRunEnded, ended[0])
+		}
+	}
+	if c.Reply != nil && c.Reply.Body == nil && (described < 0 || c.Events[described].Type != signal.SignalCreated) {
+		o.invalid = errors.New("reply without a body needs a new signal")
+	}
+	// What refers to the new signal is stored right behind its event, so that the
+	// stamp is the signal's position.
+	pending := true
+	for i := range c.Events {
+		o.addEvent(c, i)
+		if i == described {
+			o.addSignal(c.Events[i].Type, c.Signal, now)
+			if c.Events[i].Type == signal.SignalCreated {
+				o.addReferring(p, c)
+				pending = false
+			}
+		}
+	}
+	if pending {
+		o.addReferring(p, c)
+	}
+	if c.Due != nil {
+		o.step(cmdZAdd, refDue, strconv.FormatInt(c.Due.At.UnixMilli(), 10), dueMember(c.Account, c.Due.Run, c.Due.Agent))
+	}
+	if len(ended) > 0 {
+		o.step(cmdZRem, refDue, ended...)
+	}
+	return o
+}
+
+func concernsSignal(t signal.EventType) bool {
+	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed
+}
+
+// addEvent appends event i of c to the event log.
+func (o *operation) addEvent(c *signal.Change, i int) {
+	e := c.Events[i]
+	e.Account = c.Account
+	if e.ID == "" {
+		e.ID = signal.NewEventID()
+	}
+	if e.Listing == nil && c.Signal != nil && concernsSignal(e.Type) {
+		l := c.Signal.Listing()
+		e.Listing = &l
+	}
+	header := appendEvent(make([]byte, 0, 160), &e)
+	o.step(cmdEvent, refEvents, string(header), string(e.Data))
+}
+
+// addSignal stores what an event of type t changes of s.
+func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Time) {
+	field := openField(s.ID)
+	switch t {
+	case signal.SignalCreated:
+		o.step(cmdRecord, refSignals, string(appendRecord(make([]byte, 0, 160), s, now)), string(s.Metadata))
+		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, string(appendOpen(make([]byte, 0, 160), s, now)))
+	case signal.SignalUpdated:
+		o.stamped(stampKept, 1, cmdHSet, refOpen, field, string(appendOpen(make([]byte, 0, 160), s, now)))
+	case signal.SignalClosed:
+		o.stamped(stampKept, 0, cmdRecord, refSignals, string(appendClosed(make([]byte, 0, 160), s)), string(s.Metadata))
+		o.step(cmdHDel, refOpen, field)
+	}
+}
+
+// addReferring stores the reply and the job of c, which may refer to its signal.
+func (o *operation) addReferring(p int, c *signal.Change) {
+	if c.Reply != nil {
+		k := o.key(replyKey(p, c.Account, replyDigest(&c.Reply.ReplyKey)))
+		o.stamped(stampID, 0, cmdSet, k, string(appendReply(nil, c.Reply)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
+	}
+	if c.Job != nil {
+		o.addJob(p, c.Job)
+	}
+}

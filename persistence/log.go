@@ -1,0 +1,135 @@
+package persistence
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// LogOptions are the limits of a Log.
+type LogOptions struct {
+	// AppendTimeout bounds the time from a caller's Append to its answer; default 2 s.
+	AppendTimeout time.Duration
+	// Queue is how many operations may wait in a partition; default 4096. Beyond
+	// it Append fails at once.
+	Queue int
+	// Writers is how many goroutines write; default 2 on a single server and one a
+	// partition on a cluster.
+	Writers int
+	// WaitReplicas overrides the Store's, for tests; 0 means as there.
+	WaitReplicas int
+	Log          *slog.Logger // nil: the Store's
+}
+
+// Log appends changes. Callers that come while a batch is under way form the next
+// one: nobody waits for others to come, and a batch costs little more than one
+// operation.
+//
+// What Append promises:
+//   - A nil error: Redis has the change, all of it (with WaitReplicas, so many
+//     replicas too). With appendfsync everysec the end of the Redis process loses
+//     nothing, a power cut up to a second.
+//   - KindConflict: a guard refused; nothing has changed.
+//   - KindUnavailable: the outcome is not known. The change may have been made, or
+//     may yet be within moments, but never twice.
+//   - Events of one caller that waits for each answer stand in the log in that order.
+//
+// All methods are safe for concurrent use.
+type Log struct {
+	store   *Store
+	writers []*writer
+	wg      sync.WaitGroup
+}
+
+// errClosed is why a closed Log refuses.
+var errClosed = errors.New("the log is closed")
+
+// NewLog starts the writers of a log. Close ends them.
+func NewLog(s *Store, o LogOptions) *Log {
+	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
+	o.Queue = cmp.Or(o.Queue, 4096)
+	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.waitReplicas)
+	if o.Log == nil {
+		o.Log = s.log
+	}
+	if _, cluster := s.rdb.(*redis.ClusterClient); cluster {
+		// Partitions on different nodes must not wait for each other's failures.
+		o.Writers = s.partitions
+	}
+	o.Writers = min(cmp.Or(o.Writers, 2), s.partitions)
+	l := &Log{store: s}
+	name := writerName()
+	for range o.Writers {
+		l.writers = append(l.writers, newWriter(s, o))
+	}
+	for p := range s.partitions {
+		l.writers[p%o.Writers].adopt(p, name)
+	}
+	for _, w := range l.writers {
+		l.wg.Go(w.run)
+	}
+	return l
+}
+
+// writerName returns a name that no other log has, of this process or another.
+func writerName() string {
+	var b [9]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Append stores a change and returns the position of its first event; the k-th
+// event, from 0, is at Plus(k). Without an event it is the time of the change. It
+// returns when ctx ends, though what was queued may still happen.
+func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	p := l.store.Partition(c.Account)
+	return l.apply(ctx, p, changeOperation(p, &c, l.store.Now()))
+}
+
+// apply has the append script carry out an operation in partition p.
+func (l *Log) apply(ctx context.Context, p int, o *operation) (signal.Position, error) {
+	if err := o.check(); err != nil {
+		return signal.Position{}, fmt.Errorf("append to partition %d: %w", p, err)
+	}
+	if ctx.Err() != nil {
+		return signal.Position{}, signal.Unavailable(ctx.Err())
+	}
+	w := l.writers[p%len(l.writers)]
+	if err := w.enqueue(p, o); err != nil {
+		return signal.Position{}, signal.Unavailable(err)
+	}
+	select {
+	case r := <-o.done:
+		return r.position, r.err
+	case <-ctx.Done():
+		return signal.Position{}, signal.Unavailable(ctx.Err())
+	}
+}
+
+// Close waits until what was queued has been answered; what comes later is refused.
+// If ctx ends first it returns its error, and the rest is answered by the timeouts.
+func (l *Log) Close(ctx context.Context) error {
+	for _, w := range l.writers {
+		w.close()
+	}
+	done := make(chan struct{})
+	go func() {
+		l.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close log: %w", ctx.Err())
+	}
+}

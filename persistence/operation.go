@@ -1,0 +1,191 @@
+package persistence
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// command is what a step of an operation does. The numbers are those of
+// scripts/append.lua.
+type command byte
+
+const (
+	cmdEvent     command = 1 // appends to the event log: header, payload
+	cmdRecord    command = 2 // appends to the signal log under the id of the last event: header, metadata
+	cmdHSet      command = 3
+	cmdHDel      command = 4
+	cmdSet       command = 5
+	cmdDel       command = 6
+	cmdZAdd      command = 7
+	cmdZRem      command = 8
+	cmdXAdd      command = 9
+	cmdXAck      command = 10
+	cmdXDel      command = 11
+	cmdExpire    command = 12
+	cmdSAdd      command = 13
+	cmdSRem      command = 14
+	cmdHIncrBy   command = 15
+	cmdPExpireAt command = 16
+	cmdIncrBy    command = 17
+	cmdRPush     command = 18
+	cmdLTrim     command = 19
+)
+
+// keyRef names a key of an operation. Below ownKeys it is one of those that every
+// batch carries, in the order of fixedKeys; other keys are named by key.
+type keyRef int
+
+const (
+	refEvents  keyRef = 2
+	refSignals keyRef = 3
+	refOpen    keyRef = 4
+	refDue     keyRef = 5
+	refEpoch   keyRef = 6
+
+	ownKeys keyRef = 16
+)
+
+// fixedKeys returns the keys that every batch of writer in partition p carries.
+func fixedKeys(p int, writer string) [6]string {
+	return [6]string{batchKey(p, writer), eventsKey(p), signalsKey(p), openKey(p), runsDueKey(p), epochKey(p)}
+}
+
+// stampMode says what the script puts in front of a value. The time of a change is
+// known to Redis alone, so a record that needs it is stored as "ID VALUE".
+type stampMode byte
+
+const (
+	// stampID is the id of the last event before the step; in an operation without
+	// an event, the time.
+	stampID stampMode = 1
+	// stampKept is two ids: the first word of the value that the operation's first
+	// guardFieldExists found, and then as stampID.
+	stampKept stampMode = 2
+	// stampTwice is the same id twice: the beginning of what stampKept goes on with.
+	stampTwice stampMode = 3
+)
+
+// guardKind is a condition. The numbers are those of scripts/append.lua.
+type guardKind byte
+
+const (
+	guardFieldExists guardKind = 1
+	guardFieldIs     guardKind = 2
+	guardKeyIs       guardKind = 3
+	guardFieldAbsent guardKind = 4
+	guardKeyAbsent   guardKind = 5
+	guardKeyExists   guardKind = 6
+	guardMember      guardKind = 7 // of a sorted set
+)
+
+// Limits of an operation, from the width of the program's numbers and from how
+// many values Lua can unpack.
+const (
+	maxStepArgs      = 4000
+	maxProgramBytes  = 1<<24 - 1
+	maxOperationKeys = 1<<15 - 1
+	maxOperationArgs = 1<<20 - 1
+)
+
+// operation is what one caller asks the append script for: guards, and steps that
+// are all carried out if no guard refuses, else none. It is built by one goroutine
+// and belongs to the log once it is handed to it.
+type operation struct {
+	guards   []byte
+	steps    []byte
+	keys     []string // beside the fixed ones
+	values   []string // of the guards
+	args     []string // of the steps
+	refusals []error  // what the caller is told if guard i refuses
+	events   int      // steps that append to the event log
+	bytes    int      // of all values and args
+	invalid  error    // a limit was exceeded
+
+	// What the log needs while the operation is under way.
+	enqueued time.Time
+	done     chan outcome // holds one
+}
+
+// outcome is how an operation ended.
+type outcome struct {
+	position signal.Position
+	err      error
+}
+
+func newOperation() *operation { return &operation{done: make(chan outcome, 1)} }
+
+// key returns a reference to a key of the operation's own. It must lie in the slot
+// of the partition.
+func (o *operation) key(name string) keyRef {
+	if len(o.keys) == maxOperationKeys {
+		o.invalid = fmt.Errorf("operation has more than %d keys", maxOperationKeys)
+		return ownKeys
+	}
+	o.keys = append(o.keys, name)
+	return ownKeys + keyRef(len(o.keys)-1)
+}
+
+// guard refuses the operation with the error refusal unless the condition holds.
+// Values are field for guardFieldExists and guardFieldAbsent, field and value for
+// guardFieldIs, the value for guardKeyIs, the member for guardMember, none for the
+// others.
+func (o *operation) guard(kind guardKind, k keyRef, refusal error, values ...string) {
+	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
+	o.values = append(o.values, values...)
+	o.count(values)
+	o.refusals = append(o.refusals, refusal)
+}
+
+// step adds a command on key k with the arguments that follow the key.
+func (o *operation) step(c command, k keyRef, args ...string) { o.add(c, k, 0, 0, args) }
+
+// stamped is step with a time, and a space, in front of the argument at.
+func (o *operation) stamped(mode stampMode, at int, c command, k keyRef, args ...string) {
+	o.add(c, k, mode, at, args)
+}
+
+func (o *operation) add(c command, k keyRef, mode stampMode, at int, args []string) {
+	if len(args) > maxStepArgs || at > 255 {
+		o.invalid = fmt.Errorf("step of operation has %d arguments", len(args))
+		return
+	}
+	o.steps = append(o.steps, byte(c), byte(k>>8), byte(k), byte(mode), byte(at), byte(len(args)>>8), byte(len(args)))
+	o.args = append(o.args, args...)
+	o.count(args)
+	if c == cmdEvent {
+		o.events++
+	}
+}
+
+func (o *operation) count(values []string) {
+	for _, v := range values {
+		o.bytes += len(v)
+	}
+}
+
+// check returns why the script cannot be given the operation.
+func (o *operation) check() error {
+	switch {
+	case o.invalid != nil:
+		return o.invalid
+	case len(o.guards)+len(o.steps) > maxProgramBytes:
+		return fmt.Errorf("operation has %d bytes of program", len(o.guards)+len(o.steps))
+	case len(o.values)+len(o.args) > maxOperationArgs:
+		return fmt.Errorf("operation has %d values", len(o.values)+len(o.args))
+	case len(o.refusals) > 255:
+		return fmt.Errorf("operation has %d guards", len(o.refusals))
+	}
+	return nil
+}
+
+// appendProgram adds the operation as the script reads it. base is the number of
+// the operation's first key among the batch's KEYS.
+func (o *operation) appendProgram(b []byte, base int) []byte {
+	size, values := len(o.guards)+len(o.steps), len(o.values)+len(o.args)
+	b = append(b, byte(len(o.refusals)), byte(size>>16), byte(size>>8), byte(size),
+		byte(values>>16), byte(values>>8), byte(values), byte(base>>8), byte(base))
+	b = append(b, o.guards...)
+	return append(b, o.steps...)
+}

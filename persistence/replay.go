@@ -1,0 +1,150 @@
+package persistence
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	replayEntries = 1000
+	// replayScan bounds how many entries, of all accounts, one replay looks at.
+	replayScan = 200_000
+)
+
+// ReadEvents returns the events of account after a position, in their order, at
+// most limit. complete says that they are all that there were until now: false if
+// some may be trimmed already, if position is not one of the log, or if there are
+// more than limit, or too many of other accounts among them. Then the events
+// returned may be any part.
+func (s *Store) ReadEvents(ctx context.Context, account signal.AccountID, after signal.Position, limit int) (events []signal.Event, complete bool, err error) {
+	p := s.Partition(account)
+	own := accountBytes(account)
+	cursor := after
+	for scanned := 0; ; {
+		entries, err := s.readRange(ctx, eventsKey(p), "("+cursor.String(), "+", replayEntries)
+		if err != nil {
+			return nil, false, signal.Unavailable(err)
+		}
+		for i := range entries {
+			if !bytes.Equal(eventAccount(entries[i].header), own) {
+				continue
+			}
+			if len(events) == limit {
+				return events, false, nil
+			}
+			if e, ok := s.event(p, &entries[i]); ok {
+				events = append(events, e)
+			}
+		}
+		if len(entries) < replayEntries {
+			break
+		}
+		if scanned += len(entries); scanned >= replayScan {
+			return events, false, nil
+		}
+		cursor = entries[len(entries)-1].position
+	}
+	// Asked last: what is trimmed while the log is read counts too.
+	complete, err = s.retains(ctx, p, after)
+	return events, complete, err
+}
+
+// retains says that nothing behind a position has been removed from an event log,
+// and that the log has got that far.
+func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool, error) {
+	info, err := s.readInfo(ctx, eventsKey(p))
+	if err != nil {
+		return false, signal.Unavailable(err)
+	}
+	if !info.exists {
+		return after.IsZero(), nil
+	}
+	if info.complete {
+		if info.generated.Compare(after) < 0 {
+			return false, nil
+		}
+		if info.maxDeleted.Compare(after) <= 0 {
+			return true, nil
+		}
+	}
+	// Entries of a deleted account are removed anywhere; trimming removes the
+	// oldest. So if the entry itself is there, nothing behind it was trimmed.
+	at := after.String()
+	entries, err := s.readRange(ctx, eventsKey(p), at, at, 1)
+	if err != nil {
+		return false, signal.Unavailable(err)
+	}
+	return len(entries) == 1, nil
+}
+
+// ReadLog returns the events of all accounts of a partition after a position, in
+// their order, at most limit. None: the end of the log.
+func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
+	events := make([]signal.Event, 0, min(limit, replayEntries))
+	for len(events) < limit {
+		count := min(limit-len(events), replayEntries)
+		entries, err := s.readRange(ctx, eventsKey(p), "("+after.String(), "+", count)
+		if err != nil {
+			return nil, signal.Unavailable(err)
+		}
+		for i := range entries {
+			if e, ok := s.event(p, &entries[i]); ok {
+				events = append(events, e)
+			}
+		}
+		if len(entries) < count {
+			break
+		}
+		after = entries[len(entries)-1].position
+	}
+	return events, nil
+}
+
+// event decodes an entry of the event log. One that is not readable is logged.
+func (s *Store) event(p int, e *entry) (signal.Event, bool) {
+	event, err := decodeEvent(e.position, e.header, e.body)
+	if err != nil {
+		s.log.Error("an event is not readable", "component", "persistence", "partition", p, "err", err)
+		return event, false
+	}
+	return event, true
+}
+
+// FirstEvent returns the position of the oldest event that is retained; zero if
+// there is none.
+func (s *Store) FirstEvent(ctx context.Context, p int) (signal.Position, error) {
+	entries, err := s.readRange(ctx, eventsKey(p), "-", "+", 1)
+	if err != nil {
+		return signal.Position{}, signal.Unavailable(err)
+	}
+	if len(entries) == 0 {
+		return signal.Position{}, nil
+	}
+	return entries[0].position, nil
+}
+
+// lastEvent returns the position of the newest event; zero if there is none.
+func (s *Store) lastEvent(ctx context.Context, p int) (signal.Position, error) {
+	return s.lastEventAfter(ctx, p, signal.Position{})
+}
+
+// lastEventAfter returns the position of the newest event, or after if that is not
+// behind it, without reading what is at after.
+func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
+	reply, err := s.raw(ctx, s.rdb, "XREVRANGE", eventsKey(p), "+", "("+after.String(), "COUNT", 1)
+	if err != nil {
+		return after, signal.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
+	}
+	r := respReader{b: reply}
+	entries, err := r.entries()
+	if err != nil {
+		return after, fmt.Errorf("ask for the end of event log %d: %w", p, err)
+	}
+	if len(entries) == 0 {
+		return after, nil
+	}
+	return entries[0].position, nil
+}

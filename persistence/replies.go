@@ -1,0 +1,181 @@
+package persistence
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// Requests with an Idempotency-Key have a key in Redis each. While the first of
+// them is under way it holds a lock, afterwards the reply, "POSITION REPLY": the
+// position is where the signal stands that the reply shows.
+
+//go:embed scripts/reply_release.lua
+var replyReleaseText string
+
+var replyReleaseScript = redis.NewScript(replyReleaseText)
+
+const (
+	// replyRetention is how long a reply is kept.
+	replyRetention = 24 * time.Hour
+	// replyLock is how long a request may be under way: if its process dies, the key
+	// is free after this.
+	replyLock = time.Minute
+)
+
+var (
+	errReplyPending = &signal.Error{Kind: signal.KindConflict, Code: "idempotency_in_progress",
+		Message: "a request with this Idempotency-Key is under way", RetryAfter: time.Second}
+	errReplyMismatch = &signal.Error{Kind: signal.KindMismatch, Code: "idempotency_key_reused",
+		Message: "this Idempotency-Key was used for another request"}
+)
+
+// Begin locks an Idempotency-Key for a request. Nil, nil: go on, and end with
+// Append or SaveReply of a reply, or with Release. A reply: that was the answer to
+// the same request. KindConflict: the same request is under way. KindMismatch: the
+// key was used for another request.
+func (s *Store) Begin(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
+	p := s.Partition(account)
+	key := replyKey(p, account, replyDigest(&k))
+	// Twice, since what is found may expire before it is read.
+	for range 2 {
+		locked, err := s.rdb.SetNX(ctx, key, appendReplyLock(nil, &k), replyLock).Result()
+		if err != nil {
+			return nil, signal.Unavailable(fmt.Errorf("lock reply: %w", err))
+		}
+		if locked {
+			return nil, nil
+		}
+		value, err := s.rdb.Get(ctx, key).Bytes()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return nil, signal.Unavailable(fmt.Errorf("read reply: %w", err))
+		}
+		return s.keptReply(ctx, p, &k, value)
+	}
+	return nil, errReplyPending
+}
+
+// keptReply returns what Begin answers where value is stored.
+func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
+	r, at, err := decodeReply(value)
+	if err != nil {
+		return nil, err
+	}
+	if r.RequestHash != k.RequestHash {
+		return nil, errReplyMismatch
+	}
+	if r.Status == 0 {
+		return nil, errReplyPending
+	}
+	r.ReplyKey = *k
+	if r.Body == nil {
+		if r.Signal, err = s.record(ctx, p, at); err != nil {
+			return nil, fmt.Errorf("read signal of reply: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Release frees a key that Begin has locked, so that the request may come again. A
+// reply that was stored stays.
+func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
+	key := replyKey(s.Partition(account), account, replyDigest(&k))
+	if err := replyReleaseScript.Run(ctx, s.rdb, []string{key}, appendReplyLock(nil, &k)).Err(); err != nil {
+		return signal.Unavailable(fmt.Errorf("release reply: %w", err))
+	}
+	return nil
+}
+
+// SaveReply keeps a reply with a body, for requests whose effect is not appended
+// with a Change.
+func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
+	if r.Body == nil {
+		return errors.New("save reply: it has no body")
+	}
+	key := replyKey(s.Partition(account), account, replyDigest(&r.ReplyKey))
+	value := append([]byte(signal.Position{}.String()+" "), appendReply(nil, r)...)
+	if err := s.rdb.Set(ctx, key, value, replyRetention).Err(); err != nil {
+		return signal.Unavailable(fmt.Errorf("save reply: %w", err))
+	}
+	return nil
+}
+
+// replyDigest names a key of a request in the keys of Redis.
+func replyDigest(k *signal.ReplyKey) string {
+	h := sha256.New()
+	for _, s := range []string{k.Method, k.Path, k.Key} {
+		h.Write(appendString(nil, s))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// appendReplyLock adds what a locked key holds.
+func appendReplyLock(b []byte, k *signal.ReplyKey) []byte {
+	return append(append(b, codecVersion), k.RequestHash[:]...)
+}
+
+// appendReply adds a reply. In Redis a position stands in front, which tells it
+// from a lock.
+func appendReply(b []byte, r *signal.Reply) []byte {
+	b = append(append(b, codecVersion), r.RequestHash[:]...)
+	b = binary.AppendUvarint(b, uint64(r.Status))
+	b = binary.AppendUvarint(b, uint64(len(r.Header)))
+	names := make([]string, 0, len(r.Header))
+	for name := range r.Header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b = appendString(appendString(b, name), r.Header[name])
+	}
+	if r.Body == nil {
+		return append(b, 0)
+	}
+	return append(append(b, 1), r.Body...)
+}
+
+// decodeReply reads what a key holds. Of a lock, the reply has status 0.
+func decodeReply(value []byte) (*signal.Reply, signal.Position, error) {
+	var at signal.Position
+	r := &signal.Reply{}
+	lock := len(value) > 0 && value[0] == codecVersion
+	if !lock {
+		var err error
+		if at, value, err = cutStamp(value); err != nil {
+			return nil, at, fmt.Errorf("decode reply: %w", err)
+		}
+	}
+	d := decode(value)
+	copy(r.RequestHash[:], d.take(len(r.RequestHash)))
+	if !lock {
+		if r.Status = int(d.uvarint() % 1000); r.Status == 0 {
+			d.fail(errors.New("status is 0"))
+		}
+		if n := d.uvarint(); n > 0 && d.err == nil {
+			r.Header = map[string]string{}
+			for i := uint64(0); i < n && d.err == nil; i++ {
+				name := string(d.textBytes(d.byte()))
+				r.Header[name] = string(d.textBytes(d.byte()))
+			}
+		}
+		if d.byte() == 1 {
+			r.Body = append([]byte{}, d.b...)
+		}
+	}
+	if d.err != nil {
+		return nil, at, fmt.Errorf("decode reply: %w", d.err)
+	}
+	return r, at, nil
+}

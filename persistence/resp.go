@@ -1,0 +1,247 @@
+package persistence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// The library makes a map and a string for every field of a stream entry. What
+// reads whole logs takes the bytes of the reply instead and decodes in place.
+
+// answerError is an error that Redis has answered.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e answerError) RedisError() {}
+
+// redirects is how often a command follows a slot that has moved.
+const redirects = 3
+
+// raw carries out a command and returns the bytes of its reply. The library does
+// not see errors in raw replies, so moved slots are followed here.
+func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, args ...any) ([]byte, error) {
+	for attempt := 0; ; attempt++ {
+		cmd := redis.NewRawCmd(ctx, args...)
+		if err := rdb.Process(ctx, cmd); err != nil {
+			return nil, err
+		}
+		reply := cmd.Val()
+		err := answered(reply)
+		if err == nil {
+			return reply, nil
+		}
+		cluster, ok := rdb.(*redis.ClusterClient)
+		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
+			return nil, err
+		}
+		cluster.ReloadState(ctx)
+	}
+}
+
+// answered returns the error that a raw reply is, or nil.
+func answered(reply []byte) error {
+	if len(reply) == 0 || reply[0] != '-' && reply[0] != '!' {
+		return nil
+	}
+	line, rest, _ := bytes.Cut(reply, []byte("\r\n"))
+	if reply[0] == '!' {
+		line, _, _ = bytes.Cut(rest, []byte("\r\n"))
+		return answerError(line)
+	}
+	return answerError(line[1:])
+}
+
+var errReply = errors.New("reply of Redis is not of the known form")
+
+// respReader reads a raw reply from its front. After the first error it yields
+// nothing. Slices it returns lie in the reply.
+type respReader struct {
+	b   []byte
+	err error
+}
+
+func (r *respReader) fail() {
+	r.err, r.b = errReply, nil
+}
+
+// head reads a type and the number behind it; -1 for nil.
+func (r *respReader) head() (kind byte, n int) {
+	end := bytes.IndexByte(r.b, '\n')
+	if end < 2 {
+		r.fail()
+		return 0, 0
+	}
+	kind = r.b[0]
+	line := r.b[1 : end-1]
+	r.b = r.b[end+1:]
+	if kind == '_' || len(line) > 0 && line[0] == '-' {
+		return kind, -1
+	}
+	v, ok := parseDigits(line)
+	if !ok || v > 1<<31 {
+		r.fail()
+		return 0, 0
+	}
+	return kind, int(v)
+}
+
+// array returns how many values follow; 0 for nil. Of a map that is two a pair.
+func (r *respReader) array() int {
+	switch kind, n := r.head(); kind {
+	case '*', '~', '>':
+		return max(n, 0)
+	case '%':
+		return 2 * max(n, 0)
+	case '_':
+		return 0
+	case '$':
+		if n < 0 {
+			return 0
+		}
+	}
+	r.fail()
+	return 0
+}
+
+// text returns a string; nil for nil.
+func (r *respReader) text() []byte {
+	if len(r.b) > 0 && (r.b[0] == '+' || r.b[0] == ':') {
+		line, rest, ok := bytes.Cut(r.b[1:], []byte("\r\n"))
+		if !ok {
+			r.fail()
+			return nil
+		}
+		r.b = rest
+		return line
+	}
+	kind, n := r.head()
+	if n < 0 && (kind == '_' || kind == '$') {
+		return nil
+	}
+	if kind != '$' || n < 0 || n+2 > len(r.b) {
+		r.fail()
+		return nil
+	}
+	v := r.b[:n:n]
+	r.b = r.b[n+2:]
+	return v
+}
+
+// entry is an entry of the event log or the signal log as it is stored.
+type entry struct {
+	position signal.Position
+	header   []byte // field h
+	body     []byte // field d or m
+}
+
+// entry reads one entry. Fields of other names are passed over.
+func (r *respReader) entry() (e entry) {
+	if r.array() != 2 {
+		r.fail()
+		return e
+	}
+	var ok bool
+	if e.position, ok = parsePosition(r.text()); !ok {
+		r.fail()
+		return e
+	}
+	for n := r.array() / 2; n > 0 && r.err == nil; n-- {
+		name, value := r.text(), r.text()
+		if len(name) != 1 {
+			continue
+		}
+		switch name[0] {
+		case 'h':
+			e.header = value
+		case 'd', 'm':
+			e.body = value
+		}
+	}
+	return e
+}
+
+// entries reads a list of entries: the reply of XRANGE.
+func (r *respReader) entries() ([]entry, error) {
+	n := r.array()
+	list := make([]entry, 0, min(n, len(r.b)/16))
+	for ; n > 0 && r.err == nil; n-- {
+		list = append(list, r.entry())
+	}
+	return list, r.err
+}
+
+// readRange returns at most count entries of a stream, from start to end as XRANGE
+// has them.
+func (s *Store) readRange(ctx context.Context, key, start, end string, count int) ([]entry, error) {
+	reply, err := s.raw(ctx, s.rdb, "XRANGE", key, start, end, "COUNT", count)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	r := respReader{b: reply}
+	list, err := r.entries()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	return list, nil
+}
+
+// streamInfo is what XINFO STREAM tells.
+type streamInfo struct {
+	exists     bool
+	length     int64
+	generated  signal.Position // the last id that was ever given
+	maxDeleted signal.Position // the greatest id that was trimmed or deleted
+	first      signal.Position // zero if it is empty
+	last       signal.Position
+	complete   bool // the server told generated and maxDeleted
+}
+
+// readInfo asks about a stream. One that does not exist is no error.
+func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
+	reply, err := s.raw(ctx, s.rdb, "XINFO", "STREAM", key)
+	if err != nil {
+		if redis.HasErrorPrefix(err, "ERR no such key") {
+			return streamInfo{}, nil
+		}
+		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
+	}
+	info := streamInfo{exists: true}
+	r := respReader{b: reply}
+	known := 0
+	for n := r.array() / 2; n > 0 && r.err == nil; n-- {
+		switch name := string(r.text()); name {
+		case "length":
+			info.length, _ = parseDigits(r.text())
+		case "last-generated-id":
+			info.generated, _ = parsePosition(r.text())
+			known++
+		case "max-deleted-entry-id":
+			info.maxDeleted, _ = parsePosition(r.text())
+			known++
+		case "first-entry", "last-entry":
+			if len(r.b) > 0 && (r.b[0] == '_' || bytes.HasPrefix(r.b, []byte("$-1")) || bytes.HasPrefix(r.b, []byte("*-1"))) {
+				r.head()
+				continue
+			}
+			if e := r.entry(); name == "first-entry" {
+				info.first = e.position
+			} else {
+				info.last = e.position
+			}
+		default:
+			r.text()
+		}
+	}
+	if r.err != nil {
+		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, r.err)
+	}
+	info.complete = known == 2
+	return info, nil
+}

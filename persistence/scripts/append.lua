@@ -1,0 +1,132 @@
+-- Carries out a batch of operations, each as a whole or not at all, once.
+--
+-- KEYS[1] batch key of the writer     KEYS[4] open signals
+-- KEYS[2] event log                   KEYS[5] runs due
+-- KEYS[3] signal log                  KEYS[6] epoch
+-- KEYS[7..] keys of single operations
+-- ARGV[1] number of the batch, increasing from batch to batch of a writer
+-- ARGV[2] program, see operation.go: all numbers are big-endian
+-- ARGV[3..] values, used up from left to right by the program
+--
+-- Returns "FIRST STAMP" and " OPERATION:GUARD" for each refused operation.
+-- FIRST is the id of the first event ("-" without one): the others follow by
+-- ones. STAMP is the id that operations before the first event were given ("-" if
+-- none was needed). The same batch again returns the same and does nothing. A
+-- batch older than the last one is an error.
+local call, byte, unpack, match = redis.call, string.byte, unpack, string.match
+local keys, args = KEYS, ARGV
+local events, signals = keys[2], keys[3]
+
+local number = tonumber(args[1])
+local last = call('GET', keys[1])
+if last then
+  local done, result = match(last, '^(%d+) (.*)$')
+  done = tonumber(done)
+  if done == number then
+    -- A write, so that a WAIT behind it waits for the replicas of the first one.
+    call('EXPIRE', keys[1], 600)
+    return result
+  end
+  if done > number then
+    return redis.error_reply('OLDBATCH a later batch was carried out')
+  end
+end
+
+-- The commands of steps that are not 1 (event) or 2 (record). operation.go has
+-- the same list.
+local commands = {[3] = 'HSET', [4] = 'HDEL', [5] = 'SET', [6] = 'DEL', [7] = 'ZADD', [8] = 'ZREM', [9] = 'XADD',
+  [10] = 'XACK', [11] = 'XDEL', [12] = 'EXPIRE', [13] = 'SADD', [14] = 'SREM', [15] = 'HINCRBY', [16] = 'PEXPIREAT',
+  [17] = 'INCRBY', [18] = 'RPUSH', [19] = 'LTRIM'}
+
+local program = args[2]
+local size = #program
+local pc, a = 1, 3
+local first, stamp
+local nextid = '*' -- what XADD is given: "*", then "MS-*"
+local id           -- of the last event, or the stamp
+local refused = ''
+local operation = 0
+
+while pc <= size do
+  local guards, l1, l2, l3, v1, v2, v3, b1, b2 = byte(program, pc, pc + 8)
+  pc = pc + 9
+  local stop = pc + l1 * 65536 + l2 * 256 + l3
+  local nexta = a + v1 * 65536 + v2 * 256 + v3
+  local base = b1 * 256 + b2 -- keys from 16 on are counted from here
+  local kept -- first word of the value that the first guard of kind 1 found
+  for g = 1, guards do
+    local kind, k1, k2 = byte(program, pc, pc + 2)
+    pc = pc + 3
+    local k = k1 * 256 + k2
+    local key = k < 16 and keys[k] or keys[base + k - 16]
+    local ok
+    if kind == 1 then -- field exists
+      local value = call('HGET', key, args[a])
+      a = a + 1
+      ok = value
+      if value and not kept then
+        kept = match(value, '^[^ ]*')
+      end
+    elseif kind == 2 then -- field has the value
+      ok = call('HGET', key, args[a]) == args[a + 1]
+      a = a + 2
+    elseif kind == 3 then -- key has the value
+      ok = call('GET', key) == args[a]
+      a = a + 1
+    elseif kind == 4 then -- no such field
+      ok = call('HEXISTS', key, args[a]) == 0
+      a = a + 1
+    elseif kind == 5 then -- no such key
+      ok = call('EXISTS', key) == 0
+    elseif kind == 6 then -- key exists
+      ok = call('EXISTS', key) == 1
+    elseif kind == 7 then -- sorted set has the member
+      ok = call('ZSCORE', key, args[a])
+      a = a + 1
+    end
+    if not ok then
+      refused = refused .. ' ' .. operation .. ':' .. (g - 1)
+      pc = stop
+      break
+    end
+  end
+  while pc < stop do
+    local code, k1, k2, mode, at, n1, n2 = byte(program, pc, pc + 6)
+    pc = pc + 7
+    local n = n1 * 256 + n2
+    if mode > 0 then -- put the time in front of a value
+      if not id then
+        local t = call('TIME')
+        id = t[1] .. string.format('%03d', math.floor(t[2] / 1000)) .. '-0'
+        stamp = id
+      end
+      local i = a + at
+      if mode == 1 then
+        args[i] = id .. ' ' .. args[i]
+      elseif mode == 2 then
+        args[i] = kept .. ' ' .. id .. ' ' .. args[i]
+      else
+        args[i] = id .. ' ' .. id .. ' ' .. args[i]
+      end
+    end
+    if code == 1 then
+      id = call('XADD', events, nextid, 'h', args[a], 'd', args[a + 1])
+      if not first then
+        first = id
+        nextid = match(id, '^%d+') .. '-*'
+      end
+    elseif code == 2 then
+      call('XADD', signals, id, 'h', args[a], 'm', args[a + 1])
+    else
+      local k = k1 * 256 + k2
+      call(commands[code], k < 16 and keys[k] or keys[base + k - 16], unpack(args, a, a + n - 1))
+    end
+    a = a + n
+  end
+  a = nexta
+  operation = operation + 1
+end
+
+local result = (first or '-') .. ' ' .. (stamp or '-') .. refused
+call('SET', keys[1], args[1] .. ' ' .. result, 'EX', 600)
+return result
