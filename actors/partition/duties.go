@@ -1,0 +1,157 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// dutyDue tells a partition actor to do a duty, dutyDone how that went.
+type (
+	dutyDue  struct{ duty *duty }
+	dutyDone struct {
+		duty *duty
+		next time.Duration // negative: not before it is due for another reason
+		err  error
+	}
+)
+
+// DueRuns knows the runs that should have ended. persistence.Store does.
+type DueRuns interface {
+	OverdueRuns(ctx context.Context, partition int, before time.Time, limit int) ([]signal.RunDue, error)
+}
+
+// Eraser erases deleted accounts in small steps. persistence.Store does.
+type Eraser interface {
+	BeginErase(ctx context.Context, partition int, epoch int64, account signal.AccountID, deleted time.Time) error
+	// EraseStep returns in how long there is more to do; negative if nothing is left.
+	EraseStep(ctx context.Context, partition int, epoch int64) (time.Duration, error)
+}
+
+// Trimmer drops what a partition's logs need not keep.
+type Trimmer interface {
+	TrimEvents(ctx context.Context, partition int, epoch int64) error
+	TrimSignals(ctx context.Context, partition int, epoch int64) error
+}
+
+const (
+	// dutyTimeout bounds one run of a duty, dutyRetry is the pause after one that
+	// failed.
+	dutyTimeout = 10 * time.Second
+	dutyRetry   = time.Second
+	// sweepLimit is how many overdue runs are ended at once.
+	sweepLimit = 100
+	// erasePause is left to others between two steps of erasing.
+	erasePause = 20 * time.Millisecond
+)
+
+// duty is something that an owner does again and again, in one goroutine at a time.
+type duty struct {
+	name string
+	do   func(ctx context.Context) (next time.Duration, err error)
+
+	running bool
+	again   bool // it became due while it ran
+	failing bool // the last run failed, and that was logged
+	timer   engine.Timer
+}
+
+// duties returns what the owner does beside following the events.
+func (a *partition) duties() []*duty {
+	p, number, epoch := a.p, a.number, a.epoch
+	list := []*duty{
+		{name: "end overdue runs", do: func(ctx context.Context) (time.Duration, error) { return p.sweep(ctx, number, epoch) }},
+		a.erasing(),
+	}
+	if t := p.options.Trimmer; t != nil {
+		list = append(list, &duty{name: "trim", do: func(ctx context.Context) (time.Duration, error) {
+			return p.options.TrimEvery, errors.Join(t.TrimEvents(ctx, number, epoch), t.TrimSignals(ctx, number, epoch))
+		}})
+	}
+	return list
+}
+
+// erasing returns the duty that erases deleted accounts. It is due at once when an
+// account was deleted, too.
+func (a *partition) erasing() *duty {
+	if a.erase == nil {
+		p, number, epoch := a.p, a.number, a.epoch
+		a.erase = &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
+			next, err := p.store.EraseStep(ctx, number, epoch)
+			if next == 0 {
+				next = erasePause
+			}
+			return next, err
+		}}
+	}
+	return a.erase
+}
+
+// work begins one run of d.
+func (a *partition) work(c engine.Context, d *duty) {
+	if d.running {
+		d.again = true
+		return
+	}
+	d.running = true
+	d.timer.Stop()
+	do := d.do
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, dutyTimeout)
+		defer cancel()
+		next, err := do(ctx)
+		return dutyDone{d, next, err}
+	})
+}
+
+func (a *partition) onDutyDone(c engine.Context, m dutyDone) {
+	d := m.duty
+	d.running = false
+	switch {
+	case m.err == nil:
+		d.failing = false
+	case lost(m.err):
+		a.drop(c, m.err)
+		return
+	default:
+		if !d.failing {
+			d.failing = true
+			a.log.Warn("duty of the owner failed", "duty", d.name, "err", m.err)
+		}
+		m.next = dutyRetry
+	}
+	if d.again {
+		d.again = false
+		m.next = 0
+	}
+	if m.next >= 0 {
+		d.timer = c.After(m.next, dutyDue{d})
+	}
+}
+
+// cancelled is why a run ended whose process died.
+var cancelled = &signal.RunError{Code: signal.Cancelled, Message: "the process that ran the agent has ended", Retryable: true}
+
+// sweep ends the runs of a partition that are overdue. Runs that their own process
+// ends at the same moment end once: the log refuses the second end.
+func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.Duration, error) {
+	runs, err := p.store.OverdueRuns(ctx, number, p.store.Now(), sweepLimit)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range runs {
+		_, err := p.log.Append(ctx, signal.Change{Account: r.Account, Ended: r.Run, Epoch: epoch, Events: []signal.Event{{
+			ID: signal.NewEventID(), Account: r.Account, Type: signal.AgentFailed, Agent: r.Agent, Run: r.Run,
+			Data: signal.AppendRunError(nil, r.Agent, r.Run, cancelled)}}})
+		if err != nil && (lost(err) || signal.KindOf(err) != signal.KindConflict) {
+			return 0, err
+		}
+	}
+	if len(runs) == sweepLimit {
+		return 0, nil
+	}
+	return p.options.SweepEvery, nil
+}

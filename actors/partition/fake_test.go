@@ -1,0 +1,382 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDown = errors.New("connection refused")
+
+var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another node owns the partition"}
+
+// fakeRedis is what nodes share in a test with fake time.
+type fakeRedis struct {
+	partitions int
+
+	mu        sync.Mutex
+	live      map[string]time.Time
+	alone     map[string]bool
+	owner     map[int]lease
+	epoch     map[int]int64
+	position  map[int]signal.Position
+	stores    int // of positions
+	logs      map[int][]signal.Event
+	due       map[int][]signal.RunDue
+	erased    map[int][]signal.AccountID // by BeginErase, in its order
+	toErase   map[int]int                // steps left
+	trims     int
+	refuse    bool  // every owner's write, as if another owner had come
+	undone    error // what BeginErase answers
+	readLimit int   // events of one read at most; 0: as asked
+}
+
+type lease struct {
+	node  string
+	epoch int64
+	until time.Time
+}
+
+func newFakeRedis(partitions int) *fakeRedis {
+	return &fakeRedis{partitions: partitions, live: map[string]time.Time{}, alone: map[string]bool{}, owner: map[int]lease{},
+		epoch: map[int]int64{}, position: map[int]signal.Position{}, logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{},
+		erased: map[int][]signal.AccountID{}, toErase: map[int]int{}}
+}
+
+// now returns a copy of the state, but for what only scripts of the test set.
+func (r *fakeRedis) now() *fakeRedis {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &fakeRedis{stores: r.stores, trims: r.trims, epoch: maps.Clone(r.epoch), position: maps.Clone(r.position),
+		toErase: maps.Clone(r.toErase), logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{}, erased: map[int][]signal.AccountID{}}
+	for p := range r.partitions {
+		c.logs[p], c.due[p], c.erased[p] = slices.Clone(r.logs[p]), slices.Clone(r.due[p]), slices.Clone(r.erased[p])
+	}
+	return c
+}
+
+// set changes the state.
+func (r *fakeRedis) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
+// owners returns who holds an unexpired lease, by partition.
+func (r *fakeRedis) owners() map[int]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := map[int]string{}
+	for p, l := range r.owner {
+		if time.Now().Before(l.until) {
+			got[p] = l.node
+		}
+	}
+	return got
+}
+
+// owns returns how many partitions each node owns.
+func (r *fakeRedis) owns() map[string]int {
+	got := map[string]int{}
+	for _, node := range r.owners() {
+		got[node]++
+	}
+	return got
+}
+
+// append adds an event of the given type to a partition's log.
+func (r *fakeRedis) append(p int, account signal.AccountID, t signal.EventType) signal.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := signal.Event{Account: account, Type: t, Position: signal.Position{MS: time.Now().UnixMilli()}}
+	if log := r.logs[p]; len(log) > 0 {
+		if last := log[len(log)-1].Position; last.MS >= e.Position.MS {
+			e.Position = last.Plus(1)
+		}
+	}
+	r.logs[p] = append(r.logs[p], e)
+	return e
+}
+
+// link is one node's way to Redis, which can be cut. It implements Store, Log,
+// Trimmer and Tail.
+type link struct {
+	*fakeRedis
+	mu       sync.Mutex
+	down     bool
+	detached bool
+}
+
+func (l *link) cut(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+}
+
+// up locks Redis, or fails after the time that a client takes to notice.
+func (l *link) up(ctx context.Context) error {
+	l.mu.Lock()
+	down := l.down
+	l.mu.Unlock()
+	if down {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		return signal.Unavailable(errDown)
+	}
+	if ctx.Err() != nil {
+		return signal.Unavailable(ctx.Err())
+	}
+	l.fakeRedis.mu.Lock()
+	return nil
+}
+
+func (l *link) Partitions() int { return l.partitions }
+func (l *link) Now() time.Time  { return time.Now() }
+
+func (l *link) Attached() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.detached
+}
+
+func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
+	if err := l.up(ctx); err != nil {
+		return nil, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
+	for other := range l.live {
+		if other != node && (alone || l.alone[other]) {
+			return nil, &signal.Error{Kind: signal.KindConflict, Code: "not_alone", Message: "another node lives"}
+		}
+	}
+	l.live[node], l.alone[node] = now.Add(ttl), alone
+	return slices.Sorted(maps.Keys(l.live)), nil
+}
+
+func (l *link) LeaveNode(ctx context.Context, node string) error {
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	delete(l.live, node)
+	return nil
+}
+
+func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (int64, string, error) {
+	if err := l.up(ctx); err != nil {
+		return 0, "", err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if held := l.owner[p]; held.node != node && time.Now().Before(held.until) {
+		return 0, held.node, nil
+	}
+	l.epoch[p]++
+	l.owner[p] = lease{node, l.epoch[p], time.Now().Add(ttl)}
+	return l.epoch[p], "", nil
+}
+
+func (l *link) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	held := l.owner[p]
+	if held.node != node || held.epoch != epoch || !time.Now().Before(held.until) {
+		return errNotOwner
+	}
+	l.owner[p] = lease{node, epoch, time.Now().Add(ttl)}
+	return nil
+}
+
+func (l *link) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if held := l.owner[p]; held.node == node && held.epoch == epoch {
+		delete(l.owner, p)
+	}
+	return nil
+}
+
+// fenced is up for a write of an owner.
+func (l *link) fenced(ctx context.Context, p int, epoch int64) error {
+	if err := l.up(ctx); err != nil {
+		return err
+	}
+	if l.epoch[p] != epoch || l.refuse {
+		l.fakeRedis.mu.Unlock()
+		return errNotOwner
+	}
+	return nil
+}
+
+func (l *link) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
+	if err := l.up(ctx); err != nil {
+		return signal.Position{}, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	return l.position[p], nil
+}
+
+func (l *link) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
+	if err := l.fenced(ctx, p, epoch); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.position[p] = position
+	l.stores++
+	return nil
+}
+
+func (l *link) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
+	time.Sleep(time.Millisecond)
+	if err := l.up(ctx); err != nil {
+		return nil, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if l.readLimit > 0 {
+		limit = min(limit, l.readLimit)
+	}
+	var got []signal.Event
+	for _, e := range l.logs[p] {
+		if e.Position.Compare(after) > 0 && len(got) < limit {
+			got = append(got, e)
+		}
+	}
+	return got, nil
+}
+
+func (l *link) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+	if err := l.up(ctx); err != nil {
+		return nil, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	var got []signal.RunDue
+	for _, d := range l.due[p] {
+		if d.At.Before(before) && len(got) < limit {
+			got = append(got, d)
+		}
+	}
+	return got, nil
+}
+
+func (l *link) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, _ time.Time) error {
+	if err := l.fenced(ctx, p, epoch); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if l.undone != nil {
+		return l.undone
+	}
+	l.erased[p] = append(l.erased[p], account)
+	l.toErase[p] = 3
+	return nil
+}
+
+func (l *link) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
+	if err := l.fenced(ctx, p, epoch); err != nil {
+		return 0, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if l.toErase[p] == 0 {
+		return -1, nil
+	}
+	l.toErase[p]--
+	return 0, nil
+}
+
+func (l *link) TrimEvents(ctx context.Context, p int, epoch int64) error { return nil }
+
+func (l *link) TrimSignals(ctx context.Context, p int, epoch int64) error {
+	if err := l.fenced(ctx, p, epoch); err != nil {
+		return err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.trims++
+	return nil
+}
+
+// Append implements Log for the end of a run.
+func (l *link) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	p := 0
+	if err := l.fenced(ctx, p, c.Epoch); err != nil {
+		return signal.Position{}, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	i := slices.IndexFunc(l.due[p], func(d signal.RunDue) bool { return d.Run == c.Ended })
+	if i < 0 {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "run_ended", Message: "the run has ended already"}
+	}
+	l.due[p] = slices.Delete(l.due[p], i, i+1)
+	e := c.Events[0]
+	e.Position = signal.Position{MS: time.Now().UnixMilli()}
+	l.logs[p] = append(l.logs[p], e)
+	return e.Position, nil
+}
+
+// node is a process of a test.
+type node struct {
+	*Partitions
+	link *link
+	sys  *engine.System
+}
+
+// startNode starts a node; options may be nil.
+func startNode(t *testing.T, r *fakeRedis, id string, options func(*Options)) *node {
+	l := &link{fakeRedis: r}
+	o := Options{Tail: l}
+	if options != nil {
+		options(&o)
+	}
+	n := &node{link: l, sys: engine.NewSystem(engine.Options{})}
+	n.Partitions = New(n.sys, id, l, l, o)
+	t.Cleanup(func() { n.stop(t) })
+	return n
+}
+
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := n.sys.Shutdown(ctx); err != nil {
+		t.Errorf("shut a node down: %v", err)
+	}
+}
+
+// wantOwned checks how many partitions nodes believe to own.
+func wantOwned(t *testing.T, when string, want map[*node]int) {
+	t.Helper()
+	for n, count := range want {
+		if got := n.Owned(); got != count {
+			t.Errorf("%s: node %s owns %d partitions, want %d", when, n.node, got, count)
+		}
+	}
+}
+
+func name(i int) signal.AccountID { return signal.AccountID(fmt.Sprintf("acc_%06d", i)) }
+
+func newSystem() *engine.System { return engine.NewSystem(engine.Options{}) }
+
+// overdueTwice lists a run that has ended meanwhile before the others.
+type overdueTwice struct{ *link }
+
+func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+	got, err := o.link.OverdueRuns(ctx, p, before, limit)
+	return append([]signal.RunDue{{Run: "run_0", Agent: "seo", Account: "acc_1"}}, got...), err
+}

@@ -1,0 +1,293 @@
+package partition
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func accounts(from, to int) []signal.AccountID {
+	var list []signal.AccountID
+	for i := from; i < to; i++ {
+		list = append(list, name(i))
+	}
+	return list
+}
+
+// erasedOf returns the effects that events have had, without repetitions.
+func (r *fakeRedis) erasedOf(p int) []signal.AccountID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var got []signal.AccountID
+	for _, a := range r.erased[p] {
+		if !slices.Contains(got, a) {
+			got = append(got, a)
+		}
+	}
+	return got
+}
+
+func TestFeedCatchesUpAndGoesLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		r.readLimit = 7
+		for i := range 50 {
+			r.append(0, name(i), signal.AccountDeleted)
+		}
+		r.position[0] = r.logs[0][9].Position // ten had their effect under an earlier owner
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		if d := cmp.Diff(accounts(10, 50), r.now().erased[0]); d != "" {
+			t.Fatalf("effects on take-over (-want +got):\n%s", d)
+		}
+		for i := 50; i < 80; i++ {
+			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+		}
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		if d := cmp.Diff(accounts(10, 80), r.now().erased[0]); d != "" {
+			t.Errorf("effects live (-want +got):\n%s", d)
+		}
+		time.Sleep(time.Second)
+		if got, want := r.now().position[0], r.now().logs[0][79].Position; got != want {
+			t.Errorf("stored position %v, want %v", got, want)
+		}
+		if r.now().toErase[0] != 0 {
+			t.Errorf("%d steps of erasing are left", r.now().toErase[0])
+		}
+	})
+}
+
+func TestPositionIsStoredInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		begin := time.Now()
+		for i := range 10_000 {
+			a.Publish(0, []signal.Event{r.append(0, name(i), signal.SignalCreated)})
+			time.Sleep(time.Millisecond)
+		}
+		if r.now().stores < 30 || r.now().stores > 60 {
+			t.Errorf("the position was stored %d times in %v, want about 40", r.now().stores, time.Since(begin))
+		}
+		behind := r.now().logs[0][len(r.now().logs[0])-1].Position.MS - r.now().position[0].MS
+		if behind > 300 {
+			t.Errorf("the stored position is %d ms behind", behind)
+		}
+		last := r.append(0, "acc_last", signal.SignalCreated)
+		a.Publish(0, []signal.Event{last})
+		synctest.Wait()
+		a.stop(t)
+		if r.now().position[0] != last.Position {
+			t.Errorf("position after an orderly end %v, want %v", r.now().position[0], last.Position)
+		}
+	})
+}
+
+func TestOverflowAndGapAreReadFromTheLog(t *testing.T) {
+	for name, lose := range map[string]func(a *node, events []signal.Event){
+		"the tail is too fast": func(a *node, events []signal.Event) {
+			for b := range slices.Chunk(events, 100) {
+				a.Publish(0, b)
+			}
+		},
+		"the tail has a gap":  func(a *node, events []signal.Event) { a.Gap(0); a.Publish(0, events[len(events)-1:]) },
+		"the tail is silent":  func(a *node, events []signal.Event) {},
+		"another's partition": func(a *node, events []signal.Event) { a.Publish(1, events) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(2)
+				a := startNode(t, r, "a", nil)
+				time.Sleep(time.Second)
+				var events []signal.Event
+				for i := range maxInbox + 500 {
+					typ := signal.SignalCreated
+					if i%1000 == 0 {
+						typ = signal.AccountDeleted
+					}
+					events = append(events, r.append(0, accounts(i, i+1)[0], typ))
+				}
+				lose(a, events)
+				time.Sleep(5 * time.Second)
+				var want []signal.AccountID
+				for i := 0; i < maxInbox+500; i += 1000 {
+					want = append(want, accounts(i, i+1)[0])
+				}
+				if d := cmp.Diff(want, r.now().erased[0]); d != "" {
+					t.Errorf("effects (-want +got):\n%s", d)
+				}
+			})
+		})
+	}
+}
+
+// The feed begins only when the tail misses nothing from then on.
+func TestFeedWaitsForTheTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		a.link.mu.Lock()
+		a.link.detached = true
+		a.link.mu.Unlock()
+		r.append(0, name(0), signal.AccountDeleted)
+		time.Sleep(10 * time.Second)
+		if len(r.now().erased[0]) != 0 {
+			t.Error("events had effects before the tail was attached")
+		}
+		wantOwned(t, "meanwhile", map[*node]int{a: 1})
+		a.link.mu.Lock()
+		a.link.detached = false
+		a.link.mu.Unlock()
+		time.Sleep(time.Second)
+		if d := cmp.Diff(accounts(0, 1), r.now().erased[0]); d != "" {
+			t.Errorf("effects (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestEffectIsTriedUntilItIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		r.set(func() { r.undone = signal.Unavailable(errors.New("try again")) })
+		for i := range 5 {
+			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+		}
+		time.Sleep(4 * time.Second)
+		if !r.now().position[0].IsZero() {
+			t.Errorf("position %v is stored without the effect", r.now().position[0])
+		}
+		r.set(func() { r.undone = nil })
+		time.Sleep(time.Second)
+		if d := cmp.Diff(accounts(0, 5), r.now().erased[0]); d != "" {
+			t.Errorf("effects (-want +got):\n%s", d)
+		}
+		if got, want := r.now().position[0], r.now().logs[0][4].Position; got != want {
+			t.Errorf("stored position %v, want %v", got, want)
+		}
+	})
+}
+
+// Events come at any time, two nodes own in turn, links break, tails lag: each event
+// has its effect, in order, however often.
+func TestEveryEventHasItsEffect(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			r := newFakeRedis(1)
+			nodes := []*node{startNode(t, r, "a", nil), startNode(t, r, "b", nil)}
+			tails := []int{0, 0} // what each node's tail has published
+			const total = 300
+			for i := range total {
+				r.append(0, name(i), signal.AccountDeleted)
+				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+				for j, n := range nodes {
+					if random.IntN(3) > 0 {
+						n.Publish(0, slices.Clone(r.now().logs[0][tails[j]:]))
+						tails[j] = len(r.now().logs[0])
+					}
+					if random.IntN(40) == 0 {
+						n.link.cut(true)
+					} else if random.IntN(10) == 0 {
+						n.link.cut(false)
+					}
+					if random.IntN(50) == 0 {
+						n.Gap(0)
+					}
+				}
+			}
+			for _, n := range nodes {
+				n.link.cut(false)
+			}
+			time.Sleep(20 * time.Second)
+			if d := cmp.Diff(accounts(0, total), r.erasedOf(0)); d != "" {
+				t.Errorf("seed %d: effects in order of their first time (-want +got):\n%s", seed, d)
+			}
+			if got, want := r.now().position[0], r.now().logs[0][total-1].Position; got != want {
+				t.Errorf("seed %d: stored position %v, want %v", seed, got, want)
+			}
+		})
+	}
+}
+
+func TestOverdueRunsAreCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		at := time.Now().Add(20 * time.Second)
+		for i := range 250 {
+			r.due[0] = append(r.due[0], signal.RunDue{Run: signal.NewRunID(), Agent: "trading", Account: name(i), At: at})
+		}
+		later := signal.RunDue{Run: "run_later", Agent: "trading", Account: name(1), At: at.Add(time.Hour)}
+		r.due[0] = append(r.due[0], later)
+		first := r.now().due[0][0]
+		startNode(t, r, "a", nil)
+		time.Sleep(20 * time.Second)
+		if len(r.now().logs[0]) != 0 {
+			t.Errorf("%d runs were ended before they were due", len(r.now().logs[0]))
+		}
+		time.Sleep(10 * time.Second)
+		if len(r.now().logs[0]) != 250 || len(r.now().due[0]) != 1 {
+			t.Fatalf("%d of 250 runs were ended, %d are left", len(r.now().logs[0]), len(r.now().due[0]))
+		}
+		e := r.now().logs[0][0]
+		if e.Type != signal.AgentFailed || e.Run != first.Run || e.Account != first.Account || e.Agent != "trading" || e.ID == "" {
+			t.Errorf("event %+v", e)
+		}
+		want := `{"agent_id":"trading","run_id":"` + string(first.Run) +
+			`","error_code":"CANCELLED","message":"the process that ran the agent has ended","retryable":true}`
+		if d := cmp.Diff(want, string(e.Data)); d != "" {
+			t.Errorf("payload (-want +got):\n%s", d)
+		}
+	})
+}
+
+// A run that its own process ends at the same moment does not stop the sweep, and
+// neither does an outage.
+func TestSweepGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		at := time.Now()
+		r.due[0] = []signal.RunDue{{Run: "run_1", Agent: "seo", Account: "acc_1", At: at}}
+		ended := overdueTwice{&link{fakeRedis: r}}
+		n := &node{link: ended.link, sys: newSystem()}
+		n.Partitions = New(n.sys, "a", ended, ended, Options{})
+		defer n.stop(t)
+		time.Sleep(10 * time.Second)
+		if len(r.now().logs[0]) != 1 {
+			t.Fatalf("%d ends of one run", len(r.now().logs[0]))
+		}
+		wantOwned(t, "after a refused end", map[*node]int{n: 1})
+		if r.now().epoch[0] != 1 {
+			t.Errorf("epoch %d: the ownership ended for a run that had ended", r.now().epoch[0])
+		}
+		n.link.cut(true)
+		time.Sleep(time.Minute)
+		r.set(func() { r.due[0] = []signal.RunDue{{Run: "run_2", Agent: "seo", Account: "acc_1", At: time.Now()}} })
+		n.link.cut(false)
+		time.Sleep(20 * time.Second)
+		if len(r.now().logs[0]) != 2 {
+			t.Errorf("%d ends of two runs after the outage", len(r.now().logs[0]))
+		}
+	})
+}
+
+func TestOwnerTrims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(2)
+		l := &link{fakeRedis: r}
+		startNode(t, r, "a", func(o *Options) { o.Trimmer = l })
+		time.Sleep(time.Minute + time.Second)
+		if r.now().trims < 12 || r.now().trims > 14 {
+			t.Errorf("%d trims of 2 partitions in a minute, want about 14", r.now().trims)
+		}
+	})
+}

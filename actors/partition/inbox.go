@@ -1,0 +1,65 @@
+package partition
+
+import (
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// maxInbox is how many events the tail may be ahead of an owner. Beyond it they are
+// dropped, and the owner reads them from the log when it comes to them.
+const maxInbox = 10_000
+
+// inbox is between the tail, which must not wait, and a partition actor.
+type inbox struct {
+	owner engine.Ref
+
+	mu      sync.Mutex
+	batches [][]signal.Event
+	events  int
+	missed  bool // something was dropped, or the tail does not know it
+	told    bool // the owner is to look
+}
+
+// inboxFilled tells a partition actor to look into its inbox.
+type inboxFilled struct{}
+
+// put hands events over. The slice is not changed by anyone afterwards.
+func (b *inbox) put(events []signal.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.missed:
+	case b.events+len(events) > maxInbox:
+		b.missed, b.batches, b.events = true, nil, 0
+	default:
+		b.batches = append(b.batches, events)
+		b.events += len(events)
+	}
+	b.tell()
+}
+
+// gap notes that the tail has missed events.
+func (b *inbox) gap() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.missed, b.batches, b.events = true, nil, 0
+	b.tell()
+}
+
+func (b *inbox) tell() {
+	if !b.told {
+		b.told = true
+		b.owner.Tell(inboxFilled{})
+	}
+}
+
+// take empties the inbox.
+func (b *inbox) take() (batches [][]signal.Event, missed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batches, missed = b.batches, b.missed
+	b.batches, b.events, b.missed, b.told = nil, 0, false, false
+	return batches, missed
+}

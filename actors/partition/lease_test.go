@@ -1,0 +1,308 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWantedOwner(t *testing.T) {
+	t.Parallel()
+	if got := wantedOwner(nil, 3); got != "" {
+		t.Errorf("of no nodes: %q", got)
+	}
+	// Names that differ in the last character only must share evenly.
+	var nodes []string
+	for i := range 4 {
+		nodes = append(nodes, fmt.Sprintf("10.0.0.1:808%d", i))
+	}
+	owns := map[string]int{}
+	for p := range 4096 {
+		owns[wantedOwner(nodes, p)]++
+	}
+	for _, n := range nodes {
+		if owns[n] < 900 || owns[n] > 1150 {
+			t.Errorf("%s owns %d of 4096 partitions, want about 1024", n, owns[n])
+		}
+	}
+	for p := range 4096 {
+		before, after := wantedOwner(nodes, p), wantedOwner(nodes[:3], p)
+		if before != nodes[3] && before != after {
+			t.Fatalf("partition %d moves from %s to %s, though its node stays", p, before, after)
+		}
+		if reversed := wantedOwner([]string{nodes[3], nodes[2], nodes[1], nodes[0]}, p); reversed != before {
+			t.Fatalf("partition %d: the order of the nodes matters", p)
+		}
+	}
+}
+
+func TestOneNodeOwnsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a := startNode(t, r, "a", nil)
+		if err := a.Join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			time.Sleep(time.Second)
+			if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
+				t.Fatalf("owners (-want +got):\n%s", d)
+			}
+		}
+		wantOwned(t, "after a minute", map[*node]int{a: 16})
+		for p, epoch := range r.now().epoch {
+			if epoch != 1 {
+				t.Errorf("partition %d is at epoch %d: it was taken more than once", p, epoch)
+			}
+		}
+		a.stop(t)
+		if d := cmp.Diff(map[string]int{}, r.owns()); d != "" {
+			t.Errorf("owners after the node left (-want +got):\n%s", d)
+		}
+		wantOwned(t, "after it left", map[*node]int{a: 0})
+	})
+}
+
+func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Minute)
+		b := startNode(t, r, "b", nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		owns := r.owns()
+		if owns["a"]+owns["b"] != 16 || owns["a"] == 0 || owns["b"] == 0 {
+			t.Fatalf("owners a second after b came: %v", owns)
+		}
+		wantOwned(t, "with two nodes", map[*node]int{a: owns["a"], b: owns["b"]})
+		if a.Wanted() != owns["a"] || b.Wanted() != owns["b"] {
+			t.Errorf("wanted %d and %d, owned %v", a.Wanted(), b.Wanted(), owns)
+		}
+		b.stop(t)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
+			t.Errorf("owners a second after b left (-want +got):\n%s", d)
+		}
+	})
+}
+
+// A node that is cut off keeps nothing longer than its lease, and the other has all
+// within lease + 2 s.
+func TestFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
+		time.Sleep(10*time.Second + 137*time.Millisecond)
+		before := r.owners()
+		epochs := map[int]int64{}
+		for p, e := range r.now().epoch {
+			epochs[p] = e
+		}
+		b.link.cut(true)
+		cut := time.Now()
+		for b.Owned() > 0 {
+			if time.Since(cut) > 5*time.Second {
+				t.Fatal("a node that cannot renew owns partitions longer than its lease")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := r.owns()["b"]; n > 0 && a.Owned()+n > 16 {
+			t.Errorf("a owns %d partitions while b still has %d leases", a.Owned(), n)
+		}
+		for a.Owned() < 16 {
+			if time.Since(cut) > 7*time.Second {
+				t.Fatalf("after %v a owns %d partitions", time.Since(cut), a.Owned())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		for p, owner := range before {
+			old := epochs[p]
+			if owner == "a" {
+				if r.now().epoch[p] != old {
+					t.Errorf("partition %d of the node that stayed went from epoch %d to %d", p, old, r.now().epoch[p])
+				}
+				continue
+			}
+			b.link.cut(false)
+			err := b.link.StoreEnginePosition(t.Context(), p, old, signal.Position{MS: 1})
+			if !lost(err) {
+				t.Errorf("a write of the former owner of partition %d: %v", p, err)
+			}
+			b.link.cut(true)
+		}
+		// It comes back and gets its share again.
+		b.link.cut(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(before, r.owners()); d != "" {
+			t.Errorf("owners after b came back (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestRestartedNodeTakesItsLeasesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		killed := startNode(t, r, "a", nil)
+		time.Sleep(10 * time.Second)
+		killed.link.cut(true) // as if killed: it says nothing more
+		restarted := startNode(t, r, "a", nil)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		wantOwned(t, "at once", map[*node]int{restarted: 16})
+		for p, epoch := range r.now().epoch {
+			if epoch != 2 {
+				t.Errorf("partition %d is at epoch %d, want 2", p, epoch)
+			}
+		}
+	})
+}
+
+func TestOutageOfRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
+		time.Sleep(10 * time.Second)
+		before := r.owners()
+		a.link.cut(true)
+		b.link.cut(true)
+		time.Sleep(3 * time.Second)
+		if a.Owned()+b.Owned() != 16 {
+			t.Errorf("after 3 s %d partitions are owned: the leases have not run out", a.Owned()+b.Owned())
+		}
+		time.Sleep(2 * time.Second)
+		wantOwned(t, "after 5 s", map[*node]int{a: 0, b: 0})
+		time.Sleep(time.Hour)
+		a.link.cut(false)
+		b.link.cut(false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(before, r.owners()); d != "" {
+			t.Errorf("owners after the outage (-want +got):\n%s", d)
+		}
+		if a.Owned()+b.Owned() != 16 {
+			t.Errorf("the nodes believe to own %d and %d", a.Owned(), b.Owned())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.sys.Alive(ctx); err != nil {
+			t.Errorf("Alive after the outage: %v", err)
+		}
+	})
+}
+
+// Whatever happens to the links, no partition is held by two nodes at a time, and
+// when it is over each has one owner.
+func TestLeasesUnderTrouble(t *testing.T) {
+	for seed := range 5 {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(8)
+				var nodes []*node
+				for i := range 3 {
+					nodes = append(nodes, startNode(t, r, fmt.Sprint("node", i), nil))
+				}
+				for step := range 100 {
+					time.Sleep(time.Duration(50+(step*(seed+3)*7919)%1900) * time.Millisecond)
+					nodes[(step+seed)%3].link.cut((step*(seed+1))%4 < 2)
+					sum := 0
+					for _, n := range nodes {
+						sum += n.Owned()
+					}
+					if sum > 8 {
+						t.Fatalf("step %d: %d owners of 8 partitions", step, sum)
+					}
+				}
+				for _, n := range nodes {
+					n.link.cut(false)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				sum := 0
+				for _, n := range nodes {
+					sum += n.Owned()
+					if n.Owned() != n.Wanted() {
+						t.Errorf("%s owns %d partitions, wants %d", n.node, n.Owned(), n.Wanted())
+					}
+				}
+				if sum != 8 || len(r.owners()) != 8 {
+					t.Errorf("%d owners, leases %v", sum, r.owners())
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedWriteEndsTheOwnership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		r.set(func() { r.refuse = true })
+		r.append(0, "acc_1", signal.SignalCreated)
+		a.Publish(0, r.now().logs[0])
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		epoch := r.now().epoch[0]
+		r.set(func() { r.refuse = false })
+		if epoch == 1 && a.Owned() == 1 {
+			t.Error("the owner goes on after a fenced write was refused")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		wantOwned(t, "afterwards", map[*node]int{a: 1})
+		if r.now().epoch[0] < 2 {
+			t.Errorf("epoch %d: the lease was not taken anew", r.now().epoch[0])
+		}
+	})
+}
+
+func TestAloneMeansAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(4)
+		alone := func(o *Options) { o.Alone = true }
+		a := startNode(t, r, "a", alone)
+		time.Sleep(time.Second)
+		b := startNode(t, r, "b", alone)
+		start := time.Now()
+		if err := b.Join(t.Context()); signal.KindOf(err) != signal.KindConflict {
+			t.Errorf("Join of a second node: %v, want a conflict", err)
+		}
+		if took := time.Since(start); took < 5*time.Second || took > 10*time.Second {
+			t.Errorf("refused after %v: a killed node's announcement lasts 5 s", took)
+		}
+		wantOwned(t, "with the second refused", map[*node]int{a: 4, b: 0})
+
+		b.stop(t)
+
+		// A node that was killed, its id lost, does not keep its successor away.
+		a.link.cut(true)
+		c := startNode(t, r, "c", alone)
+		if err := c.Join(t.Context()); err != nil {
+			t.Errorf("Join after the first was killed: %v", err)
+		}
+	})
+}
+
+func TestJoinWaitsForRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(4)
+		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).cut(true) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.Join(ctx); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("Join without Redis: %v", err)
+		}
+		a.link.cut(false)
+		if err := a.Join(t.Context()); err != nil {
+			t.Errorf("Join with Redis back: %v", err)
+		}
+	})
+}

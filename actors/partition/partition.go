@@ -1,0 +1,202 @@
+package partition
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// taken says how a try to take the lease, begun at the given time, has ended.
+type taken struct {
+	begun time.Time
+	epoch int64 // 0: owner has it
+	owner string
+	err   error
+}
+
+// renewed says how a renewal ended.
+type renewed struct {
+	begun time.Time
+	err   error
+}
+
+// What a partition actor tells itself for later.
+type (
+	takeDue   struct{}
+	renewDue  struct{}
+	leaseOver struct{}
+)
+
+// Leases gives partitions to nodes. persistence.Store does.
+type Leases interface {
+	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
+	RenewLease(ctx context.Context, partition int, node string, epoch int64, ttl time.Duration) error
+	ReleaseLease(ctx context.Context, partition int, node string, epoch int64) error
+}
+
+// partition is the actor of one wanted partition. It first takes the lease; from
+// then on it owns the partition until it stops. It never becomes owner twice.
+type partition struct {
+	p      *Partitions
+	number int
+	log    *slog.Logger
+
+	epoch int64     // 0 while it is not owner
+	until time.Time // when the lease runs out, at the earliest
+	over  engine.Timer
+	gone  bool // the lease is another's, or nobody's
+
+	feed  feed
+	erase *duty // made when first asked for
+}
+
+func newPartition(p *Partitions, number int) *partition {
+	a := &partition{p: p, number: number, log: p.slog.With("partition", number)}
+	a.feed.a = a
+	return a
+}
+
+// Receive implements engine.Actor.
+func (a *partition) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started, takeDue:
+		a.take(c)
+	case taken:
+		a.onTaken(c, m)
+	case renewDue:
+		a.renew(c)
+	case renewed:
+		a.onRenewed(c, m)
+	case leaseOver:
+		a.onLeaseOver(c)
+	case dutyDue:
+		a.work(c, m.duty)
+	case dutyDone:
+		a.onDutyDone(c, m)
+	case engine.Stopping, engine.Restarting:
+		a.end(c)
+	default:
+		a.feed.receive(c)
+	}
+}
+
+// take tries to become owner. A lease that is given after the actor was told to
+// stop is given back.
+func (a *partition) take(c engine.Context) {
+	p, number := a.p, a.number
+	c.Go(func(ctx context.Context) any {
+		m := taken{begun: time.Now()}
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.renewEvery)
+		defer cancel()
+		m.epoch, m.owner, m.err = p.store.TakeLease(detached, number, p.node, p.options.Lease)
+		if ctx.Err() != nil && m.epoch != 0 {
+			p.release(ctx, number, m.epoch)
+		}
+		return m
+	})
+}
+
+// release gives a lease back, if Redis is there within a second.
+func (p *Partitions) release(ctx context.Context, number int, epoch int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := p.store.ReleaseLease(ctx, number, p.node, epoch); err != nil {
+		p.slog.Warn("lease is not released", "partition", number, "err", err)
+	}
+}
+
+func (a *partition) onTaken(c engine.Context, m taken) {
+	if m.err != nil || m.epoch == 0 {
+		a.log.Debug("lease is not to be had", "owner", m.owner, "err", m.err)
+		c.After(a.p.pollEvery, takeDue{})
+		return
+	}
+	a.epoch = m.epoch
+	a.p.owned.Add(1)
+	a.log.Debug("partition is owned", "epoch", m.epoch)
+	a.hold(c, m.begun)
+	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
+	a.feed.start(c)
+	for _, d := range a.duties() {
+		a.work(c, d)
+	}
+}
+
+// hold notes that the lease lasts from begun on. Redis counts from when it got the
+// request, which is later.
+func (a *partition) hold(c engine.Context, begun time.Time) {
+	a.until = begun.Add(a.p.options.Lease)
+	a.over.Stop()
+	a.over = c.After(time.Until(a.until), leaseOver{})
+}
+
+func (a *partition) renew(c engine.Context) {
+	p, number, epoch := a.p, a.number, a.epoch
+	c.Go(func(ctx context.Context) any {
+		m := renewed{begun: time.Now()}
+		ctx, cancel := context.WithTimeout(ctx, p.renewEvery)
+		defer cancel()
+		m.err = p.store.RenewLease(ctx, number, p.node, epoch, p.options.Lease)
+		return m
+	})
+}
+
+func (a *partition) onRenewed(c engine.Context, m renewed) {
+	switch {
+	case m.err == nil:
+		a.hold(c, m.begun)
+		c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
+	case signal.KindOf(m.err) == signal.KindConflict:
+		a.drop(c, m.err)
+	default:
+		a.log.Debug("lease is not renewed", "err", m.err)
+		c.After(a.p.pollEvery, renewDue{})
+	}
+}
+
+func (a *partition) onLeaseOver(c engine.Context) {
+	if !time.Now().Before(a.until) {
+		a.drop(c, context.DeadlineExceeded)
+	}
+}
+
+// drop ends the ownership because of err: the lease is gone. The actor stops with
+// all its children and timers; the supervisor starts a new one.
+func (a *partition) drop(c engine.Context, err error) {
+	if a.gone {
+		return
+	}
+	a.gone = true
+	a.log.Warn("partition is lost", "epoch", a.epoch, "err", err)
+	c.Stop(c.Self())
+}
+
+// end gives the partition back, unless it is lost. What the actor's goroutines still
+// write under the old epoch is stored before the next owner has its own, or refused.
+func (a *partition) end(c engine.Context) {
+	if a.epoch == 0 {
+		return
+	}
+	a.p.owned.Add(-1)
+	a.p.inboxes[a.number].Store(nil)
+	if a.gone {
+		return
+	}
+	p, number, epoch := a.p, a.number, a.epoch
+	handled, stored := a.feed.handled, a.feed.stored
+	c.Go(func(ctx context.Context) any {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		if handled != stored {
+			// Without it the next owner handles some events again, no more.
+			if err := p.store.StoreEnginePosition(detached, number, epoch, handled); err != nil {
+				p.slog.Debug("last position is not stored", "partition", number, "err", err)
+			}
+		}
+		p.release(ctx, number, epoch)
+		return nil
+	})
+}

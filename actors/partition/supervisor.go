@@ -1,0 +1,179 @@
+package partition
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// announced says how an announcement of the node ended.
+type announced struct {
+	live []string
+	err  error
+}
+
+// announceDue tells the supervisor to announce the node again, startDue to see to a
+// partition whose actor has ended.
+type (
+	announceDue struct{}
+	startDue    struct{}
+)
+
+// Nodes announces nodes. persistence.Store does.
+type Nodes interface {
+	AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) (live []string, err error)
+	LeaveNode(ctx context.Context, node string) error
+}
+
+// partitionFailures restarts a partition actor that panicked: it takes its lease
+// back at once, under a new epoch. One that panics more often stops, and the
+// supervisor starts another one a little later, so that a partition is never given
+// up while the node lives.
+var partitionFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
+
+// refusedFor is for how long, beyond a lease, a node that may not live beside
+// another one waits for the other to go: a node that was killed seems to live until
+// its announcement has run out.
+const refusedFor = 2 * time.Second
+
+// leaveTimeout bounds what an actor does in Redis after it was told to stop.
+const leaveTimeout = time.Second
+
+// supervisor is the parent of the partition actors.
+type supervisor struct {
+	p        *Partitions
+	live     []string
+	children map[int]engine.Ref
+	numbers  map[engine.Ref]int
+
+	// unheard is since when no announcement has succeeded; zero if the last one has.
+	unheard time.Time
+	refused bool // by another node
+}
+
+func newSupervisor(p *Partitions) *supervisor {
+	return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
+}
+
+// Receive implements engine.Actor.
+func (s *supervisor) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started, announceDue:
+		s.announce(c)
+	case announced:
+		s.onAnnounced(c, m)
+	case engine.Terminated:
+		s.onTerminated(c, m)
+	case startDue:
+		s.apply(c)
+	case engine.Stopping:
+		s.leave(c)
+	}
+}
+
+// announce announces the node. An announcement that reaches Redis after the node
+// was withdrawn is taken back: the others would wait for a node that is gone.
+func (s *supervisor) announce(c engine.Context) {
+	p := s.p
+	c.Go(func(ctx context.Context) any {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.Lease/2)
+		defer cancel()
+		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.Alone)
+		if ctx.Err() != nil {
+			p.leave(ctx)
+		}
+		return announced{live, err}
+	})
+}
+
+func (s *supervisor) onAnnounced(c engine.Context, m announced) {
+	c.After(s.p.pollEvery, announceDue{})
+	if m.err != nil {
+		s.onUnheard(c, m.err)
+		return
+	}
+	s.p.join(nil)
+	if !s.unheard.IsZero() {
+		s.p.slog.Info("node is announced again", "after", time.Since(s.unheard))
+		s.unheard = time.Time{}
+		if !s.refused && len(s.live) > 0 {
+			// After an outage the others seem to be gone: they are given the time of
+			// one announcement before their partitions are taken.
+			return
+		}
+		s.refused = false
+	}
+	if !slices.Equal(s.live, m.live) {
+		s.live = m.live
+		s.p.slog.Info("live nodes", "nodes", len(m.live))
+	}
+	s.apply(c)
+}
+
+// onUnheard notes an announcement that failed. While Redis is away the last known
+// nodes are kept: the leases say who owns what.
+func (s *supervisor) onUnheard(c engine.Context, err error) {
+	refused := signal.KindOf(err) == signal.KindConflict
+	if s.unheard.IsZero() || refused != s.refused {
+		s.unheard, s.refused = time.Now(), refused
+		s.p.slog.Warn("node cannot be announced", "err", err)
+	}
+	if refused {
+		s.live = nil
+		s.apply(c)
+		if time.Since(s.unheard) > s.p.options.Lease+refusedFor {
+			s.p.join(err)
+		}
+	}
+}
+
+// apply starts the partition actors that are missing and stops those that are not
+// wanted. An actor that is stopping still has its place: two of one partition would
+// take the lease from each other.
+func (s *supervisor) apply(c engine.Context) {
+	wanted := 0
+	for number := range s.p.inboxes {
+		child, exists := s.children[number]
+		if wantedOwner(s.live, number) != s.p.node {
+			if exists {
+				c.Stop(child)
+			}
+			continue
+		}
+		wanted++
+		if !exists {
+			child = c.Spawn(engine.Partition, strconv.Itoa(number), func() engine.Actor { return newPartition(s.p, number) }, engine.Supervision{})
+			s.children[number] = child
+			s.numbers[child] = number
+		}
+	}
+	s.p.wanted.Store(int64(wanted))
+}
+
+func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {
+	delete(s.children, s.numbers[m.Ref])
+	delete(s.numbers, m.Ref)
+	c.After(s.p.pollEvery, startDue{})
+}
+
+// leave withdraws the node, so that the others take its partitions as its children,
+// which end now, release them.
+func (s *supervisor) leave(c engine.Context) {
+	c.Go(func(ctx context.Context) any {
+		s.p.leave(ctx)
+		return nil
+	})
+}
+
+// leave withdraws the node, if Redis is there within a second.
+func (p *Partitions) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := p.store.LeaveNode(ctx, p.node); err != nil {
+		p.slog.Warn("node is not withdrawn", "err", err)
+	}
+}
