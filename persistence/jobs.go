@@ -1,0 +1,235 @@
+package persistence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// A job is a hash under its own key. Each account has an index of its jobs by the
+// time of creation, one more for each status, and one of ended jobs by the time at
+// which they are forgotten; all of them sorted sets of job ids. What waits stands in
+// one stream a partition, from which the nodes take it as one consumer group: see
+// job_queue.go.
+
+//go:embed scripts/job_enqueue.lua
+var jobEnqueueText string
+
+//go:embed scripts/job_prune.lua
+var jobPruneText string
+
+//go:embed scripts/job_list.lua
+var jobListText string
+
+var (
+	jobEnqueueScript = redis.NewScript(jobEnqueueText)
+	jobPruneScript   = redis.NewScript(jobPruneText)
+	jobListScript    = redis.NewScript(jobListText)
+)
+
+const (
+	// indexMargin is how long an account's indexes outlive its last ended job.
+	indexMargin = time.Hour
+	// pruneBatch is how many forgotten jobs one script removes: about a millisecond.
+	pruneBatch = 1000
+	// enqueueTries is how often Enqueue asks Redis; a job is stored once all the same.
+	enqueueTries = 2
+)
+
+// errJobLost is the refusal of an outcome whose job is another worker's, is over, or
+// was erased.
+var errJobLost = refused("job_lost", "another worker holds the job")
+
+// Jobs keeps jobs, and hands out those that wait. Its methods may be called from
+// anywhere, except that one goroutine at a time calls Next.
+type Jobs struct {
+	store     *Store
+	consumer  string
+	idle      time.Duration
+	leftEvery time.Duration // between two searches for jobs that other nodes left
+	log       *slog.Logger
+	queue     queueReader
+}
+
+// JobsOptions are the options of Jobs.
+type JobsOptions struct {
+	// Idle is how long a job may be in the hands of a live node before another takes
+	// it; default 45 s. It must exceed the time limit of runs.
+	Idle time.Duration
+	Log  *slog.Logger // nil: the Store's
+}
+
+// NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
+// no two processes may use the same at once.
+func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
+	j := &Jobs{store: s, consumer: node, idle: o.Idle, leftEvery: defaultLeftEvery, log: o.Log}
+	if j.idle == 0 {
+		j.idle = 45 * time.Second
+	}
+	if j.log == nil {
+		j.log = s.log
+	}
+	j.queue = newQueueReader(s.partitions)
+	return j
+}
+
+// Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany,
+// "too_many_runs": maxQueued jobs of the account are queued. KindUnavailable: it is
+// not known whether the job was stored.
+func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
+	account := job.Request.Account
+	p := j.store.Partition(account)
+	keys := []string{jobKey(p, job.ID), jobsOfKey(p, account), jobsWithKey(p, account, signal.JobQueued), jobsEndedKey(p, account),
+		jobQueueKey(p), jobsWithKey(p, account, signal.JobCompleted), jobsWithKey(p, account, signal.JobFailed)}
+	args := []any{string(job.ID), string(account), job.CreatedAt.UnixMilli(), maxQueued, appendJobRequest(nil, &job),
+		j.store.Now().UnixMilli()}
+	if reply != nil {
+		keys = append(keys, replyKey(p, account, replyDigest(&reply.ReplyKey)))
+		args = append(args, appendReply(nil, reply), replyRetention.Milliseconds())
+	}
+	var stored int
+	var err error
+	for range enqueueTries {
+		if stored, err = jobEnqueueScript.Run(ctx, j.store.rdb, keys, args...).Int(); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return signal.Unavailable(fmt.Errorf("enqueue job: %w", err))
+	case stored == 0:
+		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
+			Message: "too many jobs are queued: wait until some have ended"}
+	}
+	return nil
+}
+
+// Job returns a job of the account. KindNotFound: there is none, or it is forgotten.
+func (j *Jobs) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
+	p := j.store.Partition(account)
+	r, err := j.store.rdb.HMGet(ctx, jobKey(p, id), jobState, jobStarted, jobRequest, jobOutcome).Result()
+	if err != nil {
+		return signal.Job{}, signal.Unavailable(fmt.Errorf("read job: %w", err))
+	}
+	text := make([]string, 4)
+	for i := range text {
+		text[i], _ = r[i].(string)
+	}
+	if text[0] == "" {
+		return signal.Job{}, signal.NotFound("job")
+	}
+	job, err := decodeJob(id, text[0], text[1], text[2], text[3])
+	if err != nil {
+		return signal.Job{}, err
+	}
+	if job.Request.Account != account || forgotten(&job, j.store.Now()) {
+		return signal.Job{}, signal.NotFound("job")
+	}
+	return job, nil
+}
+
+// forgotten says that the job is kept no longer, if Redis has not dropped it yet.
+func forgotten(j *signal.Job, now time.Time) bool {
+	return !j.ExpiresAt.IsZero() && !now.Before(j.ExpiresAt)
+}
+
+// Jobs returns limit jobs of the account after the first offset ones, newest first,
+// and how many there are. A status of "" means any.
+func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+	p := j.store.Partition(account)
+	if err := j.prune(ctx, p, account); err != nil {
+		return nil, 0, err
+	}
+	index := jobsOfKey(p, account)
+	if status != "" {
+		index = jobsWithKey(p, account, status)
+	}
+	r, err := jobListScript.Run(ctx, j.store.rdb, []string{index}, jobKey(p, ""), offset, limit).Slice()
+	if err != nil {
+		return nil, 0, signal.Unavailable(fmt.Errorf("list jobs: %w", err))
+	}
+	if len(r) == 0 {
+		return nil, 0, errors.New("list jobs: answer is empty")
+	}
+	total, _ := r[0].(int64)
+	jobs := make([]signal.Job, 0, len(r)-1)
+	for _, item := range r[1:] {
+		f := texts(item)
+		if len(f) != 5 {
+			return nil, 0, fmt.Errorf("list jobs: a job has %d fields", len(f))
+		}
+		job, err := decodeJob(signal.JobID(f[0]), f[1], f[2], f[3], f[4])
+		if err != nil {
+			return nil, 0, err
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs, int(total), nil
+}
+
+// prune removes the account's forgotten jobs from its indexes.
+func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error {
+	keys := []string{jobsEndedKey(p, account), jobsOfKey(p, account),
+		jobsWithKey(p, account, signal.JobCompleted), jobsWithKey(p, account, signal.JobFailed)}
+	now := j.store.Now().UnixMilli()
+	for {
+		n, err := jobPruneScript.Run(ctx, j.store.rdb, keys, now, pruneBatch).Int()
+		if err != nil {
+			return signal.Unavailable(fmt.Errorf("prune jobs: %w", err))
+		}
+		if n < pruneBatch {
+			return nil
+		}
+	}
+}
+
+// addJob stores the outcome of j, and takes it out of the queue. It is refused
+// unless the attempt of j is the one that holds the job.
+func (o *operation) addJob(p int, j *signal.Job) {
+	account, id := j.Request.Account, string(j.ID)
+	record := o.key(jobKey(p, j.ID))
+	o.guard(guardFieldIs, record, errJobLost, jobState, jobStateText(signal.JobRunning, j.Attempt))
+	if j.Status == signal.JobRunning {
+		return // it only has to be held
+	}
+	o.stamped(stampID, 3, cmdHSet, record, jobState, jobStateText(j.Status, j.Attempt), jobOutcome, string(appendJobOutcome(nil, j)))
+	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
+	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
+	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
+	all, with, ended := o.key(jobsOfKey(p, account)), o.key(jobsWithKey(p, account, j.Status)), o.key(jobsEndedKey(p, account))
+	o.step(cmdPExpireAt, record, expires)
+	o.step(cmdZRem, o.key(jobsWithKey(p, account, signal.JobRunning)), id)
+	o.step(cmdZAdd, all, created, id)
+	o.step(cmdZAdd, with, created, id)
+	o.step(cmdZAdd, ended, expires, id)
+	o.step(cmdPExpireAt, all, forget)
+	o.step(cmdPExpireAt, with, forget)
+	o.step(cmdPExpireAt, ended, forget)
+	if !j.Entry.IsZero() {
+		queue, entry := o.key(jobQueueKey(p)), j.Entry.String()
+		o.step(cmdXAck, queue, jobGroup, entry)
+		o.step(cmdXDel, queue, entry)
+	}
+}
+
+// texts returns the strings of a list that a script has answered.
+func texts(list any) []string {
+	items, _ := list.([]any)
+	text := make([]string, len(items))
+	for i := range items {
+		switch v := items[i].(type) {
+		case string:
+			text[i] = v
+		case int64:
+			text[i] = strconv.FormatInt(v, 10)
+		}
+	}
+	return text
+}

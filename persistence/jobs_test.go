@@ -1,0 +1,632 @@
+package persistence
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+)
+
+// jobBench is a store with a log, for the tests of jobs.
+type jobBench struct {
+	t      *testing.T
+	server *redistest.Server
+	store  *Store
+	log    *Log
+}
+
+func newJobBench(t *testing.T, partitions int) *jobBench {
+	t.Helper()
+	t.Parallel()
+	r := redistest.New(t)
+	s, err := Open(Options{URL: r.URL(), Partitions: partitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLog(s, LogOptions{})
+	t.Cleanup(func() {
+		l.Close(t.Context())
+		s.Close()
+	})
+	return &jobBench{t: t, server: r, store: s, log: l}
+}
+
+// jobs returns the jobs as the named node sees them.
+func (b *jobBench) jobs(node string, idle time.Duration) *Jobs {
+	j := NewJobs(b.store, node, JobsOptions{Idle: idle})
+	j.leftEvery = 20 * time.Millisecond
+	return j
+}
+
+func (b *jobBench) enqueue(j *Jobs, account signal.AccountID) signal.Job {
+	b.t.Helper()
+	job := newTestJob(account, b.store.Now())
+	if err := j.Enqueue(b.t.Context(), job, 1000, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	return job
+}
+
+// next calls Next until it returns a job.
+func (b *jobBench) next(j *Jobs) signal.Job {
+	b.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		jobs, err := j.Next(b.t.Context(), 1)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(jobs) > 0 {
+			return jobs[0]
+		}
+	}
+	b.t.Fatal("no job came")
+	return signal.Job{}
+}
+
+// complete appends the end of job with a signal, and returns that.
+func (b *jobBench) complete(job signal.Job) (*signal.Signal, error) {
+	now := b.store.Now()
+	s := testJobSignal(job, now)
+	job.Status, job.Signal, job.CompletedAt, job.ExpiresAt = signal.JobCompleted, s, now, now.Add(time.Hour).Truncate(time.Millisecond)
+	p, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Signal: s, Job: &job, Events: []signal.Event{
+		{Type: signal.AgentStarted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)},
+		{Type: signal.SignalCreated, Asset: s.Asset, Data: []byte(`{}`)},
+		{Type: signal.AgentCompleted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
+	s.CreatedAt = p.Time()
+	s.UpdatedAt = s.CreatedAt
+	s.ExpiresAt = s.CreatedAt.Add(time.Hour)
+	return s, err
+}
+
+func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
+	now := b.store.Now()
+	job.Status, job.Error = signal.JobFailed, &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
+	job.CompletedAt, job.ExpiresAt = now, now.Add(kept).Truncate(time.Millisecond)
+	_, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Job: &job, Events: []signal.Event{
+		{Type: signal.AgentFailed, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
+	return err
+}
+
+func newTestJob(account signal.AccountID, now time.Time) signal.Job {
+	return signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Status: signal.JobQueued, CreatedAt: now.UTC().Truncate(time.Millisecond),
+		Request: signal.RunRequest{Account: account, Agent: "seo", Asset: "Steh\"pult ü", Strategy: "blog_post", Timeframe: signal.H1,
+			Risk: signal.LowRisk, Parameters: signal.Parameters{Keywords: []string{"a", strings.Repeat("ü", 100)}, Features: []string{"b"}, Locale: "de-DE"}}}
+}
+
+func testJobSignal(job signal.Job, now time.Time) *signal.Signal {
+	return &signal.Signal{ID: signal.NewSignalID(), Account: job.Request.Account, Agent: "trading", Run: job.Run, Asset: "BTC",
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Short, Confidence: 0.4372,
+		FirstConfidence: 0.4372, Levels: &signal.Levels{Entry: 100.5, Stop: 101, Target: 99.75},
+		Metadata: json.RawMessage(`{"indicators":["x"],"reasoning":"y"}`), CreatedAt: now, ExpiresAt: now.Add(time.Hour), Sequence: 1}
+}
+
+func TestJobLife(t *testing.T) {
+	b := newJobBench(t, 4)
+	j := b.jobs("n1", 0)
+	ctx, account := t.Context(), signal.NewAccountID()
+	job := b.enqueue(j, account)
+
+	got, err := j.Job(ctx, account, job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(job, got); diff != "" {
+		t.Error("queued job (-want +got):\n" + diff)
+	}
+	if n, err := j.Waiting(ctx); n != 1 || err != nil {
+		t.Errorf("%d jobs wait (%v), want 1", n, err)
+	}
+
+	running := b.next(j)
+	if running.Status != signal.JobRunning || running.Attempt != 1 || running.StartedAt.IsZero() || running.Entry.IsZero() {
+		t.Errorf("taken job is %+v", running)
+	}
+	if n, err := j.Waiting(ctx); n != 0 || err != nil {
+		t.Errorf("%d jobs wait (%v) while one runs, want 0", n, err)
+	}
+	got, err = j.Job(ctx, account, job.ID)
+	want := running
+	want.Entry = signal.Position{}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("running job: %v (-want +got):\n%s", err, diff)
+	}
+
+	s, err := b.complete(running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err = j.Job(ctx, account, job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status != signal.JobCompleted || !got.CompletedAt.Equal(s.CreatedAt) || got.ExpiresAt.IsZero() {
+		t.Errorf("completed job is %+v", got)
+	}
+	if diff := cmp.Diff(s, got.Signal); diff != "" {
+		t.Error("its signal (-want +got):\n" + diff)
+	}
+	stored, err := b.store.SignalByID(ctx, account, s.ID, signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}, signal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, stored); diff != "" {
+		t.Error("the signal of the log (-told +stored):\n" + diff)
+	}
+
+	// A second outcome is refused, whoever brings it.
+	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("second outcome: %v, want a conflict", err)
+	}
+	if n := b.server.Client().XLen(ctx, jobQueueKey(b.store.Partition(account))).Val(); n != 0 {
+		t.Errorf("the queue still has %d entries", n)
+	}
+	if _, err := j.Job(ctx, signal.NewAccountID(), job.ID); signal.KindOf(err) != signal.KindNotFound {
+		t.Errorf("another account's view: %v, want not found", err)
+	}
+}
+
+func TestJobFails(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	b.enqueue(j, account)
+	running := b.next(j)
+	if err := b.fail(running, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Job(t.Context(), account, running.ID)
+	want := &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
+	if diff := cmp.Diff(want, got.Error); diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
+		t.Errorf("failed job %+v, %v (-want +got):\n%s", got, err, diff)
+	}
+}
+
+func TestJobsAreForgotten(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	short, long := b.enqueue(j, account), b.enqueue(j, account)
+	for range 2 {
+		job := b.next(j)
+		kept := time.Hour
+		if job.ID == short.ID {
+			kept = 50 * time.Millisecond
+		}
+		if err := b.fail(job, kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := j.Job(t.Context(), account, short.ID); signal.KindOf(err) == signal.KindNotFound {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the job is still there")
+		}
+	}
+	for _, status := range []signal.JobStatus{"", signal.JobFailed} {
+		list, total, err := j.Jobs(t.Context(), account, status, 10, 0)
+		if err != nil || total != 1 || len(list) != 1 || list[0].ID != long.ID {
+			t.Errorf("status %q: %d jobs of %d, %v; want the one that is kept", status, len(list), total, err)
+		}
+	}
+	if ttl := b.server.Client().TTL(t.Context(), jobKey(0, long.ID)).Val(); ttl <= 0 || ttl > time.Hour {
+		t.Errorf("an ended job lives %v, want an hour", ttl)
+	}
+	if ttl := b.server.Client().TTL(t.Context(), jobsOfKey(0, account)).Val(); ttl <= time.Hour {
+		t.Errorf("the index lives %v, want more than its jobs", ttl)
+	}
+}
+
+func TestJobList(t *testing.T) {
+	b := newJobBench(t, 2)
+	j := b.jobs("n1", 0)
+	ctx, account := t.Context(), signal.NewAccountID()
+	b.enqueue(j, signal.NewAccountID()) // of somebody else
+	var all []signal.JobID
+	for range 7 {
+		all = append(all, b.enqueue(j, account).ID)
+	}
+	slices.Reverse(all)
+	if _, total, err := j.Jobs(ctx, account, "", 3, 0); total != 7 || err != nil {
+		t.Fatalf("total %d, %v; want 7", total, err)
+	}
+	// Two run, one of them ends.
+	var taken []signal.Job
+	for len(taken) < 2 {
+		if job := b.next(j); job.Request.Account == account {
+			taken = append(taken, job)
+		}
+	}
+	if err := b.fail(taken[0], time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		status        signal.JobStatus
+		limit, offset int
+		want          []signal.JobID
+		total         int
+	}{
+		{"", 3, 0, all[:3], 7},
+		{"", 3, 6, all[6:], 7},
+		{"", 3, 7, nil, 7},
+		{signal.JobQueued, 10, 0, all[:5], 5},
+		{signal.JobQueued, 2, 4, all[4:5], 5},
+		{signal.JobRunning, 10, 0, []signal.JobID{taken[1].ID}, 1},
+		{signal.JobFailed, 10, 0, []signal.JobID{taken[0].ID}, 1},
+		{signal.JobCompleted, 10, 0, nil, 0},
+	} {
+		list, total, err := j.Jobs(ctx, account, c.status, c.limit, c.offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []signal.JobID
+		for _, job := range list {
+			got = append(got, job.ID)
+			if c.status != "" && job.Status != c.status {
+				t.Errorf("job with status %s in the list of %s", job.Status, c.status)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || total != c.total {
+			t.Errorf("status %q limit %d offset %d: total %d, want %d (-want +got):\n%s", c.status, c.limit, c.offset, total, c.total, diff)
+		}
+	}
+}
+
+func TestJobLimit(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	ctx, account := t.Context(), signal.NewAccountID()
+	for i := range 3 {
+		err := j.Enqueue(ctx, newTestJob(account, b.store.Now()), 2, nil)
+		if i < 2 && err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 && signal.KindOf(err) != signal.KindTooMany {
+			t.Errorf("third job: %v, want too many", err)
+		}
+	}
+	if err := j.Enqueue(ctx, newTestJob(signal.NewAccountID(), b.store.Now()), 2, nil); err != nil {
+		t.Errorf("another account: %v", err)
+	}
+	b.next(j)
+	b.next(j)
+	b.next(j)
+	if err := j.Enqueue(ctx, newTestJob(account, b.store.Now()), 2, nil); err != nil {
+		t.Errorf("a running job counts as queued: %v", err)
+	}
+}
+
+func TestJobIsEnqueuedOnce(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	job := newTestJob(account, b.store.Now())
+	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/seo/run", Key: "k", RequestHash: [32]byte{1}}
+	if r, err := b.store.Begin(t.Context(), account, key); r != nil || err != nil {
+		t.Fatal(r, err)
+	}
+	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: map[string]string{"Location": "/v1/jobs/x"}, Body: []byte(`{"job_id":"x"}`)}
+	for range 3 { // as after lost replies
+		if err := j.Enqueue(t.Context(), job, 1, reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+		t.Errorf("the queue has %d entries, want 1", n)
+	}
+	got, err := b.store.Begin(t.Context(), account, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(reply, got); diff != "" {
+		t.Error("reply (-want +got):\n" + diff)
+	}
+}
+
+// TestJobTakeover: a worker dies between claim and outcome; another node takes the
+// job after it was idle, and only one outcome is stored.
+func TestJobTakeover(t *testing.T) {
+	b := newJobBench(t, 4)
+	first, second := b.jobs("n1", time.Hour), b.jobs("n2", 30*time.Millisecond)
+	account := signal.NewAccountID()
+	job := b.enqueue(first, account)
+	lost := b.next(first)
+
+	again := b.next(second)
+	if again.ID != job.ID || again.Run != job.Run || again.Attempt != 2 || !again.StartedAt.Equal(lost.StartedAt) {
+		t.Errorf("taken over: %+v, want attempt 2 of %s", again, job.ID)
+	}
+	// The first one was not dead after all.
+	if _, err := b.complete(lost); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("outcome of the lost attempt: %v, want a conflict", err)
+	}
+	s, err := b.complete(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := second.Job(t.Context(), account, job.ID)
+	if err != nil || got.Signal == nil || got.Signal.ID != s.ID {
+		t.Errorf("job is %+v, %v; want the signal of the second attempt", got, err)
+	}
+	p := b.store.Partition(account)
+	if n := b.server.Client().XLen(t.Context(), signalsKey(p)).Val(); n != 1 {
+		t.Errorf("%d signals are stored, want 1", n)
+	}
+	if n := b.server.Client().XPending(t.Context(), jobQueueKey(p), jobGroup).Val().Count; n != 0 {
+		t.Errorf("%d entries are pending, want 0", n)
+	}
+}
+
+// TestJobOfGoneNode: where it is known which nodes live, the jobs of others are
+// taken at once, those of live ones are left alone.
+func TestJobOfGoneNode(t *testing.T) {
+	b := newJobBench(t, 2)
+	dead, live, me := b.jobs("dead", 0), b.jobs("live", 0), b.jobs("me", time.Hour)
+	account := signal.NewAccountID()
+	ctx := t.Context()
+	gone := b.enqueue(dead, account)
+	b.next(dead)
+	b.enqueue(live, account)
+	b.next(live)
+	for _, node := range []string{"live", "me"} {
+		if _, err := b.store.AnnounceNode(ctx, node, time.Minute, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := b.next(me); again.ID != gone.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want the job of the dead node", again.ID, again.Attempt)
+	}
+	if jobs, err := me.Next(ctx, 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %d jobs of a live node (%v)", len(jobs), err)
+	}
+}
+
+// TestJobOfFormerProcess: a restarted node takes its jobs back at once.
+func TestJobOfFormerProcess(t *testing.T) {
+	b := newJobBench(t, 4)
+	former := b.jobs("n1", time.Hour)
+	var want []signal.JobID
+	for range 5 {
+		want = append(want, b.enqueue(former, signal.NewAccountID()).ID)
+	}
+	for range want {
+		b.next(former)
+	}
+	restarted := b.jobs("n1", time.Hour)
+	var got []signal.JobID
+	for range want {
+		job := b.next(restarted)
+		if job.Attempt != 2 {
+			t.Errorf("attempt %d, want 2", job.Attempt)
+		}
+		got = append(got, job.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("jobs (-want +got):\n" + diff)
+	}
+}
+
+func TestJobOfErasedAccount(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	b.enqueue(j, account)
+	running := b.next(j)
+	b.enqueue(j, account)
+	for cursor := "more"; cursor != ""; {
+		var err error
+		if cursor, err = b.store.eraseJobs(t.Context(), 0, account, cursor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("outcome after erasure: %v, want a conflict", err)
+	}
+	other := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != other.ID {
+		t.Errorf("took %s, want the other account's job", got.ID)
+	}
+	if _, total, err := j.Jobs(t.Context(), account, "", 10, 0); total != 0 || err != nil {
+		t.Errorf("%d jobs are left (%v)", total, err)
+	}
+	restarted := b.jobs("n1", 0) // meets the running job's entry and drops it
+	if got := b.next(restarted); got.ID != other.ID {
+		t.Errorf("took back %s, want only the other account's job", got.ID)
+	}
+	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+		t.Errorf("the queue has %d entries, want 1", n)
+	}
+}
+
+// TestJobsAreSharedOut: several nodes take many jobs; each is taken once, and no node
+// takes more than it asked for.
+func TestJobsAreSharedOut(t *testing.T) {
+	b := newJobBench(t, 4)
+	const jobs, nodes, limit = 200, 3, 5
+	taken := make(chan signal.Job, jobs*2)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for n := range nodes {
+		wg.Go(func() {
+			j := b.jobs(fmt.Sprint("n", n), time.Hour)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				got, err := j.Next(t.Context(), limit)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(got) > limit {
+					t.Errorf("took %d jobs at once, want at most %d", len(got), limit)
+				}
+				for _, job := range got {
+					if err := b.fail(job, time.Hour); err != nil {
+						t.Error(err)
+					}
+					taken <- job
+				}
+			}
+		})
+	}
+	j := b.jobs("client", time.Hour)
+	want := map[signal.JobID]bool{}
+	for range jobs {
+		want[b.enqueue(j, signal.NewAccountID()).ID] = true
+	}
+	timeout := time.After(30 * time.Second)
+	for range jobs {
+		select {
+		case job := <-taken:
+			if !want[job.ID] || job.Attempt != 1 {
+				t.Errorf("job %s was taken twice, or is not ours", job.ID)
+			}
+			delete(want, job.ID)
+		case <-timeout:
+			t.Fatalf("%d jobs were not taken", len(want))
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// TestJobsSurviveRedisWithoutMemory: a Redis that comes back empty has no group, and
+// its ids may begin below those that were seen.
+func TestJobsSurviveRedisWithoutMemory(t *testing.T) {
+	b := newJobBench(t, 2)
+	j := b.jobs("n1", 0)
+	b.enqueue(j, signal.NewAccountID())
+	b.next(j)
+	if err := b.server.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for p := range j.queue.cursors {
+		j.queue.cursors[p] = signal.Position{MS: 1 << 50}
+	}
+	want := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != want.ID {
+		t.Errorf("took %s, want %s", got.ID, want.ID)
+	}
+}
+
+// TestJobsByPolling: on a cluster the queues are polled.
+func TestJobsByPolling(t *testing.T) {
+	b := newJobBench(t, 4)
+	j := b.jobs("n1", 0)
+	if jobs, err := j.search(t.Context(), 1); len(jobs) > 0 || err != nil {
+		t.Fatal(jobs, err)
+	}
+	want := b.enqueue(j, signal.NewAccountID())
+	if err := j.poll(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if jobs, err := j.search(t.Context(), 1); len(jobs) != 1 || jobs[0].ID != want.ID || err != nil {
+		t.Errorf("took %v, %v; want %s", jobs, err, want.ID)
+	}
+	if err := j.poll(t.Context(), time.Millisecond); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestJobsInProcess: the scripts run on the in-process Redis of a trial, too.
+func TestJobsInProcess(t *testing.T) {
+	m := miniredis.RunT(t)
+	s, err := Open(Options{URL: "redis://" + m.Addr(), Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := NewLog(s, LogOptions{})
+	defer l.Close(t.Context())
+	b := &jobBench{t: t, store: s, log: l}
+	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
+	account := signal.NewAccountID()
+	job := b.enqueue(j, account)
+	b.next(dead)
+	again := b.next(j)
+	if again.ID != job.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want attempt 2 of %s", again.ID, again.Attempt, job.ID)
+	}
+	want, err := b.complete(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, total, err := j.Jobs(t.Context(), account, signal.JobCompleted, 10, 0)
+	if err != nil || total != 1 || len(list) != 1 {
+		t.Fatalf("%d jobs of %d, %v", len(list), total, err)
+	}
+	if diff := cmp.Diff(want, list[0].Signal); diff != "" {
+		t.Error("signal (-want +got):\n" + diff)
+	}
+	if n, err := j.Waiting(t.Context()); n != 0 || err != nil {
+		t.Errorf("%d jobs wait (%v), want 0", n, err)
+	}
+}
+
+func TestJobsWithoutRedis(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	b.server.Kill()
+	if err := j.Enqueue(t.Context(), newTestJob(signal.NewAccountID(), time.Now()), 1, nil); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("enqueue: %v, want unavailable", err)
+	}
+	if _, err := j.Next(t.Context(), 1); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("next: %v, want unavailable", err)
+	}
+	b.server.Restart()
+	want := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != want.ID {
+		t.Errorf("took %s, want %s", got.ID, want.ID)
+	}
+}
+
+func FuzzDecodeJob(f *testing.F) {
+	now := time.UnixMilli(1795253400123).UTC()
+	job := newTestJob(signal.NewAccountID(), now)
+	request := string(appendJobRequest(nil, &job))
+	job.ExpiresAt = now.Add(time.Hour)
+	job.Error = &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
+	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(appendJobOutcome(nil, &job)))
+	job.Error, job.Signal = nil, testJobSignal(job, now)
+	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(appendJobOutcome(nil, &job)))
+	f.Add("queued 0", "", request, "")
+	f.Add("", "x", "\x01", "-")
+	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
+		got, err := decodeJob("job_1", state, started, request, outcome)
+		if err != nil {
+			return
+		}
+		// What can be read can be written, and is the same then.
+		again := string(appendJobRequest(nil, &got))
+		var end string
+		if got.Status == signal.JobCompleted || got.Status == signal.JobFailed {
+			at, _, _ := cutStamp([]byte(outcome))
+			if got.Signal != nil {
+				got.Signal.CreatedAt = at.Time()
+			}
+			end = at.String() + " " + string(appendJobOutcome(nil, &got))
+		}
+		twice, err := decodeJob("job_1", jobStateText(got.Status, got.Attempt), started, again, end)
+		if err != nil {
+			t.Fatalf("read again: %v", err)
+		}
+		opts := cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b })
+		if diff := cmp.Diff(got, twice, opts); diff != "" {
+			t.Fatal("job (-first +second):\n" + diff)
+		}
+	})
+}
