@@ -1,0 +1,394 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+// credentialStore returns a store on a Redis of its own.
+func credentialStore(t *testing.T) (*Store, *redistest.Server) {
+	t.Helper()
+	server := redistest.New(t)
+	s, err := Open(Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s, server
+}
+
+// nowMS returns the time as records hold it.
+func nowMS() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// addAccount stores an account with the password hash "hash".
+func addAccount(t *testing.T, s *Store, email string) signal.Account {
+	t.Helper()
+	a := signal.Account{ID: signal.NewAccountID(), Email: email, CreatedAt: nowMS()}
+	if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// addSession stores a session of account and returns it with its refresh tokens'
+// digests, which are random.
+func addSession(t *testing.T, s *Store, account signal.AccountID) signal.Session {
+	t.Helper()
+	now := nowMS()
+	id := signal.NewSessionID()
+	n := signal.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
+		KeepUntil: now.Add(time.Hour), Locator: signal.DigestOf("locator" + string(id)), Refresh: signal.DigestOf("refresh" + string(id))}
+	until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), now)
+	if err != nil || !until.IsZero() {
+		t.Fatalf("create session: locked until %v, %v", until, err)
+	}
+	return n
+}
+
+func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (signal.APIKey, signal.Digest) {
+	t.Helper()
+	k := signal.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
+	d := signal.DigestOf("secret" + string(k.ID))
+	if err := s.CreateKey(t.Context(), k, d, 100); err != nil {
+		t.Fatal(err)
+	}
+	return k, d
+}
+
+// wantError demands a kind and a code.
+func wantError(t *testing.T, err error, kind signal.Kind, code string) {
+	t.Helper()
+	e, ok := errors.AsType[*signal.Error](err)
+	if !ok || e.Kind != kind || e.Code != code {
+		t.Errorf("got error %v, want kind %d, code %q", err, kind, code)
+	}
+}
+
+// outboxOf returns the outbox without event ids.
+func outboxOf(t *testing.T, s *Store) []signal.Event {
+	t.Helper()
+	events, err := s.Unsettled(t.Context(), time.Now().Add(time.Hour), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		events[i].ID = ""
+	}
+	return events
+}
+
+func TestCreateAccountClaimsItsEmail(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com")
+
+	if err := s.CreateAccount(ctx, a, "hash"); err != nil {
+		t.Errorf("the same call again: %v", err)
+	}
+	other := signal.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}
+	wantError(t, s.CreateAccount(ctx, other, "hash"), signal.KindConflict, "email_taken")
+	_, _, err := s.AccountByID(ctx, other.ID)
+	wantError(t, err, signal.KindNotFound, "not_found")
+
+	for name, read := range map[string]func() (signal.Account, signal.Password, error){
+		"by id":    func() (signal.Account, signal.Password, error) { return s.AccountByID(ctx, a.ID) },
+		"by email": func() (signal.Account, signal.Password, error) { return s.AccountByEmail(ctx, a.Email) },
+	} {
+		got, password, err := read()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(a, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		if d := cmp.Diff(signal.Password{Hash: "hash", Version: 1}, password); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	_, _, err = s.AccountByEmail(ctx, "b@example.com")
+	wantError(t, err, signal.KindNotFound, "not_found")
+}
+
+func TestOneOfManyGetsTheEmail(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	var created atomic.Int32
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			a := signal.Account{ID: signal.NewAccountID(), Email: "a@example.com", CreatedAt: nowMS()}
+			if err := s.CreateAccount(context.Background(), a, "hash"); err == nil {
+				created.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := created.Load(); n != 1 {
+		t.Errorf("%d accounts with one email", n)
+	}
+}
+
+func TestAccountsAreListedOldestFirst(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	var want []signal.Account
+	for i := range 5 {
+		a := signal.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i), CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
+		if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, a)
+	}
+	for _, page := range []struct {
+		limit, offset int
+		want          []signal.Account
+	}{{2, 0, want[:2]}, {2, 4, want[4:]}, {10, 0, want}, {10, 9, []signal.Account{}}} {
+		got, total, err := s.Accounts(t.Context(), page.limit, page.offset)
+		if err != nil || total != 5 {
+			t.Fatalf("total %d, %v", total, err)
+		}
+		if d := cmp.Diff(page.want, got); d != "" {
+			t.Errorf("limit %d offset %d (-want +got):\n%s", page.limit, page.offset, d)
+		}
+	}
+}
+
+func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a, b := addAccount(t, s, "a@example.com"), addAccount(t, s, "b@example.com")
+	kept, first, second, foreign := addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, b.ID)
+
+	_, err := s.SetPassword(ctx, a.ID, "new", 7, kept.ID, nowMS())
+	wantError(t, err, signal.KindConflict, "conflict")
+	_, err = s.SetPassword(ctx, signal.NewAccountID(), "new", 1, "", nowMS())
+	wantError(t, err, signal.KindNotFound, "not_found")
+	if len(outboxOf(t, s)) != 0 {
+		t.Error("a refused change is announced")
+	}
+
+	events, err := s.SetPassword(ctx, a.ID, "new", 1, kept.ID, nowMS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subjects []string
+	for _, e := range events {
+		subjects = append(subjects, e.Subject)
+	}
+	slices.Sort(subjects)
+	want := []string{string(first.ID), string(second.ID)}
+	slices.Sort(want)
+	if d := cmp.Diff(want, subjects); d != "" {
+		t.Errorf("ended (-want +got):\n%s", d)
+	}
+	if n := len(outboxOf(t, s)); n != 2 {
+		t.Errorf("%d announcements", n)
+	}
+	if err := s.Settle(ctx, events); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(outboxOf(t, s)); n != 0 {
+		t.Errorf("%d announcements after settling", n)
+	}
+	for _, n := range []signal.Session{kept, foreign} {
+		if _, err := s.SessionByID(ctx, n.ID); err != nil {
+			t.Errorf("a session that stays: %v", err)
+		}
+	}
+	for _, n := range []signal.Session{first, second} {
+		_, err := s.SessionByID(ctx, n.ID)
+		wantError(t, err, signal.KindNotFound, "not_found")
+		_, err = s.SessionByLocator(ctx, n.Locator)
+		wantError(t, err, signal.KindNotFound, "not_found")
+	}
+	_, p, err := s.AccountByID(ctx, a.ID)
+	if d := cmp.Diff(signal.Password{Hash: "new", Version: 2}, p); err != nil || d != "" {
+		t.Errorf("password %v (-want +got):\n%s", err, d)
+	}
+
+	// A login that compared the old password comes too late.
+	late := signal.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
+	_, err = s.CreateSession(ctx, late, 1, signal.DigestOf("x"), nowMS())
+	wantError(t, err, signal.KindConflict, "conflict")
+}
+
+func TestRehashKeepsTheVersion(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com")
+	if err := s.Rehash(ctx, a.ID, "other", "never"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rehash(ctx, a.ID, "hash", "better"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rehash(ctx, signal.NewAccountID(), "hash", "better"); err != nil {
+		t.Fatal(err)
+	}
+	_, p, err := s.AccountByID(ctx, a.ID)
+	if d := cmp.Diff(signal.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
+		t.Errorf("password %v (-want +got):\n%s", err, d)
+	}
+}
+
+func TestDeleteAccountLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	ctx := t.Context()
+	a, b := addAccount(t, s, "a@example.com"), addAccount(t, s, "b@example.com")
+	addSession(t, s, a.ID)
+	addSession(t, s, a.ID)
+	addKey(t, s, a.ID, "one")
+	addKey(t, s, a.ID, "two")
+	stays := addSession(t, s, b.ID)
+	_, staysKey := addKey(t, s, b.ID, "one")
+	if _, _, err := s.FailLogin(ctx, signal.DigestOf(a.Email), signal.LockRules{After: 5, Window: time.Minute, Duration: time.Minute}, nowMS()); err != nil {
+		t.Fatal(err)
+	}
+
+	events, err := s.DeleteAccount(ctx, a.ID, nowMS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []signal.Event{{Account: a.ID, Type: signal.AccountDeleted}}
+	if d := cmp.Diff(want, outboxOf(t, s)); d != "" || len(events) != 1 {
+		t.Errorf("announced (-want +got):\n%s", d)
+	}
+	if err := s.Settle(ctx, events); err != nil {
+		t.Fatal(err)
+	}
+	left, err := server.Client().Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	wantLeft := []string{accountKey(b.ID), accountsKey(), apiKeyKey(staysKey.String()), emailKey(b.Email), apiKeysOfKey(b.ID),
+		refreshKey(stays.Locator.String()), sessionKey(stays.ID), sessionsOfKey(b.ID)}
+	slices.Sort(wantLeft)
+	if d := cmp.Diff(wantLeft, left); d != "" {
+		t.Errorf("keys left (-want +got):\n%s", d)
+	}
+	_, err = s.DeleteAccount(ctx, a.ID, nowMS())
+	wantError(t, err, signal.KindNotFound, "not_found")
+	addAccount(t, s, "a@example.com") // the email is free again
+	err = s.CreateKey(ctx, signal.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}, signal.DigestOf("late"), 100)
+	wantError(t, err, signal.KindNotFound, "not_found")
+}
+
+func TestOutboxDropsWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com")
+	addSession(t, s, a.ID)
+	if err := server.Client().ZAdd(ctx, outboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
+		t.Fatal(err)
+	}
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded}}
+	for range 2 {
+		if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
+			t.Errorf("outbox (-want +got):\n%s", d)
+		}
+	}
+	if n := server.Client().ZCard(ctx, outboxKey()).Val(); n != 1 {
+		t.Errorf("%d entries, want the readable one", n)
+	}
+	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
+		t.Errorf("announcements of the last minute are given too early: %v, %v", early, err)
+	}
+}
+
+func TestCredentialsSayThatRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	server.Kill()
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"account": func() error { _, _, err := s.AccountByEmail(ctx, "a@example.com"); return err }(),
+		"session": func() error { _, err := s.SessionByID(ctx, "ses_1"); return err }(),
+		"key":     func() error { _, err := s.KeyByDigest(ctx, signal.Digest{}); return err }(),
+		"lock":    func() error { _, err := s.LockedUntil(ctx, signal.Digest{}); return err }(),
+		"create":  s.CreateAccount(ctx, signal.Account{ID: "acc_1", Email: "a@example.com"}, "hash"),
+	} {
+		if signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("%s: %v, want KindUnavailable", name, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hash") {
+			t.Errorf("%s: the error shows an argument: %v", name, err)
+		}
+	}
+}
+
+// TestCredentialsInProcess drives every script of credentials and limits on the
+// in-process Redis of the demo, whose Lua is another one.
+func TestCredentialsInProcess(t *testing.T) {
+	t.Parallel()
+	s, err := Open(Options{URL: "redis://" + miniredis.RunT(t).Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com")
+	n, other := addSession(t, s, a.ID), addSession(t, s, a.ID)
+	second := nextOf(n, "second")
+	if events, err := s.RotateSession(ctx, second, n.Refresh, nowMS()); err != nil || len(events) != 0 {
+		t.Errorf("rotate: %v, %v", events, err)
+	}
+	if events, err := s.RotateSession(ctx, nextOf(second, "third"), n.Refresh, nowMS()); err != nil || len(events) != 1 {
+		t.Errorf("reuse: %v, %v", events, err)
+	}
+	if events, err := s.SetPassword(ctx, a.ID, "new", 1, "", nowMS()); err != nil || len(events) != 1 || events[0].Subject != string(other.ID) {
+		t.Errorf("set password: %v, %v", events, err)
+	}
+	if err := s.Rehash(ctx, a.ID, "new", "newer"); err != nil {
+		t.Error(err)
+	}
+	k, digest := addKey(t, s, a.ID, "name")
+	wantError(t, s.CreateKey(ctx, signal.APIKey{ID: "key_2", Account: a.ID, Name: "name"}, signal.DigestOf("x"), 100), signal.KindConflict, "name_taken")
+	if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{digest: nowMS()}); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.KeyByDigest(ctx, digest); err != nil || got.LastUsedAt.IsZero() {
+		t.Errorf("key: %+v, %v", got, err)
+	}
+	if events, err := s.RevokeKey(ctx, a.ID, k.ID, nowMS()); err != nil || len(events) != 1 {
+		t.Errorf("revoke: %v, %v", events, err)
+	}
+	now, email := nowMS(), signal.DigestOf(a.Email)
+	for _, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour} {
+		until, locked := failTimes(t, s, email, 5, now)
+		if !locked || until.Sub(now) != want {
+			t.Errorf("lock lasts %v, want %v", until.Sub(now), want)
+		}
+		now = until
+	}
+	if taken, full, err := s.TakeTokens(ctx, "reads", "acc_1", 600, time.Hour, 30, 0); err != nil || taken != 30 || full <= 0 {
+		t.Errorf("take: %d, %v, %v", taken, full, err)
+	}
+	if events, err := s.DeleteAccount(ctx, a.ID, nowMS()); err != nil || len(events) != 1 {
+		t.Errorf("delete: %v, %v", events, err)
+	}
+	if got := len(outboxOf(t, s)); got != 4 {
+		t.Errorf("%d announcements, want 4", got)
+	}
+}

@@ -1,0 +1,128 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestKeysAreReadAsWritten(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a, b := addAccount(t, s, "a@example.com").ID, addAccount(t, s, "b@example.com").ID
+	first, _ := addKey(t, s, a, "first")
+	addKey(t, s, b, "first") // names are unique within an account only
+	second := signal.APIKey{ID: signal.NewKeyID(), Account: a, Name: "second", Prefix: "ask_1234", Scopes: signal.AllScopes,
+		CreatedAt: first.CreatedAt.Add(time.Second), ExpiresAt: first.CreatedAt.Add(time.Minute)}
+	if err := s.CreateKey(ctx, second, signal.DigestOf("second"), 100); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.KeyByDigest(ctx, signal.DigestOf("second"))
+	if d := cmp.Diff(second, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	list, err := s.Keys(ctx, a)
+	if d := cmp.Diff([]signal.APIKey{second, first}, list); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	_, err = s.KeyByDigest(ctx, signal.DigestOf("unknown"))
+	wantError(t, err, signal.KindNotFound, "not_found")
+	if list, err := s.Keys(ctx, signal.NewAccountID()); err != nil || list == nil || len(list) != 0 {
+		t.Errorf("keys of nobody: %v, %v", list, err)
+	}
+}
+
+func TestKeyNamesAreClaimed(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com").ID
+	k, d := addKey(t, s, a, "name")
+	if err := s.CreateKey(ctx, k, d, 100); err != nil {
+		t.Errorf("the same call again: %v", err)
+	}
+	other := k
+	other.ID = signal.NewKeyID()
+	wantError(t, s.CreateKey(ctx, other, signal.DigestOf("other"), 100), signal.KindConflict, "name_taken")
+
+	events, err := s.RevokeKey(ctx, a, k.ID, nowMS())
+	if err != nil || len(events) != 1 {
+		t.Fatalf("revoke: %v, %v", events, err)
+	}
+	want := []signal.Event{{Account: a, Type: signal.KeyRevoked, Subject: string(k.ID)}}
+	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
+		t.Errorf("announced (-want +got):\n%s", d)
+	}
+	_, err = s.KeyByDigest(ctx, d)
+	wantError(t, err, signal.KindNotFound, "not_found")
+	_, err = s.RevokeKey(ctx, a, k.ID, nowMS())
+	wantError(t, err, signal.KindNotFound, "not_found")
+	if err := s.CreateKey(ctx, other, signal.DigestOf("other"), 100); err != nil {
+		t.Errorf("the name after revoking: %v", err)
+	}
+	_, err = s.RevokeKey(ctx, signal.NewAccountID(), other.ID, nowMS())
+	wantError(t, err, signal.KindNotFound, "not_found") // another account's
+}
+
+func TestAccountHasAtMostSoManyKeys(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	a := addAccount(t, s, "a@example.com").ID
+	var created, refused atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 110 {
+		wg.Go(func() {
+			k := signal.APIKey{ID: signal.NewKeyID(), Account: a, Name: fmt.Sprint(i), Prefix: "ask_1234", CreatedAt: nowMS()}
+			err := s.CreateKey(context.Background(), k, signal.DigestOf(k.Name), 100)
+			if err == nil {
+				created.Add(1)
+				return
+			}
+			wantError(t, err, signal.KindConflict, "limit_reached")
+			refused.Add(1)
+		})
+	}
+	wg.Wait()
+	if created.Load() != 100 || refused.Load() != 10 {
+		t.Errorf("created %d, refused %d", created.Load(), refused.Load())
+	}
+}
+
+func TestNoteKeyUses(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com").ID
+	_, d := addKey(t, s, a, "name")
+	gone := signal.DigestOf("gone")
+	later := nowMS().Truncate(time.Minute)
+	for _, at := range []time.Time{later.Add(-time.Minute), later, later.Add(-2 * time.Minute)} {
+		if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{d: at, gone: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.KeyByDigest(ctx, d)
+	if err != nil || !got.LastUsedAt.Equal(later) {
+		t.Errorf("last used %v, %v, want %v", got.LastUsedAt, err, later)
+	}
+	if n := server.Client().Exists(ctx, apiKeyKey(gone.String())).Val(); n != 0 {
+		t.Error("a use brought a key back that is gone")
+	}
+	many := map[signal.Digest]time.Time{d: later.Add(time.Minute)}
+	for i := range 1200 {
+		many[signal.DigestOf(fmt.Sprint(i))] = later
+	}
+	if err := s.NoteKeyUses(ctx, many); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = s.KeyByDigest(ctx, d); err != nil || !got.LastUsedAt.Equal(later.Add(time.Minute)) {
+		t.Errorf("among many: last used %v, %v", got.LastUsedAt, err)
+	}
+}

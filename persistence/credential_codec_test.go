@@ -1,0 +1,118 @@
+package persistence
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// fieldsOf returns what Redis would hold of encoded fields and values.
+func fieldsOf(args []any) map[string]string {
+	m := map[string]string{}
+	for i := 0; i < len(args); i += 2 {
+		m[args[i].(string)] = fmt.Sprint(args[i+1])
+	}
+	return m
+}
+
+func TestCredentialRecordsRoundTrip(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 9, 30, 0, 123e6, time.UTC)
+	a := signal.Account{ID: "acc_1", Email: "a@example.com", CreatedAt: at}
+	p := signal.Password{Hash: "$argon2id$…", Version: 3}
+	gotA, gotP, err := decodeAccount(a.ID, fieldsOf(encodeAccount(a, p)))
+	if d := cmp.Diff(a, gotA) + cmp.Diff(p, gotP); err != nil || d != "" {
+		t.Errorf("account: %v (-want +got):\n%s", err, d)
+	}
+	n := signal.Session{ID: "ses_1", Account: "acc_1", CreatedAt: at, EndsAt: at.Add(1), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(2 * time.Hour),
+		Locator: signal.DigestOf("l"), Refresh: signal.DigestOf("r")}
+	n.EndsAt = at.Add(3 * time.Hour)
+	gotN, err := decodeSession(n.ID, fieldsOf(encodeSession(n)))
+	if d := cmp.Diff(n, gotN); err != nil || d != "" {
+		t.Errorf("session: %v (-want +got):\n%s", err, d)
+	}
+	k := signal.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234", Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
+	gotK, err := decodeKey(fieldsOf(encodeKey(k)))
+	if d := cmp.Diff(k, gotK); err != nil || d != "" {
+		t.Errorf("key: %v (-want +got):\n%s", err, d)
+	}
+	for _, e := range []signal.Event{
+		{ID: "evt_1", Account: "acc_1", Type: signal.KeyRevoked, Subject: "key_1"},
+		{ID: "evt_1", Account: "acc_1", Type: signal.AccountDeleted},
+	} {
+		got, err := decodeAnnouncement(encodeAnnouncement(e))
+		if d := cmp.Diff(e, got); err != nil || d != "" {
+			t.Errorf("announcement: %v (-want +got):\n%s", err, d)
+		}
+	}
+}
+
+func TestCredentialRecordsRefuseOtherVersions(t *testing.T) {
+	t.Parallel()
+	good := fieldsOf(encodeKey(signal.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "p", CreatedAt: time.Now()}))
+	if _, err := decodeKey(good); err != nil {
+		t.Fatal(err)
+	}
+	for field, bad := range map[string]string{"v": "2", "account": "", "scopes": "16", "created": "x", "used": ""} {
+		m := map[string]string{}
+		for k, v := range good {
+			m[k] = v
+		}
+		m[field] = bad
+		if _, err := decodeKey(m); err == nil {
+			t.Errorf("%s=%q is accepted", field, bad)
+		}
+	}
+	if _, err := decodeAnnouncement("1 signal.created acc_1 sig_1 evt_1"); err == nil {
+		t.Error("an announcement of a public event is accepted")
+	}
+}
+
+func FuzzCredentialRecords(f *testing.F) {
+	at := time.UnixMilli(1795253400000)
+	for _, args := range [][]any{
+		encodeAccount(signal.Account{Email: "a@example.com", CreatedAt: at}, signal.Password{Hash: "h", Version: 1}),
+		encodeSession(signal.Session{Account: "acc_1", CreatedAt: at, EndsAt: at, RefreshUntil: at, KeepUntil: at}),
+		encodeKey(signal.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
+	} {
+		text, err := json.Marshal(fieldsOf(args))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text), "1 key.revoked acc_1 key_1 evt_1")
+	}
+	f.Fuzz(func(t *testing.T, fields, announcement string) {
+		if e, err := decodeAnnouncement(announcement); err == nil {
+			if again, err := decodeAnnouncement(encodeAnnouncement(e)); err != nil || cmp.Diff(e, again) != "" {
+				t.Errorf("announcement %q reads back as %+v, %v", announcement, again, err)
+			}
+		}
+		var m map[string]string
+		if json.Unmarshal([]byte(fields), &m) != nil {
+			return
+		}
+		if a, p, err := decodeAccount("acc_1", m); err == nil {
+			again, pass, err := decodeAccount("acc_1", fieldsOf(encodeAccount(a, p)))
+			if err != nil || again != a || pass != p {
+				t.Errorf("account reads back as %+v, %v", again, err)
+			}
+		}
+		if n, err := decodeSession("ses_1", m); err == nil {
+			if again, err := decodeSession("ses_1", fieldsOf(encodeSession(n))); err != nil || again != n {
+				t.Errorf("session reads back as %+v, %v", again, err)
+			}
+		}
+		if k, err := decodeKey(m); err == nil {
+			if again, err := decodeKey(fieldsOf(encodeKey(k))); err != nil || again != k {
+				t.Errorf("key reads back as %+v, %v", again, err)
+			}
+		} else if strings.Contains(err.Error(), "password") {
+			t.Errorf("error names a secret: %v", err)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package persistence
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestSessionIsReadAsWritten(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
+	for name, read := range map[string]func() (signal.Session, error){
+		"by id":      func() (signal.Session, error) { return s.SessionByID(t.Context(), n.ID) },
+		"by locator": func() (signal.Session, error) { return s.SessionByLocator(t.Context(), n.Locator) },
+	} {
+		got, err := read()
+		if d := cmp.Diff(n, got); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, d)
+		}
+	}
+	c := server.Client()
+	for _, key := range []string{sessionKey(n.ID), refreshKey(n.Locator.String())} {
+		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != n.KeepUntil.UnixMilli() {
+			t.Errorf("%s expires at %d, want %d", key, got, n.KeepUntil.UnixMilli())
+		}
+	}
+}
+
+// nextOf returns n with the next refresh token.
+func nextOf(n signal.Session, token string) signal.Session {
+	n.Refresh = signal.DigestOf(token)
+	n.RefreshUntil = n.RefreshUntil.Add(time.Minute)
+	n.KeepUntil = n.RefreshUntil
+	return n
+}
+
+func TestRotateSession(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
+	second := nextOf(n, "second")
+	rotate := func(next signal.Session, presented signal.Digest) {
+		t.Helper()
+		if events, err := s.RotateSession(ctx, next, presented, nowMS()); err != nil || len(events) != 0 {
+			t.Fatalf("rotate: %v, %v", events, err)
+		}
+	}
+	rotate(second, n.Refresh)
+	got, err := s.SessionByID(ctx, n.ID)
+	if d := cmp.Diff(second, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	rotate(second, n.Refresh) // the reply was lost and the same call is made again
+	third := nextOf(second, "third")
+	rotate(third, second.Refresh)
+
+	// A token of the past ends the session with all that came after.
+	events, err := s.RotateSession(ctx, nextOf(third, "fourth"), n.Refresh, nowMS())
+	if err != nil || len(events) != 1 {
+		t.Fatalf("reuse: %v, %v", events, err)
+	}
+	want := []signal.Event{{Account: n.Account, Type: signal.SessionEnded, Subject: string(n.ID)}}
+	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
+		t.Errorf("announced (-want +got):\n%s", d)
+	}
+	_, err = s.SessionByID(ctx, n.ID)
+	wantError(t, err, signal.KindNotFound, "not_found")
+	_, err = s.RotateSession(ctx, nextOf(third, "fifth"), third.Refresh, nowMS())
+	wantError(t, err, signal.KindNotFound, "not_found")
+}
+
+func TestRotateSessionRefusesWhatExpired(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
+	for name, at := range map[string]time.Time{"token": n.RefreshUntil, "session": n.EndsAt} {
+		_, err := s.RotateSession(ctx, nextOf(n, name), n.Refresh, at)
+		wantError(t, err, signal.KindNotFound, "not_found")
+	}
+	if events, err := s.RotateSession(ctx, nextOf(n, "in time"), n.Refresh, n.RefreshUntil.Add(-time.Millisecond)); err != nil || len(events) != 0 {
+		t.Errorf("in time: %v, %v", events, err)
+	}
+}
+
+func TestOneTokenRotatesOnce(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	rotated, ended := 0, 0
+	for i := range 10 {
+		wg.Go(func() {
+			events, err := s.RotateSession(context.Background(), nextOf(n, string(rune('a'+i))), n.Refresh, nowMS())
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && len(events) == 0 {
+				rotated++
+			}
+			ended += len(events)
+		})
+	}
+	wg.Wait()
+	if rotated != 1 || ended != 1 {
+		t.Errorf("rotated %d times and ended %d times, want once each", rotated, ended)
+	}
+}
+
+func TestEndSessions(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx := t.Context()
+	a := addAccount(t, s, "a@example.com").ID
+	first, second, third := addSession(t, s, a), addSession(t, s, a), addSession(t, s, a)
+
+	if events, err := s.EndSession(ctx, a, first.ID, nowMS()); err != nil || len(events) != 1 || events[0].Subject != string(first.ID) {
+		t.Errorf("end one: %v, %v", events, err)
+	}
+	if events, err := s.EndSession(ctx, a, first.ID, nowMS()); err != nil || len(events) != 0 {
+		t.Errorf("end it again: %v, %v", events, err)
+	}
+	if _, err := s.SessionByID(ctx, second.ID); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+	if events, err := s.EndSessions(ctx, a, nowMS()); err != nil || len(events) != 1 || events[0].Subject != "" {
+		t.Errorf("end all: %v, %v", events, err)
+	}
+	for _, n := range []signal.Session{first, second, third} {
+		_, err := s.SessionByID(ctx, n.ID)
+		wantError(t, err, signal.KindNotFound, "not_found")
+		_, err = s.SessionByLocator(ctx, n.Locator)
+		wantError(t, err, signal.KindNotFound, "not_found")
+	}
+	if events, err := s.EndSessions(ctx, a, nowMS()); err != nil || len(events) != 0 {
+		t.Errorf("end none: %v, %v", events, err)
+	}
+}
+
+func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	a := addAccount(t, s, "a@example.com").ID
+	if err := server.Client().ZAdd(t.Context(), sessionsOfKey(a), redis.Z{Score: 1000, Member: "ses_old"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	n := addSession(t, s, a)
+	got := server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()
+	if d := cmp.Diff([]string{string(n.ID)}, got); d != "" {
+		t.Errorf("sessions (-want +got):\n%s", d)
+	}
+}
