@@ -29,6 +29,12 @@ const redirects = 3
 func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, args ...any) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		cmd := redis.NewRawCmd(ctx, args...)
+		switch args[0] { // where the key is not the first argument
+		case "XINFO":
+			cmd.SetFirstKeyPos(2)
+		case "XREAD":
+			cmd.SetFirstKeyPos(6) // XREAD COUNT n BLOCK ms STREAMS key
+		}
 		if err := rdb.Process(ctx, cmd); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,68 @@
+package persistence
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// headTimeout bounds one question for a log's end.
+const headTimeout = 2 * time.Second
+
+// headQuestions are the questions for the end of one log: at most one is under way,
+// and who comes meanwhile shares the next one.
+type headQuestions struct {
+	asked, next *headQuestion // guarded by tailPartition.mu
+}
+
+// headQuestion is asked once for all who share it.
+type headQuestion struct {
+	done chan struct{} // closed when the answer is there
+	end  signal.Position
+	err  error
+}
+
+// Head returns the end of a partition's event log in Redis, as it was at some
+// moment during the call. KindUnavailable: Redis does not answer, or ctx ended.
+func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error) {
+	part := &t.partitions[partition]
+	part.mu.Lock()
+	var q *headQuestion
+	switch {
+	case part.head.asked == nil:
+		q = &headQuestion{done: make(chan struct{})}
+		part.head.asked = q
+		go t.ask(partition, q)
+	case part.head.next == nil:
+		q = &headQuestion{done: make(chan struct{})}
+		part.head.next = q
+	default:
+		q = part.head.next
+	}
+	part.mu.Unlock()
+	select {
+	case <-q.done:
+		return q.end, q.err
+	case <-ctx.Done():
+		return signal.Position{}, signal.Unavailable(ctx.Err())
+	}
+}
+
+// ask asks q, and then the questions that have come meanwhile.
+func (t *Tail) ask(partition int, q *headQuestion) {
+	part := &t.partitions[partition]
+	for q != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), headTimeout)
+		// If nothing lies behind what has been passed, the answer is that, so that a
+		// log that Redis has lost makes nobody wait.
+		q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition))
+		cancel()
+		part.mu.Lock()
+		answered := q
+		q = part.head.next
+		part.head.asked, part.head.next = q, nil
+		part.mu.Unlock()
+		close(answered.done)
+	}
+}

@@ -1,0 +1,95 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// StreamStats says how full a kind of stream is, and how far its readers are
+// behind, all partitions together.
+type StreamStats struct {
+	Stream string // events, signals or jobs
+	Group  string // the reader: engine, jobs; empty where nobody reads on
+	Length int64
+	Lag    int64         // entries that the reader has not taken; for events at most lagMax a partition
+	Oldest time.Duration // age of the oldest entry whose effect is outstanding, the greatest of all partitions
+}
+
+// lagMax bounds the counting of events that the engine has not taken.
+const lagMax = 20_000
+
+// StreamStats asks about all streams. It costs some commands a partition, so it is
+// for a collector, not for requests.
+func (s *Store) StreamStats(ctx context.Context) ([]StreamStats, error) {
+	events, signals, jobs := StreamStats{Stream: "events", Group: "engine"}, StreamStats{Stream: "signals"}, StreamStats{Stream: "jobs", Group: jobGroup}
+	now := s.Now()
+	for p := range s.partitions {
+		pipe := s.rdb.Pipeline()
+		lengths := []*redis.IntCmd{pipe.XLen(ctx, eventsKey(p)), pipe.XLen(ctx, signalsKey(p)), pipe.XLen(ctx, jobQueueKey(p))}
+		held := pipe.XPending(ctx, jobQueueKey(p), jobGroup)
+		pipe.Exec(ctx) // each command has its own error
+		for i, total := range []*StreamStats{&events, &signals, &jobs} {
+			n, err := lengths[i].Result()
+			if err != nil {
+				return nil, signal.Unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
+			}
+			total.Length += n
+		}
+		taken := int64(0)
+		if pending, err := held.Result(); err == nil {
+			taken = pending.Count
+		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
+			return nil, signal.Unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
+		}
+		if n := lengths[2].Val(); n > 0 {
+			jobs.Lag += max(0, n-taken)
+			entries, err := s.readRange(ctx, jobQueueKey(p), "-", "+", 1)
+			if err != nil {
+				return nil, signal.Unavailable(err)
+			}
+			jobs.age(now, entries)
+		}
+		if err := s.engineStats(ctx, p, now, &events); err != nil {
+			return nil, err
+		}
+	}
+	return []StreamStats{events, signals, jobs}, nil
+}
+
+// engineStats adds what the engine has not taken of partition p.
+func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *StreamStats) error {
+	position, err := s.EnginePosition(ctx, p)
+	if err != nil {
+		return err
+	}
+	lag, page := 0, 100
+	for lag < lagMax {
+		entries, err := s.readRange(ctx, eventsKey(p), "("+position.String(), "+", page)
+		if err != nil {
+			return signal.Unavailable(err)
+		}
+		if lag == 0 {
+			events.age(now, entries)
+		}
+		lag += len(entries)
+		if len(entries) < page {
+			break
+		}
+		position, page = entries[len(entries)-1].position, 2000
+	}
+	events.Lag += int64(min(lag, lagMax))
+	return nil
+}
+
+// age takes the age of the first of entries, if it is the greatest.
+func (t *StreamStats) age(now time.Time, entries []entry) {
+	if len(entries) > 0 {
+		t.Oldest = max(t.Oldest, now.Sub(entries[0].position.Time()))
+	}
+}

@@ -1,0 +1,366 @@
+package persistence
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// TailOptions are the limits of a Tail.
+type TailOptions struct {
+	// Count is how many events of a partition one read returns; default 1000.
+	Count int
+	// Pause is the least time from one read to the next; default 1 ms. A read costs
+	// Redis as much as some ten events, so under load they are better read together.
+	// An event that comes after a pause is read at once.
+	Pause time.Duration
+	Log   *slog.Logger // nil: the Store's
+}
+
+// Tail follows the event logs of all partitions, without a consumer group: every
+// node reads everything.
+//
+// What it promises: subscribers are given every event that is appended after Run
+// has attached, once, in the order of its partition's log, by one goroutine at a
+// time. Redis may be away meanwhile, or restart. Where events were removed before
+// they were read, or Redis came back without some, the functions of OnGap are told;
+// then events go on from there. Passed, Head, Wait and Attached may be called from
+// anywhere.
+type Tail struct {
+	store *Store
+	count int
+	pause time.Duration
+	log   *slog.Logger
+
+	subscribers []func(partition int, events []signal.Event)
+	gaps        []func(partition int)
+	delivering  sync.Mutex // held while subscribers are called
+
+	partitions []tailPartition
+	connected  []atomic.Bool // by reading goroutine
+	byKey      map[string]int
+}
+
+// tailPartition is how far a partition has been read.
+type tailPartition struct {
+	// The reading goroutine's own.
+	cursor  signal.Position
+	suspect bool // entries may have been removed unread since the last look
+
+	mu      sync.Mutex // guards the rest
+	passed  signal.Position
+	waiters []waiter
+	head    headQuestions
+}
+
+// waiter is a caller of Wait.
+type waiter struct {
+	position signal.Position
+	passed   chan struct{} // closed when position has been passed
+}
+
+// NewTail returns a tail of s. Subscribe, then Run.
+func NewTail(s *Store, o TailOptions) *Tail {
+	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
+		partitions: make([]tailPartition, s.partitions), byKey: map[string]int{}}
+	if t.log == nil {
+		t.log = s.log
+	}
+	for p := range t.partitions {
+		t.byKey[eventsKey(p)] = p
+	}
+	readers := 1
+	if _, cluster := s.blocking.(*redis.ClusterClient); cluster {
+		// One command cannot read streams of different slots.
+		readers = s.partitions
+	}
+	t.connected = make([]atomic.Bool, readers)
+	return t
+}
+
+// Subscribe has f called with what is read. The events are f's to keep but not to
+// change. f must not block. It must be called before Run.
+func (t *Tail) Subscribe(f func(partition int, events []signal.Event)) {
+	t.subscribers = append(t.subscribers, f)
+}
+
+// OnGap has f called when events of a partition are lost to the subscribers. It
+// must be called before Run.
+func (t *Tail) OnGap(f func(partition int)) { t.gaps = append(t.gaps, f) }
+
+// Attached says that Run follows the logs, and that Redis answered its last reads.
+func (t *Tail) Attached() bool {
+	for i := range t.connected {
+		if !t.connected[i].Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// Run attaches to the ends of the logs and follows them until ctx ends, whose error
+// it returns, within the second that a blocking read lasts.
+func (t *Tail) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for i := range t.connected {
+		var partitions []int
+		for p := i; p < len(t.partitions); p += len(t.connected) {
+			partitions = append(partitions, p)
+		}
+		wg.Go(func() {
+			t.follow(ctx, partitions, &t.connected[i])
+			t.connected[i].Store(false)
+		})
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+// follow reads some partitions until ctx ends.
+func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.Bool) {
+	step, backoff := t.attach, leastBackoff
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := step(ctx, partitions)
+		if err == nil {
+			if !connected.Swap(true) {
+				t.log.Info("event logs are followed", "component", "tail")
+			}
+			step, backoff = t.read, leastBackoff
+			sleep(ctx, t.pause-time.Since(start))
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if connected.Swap(false) {
+			t.log.Warn("event logs cannot be read", "component", "tail", "err", err)
+		}
+		for _, p := range partitions {
+			t.partitions[p].suspect = true
+		}
+		if c, ok := t.store.blocking.(*redis.ClusterClient); ok {
+			c.ReloadState(ctx)
+		}
+		sleep(ctx, backoff)
+		backoff = min(2*backoff, mostBackoff)
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// attach sets the cursors to the logs' ends.
+func (t *Tail) attach(ctx context.Context, partitions []int) error {
+	for _, p := range partitions {
+		end, err := t.store.lastEvent(ctx, p)
+		if err != nil {
+			return err
+		}
+		part := &t.partitions[p]
+		part.cursor, part.suspect = end, false
+		part.pass(end)
+	}
+	return nil
+}
+
+// read waits for events, for at most blockTimeout, and hands them on.
+func (t *Tail) read(ctx context.Context, partitions []int) error {
+	n := len(partitions)
+	args := make([]any, 6+2*n)
+	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", blockTimeout.Milliseconds(), "STREAMS"})
+	for i, p := range partitions {
+		args[6+i] = eventsKey(p)
+		args[6+n+i] = t.partitions[p].cursor.String()
+	}
+	reply, err := t.store.raw(ctx, t.store.blocking, args...)
+	if err != nil {
+		return fmt.Errorf("read event logs: %w", err)
+	}
+	found, err := t.parse(reply)
+	if err != nil {
+		return fmt.Errorf("read event logs: %w", err)
+	}
+	for _, p := range partitions {
+		part := &t.partitions[p]
+		if part.suspect || len(found) == 0 && part.awaited() {
+			if err := t.inspect(ctx, p, len(found[p]) > 0); err != nil {
+				return err
+			}
+		}
+		if entries := found[p]; len(entries) > 0 {
+			t.hand(p, entries)
+			// A reader that lags may be overtaken by trimming; one at the log's end is
+			// not, since the newest entries are never trimmed.
+			part.suspect = len(entries) >= t.count
+		}
+	}
+	return nil
+}
+
+// parse reads the reply of XREAD: a map, or in the older protocol a list of pairs.
+func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
+	r := respReader{b: reply}
+	isMap := len(reply) > 0 && reply[0] == '%'
+	n := r.array()
+	if isMap {
+		n /= 2
+	}
+	found := make(map[int][]entry, n)
+	for ; n > 0 && r.err == nil; n-- {
+		if !isMap && r.array() != 2 {
+			r.fail()
+		}
+		p, ok := t.byKey[string(r.text())]
+		entries, err := r.entries()
+		if err != nil || !ok {
+			return nil, errReply
+		}
+		found[p] = entries
+	}
+	return found, r.err
+}
+
+// hand gives the events of a partition to the subscribers.
+func (t *Tail) hand(p int, entries []entry) {
+	part := &t.partitions[p]
+	events := make([]signal.Event, 0, len(entries))
+	for i := range entries {
+		if e, ok := t.store.event(p, &entries[i]); ok {
+			events = append(events, e)
+		}
+	}
+	if len(events) > 0 {
+		t.delivering.Lock()
+		for _, f := range t.subscribers {
+			f(p, events)
+		}
+		t.delivering.Unlock()
+	}
+	part.cursor = entries[len(entries)-1].position
+	part.pass(part.cursor)
+}
+
+// inspect asks whether entries behind the cursor were removed before they were
+// read, and tells of it. found says that there are entries to be handed on.
+func (t *Tail) inspect(ctx context.Context, p int, found bool) error {
+	part := &t.partitions[p]
+	info, err := t.store.readInfo(ctx, eventsKey(p))
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.exists && !part.cursor.IsZero():
+		// Redis has come back without the log.
+		part.cursor = signal.Position{}
+		t.gap(p)
+	case info.complete && info.generated.Compare(part.cursor) < 0:
+		// Redis has come back without the log's end. The log may have gone on since.
+		part.cursor = info.generated
+		t.gap(p)
+	case info.complete && info.maxDeleted.Compare(part.cursor) > 0:
+		t.gap(p)
+		fallthrough
+	default:
+		// Whoever waits for an entry that was removed must not wait for ever.
+		if info.complete && !found && info.last.Compare(part.cursor) <= 0 && info.generated.Compare(part.cursor) > 0 {
+			part.cursor = info.generated
+		}
+	}
+	part.suspect = false
+	if !found {
+		part.pass(part.cursor)
+	}
+	return nil
+}
+
+// gap tells that events of p were lost.
+func (t *Tail) gap(p int) {
+	t.log.Warn("events were removed before they were read", "component", "tail", "partition", p, "after", t.partitions[p].cursor.String())
+	t.delivering.Lock()
+	defer t.delivering.Unlock()
+	for _, f := range t.gaps {
+		f(p)
+	}
+}
+
+// Passed returns up to where the subscribers have been given the events of a
+// partition.
+func (t *Tail) Passed(partition int) signal.Position {
+	part := &t.partitions[partition]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	return part.passed
+}
+
+// pass notes that the subscribers have been given everything up to p.
+func (part *tailPartition) pass(p signal.Position) {
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	part.passed = p
+	if len(part.waiters) == 0 {
+		return
+	}
+	rest := part.waiters[:0]
+	for _, w := range part.waiters {
+		if w.position.Compare(p) <= 0 {
+			close(w.passed)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	clear(part.waiters[len(rest):])
+	part.waiters = rest
+}
+
+// awaited says that somebody waits for an event.
+func (part *tailPartition) awaited() bool {
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	return len(part.waiters) > 0
+}
+
+// Wait returns when the subscribers have been given everything up to p, an end that
+// Head or Append has returned. KindUnavailable: ctx ended first.
+func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
+	part := &t.partitions[partition]
+	part.mu.Lock()
+	if p.Compare(part.passed) <= 0 {
+		part.mu.Unlock()
+		return nil
+	}
+	w := waiter{p, make(chan struct{})}
+	part.waiters = append(part.waiters, w)
+	part.mu.Unlock()
+	select {
+	case <-w.passed:
+		return nil
+	case <-ctx.Done():
+	}
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	for i := range part.waiters {
+		if part.waiters[i].passed == w.passed {
+			part.waiters = append(part.waiters[:i], part.waiters[i+1:]...)
+			break
+		}
+	}
+	return signal.Unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
+}
