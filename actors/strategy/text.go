@@ -54,11 +54,16 @@ func TextScore(text string) float64 {
 	return clip(score, -1, 1)
 }
 
+// plainMarks spells typographic marks as the analyser knows them.
+var plainMarks = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`, "…", " ", "–", " ", "—", " ")
+
+// underscores joins the words of a phrase.
+var underscores = strings.NewReplacer(" ", "_", "-", "_")
+
 // joinPhrases replaces known phrases by single words, the longest first. The
 // analyser splits at single spaces, so others become such.
 func (a *textAnalyser) joinPhrases(text string) string {
-	text = strings.NewReplacer("’", "'", "–", " ", "—", " ").Replace(strings.ToValidUTF8(text, " "))
-	words := strings.Fields(text)
+	words := strings.Fields(plainMarks.Replace(strings.ToValidUTF8(text, " ")))
 	var b strings.Builder
 	b.Grow(len(text))
 	for i := 0; i < len(words); {
@@ -102,7 +107,7 @@ func (a *textAnalyser) phraseAt(words []string) (phrase string, n int) {
 
 // joinWords writes a phrase as one word: lower case, "_" for spaces and hyphens.
 func joinWords(s string) string {
-	return strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(s))
+	return underscores.Replace(strings.ToLower(s))
 }
 
 // cut returns the beginning of s, at most n bytes, without breaking a character.

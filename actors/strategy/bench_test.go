@@ -1,0 +1,95 @@
+package strategy
+
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// BenchmarkAppend is the cost of a closed bar before anybody asks.
+func BenchmarkAppend(b *testing.B) {
+	bars := walk(1, 5000, 0.01)
+	s := NewSeries(signal.H1)
+	span := int64(len(bars)) * hour
+	for i := 0; b.Loop(); i++ {
+		bar := bars[i%len(bars)]
+		shift := int64(i/len(bars)) * span
+		bar.OpenTime, bar.CloseTime = bar.OpenTime+shift, bar.CloseTime+shift
+		if err := s.Append(bar); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkHistory is the cost of a series of 1,500 bars from nothing.
+func BenchmarkHistory(b *testing.B) {
+	bars := walk(1, 1500, 0.01)
+	for b.Loop() {
+		if err := NewSeries(signal.H1).Sync(bars); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkAssessCold is the first run after a restart, the bars being there.
+func BenchmarkAssessCold(b *testing.B) {
+	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
+	for b.Loop() {
+		s.outcomes[1] = s.outcomes[1][:0]
+		s.forget()
+		assess(b, s, Momentum, signal.MediumRisk)
+	}
+}
+
+// BenchmarkAssessNextBar is the first run after a bar has closed.
+func BenchmarkAssessNextBar(b *testing.B) {
+	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
+	for b.Loop() {
+		s.forget()
+		assess(b, s, Momentum, signal.MediumRisk)
+	}
+}
+
+// BenchmarkRunWarm is what every further run of a bar costs here: the assessment,
+// its levels and its metadata.
+func BenchmarkRunWarm(b *testing.B) {
+	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
+	entry := s.Last().Close
+	extra := map[string]any{"source": "simulated", "time_compression": 60}
+	b.ReportAllocs()
+	for b.Loop() {
+		a := assess(b, s, Momentum, signal.MediumRisk)
+		l, err := a.Levels(entry, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		a.Metadata("BTC", l, extra)
+	}
+}
+
+// BenchmarkSentimentWarm has a week of news, one in 20 minutes, read before.
+func BenchmarkSentimentWarm(b *testing.B) {
+	bars := walk(1, 1000, 0.01)
+	news := newsFor(bars[1000-168:], hour/3)
+	s := seriesOf(b, signal.H1, bars)
+	now := s.Last().CloseTime
+	for b.Loop() {
+		if _, err := s.AssessSentiment(news, signal.MediumRisk, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSentimentCold reads the week of news for the first time.
+func BenchmarkSentimentCold(b *testing.B) {
+	bars := walk(1, 1000, 0.01)
+	news := newsFor(bars[1000-168:], hour/3)
+	s := seriesOf(b, signal.H1, bars)
+	now := s.Last().CloseTime
+	for b.Loop() {
+		s.news = newsMemory{}
+		if _, err := s.AssessSentiment(news, signal.MediumRisk, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

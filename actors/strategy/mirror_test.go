@@ -1,0 +1,113 @@
+package strategy
+
+import (
+	"math"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// mirrored returns the bars with every price reflected by f, which is decreasing.
+func mirrored(bars []Bar, f func(float64) float64) []Bar {
+	list := make([]Bar, len(bars))
+	for i, b := range bars {
+		b.Open, b.High, b.Low, b.Close = f(b.Open), f(b.Low), f(b.High), f(b.Close)
+		list[i] = b
+	}
+	return list
+}
+
+// TestMirroredPathSwapsDirections reflects the logarithm of the price at 100. The
+// averages are of prices, not of logarithms, so scores are the reverse of each
+// other but for the curvature: an opinion swaps its direction, and hardly changes
+// its strength.
+func TestMirroredPathSwapsDirections(t *testing.T) {
+	const clear = 0.1 // an opinion that the curvature cannot turn
+	bars := walk(21, 1500, 0.004)
+	plain := NewSeries(signal.H1)
+	mirror := NewSeries(signal.H1)
+	reflected := mirrored(bars, func(p float64) float64 { return 100 * 100 / p })
+	opinions := 0
+	for i := range bars {
+		if err := plain.Append(bars[i]); err != nil {
+			t.Fatal(err)
+		}
+		if err := mirror.Append(reflected[i]); err != nil {
+			t.Fatal(err)
+		}
+		if i < minUsable {
+			continue
+		}
+		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+			a, b := assess(t, plain, strategy, signal.MediumRisk), assess(t, mirror, strategy, signal.MediumRisk)
+			if math.Abs(a.Score+b.Score) > 0.05+0.05*math.Abs(a.Score) {
+				t.Fatalf("bar %d, %s: score %v, mirrored %v", i, strategy, a.Score, b.Score)
+			}
+			if math.Abs(a.Score) < clear {
+				continue
+			}
+			opinions++
+			if a.Direction == b.Direction {
+				t.Fatalf("bar %d, %s: both are %s with scores %v and %v", i, strategy, a.Direction, a.Score, b.Score)
+			}
+			if math.Abs(a.Confidence-b.Confidence) > 0.02 {
+				t.Fatalf("bar %d, %s: confidence %v, mirrored %v", i, strategy, a.Confidence, b.Confidence)
+			}
+		}
+	}
+	if opinions < 1000 {
+		t.Fatalf("only %d opinions were compared", opinions)
+	}
+}
+
+// TestMirroredOutcomes reflects the prices themselves, which every exit rule
+// respects exactly: what a long entry brings on one path, a short one brings on
+// the other.
+func TestMirroredOutcomes(t *testing.T) {
+	bars := walk(22, 700, 0.01)
+	high := 0.0
+	for _, b := range bars {
+		high = max(high, b.High)
+	}
+	plain := seriesOf(t, signal.H1, bars)
+	mirror := seriesOf(t, signal.H1, mirrored(bars, func(p float64) float64 { return 2*high + 1 - p }))
+	for i := range plain.past {
+		// The indicators but for sigma do not see which side is up either.
+		if math.Abs(plain.past[i].atr-mirror.past[i].atr) > 1e-9 {
+			t.Fatalf("bar %d: ATR %v, mirrored %v", i, plain.past[i].atr, mirror.past[i].atr)
+		}
+		if r := technicalIndex(MeanReversion); math.Abs(plain.past[i].scores[r]+mirror.past[i].scores[r]) > 1e-9 {
+			t.Fatalf("bar %d: score %v, mirrored %v", i, plain.past[i].scores[r], mirror.past[i].scores[r])
+		}
+	}
+	a := resolve(nil, plain.bars, plain.past, 24, 1.5, 0)
+	b := resolve(nil, mirror.bars, mirror.past, 24, 1.5, 0)
+	compared := 0
+	for j := warmUp; j < len(a); j++ {
+		if math.Abs(a[j].long-b[j].short) > 1e-9 || math.Abs(a[j].short-b[j].long) > 1e-9 {
+			t.Fatalf("bar %d: %+v, mirrored %+v", j, a[j], b[j])
+		}
+		compared++
+	}
+	if compared < 500 {
+		t.Fatalf("only %d outcomes were compared", compared)
+	}
+}
+
+func TestScoreOfZero(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		score     float64
+		belowMean bool
+		want      signal.Direction
+	}{
+		{"positive", 1e-9, true, signal.Long},
+		{"negative", -1e-9, false, signal.Short},
+		{"zero below the average", 0, true, signal.Short},
+		{"zero above the average or on it", 0, false, signal.Long},
+	} {
+		if got := directionOf(c.score, c.belowMean); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package strategy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func TestLabelledHeadlines(t *testing.T) {
+	text, err := os.ReadFile("testdata/headlines.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		label, headline, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if !ok {
+			continue
+		}
+		n++
+		got := "0"
+		switch score := TextScore(headline); {
+		case score >= positiveScore:
+			got = "+"
+		case score <= -positiveScore:
+			got = "-"
+		}
+		if got != label {
+			t.Errorf("%q scores %+.2f, want %s", headline, TextScore(headline), label)
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d headlines are labelled", n)
+	}
+}
+
+func TestPhrases(t *testing.T) {
+	same := [][2]string{
+		{"Gold at record high", "Gold at record-high"},
+		{"Gold at record high", "Gold at RECORD   High"},
+		{"Gold at record high", "Gold at “record high”"},
+		{"Gold’s at record high", "Gold's at record high"},
+		{"Gold\tat\nrecord high", "Gold at record high"},
+	}
+	for _, c := range same {
+		if a, b := TextScore(c[0]), TextScore(c[1]); a != b || a <= 0 {
+			t.Errorf("%q scores %v, %q scores %v, want the same", c[0], a, c[1], b)
+		}
+	}
+	if got := TextScore("A record, high above the clouds"); got != 0 {
+		t.Errorf("a phrase crossed a comma: %v", got)
+	}
+	if got := analyser().joinPhrases("Bitcoin breaks below support, again"); got != "Bitcoin breaks_below_support, again" {
+		t.Errorf("joined %q", got)
+	}
+}
+
+func FuzzTextScore(f *testing.F) {
+	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh", "😁💘", "n't least never so",
+		strings.Repeat("record high ", 400), "...,,, record --- high", "least", "not", "without doubt bad"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		x := TextScore(s)
+		if !(x >= -1 && x <= 1) {
+			t.Fatalf("%q scores %v", s, x)
+		}
+		if y := TextScore(s); x != y {
+			t.Fatalf("%q scores %v, then %v", s, x, y)
+		}
+		a := newArticle(NewsItem{ID: "1", Headline: s, Body: s})
+		if !a.repeats(&a) {
+			t.Fatalf("%q does not repeat itself", s)
+		}
+		if c := cut(s, 7); len(c) > 7 || utf8.ValidString(s) && !utf8.ValidString(c) || !strings.HasPrefix(s, c) {
+			t.Fatalf("%q cut to %q", s, c)
+		}
+	})
+}
+
+func TestNearDuplicates(t *testing.T) {
+	item := func(id string, at int64, headline string) NewsItem {
+		return NewsItem{ID: id, At: at, Headline: headline}
+	}
+	news := []NewsItem{
+		item("repeat", 20, "GOLD climbs, to a record high as dollar weakens again!"),
+		item("first", 10, "Gold climbs to a record high as dollar weakens again"),
+		item("nearly", 30, "Gold climbs to a record high as the dollar weakens again"),
+		item("other", 40, "Silver climbs to a record high as dollar weakens"),
+		item("late", 200, "Gold climbs to a record high as dollar weakens again"),
+		item("other", 50, "Something else under the same identifier"),
+	}
+	var m newsMemory
+	m.take(news, 100)
+	var got []string
+	for _, a := range m.articles {
+		got = append(got, a.item.ID)
+	}
+	if diff := cmp.Diff([]string{"first", "other", "late"}, got); diff != "" {
+		t.Errorf("kept articles:\n%s", diff)
+	}
+}
+
+func TestNewsIndex(t *testing.T) {
+	// A quarter of the window is 25, so an age of 25 halves a weight.
+	m := newsMemory{window: 100, articles: []article{
+		{item: NewsItem{At: 0}, score: -1, weight: 9}, // as old as the window: out
+		{item: NewsItem{At: 50}, score: 1, weight: 1}, // 0.25
+		{item: NewsItem{At: 75}, score: -1, weight: 1},
+		{item: NewsItem{At: 100}, score: 0.5, weight: 0.5},
+		{item: NewsItem{At: 101}, score: -1, weight: 9}, // later: out
+	}}
+	x, ok := m.indexAt(100, m.decays(100))
+	if !ok || len(x.articles) != 3 {
+		t.Fatalf("index %+v, %v", x, ok)
+	}
+	const a, b, c = 0.25, 0.5, 0.5
+	if want := (a - b + 0.5*c) / (a + b + c); math.Abs(x.value-want) > 1e-12 {
+		t.Errorf("index = %v, want %v", x.value, want)
+	}
+	if want := (a + b + c) * (a + b + c) / (a*a + b*b + c*c); math.Abs(x.effective-want) > 1e-12 {
+		t.Errorf("effective count = %v, want %v", x.effective, want)
+	}
+	if want := x.value / 0.25 * x.effective / (x.effective + 4); x.score() != want {
+		t.Errorf("score = %v, want %v", x.score(), want)
+	}
+	y, _ := m.indexAt(100, m.decays(40))
+	if math.Abs(x.value-y.value) > 1e-12 || math.Abs(x.effective-y.effective) > 1e-12 {
+		t.Errorf("the reference of the ages matters: %+v, %+v", x, y)
+	}
+	if x, ok := m.indexAt(74, m.decays(100)); ok {
+		t.Errorf("two articles suffice: %+v", x)
+	}
+}
+
+func TestRelevance(t *testing.T) {
+	names := []string{"AAPL", "Apple", "EUR/USD"}
+	for _, c := range []struct {
+		headline string
+		symbols  []string
+		want     float64
+	}{
+		{"Apple beats estimates", nil, 1},
+		{"Why APPLE's margin matters", nil, 1},
+		{"(AAPL) in brief", nil, 1},
+		{"EUR/USD flat", nil, 1},
+		{"Pineapple harvest", nil, 0},
+		{"Chip stocks gain", []string{"NVDA", "aapl"}, 0.5},
+		{"Chip stocks gain", []string{"NVDA"}, 0},
+	} {
+		if got := Relevance(NewsItem{Headline: c.headline, Symbols: c.symbols}, names); got != c.want {
+			t.Errorf("%q with %v: %v, want %v", c.headline, c.symbols, got, c.want)
+		}
+	}
+}
+
+// newsFor returns an item every step of time over the bars, whose sign follows
+// nothing.
+func newsFor(bars []Bar, step int64) []NewsItem {
+	good := []string{"surge", "beat estimates", "rally", "hit record high", "climb"}
+	bad := []string{"plunge", "miss estimates", "slump", "hit record low", "slide"}
+	random := rand.New(rand.NewPCG(9, 9))
+	var news []NewsItem
+	for at := bars[0].OpenTime; at < bars[len(bars)-1].CloseTime; at += step {
+		words := good
+		if random.IntN(2) == 0 {
+			words = bad
+		}
+		news = append(news, NewsItem{ID: fmt.Sprint("n", at), At: at,
+			Headline: fmt.Sprintf("Coins %s on report %d by desk d%d", words[random.IntN(len(words))], len(news), len(news))})
+	}
+	return news
+}
+
+func TestAssessSentiment(t *testing.T) {
+	bars := walk(61, 1100, 0.01)
+	s := seriesOf(t, signal.H1, bars)
+	now := s.Last().CloseTime
+	news := newsFor(bars, 6*hour)
+	a, err := s.AssessSentiment(news, signal.MediumRisk, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Calibration != "" || a.Strategy != Sentiment || a.Sample <= 0 || len(a.Headlines) != 3 {
+		t.Errorf("assessment %+v", a)
+	}
+	if got := a.Values["news_count"]; got != 8 {
+		t.Errorf("%v items in 48 hours, want 8", got)
+	}
+	momentumScore := s.past[len(s.past)-1].scores[momentumIndex]
+	x, _ := s.news.indexAt(now, s.news.decays(now))
+	if want := x.score() + 0.3*momentumScore; math.Abs(a.Score-want) > 1e-9 {
+		t.Errorf("score %v, want %v", a.Score, want)
+	}
+	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, nil))
+	if m["calibration"] != nil || len(m["headlines"].([]any)) != 3 {
+		t.Errorf("metadata %v", m)
+	}
+
+	// The order in which news are given does not matter, later ones do not count,
+	// and what was given before leaves no trace.
+	shuffled := append([]NewsItem{{ID: "later", At: now + 1, Headline: "Coins crash"}}, news...)
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	for name, series := range map[string]*Series{"the same series": s, "a new one": seriesOf(t, signal.H1, bars)} {
+		b, err := series.AssessSentiment(shuffled, signal.MediumRisk, now)
+		if diff := cmp.Diff(a, b); err != nil || diff != "" {
+			t.Errorf("shuffled news, %s: %v\n%s", name, err, diff)
+		}
+	}
+}
+
+func TestSentimentFallsBackOnThePrior(t *testing.T) {
+	bars := walk(62, 1100, 0.01)
+	s := seriesOf(t, signal.H1, bars)
+	now := s.Last().CloseTime
+	var recent []NewsItem
+	for _, n := range newsFor(bars, 2*hour) {
+		if n.At > now-30*hour {
+			n.Headline = "Coins surge, says report " + n.ID
+			recent = append(recent, n)
+		}
+	}
+	a, err := s.AssessSentiment(recent, signal.MediumRisk, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := s.Base(signal.MediumRisk)
+	want := round(base.Prior+0.05*math.Tanh(math.Abs(a.Score)), 4)
+	if a.Calibration != CalibrationPrior || a.Confidence != want || a.Sample != 0 {
+		t.Errorf("confidence %v by %q on %v, want %v by the prior", a.Confidence, a.Calibration, a.Sample, want)
+	}
+	if a.Direction != signal.Long {
+		t.Errorf("good news are %s", a.Direction)
+	}
+	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, nil))
+	if m["calibration"] != "prior" {
+		t.Errorf("metadata %v", m)
+	}
+	for _, c := range []struct {
+		name string
+		news []NewsItem
+	}{
+		{"no news", nil},
+		{"two items", recent[:2]},
+		{"three of which two say the same", []NewsItem{recent[0], recent[1], {ID: "x", At: now, Headline: recent[1].Headline}}},
+		{"weights that are none", []NewsItem{{ID: "1", At: now, Headline: "a", Weight: math.NaN()},
+			{ID: "2", At: now, Headline: "b", Weight: -1}, {ID: "3", At: now, Headline: "c", Weight: math.Inf(1)}}},
+	} {
+		if _, err := s.AssessSentiment(c.news, signal.MediumRisk, now); runErrorCode(err) != signal.InsufficientHistory {
+			t.Errorf("%s: %v, want INSUFFICIENT_HISTORY", c.name, err)
+		}
+	}
+}
+
+// TestSentimentWithoutLookAhead demands that an assessment made on the way equals
+// one made later from what was known then.
+func TestSentimentWithoutLookAhead(t *testing.T) {
+	bars := walk(63, 800, 0.01)
+	news := newsFor(bars, 5*hour)
+	live := NewSeries(signal.H1)
+	for i, b := range bars {
+		if err := live.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		if i < 320 || i%60 != 0 {
+			continue
+		}
+		known := 0
+		for known < len(news) && news[known].At <= b.CloseTime {
+			known++
+		}
+		got, err := live.AssessSentiment(news[:known], signal.LowRisk, b.CloseTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := seriesOf(t, signal.H1, bars[:i+1]).AssessSentiment(news, signal.LowRisk, b.CloseTime)
+		got.Score = want.Score // summed in another order of magnitude
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Fatalf("bar %d: %v\n%s", i, err, diff)
+		}
+	}
+}
+
+// TestCompressedNewsWindow: in a market 60 times as fast 48 hours are 48 minutes.
+func TestCompressedNewsWindow(t *testing.T) {
+	bars := walk(64, 400, 0.01)
+	fast := seriesOf(t, signal.H1, nil)
+	for _, b := range bars {
+		b.OpenTime, b.CloseTime = b.OpenTime/60, b.CloseTime/60
+		if err := fast.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := fast.newsWindow(), 48*hour/60; got != want {
+		t.Errorf("window of %d ms, want %d", got, want)
+	}
+	if got := seriesOf(t, signal.H1, bars).newsWindow(); got != 48*hour {
+		t.Errorf("window of %d ms in real time, want %d", got, 48*hour)
+	}
+}

@@ -1,0 +1,387 @@
+package strategy
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const hour = int64(3_600_000)
+
+// walk returns n bars of one hour on a random walk without drift. Each bar is
+// built of steps moves. volatility is that of a bar.
+func walk(seed uint64, n int, volatility float64) []Bar {
+	const steps = 12
+	random := rand.New(rand.NewPCG(seed, 1))
+	bars := make([]Bar, n)
+	price := 100.0
+	for i := range bars {
+		b := Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: price, High: price, Low: price}
+		for range steps {
+			price *= math.Exp(volatility / math.Sqrt(steps) * random.NormFloat64())
+			b.High, b.Low = max(b.High, price), min(b.Low, price)
+		}
+		b.Close = price
+		b.Volume = 100 * math.Exp(0.5*random.NormFloat64())
+		bars[i] = b
+	}
+	return bars
+}
+
+// seriesOf returns a series with the given bars.
+func seriesOf(tb testing.TB, tf signal.Timeframe, bars []Bar) *Series {
+	tb.Helper()
+	s := NewSeries(tf)
+	for _, b := range bars {
+		if err := s.Append(b); err != nil {
+			tb.Fatalf("append bar: %v", err)
+		}
+	}
+	return s
+}
+
+// assess fails the test where there is no assessment.
+func assess(tb testing.TB, s *Series, strategy string, risk signal.RiskLevel) Assessment {
+	tb.Helper()
+	a, err := s.Assess(strategy, risk)
+	if err != nil {
+		tb.Fatalf("assess %s at %s risk: %v", strategy, risk, err)
+	}
+	return a
+}
+
+func runErrorCode(err error) signal.ErrorCode {
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// TestNoLookAhead demands that features and scores of a bar are the same whether
+// or not later bars are known.
+func TestNoLookAhead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bars := walk(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(121, 400).Draw(t, "bars"), 0.01)
+		n := rapid.IntRange(1, len(bars)).Draw(t, "prefix")
+		full := NewSeries(signal.H1)
+		var seen Features
+		for i, b := range bars {
+			if err := full.Append(b); err != nil {
+				t.Fatal(err)
+			}
+			if i == n-1 {
+				seen, _ = full.Features()
+			}
+		}
+		prefix := NewSeries(signal.H1)
+		for _, b := range bars[:n] {
+			if err := prefix.Append(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, _ := prefix.Features()
+		if diff := cmp.Diff(seen, got, cmp.AllowUnexported(Features{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Fatalf("features depend on the future:\n%s", diff)
+		}
+		if full.past[n-1] != prefix.past[n-1] {
+			t.Fatalf("scores depend on the future: %+v, %+v", full.past[n-1], prefix.past[n-1])
+		}
+	})
+}
+
+// TestAssessmentDoesNotDependOnTheFuture demands the same of assessments, which
+// also rest on past outcomes: one made on the way equals one made from the bars up
+// to there, and the outcomes known then never change.
+func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
+	bars := walk(7, 900, 0.01)
+	live := NewSeries(signal.H1)
+	var resolved []outcome
+	for i, b := range bars {
+		if err := live.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		if i < 320 || i%97 != 0 {
+			continue
+		}
+		fresh := seriesOf(t, signal.H1, bars[:i+1])
+		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+			got, want := assess(t, live, strategy, signal.HighRisk), assess(t, fresh, strategy, signal.HighRisk)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("bar %d, %s: the way matters:\n%s", i, strategy, diff)
+			}
+		}
+		now := live.outcomes[2]
+		if diff := cmp.Diff(resolved, now[:len(resolved):len(resolved)], cmp.AllowUnexported(outcome{}), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("bar %d: a resolved outcome changed:\n%s", i, diff)
+		}
+		resolved = append(resolved[:0], now...)
+	}
+}
+
+// TestBeginningOfASeriesDoesNotShow holds what doc.go promises of series that
+// begin at different bars.
+func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
+	bars := walk(11, 3200, 0.01)
+	long, later, latest := NewSeries(signal.H1), NewSeries(signal.H1), NewSeries(signal.H1)
+	compared := 0
+	for i, b := range bars {
+		for from, s := range map[int]*Series{0: long, 500: later, 1000: latest} {
+			if i < from {
+				continue
+			}
+			if err := s.Append(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%10 != 0 {
+			continue
+		}
+		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+			if i >= 2000 { // each series has more than 1,000 bars
+				want := assess(t, long, strategy, signal.MediumRisk).Confidence
+				got := assess(t, latest, strategy, signal.MediumRisk).Confidence
+				if math.Abs(got-want) > 0.0005 {
+					t.Fatalf("bar %d, %s: confidence %v after 1,000 bars, %v after 2,000", i, strategy, got, want)
+				}
+			}
+			if i >= 2500 { // each has more than 1,500
+				compared++
+				want := assess(t, long, strategy, signal.MediumRisk)
+				for _, s := range []*Series{later, latest} {
+					got := assess(t, s, strategy, signal.MediumRisk)
+					got.Score, got.ATR = want.Score, want.ATR // not rounded
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Fatalf("bar %d, %s: the beginning shows:\n%s", i, strategy, diff)
+					}
+				}
+			}
+		}
+	}
+	if compared == 0 {
+		t.Fatal("nothing was compared")
+	}
+}
+
+func TestHistoryThatDoesNotSuffice(t *testing.T) {
+	flat := func(n int) []Bar {
+		bars := make([]Bar, n)
+		for i := range bars {
+			bars[i] = Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: 5, High: 5, Low: 5, Close: 5}
+		}
+		return bars
+	}
+	fills := walk(3, 300, 0.01)
+	fills[200].Flat = true
+	still := walk(3, 400, 0.01)
+	for i := 380; i < 400; i++ {
+		c := still[379].Close
+		still[i].Open, still[i].High, still[i].Low, still[i].Close = c, c, c, c
+	}
+	for _, c := range []struct {
+		name string
+		bars []Bar
+		want signal.ErrorCode
+	}{
+		{"no bars", nil, signal.InsufficientHistory},
+		{"299 bars", walk(3, 299, 0.01), signal.InsufficientHistory},
+		{"300 bars", walk(3, 300, 0.01), ""},
+		{"300 bars of which one fills a gap", fills, signal.InsufficientHistory},
+		{"a price that never moves", flat(500), signal.InsufficientHistory},
+		{"20 equal closes", still[:399], signal.InsufficientHistory},
+		{"19 equal closes", still[:398], ""},
+	} {
+		s := seriesOf(t, signal.H1, c.bars)
+		_, err := s.Assess(Momentum, signal.MediumRisk)
+		if got := runErrorCode(err); got != c.want {
+			t.Errorf("%s: %v, want code %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
+	bars := walk(5, 600, 0.01)
+	// A market that stood still for long has bars, but hardly any entries.
+	for i := 130; i < 400; i++ {
+		c := bars[129].Close
+		bars[i].Open, bars[i].High, bars[i].Low, bars[i].Close = c, c, c, c
+	}
+	bars[400].Open, bars[400].High = bars[399].Close, max(bars[400].High, bars[399].Close)
+	bars[400].Low = min(bars[400].Low, bars[399].Close)
+	s := NewSeries(signal.H1)
+	failed, succeeded := 0, 0
+	for i, b := range bars {
+		if err := s.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		if i < 430 {
+			continue
+		}
+		_, err := s.Assess(Momentum, signal.MediumRisk)
+		switch n := len(s.scratch); {
+		case err == nil:
+			succeeded++
+			if n < minOutcomes {
+				t.Fatalf("bar %d: assessed on %d outcomes", i, n)
+			}
+		default:
+			failed++
+			if got := runErrorCode(err); got != signal.InsufficientHistory {
+				t.Fatalf("bar %d: %v", i, err)
+			}
+		}
+	}
+	if failed == 0 || succeeded == 0 {
+		t.Fatalf("failed %d times, succeeded %d times: the test sees one side only", failed, succeeded)
+	}
+}
+
+func TestUnknownStrategyOrRisk(t *testing.T) {
+	s := seriesOf(t, signal.H1, walk(1, 400, 0.01))
+	for _, c := range []struct {
+		strategy string
+		risk     signal.RiskLevel
+	}{{"astrology", signal.LowRisk}, {Momentum, "extreme"}, {"", ""}} {
+		if _, err := s.Assess(c.strategy, c.risk); runErrorCode(err) != signal.Internal {
+			t.Errorf("%q at %q: %v, want INTERNAL", c.strategy, c.risk, err)
+		}
+	}
+}
+
+// TestReplacedBar demands that a later copy of the last bar leaves no trace of the
+// earlier one, outcomes included.
+func TestReplacedBar(t *testing.T) {
+	bars := walk(13, 1400, 0.01)
+	plain, corrected := NewSeries(signal.M5), NewSeries(signal.M5)
+	for i, b := range bars {
+		if err := plain.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		wrong := b
+		wrong.Close, wrong.High = b.Close*1.03, b.High*1.04
+		if err := corrected.Append(wrong); err != nil {
+			t.Fatal(err)
+		}
+		if i > 320 && i%7 == 0 { // so that outcomes were resolved with the wrong bar
+			assess(t, corrected, Momentum, signal.LowRisk)
+		}
+		if err := corrected.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+		want, got := assess(t, plain, strategy, signal.LowRisk), assess(t, corrected, strategy, signal.LowRisk)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the replaced bar shows:\n%s", strategy, diff)
+		}
+	}
+}
+
+func TestAppendRefusesAndKeeps(t *testing.T) {
+	bars := walk(2, 400, 0.01)
+	s := seriesOf(t, signal.H1, bars)
+	want := assess(t, s, Breakout, signal.MediumRisk)
+	bad := bars[399]
+	bad.OpenTime, bad.CloseTime, bad.High = bad.CloseTime, bad.CloseTime+hour, math.NaN()
+	if err := s.Append(bad); !errors.Is(err, ErrBadBar) {
+		t.Errorf("append NaN: %v, want ErrBadBar", err)
+	}
+	if err := s.Append(bars[398]); !errors.Is(err, ErrOldBar) {
+		t.Errorf("append an old bar: %v, want ErrOldBar", err)
+	}
+	if got := s.Last(); got != bars[399] {
+		t.Errorf("last bar is %+v, want %+v", got, bars[399])
+	}
+	if diff := cmp.Diff(want, assess(t, s, Breakout, signal.MediumRisk)); diff != "" {
+		t.Errorf("a refused bar changed the assessment:\n%s", diff)
+	}
+}
+
+func TestSync(t *testing.T) {
+	bars := walk(4, 900, 0.01)
+	replaced := append([]Bar(nil), bars[:500]...)
+	replaced[499].Close = replaced[499].Low
+	other := walk(5, 600, 0.01)
+	for i := range other {
+		other[i].OpenTime += 2000 * hour
+		other[i].CloseTime += 2000 * hour
+	}
+	for _, c := range []struct {
+		name        string
+		have, given []Bar
+		want        []Bar // the bars of a series that must be equal
+	}{
+		{"an empty series takes all", nil, bars, bars},
+		{"nothing new", bars[:500], bars[:500], bars[:500]},
+		{"what is new is added", bars[:500], bars[100:700], bars[:700]},
+		{"an older history changes nothing", bars[:500], bars[:400], bars[:500]},
+		{"an empty history changes nothing", bars[:500], nil, bars[:500]},
+		{"a history that begins where the series ends", bars[:500], bars[500:600], bars[:600]},
+		{"a history that cannot be joined", bars[:500], other, other},
+		{"a gap between them", bars[:500], bars[501:900], bars[501:900]},
+		{"the last bar was replaced", replaced, bars[:510], bars[:510]},
+	} {
+		got, want := seriesOf(t, signal.H1, c.have), seriesOf(t, signal.H1, c.want)
+		if err := got.Sync(c.given); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(want.bars, got.bars); diff != "" {
+			t.Errorf("%s: bars differ:\n%s", c.name, diff)
+		}
+		if diff := cmp.Diff(assess(t, want, Momentum, signal.HighRisk), assess(t, got, Momentum, signal.HighRisk)); diff != "" {
+			t.Errorf("%s: assessments differ:\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	s := NewSeries(signal.H1)
+	for i, b := range walk(6, 4000, 0.01) {
+		if err := s.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		if i > 400 && i%50 == 0 {
+			assess(t, s, Momentum, signal.LowRisk)
+		}
+	}
+	if n := s.Len(); n < window || n >= window+slack {
+		t.Errorf("series holds %d bars, want %d to %d", n, window, window+slack-1)
+	}
+	for name, n := range map[string]int{"bars": cap(s.bars), "readings": cap(s.past), "outcomes": cap(s.outcomes[0])} {
+		if n > 2*(window+slack) {
+			t.Errorf("room for %d %s", n, name)
+		}
+	}
+}
+
+// TestManyGoroutines lets the race detector look.
+func TestManyGoroutines(t *testing.T) {
+	bars := walk(8, 700, 0.01)
+	s := seriesOf(t, signal.H1, bars[:400])
+	done := make(chan error)
+	for range 4 {
+		go func() {
+			for range 100 {
+				a, err := s.Assess(Momentum, signal.MediumRisk)
+				if err == nil {
+					a.Metadata("BTC", signal.Levels{Entry: 3, Stop: 2, Target: 4}, nil)
+				}
+				s.Last()
+			}
+			done <- nil
+		}()
+	}
+	go func() { done <- s.Sync(bars) }()
+	for range 5 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
