@@ -1,0 +1,79 @@
+package http
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Agents is the catalogue of agents, and runs them. See agent.Agents.
+type Agents interface {
+	Catalogue() []signal.Agent
+	Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
+	Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
+	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
+	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
+}
+
+// agentView is an agent in answers.
+type agentView struct {
+	ID          signal.AgentID     `json:"id"`
+	Name        string             `json:"name"`
+	Category    signal.Category    `json:"category"`
+	Description string             `json:"description"`
+	Strategies  []string           `json:"strategies"`
+	Status      signal.AgentStatus `json:"status"`
+}
+
+type agentList struct {
+	Agents []agentView `json:"agents"`
+	Total  int         `json:"total"`
+}
+
+// Enumerations of the query of listAgents.
+var (
+	categories    = []signal.Category{signal.Trading, signal.Weather, signal.Content}
+	agentStatuses = []signal.AgentStatus{signal.AgentActive, signal.AgentBeta, signal.AgentDeprecated}
+)
+
+// listAgents answers GET /v1/agents.
+func (s *Server) listAgents(c *call) error {
+	q := c.query("category", "status", "limit", "offset")
+	category := option(q, "category", categories)
+	status := option(q, "status", agentStatuses)
+	page := q.page()
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	list := []agentView{}
+	for _, a := range s.o.Agents.Catalogue() {
+		if (category == "" || a.Category == category) && (status == "" || a.Status == status) {
+			list = append(list, agentView(a))
+		}
+	}
+	return c.value(http.StatusOK, agentList{Agents: cut(page, list), Total: len(list)})
+}
+
+// agentByID answers GET /v1/agents/{id}.
+func (s *Server) agentByID(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	a, err := s.agentNamed(c.vars["id"])
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusOK, agentView(a))
+}
+
+// agentNamed returns an agent of the catalogue, or KindNotFound.
+func (s *Server) agentNamed(id string) (signal.Agent, error) {
+	for _, a := range s.o.Agents.Catalogue() {
+		if string(a.ID) == id {
+			return a, nil
+		}
+	}
+	return signal.Agent{}, signal.NotFound("agent")
+}

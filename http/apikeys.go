@@ -1,0 +1,120 @@
+package http
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	maxKeyName   = 100         // characters
+	maxExpiresIn = 315_360_000 // seconds: ten years
+	// maxScopes bounds the list of a body; duplicates are merged.
+	maxScopes = 100
+)
+
+// newKeyView is the API key object of the specification.
+type newKeyView struct {
+	KeyID     signal.KeyID   `json:"key_id"`
+	APIKey    string         `json:"api_key"`
+	Name      string         `json:"name"`
+	Scopes    []signal.Scope `json:"scopes"`
+	CreatedAt instant        `json:"created_at"`
+	ExpiresAt instant        `json:"expires_at"`
+}
+
+// keyView is an API key in lists.
+type keyView struct {
+	KeyID      signal.KeyID   `json:"key_id"`
+	Name       string         `json:"name"`
+	Scopes     []signal.Scope `json:"scopes"`
+	CreatedAt  instant        `json:"created_at"`
+	ExpiresAt  instant        `json:"expires_at"`
+	Prefix     string         `json:"prefix"`
+	LastUsedAt instant        `json:"last_used_at"`
+	Status     string         `json:"status"`
+}
+
+type keyList struct {
+	APIKeys []keyView `json:"api_keys"`
+	Total   int       `json:"total"`
+}
+
+// createKey answers POST /v1/auth/api-key.
+func (s *Server) createKey(c *call) error {
+	var name string
+	var scopes []string
+	var expiresIn *int64
+	if err := c.decode(func(o *object) {
+		if name = strings.TrimSpace(o.given("name")); name != "" {
+			if code, detail := checkText(name, 1, maxKeyName); code != "" {
+				o.bad("name", code, detail)
+			}
+		} else if text, ok := o.text("name"); ok && text != "" {
+			o.bad("name", faultTooShort, "must have at least 1 character that is no space")
+		}
+		var given bool
+		scopes, given = o.texts("scopes", maxScopes, func(item string) (code, detail string) {
+			if signal.ScopesOf(signal.Scope(item)) == 0 {
+				return faultInvalidValue, oneOf(signal.Scopes)
+			}
+			return "", ""
+		})
+		if given && len(scopes) == 0 {
+			o.bad("scopes", faultTooShort, "must name at least one scope")
+		}
+		if n, ok := o.integer("expires_in", 1, maxExpiresIn); ok {
+			expiresIn = &n
+		}
+	}); err != nil {
+		return err
+	}
+	k, secret, err := s.o.Credentials.CreateKey(c.r.Context(), c.principal.Account, name, scopes, expiresIn)
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusCreated, newKeyView{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(),
+		CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt)})
+}
+
+// listKeys answers GET /v1/auth/api-keys.
+func (s *Server) listKeys(c *call) error {
+	p := c.query("limit", "offset").page()
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	keys, total, err := s.o.Credentials.Keys(c.r.Context(), c.principal.Account, p.Limit, p.Offset)
+	if err != nil {
+		return err
+	}
+	list, now := make([]keyView, len(keys)), s.o.Now()
+	for i, k := range keys {
+		list[i] = keyView{KeyID: k.ID, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt),
+			Prefix: k.Prefix, LastUsedAt: instant(k.LastUsedAt), Status: keyStatus(k, now)}
+	}
+	return c.value(http.StatusOK, keyList{APIKeys: list, Total: total})
+}
+
+func keyStatus(k signal.APIKey, now time.Time) string {
+	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
+		return "expired"
+	}
+	return "active"
+}
+
+// revokeKey answers DELETE /v1/auth/api-keys/{key_id}.
+func (s *Server) revokeKey(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	id, ok := signal.ParseKeyID(c.vars["key_id"])
+	if !ok {
+		return signal.NotFound("API key")
+	}
+	if err := s.o.Credentials.RevokeKey(c.r.Context(), c.principal.Account, id); err != nil {
+		return err
+	}
+	return c.noContent()
+}

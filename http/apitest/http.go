@@ -1,0 +1,307 @@
+// Package apitest holds what the service says and hears against its descriptions,
+// openapi.yaml and asyncapi.yaml. It is for tests, of package http and of the whole
+// service:
+//
+//	check := apitest.NewHTTP(t, signalhttp.OpenAPI())
+//	client := &http.Client{Transport: check.Transport(t, nil)}
+//
+// An answer must be described in its status, headers and body; a request that was
+// accepted must be described too. Objects have exactly the described members, also
+// where the description leaves room for later ones.
+package apitest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+)
+
+func init() {
+	for _, text := range []string{"text/html", "text/css", "text/javascript", "image/png"} {
+		openapi3filter.RegisterBodyDecoder(text, openapi3filter.FileBodyDecoder)
+	}
+}
+
+// HTTP checks requests and responses. It is safe for concurrent use.
+type HTTP struct {
+	doc    *openapi3.T
+	router routers.Router
+}
+
+// NewHTTP reads a description and fails the test if it is not valid OpenAPI.
+func NewHTTP(tb testing.TB, description []byte) *HTTP {
+	tb.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(description)
+	if err != nil {
+		tb.Fatalf("load description: %v", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		tb.Fatalf("the description is not valid: %v", err)
+	}
+	closeObjects(doc)
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		tb.Fatalf("route description: %v", err)
+	}
+	return &HTTP{doc: doc, router: router}
+}
+
+// Routes returns "METHOD path" of every operation, for each of its servers.
+func (h *HTTP) Routes() []string {
+	var all []string
+	for path, item := range h.doc.Paths.Map() {
+		servers := h.doc.Servers
+		if len(item.Servers) > 0 {
+			servers = item.Servers
+		}
+		for method := range item.Operations() {
+			for _, server := range servers {
+				all = append(all, method+" "+strings.TrimSuffix(server.URL, "/")+path)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// closeObjects forbids members that are not described, wherever an object does not
+// say whether it has others.
+func closeObjects(doc *openapi3.T) {
+	no := false
+	seen := make(map[*openapi3.Schema]bool)
+	var walk func(ref *openapi3.SchemaRef)
+	walk = func(ref *openapi3.SchemaRef) {
+		if ref == nil || ref.Value == nil || seen[ref.Value] {
+			return
+		}
+		s := ref.Value
+		seen[s] = true
+		if s.Type.Includes(openapi3.TypeObject) && s.AdditionalProperties.Has == nil && s.AdditionalProperties.Schema == nil {
+			s.AdditionalProperties.Has = &no
+		}
+		for _, p := range s.Properties {
+			walk(p)
+		}
+		for _, list := range []openapi3.SchemaRefs{s.OneOf, s.AnyOf, s.AllOf} {
+			for _, p := range list {
+				walk(p)
+			}
+		}
+		walk(s.Items)
+	}
+	for _, s := range doc.Components.Schemas {
+		walk(s)
+	}
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			for _, r := range op.Responses.Map() {
+				for _, m := range r.Value.Content {
+					walk(m.Schema)
+				}
+			}
+		}
+	}
+}
+
+// Exchange is a request and its answer.
+type Exchange struct {
+	Request     *http.Request // its body is not read
+	RequestBody []byte
+	Status      int
+	Header      http.Header
+	Body        []byte // without compression
+}
+
+// Check returns what of an exchange is not as it is described.
+func (h *HTTP) Check(x Exchange) error {
+	r := x.Request.Clone(context.Background())
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet
+		if len(x.Body) > 0 {
+			return errors.New("a HEAD was answered with a body")
+		}
+	}
+	route, params, err := h.router.FindRoute(r)
+	switch {
+	case errors.Is(err, routers.ErrPathNotFound):
+		return h.undescribed(x, http.StatusNotFound)
+	case errors.Is(err, routers.ErrMethodNotAllowed) && r.Method == http.MethodOptions:
+		if x.Status != http.StatusNoContent || x.Header.Get("Allow") == "" {
+			return fmt.Errorf("OPTIONS was answered with %d and Allow %q", x.Status, x.Header.Get("Allow"))
+		}
+		return nil
+	case errors.Is(err, routers.ErrMethodNotAllowed):
+		if x.Header.Get("Allow") == "" {
+			return errors.New("405 without Allow")
+		}
+		return h.undescribed(x, http.StatusMethodNotAllowed)
+	case err != nil:
+		return fmt.Errorf("find operation: %w", err)
+	}
+	in := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true}}
+	if accepted(x.Status) {
+		normalize(r, x.RequestBody)
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			return fmt.Errorf("the request was accepted with %d but is not described: %w", x.Status, err)
+		}
+	}
+	if x.Request.Method == http.MethodHead && x.Status < 300 {
+		return nil // there is no body to hold against the schema
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: x.Status, Header: x.Header,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}}
+	out.SetBodyBytes(x.Body)
+	if x.Request.Method == http.MethodHead {
+		out.Options.ExcludeResponseBody = true
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		return fmt.Errorf("the answer %d is not described: %w", x.Status, err)
+	}
+	return nil
+}
+
+// accepted says that the values of a request with this answer were in order.
+func accepted(status int) bool {
+	return status < 300 || status == http.StatusConflict || status == http.StatusUnprocessableEntity
+}
+
+// int64Digits is how long a number the validator can read.
+const int64Digits = 18
+
+// normalize gives a request the form that the validator reads: without a media type
+// it is JSON, an empty parameter is none, and integers are of 64 bits.
+func normalize(r *http.Request, body []byte) {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	r.Header.Set("Content-Type", "application/json")
+	if len(body) == 0 {
+		r.Body = http.NoBody
+	}
+	query := r.URL.Query()
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		} else if len(values[0]) > int64Digits && strings.Trim(values[0], "0123456789") == "" {
+			query.Set(name, values[0][:int64Digits])
+		}
+	}
+	r.URL.RawQuery = query.Encode()
+}
+
+// undescribed checks the answer to a request that the description does not have.
+func (h *HTTP) undescribed(x Exchange, want int) error {
+	if x.Status != want {
+		return fmt.Errorf("%s %s is not described but was answered with %d", x.Request.Method, x.Request.URL.Path, x.Status)
+	}
+	if len(x.Body) == 0 && x.Request.Method == http.MethodHead {
+		return nil
+	}
+	if got := x.Header.Get("Content-Type"); got != "application/problem+json" {
+		return fmt.Errorf("the answer %d has the media type %q", want, got)
+	}
+	var document any
+	if err := unmarshal(x.Body, &document); err != nil {
+		return fmt.Errorf("read the answer %d: %w", want, err)
+	}
+	schema := h.doc.Components.Schemas["Problem"].Value
+	if err := schema.VisitJSON(document, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors()); err != nil {
+		return fmt.Errorf("the answer %d is no problem: %w", want, err)
+	}
+	return nil
+}
+
+// Handler passes requests on to next and checks each exchange. Upgrades pass
+// unchecked.
+func (h *HTTP) Handler(tb testing.TB, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body := readAll(tb, r.Body)
+		original := r.Clone(r.Context()) // as it came, whatever next does with it
+		// A body that is longer than it says, or of unknown length, must stay so.
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		answer := rec.Result()
+		h.report(tb, Exchange{Request: original, RequestBody: body, Status: answer.StatusCode, Header: answer.Header, Body: plain(tb, answer.Header, rec.Body.Bytes())})
+		for name, values := range answer.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(answer.StatusCode)
+		_, _ = w.Write(rec.Body.Bytes())
+	})
+}
+
+// Transport passes requests on to base, nil for the default one, and checks each
+// exchange.
+func (h *HTTP) Transport(tb testing.TB, base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		var sent []byte
+		if r.Body != nil {
+			sent = readAll(tb, r.Body)
+			r = r.Clone(r.Context())
+			r.Body = io.NopCloser(bytes.NewReader(sent))
+		}
+		answer, err := base.RoundTrip(r)
+		if err != nil || answer.StatusCode == http.StatusSwitchingProtocols {
+			return answer, err
+		}
+		received := readAll(tb, answer.Body)
+		_ = answer.Body.Close()
+		answer.Body = io.NopCloser(bytes.NewReader(received))
+		h.report(tb, Exchange{Request: r, RequestBody: sent, Status: answer.StatusCode, Header: answer.Header, Body: plain(tb, answer.Header, received)})
+		return answer, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// report fails the test if an exchange is not as it is described.
+func (h *HTTP) report(tb testing.TB, x Exchange) {
+	if err := h.Check(x); err != nil {
+		tb.Errorf("%s %s: %v\nrequest: %.500s\nanswer: %.1000s", x.Request.Method, x.Request.URL.RequestURI(), err, x.RequestBody, x.Body)
+	}
+}
+
+// plain returns a body without compression.
+func plain(tb testing.TB, h http.Header, body []byte) []byte {
+	if h.Get("Content-Encoding") != "gzip" || len(body) == 0 {
+		return body
+	}
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		tb.Errorf("open compressed answer: %v", err)
+		return nil
+	}
+	return readAll(tb, r)
+}
+
+func readAll(tb testing.TB, r io.Reader) []byte {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		tb.Errorf("read body: %v", err)
+	}
+	return b
+}

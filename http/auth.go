@@ -1,0 +1,200 @@
+package http
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/credentials"
+)
+
+// Credentials says who asks, and keeps accounts, sessions and API keys. Its errors
+// are *signal.Error, or credentials.ValidationError for values of a body. See
+// credentials.Service.
+type Credentials interface {
+	// Authenticate returns whom a token stands for; an empty one is missing.
+	Authenticate(ctx context.Context, token string) (signal.Principal, error)
+	// RequireJWT refuses a principal that came with an API key.
+	RequireJWT(p signal.Principal) error
+
+	Login(ctx context.Context, email, password string) (credentials.Tokens, error)
+	Refresh(ctx context.Context, token string) (credentials.Tokens, error)
+	Logout(ctx context.Context, p signal.Principal, all bool) error
+	CreateAccount(ctx context.Context, email, password string) (signal.Account, error)
+	ChangePassword(ctx context.Context, p signal.Principal, current, next string) error
+	Account(ctx context.Context, id signal.AccountID) (signal.Account, error)
+
+	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error)
+	Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error)
+	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error
+}
+
+// malformedToken stands for an Authorization header that holds no bearer token. No
+// credential has this form, so it is refused, and counted, like any other.
+const malformedToken = "malformed"
+
+// bearerToken returns the token of an Authorization header; "" if there is none.
+func bearerToken(h http.Header) string {
+	values := h["Authorization"]
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimLeft(token, " ")
+	if len(values) > 1 || token == "" || !strings.EqualFold(scheme, "Bearer") {
+		return malformedToken
+	}
+	return token
+}
+
+// authenticate finds out who asks.
+func (s *Server) authenticate(c *call) (err error) {
+	switch c.operation.guard {
+	case public:
+		return nil
+	case handshake:
+		return s.authenticateStream(c)
+	}
+	if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), bearerToken(c.r.Header)); err != nil {
+		return err
+	}
+	if c.operation.guard == jwtOnly {
+		return s.o.Credentials.RequireJWT(c.principal)
+	}
+	return nil
+}
+
+// tokensView is the Login token object of the specification.
+type tokensView struct {
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int64  `json:"expires_in"`
+	RefreshToken string `json:"refresh_token"`
+}
+
+func (c *call) tokens(t credentials.Tokens) error {
+	return c.value(http.StatusOK, tokensView{t.Access, "bearer", int64(t.ExpiresIn / time.Second), t.Refresh})
+}
+
+// given reads a string that must be there and not be empty.
+func (o *object) given(name string) string {
+	text, ok := o.text(name)
+	if ok && text == "" || o.take(name) == nil {
+		o.bad(name, faultRequired, name+" is required")
+	}
+	return text
+}
+
+// decode reads a body that must be given, by read, and returns all its faults.
+func (c *call) decode(read func(o *object)) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	return c.finish(o, read)
+}
+
+// finish reads the members of o by read, notes those left over, and returns the
+// faults of the request.
+func (c *call) finish(o *object, read func(o *object)) error {
+	if o != nil {
+		read(o)
+		o.close()
+	}
+	return c.faults.err()
+}
+
+// login answers POST /v1/auth/login.
+func (s *Server) login(c *call) error {
+	var email, password string
+	if err := c.decode(func(o *object) {
+		email, password = o.given("email"), o.given("password")
+	}); err != nil {
+		return err
+	}
+	t, err := s.o.Credentials.Login(c.r.Context(), email, password)
+	if err != nil {
+		return err
+	}
+	return c.tokens(t)
+}
+
+// refresh answers POST /v1/auth/refresh.
+func (s *Server) refresh(c *call) error {
+	var token string
+	if err := c.decode(func(o *object) { token = o.given("refresh_token") }); err != nil {
+		return err
+	}
+	t, err := s.o.Credentials.Refresh(c.r.Context(), token)
+	if err != nil {
+		return err
+	}
+	return c.tokens(t)
+}
+
+// logout answers POST /v1/auth/logout.
+func (s *Server) logout(c *call) error {
+	o, err := c.optionalObject()
+	if err != nil {
+		return err
+	}
+	var all bool
+	if err := c.finish(o, func(o *object) { all, _ = o.boolean("all") }); err != nil {
+		return err
+	}
+	if err := s.o.Credentials.Logout(c.r.Context(), c.principal, all); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// Lengths of a password in characters. Its other rules are the credentials' own;
+// these are checked here too, so that they are told together with faults of the
+// body's form.
+const (
+	minPassword = 12
+	maxPassword = 128
+)
+
+// newPassword reads a password that shall be set.
+func (o *object) newPassword(name string) string {
+	p := o.given(name)
+	if n := utf8.RuneCountInString(p); 0 < n && n < minPassword {
+		o.bad(name, faultTooShort, "must have at least 12 characters")
+	} else if n > maxPassword {
+		o.bad(name, faultTooLong, "must have at most 128 characters")
+	}
+	return p
+}
+
+// register answers POST /v1/auth/register.
+func (s *Server) register(c *call) error {
+	var email, password string
+	if err := c.decode(func(o *object) {
+		email, password = o.given("email"), o.newPassword("password")
+	}); err != nil {
+		return err
+	}
+	a, err := s.o.Credentials.CreateAccount(c.r.Context(), email, password)
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusCreated, viewAccount(a))
+}
+
+// changePassword answers POST /v1/auth/password.
+func (s *Server) changePassword(c *call) error {
+	var current, next string
+	if err := c.decode(func(o *object) {
+		current, next = o.given("current_password"), o.newPassword("new_password")
+	}); err != nil {
+		return err
+	}
+	if err := s.o.Credentials.ChangePassword(c.r.Context(), c.principal, current, next); err != nil {
+		return err
+	}
+	return c.noContent()
+}

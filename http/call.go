@@ -1,0 +1,169 @@
+package http
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Media types of answers.
+const (
+	typeJSON    = "application/json"
+	typeProblem = "application/problem+json"
+	typeHTML    = "text/html; charset=utf-8"
+	typeYAML    = "application/yaml"
+)
+
+// Header values that many answers share. Nobody changes them.
+var (
+	headerJSON    = []string{typeJSON}
+	headerProblem = []string{typeProblem}
+	headerNoStore = []string{"no-store"}
+	headerNoSniff = []string{"nosniff"}
+	headerNoRefer = []string{"no-referrer"}
+	headerAPICSP  = []string{"default-src 'none'; frame-ancestors 'none'"}
+	headerHSTS    = []string{"max-age=31536000"}
+	headerOne     = []string{"1"}
+)
+
+// compressFrom is the least size of an answer that is compressed when asked for.
+const compressFrom = 1<<10 + 1
+
+// call is one request on its way, and the writer of its answer, which notes what
+// was written.
+type call struct {
+	http.ResponseWriter
+	r      *http.Request
+	server *Server
+	start  time.Time
+
+	id        string // X-Request-Id
+	address   string // of the client
+	endpoint  *endpoint
+	operation *operation
+	vars      map[string]string // of the path
+	principal signal.Principal  // zero on public endpoints
+	faults    faults
+
+	status int // 0 until the answer begins
+	bytes  int64
+	err    error  // why the answer is an error
+	then   func() // runs when the request has been counted and logged; see stream.go
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 && status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (c *call) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap serves http.ResponseController.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Hijack implements http.Hijacker for upgrades.
+func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h, ok := c.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, fmt.Errorf("hijack connection: %w", http.ErrNotSupported)
+	}
+	return h.Hijack()
+}
+
+// send writes the whole answer. The error of writing is of no use to anybody: the
+// client is gone.
+func (c *call) send(status int, contentType []string, body []byte) error {
+	c.Header()["Content-Type"] = contentType
+	if len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress &&
+		strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		c.server.gzip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write(body)
+		})).ServeHTTP(c, c.r)
+		return nil
+	}
+	if len(body) >= compressFrom { // net/http counts shorter ones itself
+		c.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+		if c.endpoint != nil && c.endpoint.compress {
+			c.Header().Add("Vary", "Accept-Encoding")
+		}
+	}
+	c.WriteHeader(status)
+	_, _ = c.Write(body)
+	return nil
+}
+
+// json answers with a JSON document that is encoded already.
+func (c *call) json(status int, body []byte) error { return c.send(status, headerJSON, body) }
+
+// value answers with the JSON of v. For answers that are not asked for often.
+func (c *call) value(status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	return c.json(status, body)
+}
+
+// noContent answers 204.
+func (c *call) noContent() error {
+	c.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// fail writes an error document.
+func (c *call) fail(p *problem) {
+	p.setHeaders(c.Header())
+	body := p.append(make([]byte, 0, 512), c.r.URL.EscapedPath(), c.id)
+	_ = c.send(p.Status, headerProblem, body)
+}
+
+// query reads the named parameters and notes their faults with the call's.
+func (c *call) query(names ...string) *query { return newQuery(c.r.URL.RawQuery, &c.faults, names...) }
+
+// body reads the body of the request, up to the endpoint's limit.
+func (c *call) body() ([]byte, error) {
+	return readBody(c.ResponseWriter, c.r, c.endpoint.bodyLimit)
+}
+
+// object reads a body that must be given. It returns nil if the fault was noted.
+func (c *call) object() (*object, error) {
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	return decodeObject(body, &c.faults), nil
+}
+
+// optionalObject reads a body that may be left out; it is then an empty object.
+func (c *call) optionalObject() (*object, error) {
+	if c.r.ContentLength == 0 {
+		return &object{faults: &c.faults}, nil
+	}
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == 0 {
+		return &object{faults: &c.faults}, nil
+	}
+	return decodeObject(body, &c.faults), nil
+}

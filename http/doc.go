@@ -1,0 +1,11 @@
+// Package http serves the API: it checks who asks, and whether what they ask is
+// valid, asks the packages that know, and writes the answer. The API itself is
+// described in openapi.yaml and asyncapi.yaml, which the service serves too.
+//
+// A request passes these steps, and the first that fails answers it: path (404),
+// method (405), credential (401), scope (403), rate (429), media type (415), size
+// (413), syntax and values (400), resource (404), state (409). Handlers return
+// errors; [Server.answer] alone writes error documents, counts and logs.
+//
+// The package shares its name with net/http and is imported as signalhttp.
+package http

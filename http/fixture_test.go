@@ -1,0 +1,350 @@
+package http_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/apitest"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
+)
+
+// Identifiers that the fakes answer with.
+const (
+	accountID = signal.AccountID("acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV")
+	signalID  = signal.SignalID("sig_01M7YQ1WTVKN9DZNWV9NV456V1")
+	runID     = signal.RunID("run_01M7YQ1WPJA84WKP9M7T9BM2EX")
+	jobID     = signal.JobID("job_01M7YQ1WJ9KX5V8WQ8KXDH917J")
+	keyID     = signal.KeyID("key_01M7YQ1WJ9KX5V8WQ8KXDH917J")
+	secret    = "ask_0123456789abcdefghijABCDEFGHIJklmnopqrst4ZpQ2a"
+)
+
+var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+
+// fakes are the packages behind the server. A nil function has a plain answer.
+type fakes struct {
+	run      func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
+	submit   func(req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
+	job      func(account signal.AccountID, id signal.JobID) (signal.Job, error)
+	jobs     func(account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
+	list     func(q catalogue.Query) ([]signal.Listing, int, error)
+	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
+	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
+	take     func(class limits.Class, who string) limits.Decision
+	claim    func(account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
+	release  func(account signal.AccountID, key signal.ReplyKey) error
+	serve    func(ws *websocket.Conn, p *signal.Principal)
+	login    func(email, password string) (credentials.Tokens, error)
+	refresh  func(token string) (credentials.Tokens, error)
+	logout   func(p signal.Principal, all bool) error
+	register func(email, password string) (signal.Account, error)
+	password func(p signal.Principal, current, next string) error
+	account  func(id signal.AccountID) (signal.Account, error)
+	key      func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error)
+	keys     func(account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error)
+	revoke   func(account signal.AccountID, id signal.KeyID) error
+}
+
+type (
+	fakeAgents      struct{ *fakes }
+	fakeCatalogue   struct{ *fakes }
+	fakeRecords     struct{ *fakes }
+	fakeLimits      struct{ *fakes }
+	fakeReplies     struct{ *fakes }
+	fakeHub         struct{ *fakes }
+	fakeCredentials struct{ *fakes }
+)
+
+func (f fakeAgents) Catalogue() []signal.Agent { return signal.Agents() }
+
+func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
+	if f.run == nil {
+		return agent.Outcome{Run: runID, Signal: newSignal()}, nil
+	}
+	return f.run(ctx, req)
+}
+
+func (f fakeAgents) Submit(_ context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if f.submit == nil {
+		return newJob(), nil
+	}
+	return f.submit(req, reply)
+}
+
+func (f fakeAgents) Job(_ context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
+	if f.job == nil {
+		return newJob(), nil
+	}
+	return f.job(account, id)
+}
+
+func (f fakeAgents) Jobs(_ context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+	if f.jobs == nil {
+		return []signal.Job{newJob()}, 1, nil
+	}
+	return f.jobs(account, status, limit, offset)
+}
+
+func (f fakeCatalogue) List(_ context.Context, q catalogue.Query) ([]signal.Listing, int, error) {
+	if f.list == nil {
+		return []signal.Listing{newSignal().Listing()}, 1, nil
+	}
+	return f.list(q)
+}
+
+func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error) {
+	if f.find == nil {
+		return signal.Position{MS: 1}, signal.Position{}, nil
+	}
+	return f.find(account, id)
+}
+
+func (f fakeRecords) SignalByID(_ context.Context, _ signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
+	if f.record == nil {
+		return newSignal(), nil
+	}
+	return f.record(id, created, closed)
+}
+
+func (f fakeLimits) Take(_ context.Context, class limits.Class, who string) limits.Decision {
+	if f.take == nil {
+		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599, Reset: 100 * time.Millisecond}
+	}
+	return f.take(class, who)
+}
+
+func (f fakeReplies) Claim(_ context.Context, account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error) {
+	if f.claim == nil {
+		return nil, nil
+	}
+	return f.claim(account, key)
+}
+
+func (f fakeReplies) Release(_ context.Context, account signal.AccountID, key signal.ReplyKey) error {
+	if f.release == nil {
+		return nil
+	}
+	return f.release(account, key)
+}
+
+func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal) {
+	if f.serve == nil {
+		_ = ws.Close()
+		return
+	}
+	f.serve(ws, p)
+}
+
+// Tokens that fakeCredentials knows. "reader" stands for a key with signals:read
+// only; all others are refused.
+func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.Principal, error) {
+	switch token {
+	case "key":
+		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.AllScopes}, nil
+	case "jwt":
+		return signal.Principal{Account: accountID, Session: "ses_1", Scopes: signal.AllScopes}, nil
+	case "reader":
+		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.ScopesOf(signal.SignalsRead)}, nil
+	case "":
+		return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials", Message: "no token"}
+	}
+	return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "not valid"}
+}
+
+func (f fakeCredentials) RequireJWT(p signal.Principal) error {
+	if p.Session == "" {
+		return &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required", Message: "an API key does not do"}
+	}
+	return nil
+}
+
+func newTokens() credentials.Tokens {
+	return credentials.Tokens{Access: "eyJ", ExpiresIn: 15 * time.Minute, Refresh: "rt_q3V0xH7mW2cY8nB5kR1tZ6pL4sD9fG0jA7eU2iO5vXw"}
+}
+
+func (f fakeCredentials) Login(_ context.Context, email, password string) (credentials.Tokens, error) {
+	if f.login == nil {
+		return newTokens(), nil
+	}
+	return f.login(email, password)
+}
+
+func (f fakeCredentials) Refresh(_ context.Context, token string) (credentials.Tokens, error) {
+	if f.refresh == nil {
+		return newTokens(), nil
+	}
+	return f.refresh(token)
+}
+
+func (f fakeCredentials) Logout(_ context.Context, p signal.Principal, all bool) error {
+	if f.logout == nil {
+		return nil
+	}
+	return f.logout(p, all)
+}
+
+func (f fakeCredentials) CreateAccount(_ context.Context, email, password string) (signal.Account, error) {
+	if f.register == nil {
+		return signal.Account{ID: accountID, Email: email, CreatedAt: morning}, nil
+	}
+	return f.register(email, password)
+}
+
+func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, current, next string) error {
+	if f.password == nil {
+		return nil
+	}
+	return f.password(p, current, next)
+}
+
+func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (signal.Account, error) {
+	if f.account == nil {
+		return signal.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, nil
+	}
+	return f.account(id)
+}
+
+func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error) {
+	if f.key == nil {
+		return signal.APIKey{ID: keyID, Account: account, Name: name, Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning}, secret, nil
+	}
+	return f.key(account, name, scopes, expiresIn)
+}
+
+func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error) {
+	if f.keys == nil {
+		return nil, 0, nil
+	}
+	return f.keys(account, limit, offset)
+}
+
+func (f fakeCredentials) RevokeKey(_ context.Context, account signal.AccountID, id signal.KeyID) error {
+	if f.revoke == nil {
+		return nil
+	}
+	return f.revoke(account, id)
+}
+
+func newSignal() *signal.Signal {
+	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372, Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
+		Metadata:  json.RawMessage(`{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."}`),
+		CreatedAt: morning, ExpiresAt: morning.Add(24 * time.Hour), UpdatedAt: morning, Sequence: 1}
+}
+
+func newJob() signal.Job {
+	return signal.Job{ID: jobID, Run: runID, Status: signal.JobQueued, CreatedAt: morning,
+		Request: signal.RunRequest{Account: accountID, Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk}}
+}
+
+// checker is shared: the description is the same for all tests.
+var checker = sync.OnceValue(func() func(testing.TB) *apitest.HTTP {
+	var once sync.Once
+	var h *apitest.HTTP
+	return func(tb testing.TB) *apitest.HTTP {
+		once.Do(func() { h = apitest.NewHTTP(tb, signalhttp.OpenAPI()) })
+		return h
+	}
+})()
+
+// newServer returns a server over fakes.
+func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *signalhttp.Server {
+	tb.Helper()
+	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f}, Credentials: fakeCredentials{f},
+		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Registration: true, Gatherer: prometheus.NewRegistry(),
+		Now: func() time.Time { return morning }}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := signalhttp.New(o)
+	if err != nil {
+		tb.Fatalf("make server: %v", err)
+	}
+	return s
+}
+
+// answer is what a request got.
+type answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// problem is what tests look at of an error document.
+type problem struct {
+	Code, Detail, Instance string
+	RequestID              string `json:"request_id"`
+	RequiredScope          string `json:"required_scope"`
+	RunID                  string `json:"run_id"`
+	ErrorCode              string `json:"error_code"`
+	Retryable              bool
+	Errors                 []struct {
+		Pointer, Parameter, Header *string
+		Code, Detail               string
+	}
+}
+
+func (a answer) problem(tb testing.TB) problem {
+	tb.Helper()
+	var p problem
+	if err := json.Unmarshal([]byte(a.Body), &p); err != nil {
+		tb.Fatalf("read problem %q: %v", a.Body, err)
+	}
+	return p
+}
+
+// faults returns the faults of a 400 as "place code".
+func (a answer) faults(tb testing.TB) []string {
+	tb.Helper()
+	var list []string
+	for _, e := range a.problem(tb).Errors {
+		switch {
+		case e.Pointer != nil:
+			list = append(list, "body "+*e.Pointer+" "+e.Code)
+		case e.Parameter != nil:
+			list = append(list, "query "+*e.Parameter+" "+e.Code)
+		case e.Header != nil:
+			list = append(list, "header "+*e.Header+" "+e.Code)
+		}
+	}
+	return list
+}
+
+// do sends a request to the server's handler and holds the exchange against the
+// description. Headers are "Name: value"; without an Authorization among them the
+// API key is sent, and "Authorization:" sends none.
+func do(tb testing.TB, s *signalhttp.Server, method, target, body string, headers ...string) answer {
+	tb.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r := httptest.NewRequest(method, target, reader)
+	r.Header.Set("Authorization", "Bearer key")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ":")
+		if name == "Authorization" {
+			r.Header.Del(name)
+		}
+		if value = strings.TrimSpace(value); value != "" || name != "Authorization" {
+			r.Header.Add(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	checker(tb).Handler(tb, s.Handler()).ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}

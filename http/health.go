@@ -1,0 +1,99 @@
+package http
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Health answers how the process is. A nil function finds nothing wrong.
+type Health struct {
+	Alive    func(ctx context.Context) error // the root actor answers
+	Redis    func(ctx context.Context) error // Redis answers a PING
+	Streams  func(ctx context.Context) error // the tail is attached
+	Actors   func(ctx context.Context) error // the actors are started and answer
+	Warnings func() []string                 // for people, such as that nothing survives a restart
+}
+
+// Time limits of the checks.
+const (
+	aliveTimeout = time.Second
+	readyTimeout = 500 * time.Millisecond
+)
+
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	Status   string            `json:"status"` // ready, not_ready, draining
+	Checks   map[string]string `json:"checks"` // ok or failed, by name
+	Warnings []string          `json:"warnings"`
+}
+
+// healthz answers GET /healthz. It never depends on Redis.
+func (s *Server) healthz(c *call) error {
+	if ask := s.o.Health.Alive; ask != nil {
+		ctx, cancel := context.WithTimeout(c.r.Context(), aliveTimeout)
+		defer cancel()
+		if err := ask(ctx); err != nil {
+			c.err = err
+			return c.json(http.StatusServiceUnavailable, []byte(`{"status":"failed"}`))
+		}
+	}
+	return c.json(http.StatusOK, []byte(`{"status":"ok"}`))
+}
+
+// readyz answers GET /readyz.
+func (s *Server) readyz(c *call) error {
+	r := s.Ready(c.r.Context())
+	status := http.StatusOK
+	if r.Status != "ready" {
+		status = http.StatusServiceUnavailable
+	}
+	return c.value(status, r)
+}
+
+// Ready says whether the process should get requests, and what is wrong if not.
+// What a failed check said is logged, not shown.
+func (s *Server) Ready(ctx context.Context) Readiness {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	h := s.o.Health
+	checks := map[string]func(context.Context) error{"redis": h.Redis, "streams": h.Streams, "actors": h.Actors}
+	r := Readiness{Status: "ready", Checks: map[string]string{"redis": "ok", "streams": "ok", "actors": "ok"}, Warnings: []string{}}
+	var mu sync.Mutex // guards r
+	var wg sync.WaitGroup
+	for name, check := range checks {
+		if check == nil {
+			continue
+		}
+		wg.Go(func() {
+			err := check(ctx)
+			if err == nil {
+				return
+			}
+			s.log.Debug("readiness check failed", "check", name, "err", err)
+			mu.Lock()
+			defer mu.Unlock()
+			r.Checks[name], r.Status = "failed", "not_ready"
+		})
+	}
+	wg.Wait()
+	if s.draining.Load() {
+		r.Status = "draining"
+	}
+	if h.Warnings != nil {
+		r.Warnings = append(r.Warnings, h.Warnings()...)
+	}
+	return r
+}
+
+// metrics answers GET /metrics.
+func (s *Server) metrics() func(*call) error {
+	h := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{})
+	return func(c *call) error {
+		h.ServeHTTP(c, c.r)
+		return nil
+	}
+}

@@ -1,0 +1,126 @@
+package http
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/http/limits"
+)
+
+// Metrics are the counters of the HTTP layer. A nil *Metrics counts nothing.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	limited  map[limits.Class]prometheus.Counter
+}
+
+// NewMetrics registers the counters with r.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_http_requests_total",
+			Help: "Answered HTTP requests, by path template, method and status."}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "agentsignal_http_request_duration_seconds",
+			Help:    "Time from the end of a request's header to the end of its answer, for methods that the path has.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"route", "method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_http_requests_in_flight",
+			Help: "HTTP requests being answered; WebSocket connections count only during their handshake."}),
+		limited: make(map[limits.Class]prometheus.Counter),
+	}
+	limited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_http_rate_limited_total",
+		Help: "Requests refused by a rate limit, by its class."}, []string{"class"})
+	for _, c := range limits.Classes {
+		m.limited[c] = limited.WithLabelValues(string(c))
+	}
+	r.MustRegister(m.requests, m.duration, m.inFlight, limited)
+	return m
+}
+
+// refused counts a request that was over its rate limit.
+func (m *Metrics) refused(c limits.Class) {
+	if m != nil {
+		m.limited[c].Inc()
+	}
+}
+
+// began and ended bracket each request.
+func (m *Metrics) began() {
+	if m != nil {
+		m.inFlight.Inc()
+	}
+}
+
+func (m *Metrics) ended(c *call, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.inFlight.Dec()
+	route := unmatched
+	if c.endpoint != nil {
+		route = c.endpoint.template
+	}
+	if c.operation == nil || c.r.Method != c.operation.method {
+		m.requests.WithLabelValues(route, methodLabel(c.r.Method), strconv.Itoa(c.status)).Inc()
+		return
+	}
+	c.operation.tally.count(m, route, c.r.Method, c.status)
+	c.operation.tally.observer(m, route, c.r.Method).Observe(took.Seconds())
+}
+
+// unmatched stands for the path template of paths that do not exist.
+const unmatched = "unmatched"
+
+// methodLabel returns method, or "other" for one that no path has.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions, http.MethodConnect, http.MethodTrace:
+		return method
+	}
+	return "other"
+}
+
+// tally holds the counters of one operation, so that counting needs no lookup by
+// labels. Only methods that a path has observe their duration: a histogram is 17
+// series.
+type tally struct {
+	codes    [len(tallied)]atomic.Pointer[prometheus.Counter]
+	duration atomic.Pointer[prometheus.Observer]
+}
+
+// tallied are the statuses that have a place in a tally.
+var tallied = [...]int{200, 201, 204, 304, 400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503, statusClientGone, 101}
+
+// count adds one answer. Two goroutines may both look the counter up at first;
+// they find the same.
+func (t *tally) count(m *Metrics, route, method string, status int) {
+	for i, known := range tallied {
+		if known != status {
+			continue
+		}
+		counter := t.codes[i].Load()
+		if counter == nil {
+			found := m.requests.WithLabelValues(route, method, strconv.Itoa(status))
+			counter = &found
+			t.codes[i].Store(counter)
+		}
+		(*counter).Inc()
+		return
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+}
+
+// observer returns the histogram of durations.
+func (t *tally) observer(m *Metrics, route, method string) prometheus.Observer {
+	o := t.duration.Load()
+	if o == nil {
+		found := m.duration.WithLabelValues(route, method)
+		o = &found
+		t.duration.Store(o)
+	}
+	return *o
+}

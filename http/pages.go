@@ -1,0 +1,142 @@
+package http
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+
+	swaggerui "github.com/swaggest/swgui/v5emb"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What the service serves for people to read. The pages have no inline script or
+// style, so that a strict Content-Security-Policy holds.
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+//go:embed asyncapi.yaml
+var asyncAPI []byte
+
+//go:embed docs
+var docsFiles embed.FS
+
+// OpenAPI returns the description of the HTTP API, in YAML.
+func OpenAPI() []byte { return bytes.Clone(openAPI) }
+
+// AsyncAPI returns the description of the dashboard stream, in YAML.
+func AsyncAPI() []byte { return bytes.Clone(asyncAPI) }
+
+// openAPIJSON is the description in JSON.
+var openAPIJSON = func() []byte {
+	var v any
+	if err := yaml.Unmarshal(openAPI, &v); err != nil {
+		panic("read openapi.yaml: " + err.Error())
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("encode openapi.yaml: " + err.Error())
+	}
+	return b
+}()
+
+// pagePolicy is the Content-Security-Policy of the pages.
+var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+
+// headerCached lets caches keep what changes only with the service's version.
+var headerCached = []string{"public, max-age=300"}
+
+// description answers with a description of the API.
+func description(document []byte, contentType string) func(*call) error {
+	types := []string{contentType}
+	return func(c *call) error {
+		c.Header()["Cache-Control"] = headerCached
+		return c.send(http.StatusOK, types, document)
+	}
+}
+
+// redirect answers with the way to another path.
+func redirect(to string) func(*call) error {
+	return func(c *call) error {
+		c.Header().Set("Location", to)
+		c.WriteHeader(http.StatusFound)
+		return nil
+	}
+}
+
+// page answers with a page.
+func (c *call) html(body []byte) error {
+	c.Header()["Content-Security-Policy"] = pagePolicy
+	c.Header()["Cache-Control"] = headerCached
+	return c.send(http.StatusOK, []string{typeHTML}, body)
+}
+
+// docs answers GET /docs: the API's description in Swagger UI.
+func (s *Server) docs(c *call) error {
+	page, err := docsFiles.ReadFile("docs/index.html")
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	return c.html(page)
+}
+
+// docsTypes are the files beside the page: our own, and those of Swagger UI.
+var docsTypes = map[string]string{
+	"init.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
+	"swagger-ui.css": "", "swagger-ui-bundle.js": "", "favicon-32x32.png": "", "favicon-16x16.png": "",
+}
+
+var swaggerAssets = swaggerui.NewHandler("", "", "/docs/")
+
+// docsFile answers GET /docs/{file}.
+func (s *Server) docsFile(c *call) error {
+	name := c.vars["file"]
+	contentType, known := docsTypes[name]
+	if !known {
+		return errNotFound
+	}
+	c.Header()["Content-Security-Policy"] = pagePolicy
+	c.Header()["Cache-Control"] = headerCached
+	if contentType == "" {
+		swaggerAssets.ServeHTTP(c, c.r)
+		return nil
+	}
+	file, err := docsFiles.ReadFile("docs/" + name)
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	return c.send(http.StatusOK, []string{contentType}, file)
+}
+
+var problemTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles, "docs/problem*.html"))
+
+// slug is the form of a code in a path.
+func slug(code string) string { return strings.ReplaceAll(code, "_", "-") }
+
+// problemPage answers GET /problems/{code}: what an error document's type names.
+func (s *Server) problemPage(c *call) error {
+	name := c.vars["code"]
+	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
+	if p == nil || slug(p.Code) != name {
+		return signal.NotFound("problem")
+	}
+	return c.template("problem.html", p)
+}
+
+// problemIndex answers GET /problems.
+func (s *Server) problemIndex(c *call) error { return c.template("problems.html", problemKinds) }
+
+func (c *call) template(name string, data any) error {
+	var b bytes.Buffer
+	if err := problemTemplates.ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("fill page: %w", err)
+	}
+	return c.html(b.Bytes())
+}

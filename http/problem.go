@@ -1,0 +1,219 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/credentials"
+)
+
+// problemKind is a kind of error document. Code is its stable name.
+type problemKind struct {
+	Code   string
+	Status int
+	Title  string
+	When   string // for the page about it
+}
+
+// problemKinds lists every error code that an answer may carry.
+var problemKinds = []problemKind{
+	{"invalid_request", 400, "The request is not valid", "The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, unknown or out of range. The member errors lists every fault with the place where it lies."},
+	{"missing_credentials", 401, "Credentials are missing", "The request has no Authorization header. Send Authorization: Bearer and an API key or an access token."},
+	{"invalid_token", 401, "The token is not valid", "The API key is unknown, revoked or expired, or the access token is malformed, forged or expired, or its session has ended."},
+	{"jwt_required", 401, "An access token is required", "An API key was sent to an endpoint that takes only an access token. Sign in to get one."},
+	{"invalid_credentials", 401, "The email or the password is wrong", "No account has this email and this password."},
+	{"invalid_refresh_token", 401, "The refresh token is not valid", "The refresh token is unknown, expired, used or revoked. Sign in again."},
+	{"insufficient_scope", 403, "A scope is missing", "The API key is valid but lacks the scope that the member required_scope names."},
+	{"origin_not_allowed", 403, "The origin is not allowed", "A page of a foreign origin opened the stream. The operator lists allowed origins in http.cors_origins."},
+	{"not_found", 404, "Not found", "No such path exists, or no such resource, or it belongs to another account."},
+	{"method_not_allowed", 405, "The method is not allowed", "The path exists but not with this method. The header Allow lists those it has."},
+	{"name_taken", 409, "The name is taken", "Another API key of the account has this name. Revoke it first, or choose another name."},
+	{"email_taken", 409, "The email is taken", "An account with this email exists."},
+	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
+	{"idempotency_in_progress", 409, "The first request is still running", "A request with the same Idempotency-Key has not been answered yet. Try again in a moment."},
+	{"body_too_large", 413, "The body is too large", "A body may have at most 1 MiB, under /v1/auth 64 KiB."},
+	{"unsupported_media_type", 415, "The media type is not supported", "Bodies must be JSON: Content-Type application/json, application/*+json or none, without a Content-Encoding."},
+	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request", "The same Idempotency-Key came with another body. Make a new key for each request."},
+	{"rate_limited", 429, "Too many requests", "The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is left."},
+	{"too_many_runs", 429, "Too many runs at once", "The account has as many runs under way, or jobs waiting, as it may have."},
+	{"account_locked", 429, "The account is locked for a while", "Too many logins failed. The header Retry-After says when the lock ends."},
+	{"agent_failed", 500, "The agent's run failed", "The request was valid but the run ended with an error. The members error_code and retryable say which and whether trying again may help."},
+	{"internal", 500, "Something went wrong", "An unexpected error. Its cause is in the log of the service, under the request_id."},
+	{"unavailable", 503, "The service is not available", "The service cannot reach its store, or is about to stop. Try again after the time in the header Retry-After."},
+}
+
+var problemsByCode = func() map[string]*problemKind {
+	m := make(map[string]*problemKind, len(problemKinds))
+	for i := range problemKinds {
+		m[problemKinds[i].Code] = &problemKinds[i]
+	}
+	return m
+}()
+
+// defaultCodes names the problem of an error whose own code is none of the list.
+// Conflicts and limits have no default: they must name themselves.
+var defaultCodes = map[signal.Kind]string{
+	signal.KindInvalid:      "invalid_request",
+	signal.KindUnauthorized: "invalid_token",
+	signal.KindNotFound:     "not_found",
+	signal.KindMismatch:     "idempotency_key_reused",
+	signal.KindUnavailable:  "unavailable",
+}
+
+// statusClientGone is counted and logged when the client left before the answer;
+// nobody receives it.
+const statusClientGone = 499
+
+// Errors of this package.
+var (
+	errNotFound       = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path"}
+	errMethod         = &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed", Message: "the path does not have this method"}
+	errMediaType      = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON"}
+	errTooLarge       = &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large", Message: "the body is too large"}
+	errForeignOrigin  = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed", Message: "this origin may not open the stream"}
+	errDraining       = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the service is about to stop", RetryAfter: retryUnavailable}
+	errRateLimited    = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "the rate limit is used up"}
+	retryUnavailable  = 5 * time.Second
+	internalErrorText = "The service met an unexpected error. Name the request_id when you report it."
+)
+
+// scopeError is a credential without the scope that the endpoint needs.
+type scopeError struct{ scope signal.Scope }
+
+func (e *scopeError) Error() string { return "the credential lacks the scope " + string(e.scope) }
+
+// runFailed is a run that ended with an error.
+type runFailed struct {
+	run signal.RunID
+	*signal.RunError
+}
+
+// problem is an error document (RFC 9457), with what its answer's headers say.
+type problem struct {
+	*problemKind
+	Detail     string
+	RetryAfter time.Duration
+
+	invalid *invalidError // of invalid_request
+	scope   signal.Scope  // of insufficient_scope
+	run     *runFailed    // of agent_failed
+}
+
+// newProblem returns the document that tells a client of err. Errors that are not
+// meant for clients become internal, without their text.
+func newProblem(err error) problem {
+	if e, ok := errors.AsType[*invalidError](err); ok {
+		return problem{problemKind: problemsByCode["invalid_request"], Detail: e.Error(), invalid: e}
+	}
+	if e, ok := errors.AsType[credentials.ValidationError](err); ok {
+		invalid := invalidCredentials(e)
+		return problem{problemKind: problemsByCode["invalid_request"], Detail: invalid.Error(), invalid: invalid}
+	}
+	if e, ok := errors.AsType[*scopeError](err); ok {
+		return problem{problemKind: problemsByCode["insufficient_scope"], Detail: e.Error(), scope: e.scope}
+	}
+	if e, ok := errors.AsType[*runFailed](err); ok {
+		return problem{problemKind: problemsByCode["agent_failed"], Detail: e.Message, RetryAfter: e.RetryAfter, run: e}
+	}
+	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind != signal.KindInternal {
+		return knownProblem(e)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return problem{problemKind: problemsByCode["unavailable"], Detail: "the answer took too long", RetryAfter: retryUnavailable}
+	}
+	return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
+}
+
+// knownProblem is newProblem for an error that a caller may see.
+func knownProblem(e *signal.Error) problem {
+	kind := problemsByCode[e.Code]
+	if kind == nil {
+		kind = problemsByCode[defaultCodes[e.Kind]]
+	}
+	if kind == nil {
+		return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
+	}
+	p := problem{problemKind: kind, Detail: e.Message, RetryAfter: e.RetryAfter}
+	if kind.Code == "invalid_request" {
+		p.invalid = asInvalid(e)
+		p.Detail = p.invalid.Error()
+	}
+	if kind.Status == http.StatusServiceUnavailable && p.RetryAfter == 0 {
+		p.RetryAfter = retryUnavailable
+	}
+	return p
+}
+
+// setHeaders says in headers what belongs there.
+func (p *problem) setHeaders(h http.Header) {
+	h["Content-Type"] = headerProblem
+	switch {
+	case p.Code == "missing_credentials":
+		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals"`}
+	case p.Status == http.StatusUnauthorized:
+		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals", error="invalid_token"`}
+	case p.scope != "":
+		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals", error="insufficient_scope", scope="` + string(p.scope) + `"`}
+	}
+	if p.RetryAfter > 0 {
+		h["Retry-After"] = []string{wholeSeconds(p.RetryAfter)}
+	}
+}
+
+// wholeSeconds returns d in seconds, rounded up, at least 1.
+func wholeSeconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
+}
+
+// append adds the document to b. instance is the path of the request.
+func (p *problem) append(b []byte, instance, requestID string) []byte {
+	b = append(b, `{"type":"/problems/`...)
+	b = append(b, strings.ReplaceAll(p.Code, "_", "-")...)
+	b = append(b, `","title":`...)
+	b = signal.AppendText(b, p.Title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.Status), 10)
+	b = append(b, `,"detail":`...)
+	b = signal.AppendText(b, p.Detail)
+	b = append(b, `,"instance":`...)
+	b = signal.AppendText(b, instance)
+	b = append(b, `,"code":"`...)
+	b = append(b, p.Code...)
+	b = append(b, `","request_id":`...)
+	b = signal.AppendText(b, requestID)
+	switch {
+	case p.invalid != nil:
+		b = append(b, `,"errors":[`...)
+		for i, f := range p.invalid.list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, `{"`...)
+			b = append(b, f.In...)
+			b = append(b, `":`...)
+			b = signal.AppendText(b, f.Name)
+			b = append(b, `,"code":"`...)
+			b = append(b, f.Code...)
+			b = append(b, `","detail":`...)
+			b = signal.AppendText(b, f.Detail)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	case p.scope != "":
+		b = append(b, `,"required_scope":`...)
+		b = signal.AppendText(b, string(p.scope))
+	case p.run != nil:
+		b = append(b, `,"run_id":`...)
+		b = signal.AppendText(b, string(p.run.run))
+		b = append(b, `,"error_code":`...)
+		b = signal.AppendText(b, string(p.run.Code))
+		b = append(b, `,"retryable":`...)
+		b = strconv.AppendBool(b, p.run.Retryable)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,208 @@
+package http
+
+import (
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+	// maxOffset is beyond the end of every list; larger offsets select the same.
+	maxOffset = math.MaxInt32
+)
+
+// query reads the parameters of a URL. Its methods note what is wrong with a
+// value and return false if it is wrong, absent or empty.
+type query struct {
+	faults *faults
+	params []param
+}
+
+type param struct{ name, value string }
+
+// newQuery finds the named parameters in a raw query; others are ignored. One that
+// is given twice is noted, whatever its values.
+func newQuery(raw string, f *faults, names ...string) *query {
+	q := &query{faults: f}
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(key)
+		if err != nil || !slices.Contains(names, name) {
+			continue
+		}
+		if slices.ContainsFunc(q.params, func(p param) bool { return p.name == name }) {
+			q.bad(name, faultDuplicate, "is given more than once")
+			continue
+		}
+		text, err := url.QueryUnescape(value)
+		if err != nil || !utf8.ValidString(text) {
+			q.bad(name, faultFormat, "must be percent-encoded UTF-8")
+			text = ""
+		}
+		q.params = append(q.params, param{name, text})
+	}
+	return q
+}
+
+// bad notes a fault once for each parameter.
+func (q *query) bad(name, code, detail string) {
+	for _, f := range q.faults.list {
+		if f.In == inQuery && f.Name == name {
+			return
+		}
+	}
+	q.faults.add(inQuery, name, code, detail)
+}
+
+// get returns the value of a parameter; "" if it is absent or empty.
+func (q *query) get(name string) string {
+	for _, p := range q.params {
+		if p.name == name {
+			return p.value
+		}
+	}
+	return ""
+}
+
+// text reads a text of 1 to high characters.
+func (q *query) text(name string, high int) string {
+	v := q.get(name)
+	if v == "" {
+		return ""
+	}
+	v = strings.TrimSpace(v)
+	if code, detail := checkText(v, 1, high); code != "" {
+		q.bad(name, code, detail)
+		return ""
+	}
+	return v
+}
+
+// option reads a parameter that must be one of values.
+func option[T ~string](q *query, name string, values []T) T {
+	v := q.get(name)
+	if v != "" && !slices.Contains(values, T(v)) {
+		q.bad(name, faultInvalidValue, oneOf(values))
+		return ""
+	}
+	return T(v)
+}
+
+// fraction reads a number from 0 to 1, written as in JSON.
+func (q *query) fraction(name string) float64 {
+	v := q.get(name)
+	if v == "" {
+		return 0
+	}
+	s := scanner{data: []byte(v)}
+	if !s.number() || s.pos < len(v) {
+		q.bad(name, faultInvalidType, "must be a number")
+		return 0
+	}
+	x, err := strconv.ParseFloat(v, 64)
+	if err != nil || x < 0 || x > 1 {
+		q.bad(name, faultOutOfRange, "must be from 0 to 1")
+		return 0
+	}
+	return x
+}
+
+// page is the part of a list that a client asks for.
+type page struct {
+	Limit  int
+	Offset int
+	offset string // as the client wrote it: it has no upper bound
+}
+
+// page reads limit and offset.
+func (q *query) page() page {
+	p := page{Limit: defaultLimit, offset: "0"}
+	if v := q.get("limit"); v != "" {
+		n, digits := whole(v)
+		switch {
+		case !digits:
+			q.bad("limit", faultInvalidType, "must be an integer")
+		case n < 1 || n > maxLimit || v[0] == '-':
+			q.bad("limit", faultOutOfRange, "must be from 1 to 100")
+		default:
+			p.Limit = n
+		}
+	}
+	if v := q.get("offset"); v != "" {
+		n, digits := whole(v)
+		switch {
+		case !digits:
+			q.bad("offset", faultInvalidType, "must be an integer")
+		case v[0] == '-' && n > 0:
+			q.bad("offset", faultOutOfRange, "must be 0 or more")
+		default:
+			p.Offset = min(n, maxOffset)
+			if v = strings.TrimLeft(v, "-0"); v != "" {
+				p.offset = v
+			}
+		}
+	}
+	return p
+}
+
+// whole returns the magnitude of an integer in decimal, at most MaxInt, or false
+// if v is none.
+func whole(v string) (n int, ok bool) {
+	v = strings.TrimPrefix(v, "-")
+	if v == "" || strings.Trim(v, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil { // digits, but too many
+		n = math.MaxInt
+	}
+	return n, true
+}
+
+// more says that the list goes on after a page that holds n of total items.
+func (p page) more(n, total int) bool { return p.Offset+n < total }
+
+// cut returns the page of a list that is in memory.
+func cut[T any](p page, list []T) []T {
+	from := min(p.Offset, len(list))
+	return list[from:min(from+p.Limit, len(list))]
+}
+
+// sinceForm is how a time may be written; time.Parse alone also takes hours of one
+// digit and a comma for the decimal point.
+var sinceForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?$`)
+
+// sinceLayouts are those forms for time.Parse, which allows any fraction of a
+// second in each.
+var sinceLayouts = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", time.DateOnly}
+
+// since reads a time: RFC 3339 with any offset, without an offset (UTC), or a date
+// (midnight UTC). A "+" that was sent as it is arrives as a space, which cannot
+// stand there for anything else.
+func (q *query) since() time.Time {
+	v := strings.ToUpper(q.get("since"))
+	if v == "" {
+		return time.Time{}
+	}
+	if i := strings.LastIndexByte(v, ' '); i > len(time.DateOnly) {
+		v = v[:i] + "+" + v[i+1:]
+	}
+	if sinceForm.MatchString(v) {
+		for _, layout := range sinceLayouts {
+			if t, err := time.Parse(layout, v); err == nil {
+				return t.UTC()
+			}
+		}
+	}
+	q.bad("since", faultFormat, "must be a time such as 2026-11-21T09:30:00Z, or a date")
+	return time.Time{}
+}

@@ -1,0 +1,164 @@
+package http
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
+)
+
+// guard says which credential an operation wants.
+type guard uint8
+
+const (
+	public    guard = iota // none; one that is sent is not looked at
+	anyToken               // an API key or an access token
+	jwtOnly                // an access token
+	handshake              // the stream's own rules; see stream.go
+)
+
+// operation is one method of a path.
+type operation struct {
+	guard  guard
+	scope  signal.Scope // that the credential must carry; "" for none
+	class  limits.Class // of its rate limit; "" for none
+	handle func(*call) error
+	always bool // answered while the process ends, too
+
+	method string
+	tally  tally
+}
+
+// endpoint is one path with its methods.
+type endpoint struct {
+	template  string // the path with {names}, also the route label of metrics
+	methods   map[string]*operation
+	allow     []string // the header Allow
+	compress  bool
+	cached    bool  // may be kept by caches
+	page      bool  // sets its own Content-Security-Policy
+	bodyLimit int64 // bytes
+}
+
+// ServeHTTP implements http.Handler, which the router wants; it is never called.
+func (*endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// methods are the operations of a path.
+type methods map[string]*operation
+
+// get is an operation of the class reads.
+func get(scope signal.Scope, handle func(*call) error) *operation {
+	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle}
+}
+
+// open is an operation for everybody, without a limit, that is also answered while
+// the process ends.
+func open(handle func(*call) error) methods {
+	return methods{http.MethodGet: {handle: handle, always: true}}
+}
+
+// addRoutes is the list of all routes, grouped by the credential they want. The
+// router tries them in this order, so the busiest stand first.
+func (s *Server) addRoutes() {
+	s.router = mux.NewRouter().SkipClean(true)
+
+	// A token with a scope.
+	s.add("/v1/agents/{id}/run", methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
+	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals)})
+	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather)})
+	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
+	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
+	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
+	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs)})
+	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents)})
+	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
+
+	// Any token.
+	s.add("/v1/account", methods{"GET": get("", s.account)})
+	s.add("/v1/versions", methods{"GET": get("", s.listVersions)})
+
+	// The stream.
+	s.add("/ws/dashboard", methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream}})
+	s.add("/v1/ws/dashboard", methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream}})
+
+	// An access token.
+	s.add("/v1/auth/logout", methods{"POST": {guard: jwtOnly, class: limits.Sessions, handle: s.logout}})
+	s.add("/v1/auth/password", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: s.changePassword}})
+	s.add("/v1/auth/api-key", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: s.createKey}})
+	s.add("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: s.listKeys}})
+	s.add("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes, handle: s.revokeKey}})
+
+	// No token.
+	s.add("/v1/auth/login", methods{"POST": {class: limits.Logins, handle: s.login}})
+	s.add("/v1/auth/refresh", methods{"POST": {class: limits.Sessions, handle: s.refresh}})
+	if s.o.Registration {
+		s.add("/v1/auth/register", methods{"POST": {class: limits.Registrations, handle: s.register}})
+	}
+	s.add("/healthz", open(s.healthz))
+	s.add("/readyz", open(s.readyz))
+	if s.o.Gatherer != nil {
+		s.add("/metrics", open(s.metrics()))
+	}
+	s.add("/v1/openapi.json", open(description(openAPIJSON, typeJSON))).cached = true
+	s.add("/v1/openapi.yaml", open(description(openAPI, typeYAML))).cached = true
+	s.add("/v1/asyncapi.yaml", open(description(asyncAPI, typeYAML))).cached = true
+	s.addPages()
+}
+
+// addPages adds what people read.
+func (s *Server) addPages() {
+	s.add("/", open(redirect("/docs")))
+	for path, handle := range map[string]func(*call) error{
+		"/docs": s.docs, "/docs/{file}": s.docsFile, "/problems": s.problemIndex, "/problems/{code}": s.problemPage,
+	} {
+		e := s.add(path, open(handle))
+		e.cached, e.page = true, true
+	}
+}
+
+// add makes a route. The answers of all but the paths under /v1/auth and the
+// stream are compressed when asked for.
+func (s *Server) add(template string, m methods) *endpoint {
+	auth := strings.HasPrefix(template, "/v1/auth/")
+	e := &endpoint{template: template, methods: m, compress: !auth && !strings.HasSuffix(template, "/ws/dashboard"), bodyLimit: maxBodyBytes}
+	if auth {
+		e.bodyLimit = maxAuthBodyBytes
+	}
+	var allow []string
+	for method, op := range m {
+		op.method = method
+		allow = append(allow, method)
+		if method == http.MethodGet {
+			allow = append(allow, http.MethodHead)
+		}
+	}
+	allow = append(allow, http.MethodOptions)
+	slices.Sort(allow)
+	e.allow = []string{strings.Join(allow, ", ")}
+	s.router.Handle(template, e)
+	s.routes = append(s.routes, e)
+	return e
+}
+
+// match finds the endpoint of a path and its variables; nil if there is none.
+func (s *Server) match(r *http.Request) (*endpoint, map[string]string) {
+	var m mux.RouteMatch
+	if !s.router.Match(r, &m) || m.MatchErr != nil {
+		return nil, nil
+	}
+	e, _ := m.Handler.(*endpoint)
+	return e, m.Vars
+}
+
+// operation returns what a method does here; nil if nothing. HEAD is GET whose
+// body is not sent.
+func (e *endpoint) operation(method string) *operation {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return e.methods[method]
+}

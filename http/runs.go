@@ -1,0 +1,178 @@
+package http
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// maxAssetLength is in characters.
+const maxAssetLength = 64
+
+// runAgent answers POST /v1/agents/{id}/run.
+func (s *Server) runAgent(c *call) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	req, async, err := s.decodeRun(c, body)
+	if err != nil {
+		return err
+	}
+	if key, given := idempotencyKey(c.r.Header); given {
+		req.Reply = &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: sha256.Sum256(body)}
+		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) })
+	}
+	return s.execute(c, req, async)
+}
+
+// execute runs or queues, and answers.
+func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
+	// A client that goes away does not cancel its run, which has its own time
+	// limit. Nor may it free its Idempotency-Key while the run goes on.
+	ctx := context.WithoutCancel(c.r.Context())
+	if async {
+		return s.submit(ctx, c, req)
+	}
+	outcome, err := s.o.Agents.Run(ctx, req)
+	if outcome.Run != "" {
+		c.Header()["X-Run-Id"] = []string{string(outcome.Run)}
+	}
+	if err != nil {
+		return runError(outcome.Run, err)
+	}
+	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 1024), outcome.Signal))
+}
+
+// runError gives the error of a run its identifier.
+func runError(run signal.RunID, err error) error {
+	if e, ok := err.(*signal.RunError); ok {
+		return &runFailed{run: run, RunError: e}
+	}
+	return err
+}
+
+// submit queues a job and answers with it.
+func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) error {
+	job, err := s.o.Agents.Submit(ctx, req, func(j signal.Job) *signal.Reply {
+		if req.Reply == nil {
+			return nil
+		}
+		return &signal.Reply{ReplyKey: *req.Reply, Status: http.StatusOK, Header: jobHeader(j), Body: appendJob(nil, &j)}
+	})
+	if err != nil {
+		return err
+	}
+	for name, value := range jobHeader(job) {
+		c.Header().Set(name, value)
+	}
+	return c.json(http.StatusOK, appendJob(make([]byte, 0, 512), &job))
+}
+
+// jobHeader is what the answer to an asynchronous run says beside the job.
+func jobHeader(j signal.Job) map[string]string {
+	return map[string]string{"Location": "/v1/jobs/" + string(j.ID), "Retry-After": "1", "X-Run-Id": string(j.Run)}
+}
+
+// decodeRun reads what shall be run. The error is about the request's values, or
+// that there is no such agent.
+func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async bool, err error) {
+	f := &c.faults
+	checkIdempotencyKey(c.r.Header, f)
+	o := decodeObject(body, f)
+	if o == nil {
+		return req, false, f.err()
+	}
+	req = signal.RunRequest{Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk}
+	o.require("asset")
+	if asset, ok := o.text("asset"); ok {
+		req.Asset = strings.TrimSpace(asset)
+		if code, detail := checkText(req.Asset, 1, maxAssetLength); code != "" {
+			o.bad("asset", code, detail)
+			req.Asset = ""
+		}
+	}
+	o.require("strategy")
+	strategy, given := o.text("strategy")
+	req.Strategy = strategy
+	if t, ok := choice(o, "timeframe", signal.Timeframes); ok {
+		req.Timeframe = t
+	}
+	if r, ok := choice(o, "risk_level", signal.RiskLevels); ok {
+		req.Risk = r
+	}
+	async, _ = o.boolean("async")
+	if p, ok := o.object("parameters"); ok {
+		req.Parameters = decodeParameters(p)
+	}
+	o.close()
+	known, err := s.checkForAgent(c, &req, given, f)
+	if e := f.err(); e != nil {
+		return req, false, e
+	}
+	req.Agent = known.ID
+	return req, async, err
+}
+
+// decodeParameters reads the options of all agents; whose they are is checked by
+// agent.Check.
+func decodeParameters(o *object) signal.Parameters {
+	var p signal.Parameters
+	anyText := func(string) (code, detail string) { return "", "" }
+	if region, ok := o.text("region"); ok {
+		if p.Region = region; region == "" {
+			o.bad("region", faultInvalidValue, oneOf(agent.Regions))
+		}
+	}
+	p.Keywords, _ = o.texts("keywords", maxPhrases, anyText)
+	p.Features, _ = o.texts("features", maxPhrases, anyText)
+	if locale, ok := o.text("locale"); ok {
+		if p.Locale = locale; locale == "" {
+			o.bad("locale", faultTooShort, "must not be empty")
+		}
+	}
+	o.close()
+	return p
+}
+
+// maxPhrases is how many keywords or features a run may have.
+const maxPhrases = 20
+
+// checkForAgent notes what the agent of the path cannot accept, and returns the
+// agent. If there is none of that name the body is held against the agent whose
+// strategy it names, so that a body that is invalid for every agent is told so
+// first; else the error is KindNotFound.
+func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bool, f *faults) (signal.Agent, error) {
+	a, missing := s.agentNamed(c.vars["id"])
+	if missing != nil {
+		all := signal.Agents()
+		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(req.Strategy) })
+		if i < 0 {
+			if strategyGiven {
+				f.body("/strategy", faultInvalidValue, oneOf(strategies))
+			}
+			return a, missing
+		}
+		a = all[i]
+	} else if strategyGiven && req.Strategy == "" {
+		f.body("/strategy", faultInvalidValue, oneOf(a.Strategies))
+	}
+	for _, fault := range agent.Check(a, *req) {
+		f.body(fault.Pointer, fault.Code, fault.Detail)
+	}
+	return a, missing
+}
+
+// strategies are those of all agents.
+var strategies = func() []string {
+	var all []string
+	for _, a := range signal.Agents() {
+		all = append(all, a.Strategies...)
+	}
+	return all
+}()

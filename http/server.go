@@ -1,0 +1,169 @@
+package http
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/mux"
+	"github.com/gorilla/websocket"
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/cors"
+)
+
+// Options are what a Server is made of. The first group is required.
+type Options struct {
+	Agents      Agents
+	Catalogue   Catalogue
+	Signals     Signals
+	Credentials Credentials
+	Limits      Limiter
+	Replies     Replies
+	Hub         Hub
+
+	Weather      Weather // nil: there are no weather signals
+	Registration bool    // POST /v1/auth/register exists
+
+	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; none by default
+	TLS            *tls.Config    // nil: plain HTTP
+
+	Health   Health
+	Gatherer prometheus.Gatherer // for /metrics; nil: /metrics is not on this listener
+	Metrics  *Metrics            // nil: nothing is counted
+	Log      *slog.Logger        // nil: none
+	Tracing  bool                // spans by the global OpenTelemetry provider
+
+	// Answering a request may take this long, which must exceed the longest run;
+	// default 90 s.
+	WriteTimeout time.Duration
+	Now          func() time.Time // the service's clock; default time.Now
+}
+
+// Time limits of a connection.
+const (
+	headerTimeout  = 10 * time.Second // to receive the header of a request
+	bodyTimeout    = 30 * time.Second // to receive its body
+	idleTimeout    = 2 * time.Minute  // between two requests
+	maxHeaderBytes = 64 << 10
+)
+
+// Server answers the requests of the API. Its methods are safe for concurrent
+// use.
+type Server struct {
+	o        Options
+	log      *slog.Logger
+	router   *mux.Router
+	routes   []*endpoint
+	cors     *cors.Cors // nil: no origins
+	origins  map[string]bool
+	upgrader websocket.Upgrader
+	gzip     func(http.Handler) http.HandlerFunc
+	handler  http.Handler
+	http     *http.Server
+	versions []apiVersion
+
+	draining atomic.Bool // not ready, but still serving
+	refusing atomic.Bool // requests that come now are refused
+}
+
+// New returns a server that does not listen yet. The error names a CORS origin
+// that is none.
+func New(o Options) (*Server, error) {
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 90*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Weather == nil {
+		o.Weather = noWeather{}
+	}
+	s := &Server{o: o, log: o.Log.With("component", "http"), versions: apiVersions, origins: make(map[string]bool)}
+	if err := s.allowOrigins(o.CORSOrigins); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.gzip, err = gzhttp.NewWrapper(gzhttp.MinSize(compressFrom), gzhttp.EnableZstd(false),
+		gzhttp.CompressionLevel(gzip.BestSpeed)); err != nil {
+		return nil, fmt.Errorf("make compression: %w", err)
+	}
+	s.upgrader = newUpgrader()
+	s.addRoutes()
+	s.handler = http.HandlerFunc(s.serve)
+	if o.Tracing {
+		s.handler = traced(s.handler)
+	}
+	s.http = &http.Server{Handler: s.handler, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: o.WriteTimeout,
+		WriteTimeout: o.WriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	return s, nil
+}
+
+// allowOrigins lets pages of other origins use the API.
+func (s *Server) allowOrigins(origins []string) error {
+	for _, origin := range origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.Contains(origin, "*") {
+			return fmt.Errorf("allow origin %q: must be a scheme and a host, such as https://app.example.com", origin)
+		}
+		s.origins[strings.ToLower(origin)] = true
+	}
+	if len(origins) == 0 {
+		return nil
+	}
+	s.cors = cors.New(cors.Options{
+		AllowedOrigins: origins,
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent", "X-Request-Id", "X-Service-Version"},
+		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "Sunset",
+			"WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id", "X-Run-Id", "X-Service-Version"},
+		MaxAge:             600,
+		OptionsPassthrough: true,
+	})
+	return nil
+}
+
+// Handler returns what answers requests, for tests and other listeners.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers requests that come to ln until Shutdown. It then returns nil.
+func (s *Server) Serve(ln net.Listener) error {
+	serve := s.http.Serve
+	if s.o.TLS != nil {
+		serve = func(ln net.Listener) error { return s.http.ServeTLS(ln, "", "") }
+	}
+	if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}
+
+// Drain turns /readyz to 503, so that balancers send no more; requests are still
+// served.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Shutdown closes the listeners, refuses requests that still come and waits until
+// those under way are answered. WebSocket connections belong to the hub, which
+// closes them itself.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.refusing.Store(true)
+	if err := s.http.Shutdown(ctx); err != nil {
+		return fmt.Errorf("shut HTTP down: %w", errors.Join(err, s.http.Close()))
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package http
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Catalogue knows which signals an account has. See catalogue.Catalogue.
+type Catalogue interface {
+	List(ctx context.Context, q catalogue.Query) (items []signal.Listing, total int, err error)
+	// Find returns where a signal was created and, if it is closed, closed.
+	// KindNotFound.
+	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
+}
+
+// Signals holds the records of signals. See persistence.Store.
+type Signals interface {
+	SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
+}
+
+// Enumerations of the query of listSignals.
+var (
+	directions = []signal.Direction{signal.Long, signal.Short}
+	statuses   = []signal.Status{signal.Open, signal.Closed}
+	agentIDs   = func() []signal.AgentID {
+		var ids []signal.AgentID
+		for _, a := range signal.Agents() {
+			ids = append(ids, a.ID)
+		}
+		return ids
+	}()
+)
+
+// listingBytes is about what an item of the list takes.
+const listingBytes = 240
+
+// listSignals answers GET /v1/signals.
+func (s *Server) listSignals(c *call) error {
+	q := c.query("asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")
+	p := q.page()
+	wanted := catalogue.Query{
+		Account:       c.principal.Account,
+		Asset:         q.text("asset", maxAssetLength),
+		Strategy:      option(q, "strategy", strategies),
+		Agent:         option(q, "agent_id", agentIDs),
+		Direction:     option(q, "direction", directions),
+		Status:        option(q, "status", statuses),
+		MinConfidence: q.fraction("min_confidence"),
+		Since:         q.since(),
+		Limit:         p.Limit,
+		Offset:        p.Offset,
+	}
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	items, total, err := s.o.Catalogue.List(c.r.Context(), wanted)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+listingBytes*len(items)), "signals", items, appendListing, p, total))
+}
+
+// signalByID answers GET /v1/signals/{id}.
+func (s *Server) signalByID(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	id, ok := signal.ParseSignalID(c.vars["id"])
+	if !ok {
+		return signal.NotFound("signal")
+	}
+	found, err := s.findSignal(c.r.Context(), c.principal.Account, id)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, 1536), found))
+}
+
+// findSignal looks a signal up. One that closes between the two questions is no
+// longer where the first answer said, so both are asked once more.
+func (s *Server) findSignal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
+	for attempt := 0; ; attempt++ {
+		created, closed, err := s.o.Catalogue.Find(ctx, account, id)
+		if err != nil {
+			return nil, err
+		}
+		found, err := s.o.Signals.SignalByID(ctx, account, id, created, closed)
+		if err == nil || attempt > 0 || signal.KindOf(err) != signal.KindNotFound {
+			return found, err
+		}
+	}
+}

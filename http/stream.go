@@ -1,0 +1,139 @@
+package http
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Hub serves the connections of the dashboard stream.
+type Hub interface {
+	// Serve takes an upgraded connection over and closes it in the end. Without a
+	// principal the first message must authenticate.
+	Serve(ws *websocket.Conn, p *signal.Principal)
+}
+
+const (
+	// handshakeTimeout bounds the writing of the answer to a handshake.
+	handshakeTimeout = 10 * time.Second
+	// readBuffer holds most messages of clients; longer ones take more reads.
+	readBuffer = 1 << 10
+)
+
+// newUpgrader returns what answers handshakes. Who may connect is checked before.
+func newUpgrader() websocket.Upgrader {
+	return websocket.Upgrader{
+		HandshakeTimeout: handshakeTimeout,
+		ReadBufferSize:   readBuffer,
+		WriteBufferPool:  &sync.Pool{},
+		CheckOrigin:      func(*http.Request) bool { return true },
+		Error:            func(http.ResponseWriter, *http.Request, int, error) {},
+	}
+}
+
+// authenticateStream finds out who opens a stream, by the header or, since
+// browsers can set none, by the query; without either the first message says it.
+// The header counts if both are given. Pages of foreign origins are refused.
+func (s *Server) authenticateStream(c *call) (err error) {
+	token := bearerToken(c.r.Header)
+	if token == "" {
+		var f faults
+		token = newQuery(c.r.URL.RawQuery, &f, "api_key").get("api_key")
+		if f.any() {
+			token = malformedToken
+		}
+	}
+	if token != "" {
+		if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), token); err != nil {
+			return err
+		}
+	}
+	if !s.originAllowed(c.r) {
+		return errForeignOrigin
+	}
+	return nil
+}
+
+// originAllowed says that a page of the request's origin may open the stream: the
+// service's own, and those of the list. Clients that are no browsers send none.
+func (s *Server) originAllowed(r *http.Request) bool {
+	values := r.Header["Origin"]
+	if len(values) == 0 {
+		return true
+	}
+	if len(values) > 1 {
+		return false
+	}
+	if s.origins[strings.ToLower(values[0])] {
+		return true
+	}
+	u, err := url.Parse(values[0])
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+// stream answers GET /ws/dashboard: it upgrades the connection and hands it to the
+// hub, once the handshake has been counted and logged.
+func (s *Server) stream(c *call) error {
+	checkHandshake(c.r.Header, &c.faults)
+	if err := c.faults.err(); err != nil {
+		c.Header().Set("Sec-Websocket-Version", "13")
+		return err
+	}
+	ws, err := s.upgrader.Upgrade(c, c.r, c.Header())
+	if err != nil {
+		if _, refused := err.(websocket.HandshakeError); refused {
+			return err // the connection cannot be taken over: nothing of the client's
+		}
+		c.status = statusClientGone // it sent too early, or left
+		return nil
+	}
+	c.status = http.StatusSwitchingProtocols
+	var p *signal.Principal
+	if c.principal.Account != "" {
+		copied := c.principal // so that nothing keeps the request alive
+		p = &copied
+	}
+	hub := s.o.Hub
+	c.then = func() { hub.Serve(ws, p) }
+	return nil
+}
+
+// checkHandshake notes what keeps a request from being a handshake (RFC 6455).
+func checkHandshake(h http.Header, f *faults) {
+	if !hasToken(h["Connection"], "upgrade") {
+		f.add(inHeader, "Connection", faultInvalidValue, "must be Upgrade")
+	}
+	if !hasToken(h["Upgrade"], "websocket") {
+		f.add(inHeader, "Upgrade", faultInvalidValue, "must be websocket")
+	}
+	if !hasToken(h["Sec-Websocket-Version"], "13") {
+		f.add(inHeader, "Sec-WebSocket-Version", faultInvalidValue, "must be 13")
+	}
+	if key := h.Get("Sec-Websocket-Key"); !isHandshakeKey(key) {
+		f.add(inHeader, "Sec-WebSocket-Key", faultFormat, "must be the base64 of 16 bytes")
+	}
+}
+
+// hasToken says that a comma-separated header holds token, in any case.
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isHandshakeKey says that s is the base64 of 16 bytes.
+func isHandshakeKey(s string) bool {
+	const base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	return len(s) == 24 && strings.HasSuffix(s, "==") && strings.Trim(s[:22], base64) == ""
+}

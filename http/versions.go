@@ -1,0 +1,79 @@
+package http
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const versionHeader = "X-Service-Version"
+
+// apiVersion is a version of the contract. Its name is the date of it.
+type apiVersion struct {
+	Name   string
+	Status string // current, supported, deprecated
+	// Of a deprecated version: since when, and when it will end.
+	DeprecatedAt, SunsetAt time.Time
+
+	header []string
+}
+
+// apiVersions lists the versions of the contract, the newest first. There is one,
+// so every account's default is the same.
+var apiVersions = []apiVersion{newVersion("2026-11-01", "current")}
+
+func newVersion(name, status string) apiVersion {
+	return apiVersion{Name: name, Status: status, header: []string{name}}
+}
+
+type versionView struct {
+	Version  string  `json:"version"`
+	Status   string  `json:"status"`
+	SunsetAt instant `json:"sunset_at"`
+}
+
+type versionList struct {
+	Versions []versionView `json:"versions"`
+	Default  string        `json:"default"`
+}
+
+// selectVersion answers in the version that the request names, or notes that there
+// is none of that name.
+func (s *Server) selectVersion(c *call) {
+	values := c.r.Header[versionHeader]
+	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return
+	}
+	if len(values) > 1 {
+		c.faults.add(inHeader, versionHeader, faultDuplicate, "is given more than once")
+		return
+	}
+	i := slices.IndexFunc(s.versions, func(v apiVersion) bool { return v.Name == values[0] })
+	if i < 0 {
+		names := make([]string, len(s.versions))
+		for i, v := range s.versions {
+			names[i] = v.Name
+		}
+		c.faults.add(inHeader, versionHeader, faultInvalidValue, oneOf(names))
+		return
+	}
+	v, h := &s.versions[i], c.Header()
+	h[versionHeader] = v.header
+	if v.Status == "deprecated" { // RFC 9745 and RFC 8594
+		h.Set("Deprecation", "@"+strconv.FormatInt(v.DeprecatedAt.Unix(), 10))
+		h.Set("Sunset", v.SunsetAt.UTC().Format(http.TimeFormat))
+	}
+}
+
+// listVersions answers GET /v1/versions.
+func (s *Server) listVersions(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	list := versionList{Default: s.versions[0].Name}
+	for _, v := range s.versions {
+		list.Versions = append(list.Versions, versionView{v.Name, v.Status, instant(v.SunsetAt)})
+	}
+	return c.value(http.StatusOK, list)
+}
