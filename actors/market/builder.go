@@ -113,6 +113,8 @@ func (b *builder) put(frame int, bar signal.MarketBar) {
 		list[i] = bar
 	case newest || len(list)-i < recentKept[frame]:
 		list = slices.Insert(list, i, bar)
+	default:
+		list = slices.Delete(list, 0, i) // what is remembered has no holes
 	}
 	if len(list) >= 2*recentKept[frame] {
 		list = slices.Delete(list, 0, len(list)-recentKept[frame])

@@ -147,8 +147,8 @@ const (
 	farewell = 2 * time.Second
 )
 
-// errLeaseLost ends a term: another node may be the feeder.
-var errLeaseLost = errors.New("the lease has run out")
+// errLeaseLost ends a term.
+var errLeaseLost = errors.New("another node took the lease")
 
 // Run feeds the market whenever no other node does, until ctx ends. Any error of
 // the store ends the term: the next one, here or elsewhere, begins with what is

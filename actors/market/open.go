@@ -148,6 +148,9 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 // fill writes series in pieces that do not hold Redis up.
 func (t *term) fill(ctx context.Context, series []signal.MarketSeries) error {
 	for chunk := range slices.Chunk(series, fillChunk) {
+		if err := t.keep(ctx); err != nil {
+			return err
+		}
 		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
 			return err
 		}

@@ -29,9 +29,9 @@ func autocorrelation(x []float64, lag int) float64 {
 func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 	t.Parallel()
 	var kurtosis, plain, near, far, deviation float64
-	const seeds = 8
+	const seeds = 3
 	for seed := range uint64(seeds) {
-		r := hourlyReturns(seed+1, lookUp("BTC"), 20_000)
+		r := hourlyReturns(seed+1, lookUp("BTC"), 12_000)
 		size := make([]float64, len(r))
 		for i := range r {
 			size[i] = math.Abs(r[i])
@@ -62,7 +62,7 @@ func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 
 func TestAssetsOfOneClassMoveTogether(t *testing.T) {
 	t.Parallel()
-	const hours = 20_000
+	const hours = 8_000
 	btc, eth := hourlyReturns(1, lookUp("BTC"), hours), hourlyReturns(1, lookUp("ETH"), hours)
 	oil := hourlyReturns(1, lookUp("oil"), hours)
 	// Regimes and tails are each asset's own, so returns correlate less than draws.

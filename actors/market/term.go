@@ -35,7 +35,7 @@ const (
 type term struct {
 	*Feeder
 	epoch   int64
-	ends    time.Time // when another node may be the feeder, by our clock
+	renewed time.Time // when the lease was taken or prolonged
 	opened  []Source
 	assets  map[string]*fed // by key
 	live    map[string]signal.MarketLive
@@ -59,7 +59,7 @@ type fed struct {
 }
 
 func newTerm(f *Feeder, epoch int64, taken time.Time) *term {
-	return &term{Feeder: f, epoch: epoch, ends: taken.Add(f.o.Lease), assets: make(map[string]*fed), live: make(map[string]signal.MarketLive)}
+	return &term{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*fed), live: make(map[string]signal.MarketLive)}
 }
 
 // batch is what one read of a stream gave.
@@ -144,18 +144,8 @@ func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(co
 // turn does what is due: the lease, the sources, closing bars, storing, trimming.
 func (t *term) turn(ctx context.Context) error {
 	now := t.o.Now()
-	if !now.Before(t.ends) {
-		return errLeaseLost
-	}
-	if now.Add(t.o.Lease * 3 / 4).After(t.ends) {
-		kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
-		if err != nil {
-			return err
-		}
-		if !kept {
-			return errLeaseLost
-		}
-		t.ends = now.Add(t.o.Lease)
+	if err := t.keep(ctx); err != nil {
+		return err
 	}
 	ms := now.UnixMilli()
 	for _, s := range t.opened {
@@ -185,6 +175,25 @@ func (t *term) turn(ctx context.Context) error {
 		t.trimmed = ms
 		return t.store.Trim(ctx, now, t.ticksTo, now.Add(-t.newsKept()))
 	}
+	return nil
+}
+
+// keep renews the lease when a quarter of it has passed. After a pause that was
+// longer than the lease this finds out whether another node took over, before
+// anything is written.
+func (t *term) keep(ctx context.Context) error {
+	now := t.o.Now()
+	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
+		return nil
+	}
+	kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
+	if err != nil {
+		return err
+	}
+	if !kept {
+		return errLeaseLost
+	}
+	t.renewed = now
 	return nil
 }
 

@@ -1,0 +1,169 @@
+package market
+
+import (
+	"maps"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// at is when the entries of these tests were written.
+const at = 1_795_253_400_123
+
+// with returns fields with some of them changed, or left out where the value is "-".
+func with(fields map[string]string, changes ...string) map[string]string {
+	fields = maps.Clone(fields)
+	for i := 0; i < len(changes); i += 2 {
+		if changes[i+1] == "-" {
+			delete(fields, changes[i])
+		} else {
+			fields[changes[i]] = changes[i+1]
+		}
+	}
+	return fields
+}
+
+var goodTick = map[string]string{"asset": "BTC", "price": "67000.5", "volume": "0.1", "time": "1795253400000"}
+
+func TestTicksAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		changes []string
+		want    signal.Tick
+		skipped reason
+	}{
+		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
+		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
+		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
+		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime},
+		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime},
+		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime},
+		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime},
+		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields},
+		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields},
+		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields},
+		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset},
+		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset},
+		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset},
+		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber},
+		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber},
+		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber},
+		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber},
+		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber},
+		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber},
+		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber},
+		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice},
+		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice},
+		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice},
+		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice},
+		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume},
+		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
+			name, got, skipped := parseTick(e)
+			if skipped != c.skipped {
+				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
+			}
+			if skipped == "" && name != "BTC" {
+				t.Errorf("asset is %q", name)
+			}
+			if d := cmp.Diff(c.want, got); skipped == "" && d != "" {
+				t.Errorf("tick (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+var goodBar = map[string]string{"asset": "BTC", "timeframe": "1h", "open_time": "1795248000000", "open": "66900", "high": "67100",
+	"low": "66850", "close": "67000.5", "volume": "12.5"}
+
+func TestBarsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		changes []string
+		skipped reason
+	}{
+		{"a whole one", nil, ""},
+		{"without volume", []string{"volume", "-"}, ""},
+		{"all prices equal", []string{"open", "5", "high", "5", "low", "5", "close", "5"}, ""},
+		{"no close", []string{"close", "-"}, skipFields},
+		{"unknown field", []string{"vwap", "1"}, skipFields},
+		{"high below low", []string{"high", "66000"}, skipRange},
+		{"high below close", []string{"high", "66950"}, skipRange},
+		{"low above open", []string{"low", "66950"}, skipRange},
+		{"negative low", []string{"low", "-5"}, skipPrice},
+		{"NaN high", []string{"high", "NaN"}, skipNumber},
+		{"negative volume", []string{"volume", "-5"}, skipVolume},
+		{"unknown timeframe", []string{"timeframe", "2h"}, skipTimeframe},
+		{"empty timeframe", []string{"timeframe", ""}, skipTimeframe},
+		{"not aligned", []string{"open_time", "1795248000001"}, skipTime},
+		{"still open", []string{"open_time", "1795251600000"}, skipTime},
+		{"in the future", []string{"open_time", "1795258800000"}, skipTime},
+		{"far in the future", []string{"open_time", "999999999999999"}, skipTime},
+		{"in seconds", []string{"open_time", "1795248000"}, skipTime},
+		{"no name", []string{"asset", ""}, skipAsset},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodBar, c.changes...)}
+			b, skipped := parseBar(e)
+			if skipped == "" {
+				skipped = checkBarTime(&b, grid{1}, at)
+			}
+			if skipped != c.skipped {
+				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
+			}
+			if skipped == "" && b.CloseTime-b.OpenTime != 3_600_000 {
+				t.Errorf("bar is %+v", b)
+			}
+		})
+	}
+}
+
+func FuzzParseTick(f *testing.F) {
+	f.Add("BTC", "67000.5", "0.1", "1795253400000")
+	f.Add("", "NaN", "-1", "x")
+	f.Add("a", "1e-400", "", "0")
+	f.Fuzz(func(t *testing.T, asset, price, volume, time string) {
+		e := &signal.MarketEntry{Position: signal.Position{MS: at},
+			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
+		name, tick, skipped := parseTick(e)
+		if skipped != "" {
+			return
+		}
+		if !(tick.Price > 0) || math.IsInf(tick.Price, 0) || !(tick.Volume >= 0) || tick.Time > at+futureMS || tick.Time < earliestTime || !validName(name) {
+			t.Errorf("%q passed as %+v", e.Fields, tick)
+		}
+	})
+}
+
+func FuzzParseBar(f *testing.F) {
+	f.Add("BTC", "1h", "1795248000000", "66900", "67100", "66850", "67000.5", "12.5")
+	f.Add("x", "1m", "0", "-1", "Inf", "0x1", "", "1e999")
+	f.Fuzz(func(t *testing.T, asset, tf, openTime, open, high, low, closing, volume string) {
+		e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: map[string]string{"asset": asset, "timeframe": tf,
+			"open_time": openTime, "open": open, "high": high, "low": low, "close": closing, "volume": volume}}
+		b, skipped := parseBar(e)
+		if skipped == "" {
+			skipped = checkBarTime(&b, grid{1}, at)
+		}
+		if skipped != "" {
+			return
+		}
+		if !(b.Low > 0) || b.High < b.Low || b.Open > b.High || b.Close < b.Low || !(b.Volume >= 0) || math.IsInf(b.High, 0) ||
+			b.CloseTime <= b.OpenTime || b.CloseTime > at+futureMS {
+			t.Errorf("%q passed as %+v", e.Fields, b)
+		}
+	})
+}

@@ -1,0 +1,419 @@
+package market
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// begin is when the markets of these tests begin: not at the start of any bar.
+const begin = 1_795_253_417_345
+
+func someAssets(symbols ...string) []*known {
+	var list []*known
+	for _, s := range symbols {
+		list = append(list, lookUp(s))
+	}
+	return list
+}
+
+// shelf holds what a source gave, as the records would.
+type shelf struct {
+	bars  map[string][]signal.MarketBar // by asset and timeframe
+	ticks []signal.AssetTick
+	news  []signal.MarketNews
+}
+
+func newShelf() *shelf { return &shelf{bars: make(map[string][]signal.MarketBar)} }
+
+func (s *shelf) take(o Output) {
+	s.ticks = append(s.ticks, o.Ticks...)
+	s.news = append(s.news, o.News...)
+	for _, f := range o.Fill {
+		key := f.Asset + string(f.Timeframe)
+		if f.Reset {
+			s.bars[key] = nil
+		}
+		s.bars[key] = append(s.bars[key], f.Bars...)
+	}
+	for _, b := range o.Closed {
+		key := b.Asset + string(b.Timeframe)
+		s.bars[key] = append(s.bars[key], b)
+	}
+}
+
+func TestHistoryIsWhole(t *testing.T) {
+	t.Parallel()
+	s := newSimulated(60, 1, someAssets("BTC", "natural_gas", "EURUSD"))
+	shelf := newShelf()
+	shelf.take(s.Open(nil, 0, begin))
+	for _, k := range s.known {
+		for frame, tf := range signal.Timeframes {
+			bars := shelf.bars[k.symbol+string(tf)]
+			if len(bars) < historyBars-1 || len(bars) > historyBars+10 {
+				t.Errorf("%s has %d bars of %s", k.symbol, len(bars), tf)
+			}
+			for i, b := range bars {
+				if err := strategy.Bar(b.Bar).Check(); err != nil {
+					t.Fatalf("%s %s: %v", k.symbol, tf, err)
+				}
+				if !s.grid.aligned(frame, b.OpenTime) || i > 0 && bars[i-1].CloseTime != b.OpenTime {
+					t.Fatalf("%s %s: bar %d at %d does not follow the one before", k.symbol, tf, i, b.OpenTime)
+				}
+				if roundTo(b.Close, tickSize(k.price)) != b.Close || b.Volume <= 0 {
+					t.Fatalf("%s %s: close %v, volume %v", k.symbol, tf, b.Close, b.Volume)
+				}
+			}
+			if last := bars[len(bars)-1]; last.CloseTime > begin || last.CloseTime <= begin-frameMS[frame]/60 {
+				t.Errorf("%s %s ends at %d", k.symbol, tf, last.CloseTime)
+			}
+		}
+	}
+	if len(shelf.ticks) > 0 {
+		t.Errorf("%d ticks are older than the market", len(shelf.ticks))
+	}
+}
+
+func TestTimeframesAgree(t *testing.T) {
+	t.Parallel()
+	s := newSimulated(60, 1, someAssets("ETH"))
+	shelf := newShelf()
+	shelf.take(s.Open(nil, 0, begin))
+	for ms := int64(begin); ms < begin+1_500_000; ms += 37_000 {
+		shelf.take(s.Advance(ms))
+	}
+	for frame := m5; frame < timeframes; frame++ {
+		finer := shelf.bars["ETH"+string(signal.Timeframes[frame-1])]
+		compared := 0
+		for _, b := range shelf.bars["ETH"+string(signal.Timeframes[frame])] {
+			if b.OpenTime < finer[0].OpenTime {
+				continue
+			}
+			want, ok := combine(finer, b.OpenTime, b.CloseTime)
+			if !ok {
+				t.Fatalf("no finer bars for %s at %d", b.Timeframe, b.OpenTime)
+			}
+			want.Asset, want.Timeframe = b.Asset, b.Timeframe
+			if d := gocmp.Diff(want, b); d != "" {
+				t.Fatalf("%s (-finer +coarse):\n%s", b.Timeframe, d)
+			}
+			compared++
+		}
+		if least := []int{0, 190, 80, 40}[frame]; compared < least {
+			t.Errorf("%s: only %d bars compared", signal.Timeframes[frame], compared)
+		}
+	}
+}
+
+func TestTicksAndBarsAgree(t *testing.T) {
+	t.Parallel()
+	s := newSimulated(60, 1, someAssets("SOL"))
+	s.Open(nil, 0, begin)
+	o := s.Advance(begin + 30_000)
+	b, book := newTestBuilder()
+	b.asset, b.grid = "SOL", s.grid
+	for _, x := range o.Ticks {
+		b.tick(x.Tick)
+	}
+	if n := len(o.Ticks); n < 299 || n > 301 {
+		t.Errorf("%d ticks in 30 s", n)
+	}
+	compared := 0
+	for _, want := range o.Closed {
+		if want.OpenTime < begin {
+			continue
+		}
+		compared++
+		got := book.bars[want.Timeframe][want.OpenTime]
+		if d := gocmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-market +ticks):\n%s", want.Timeframe, d)
+		}
+	}
+	if compared < 28 {
+		t.Errorf("only %d bars compared", compared)
+	}
+}
+
+// TestThePathDoesNotDependOnWhoAsksWhen drives one market in one go and another in
+// pieces, with restarts from checkpoints.
+func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
+	t.Parallel()
+	known := someAssets("BTC", "ETH")
+	starts := make(map[int64][]byte)
+	speeds := []int64{1, 7, 60, 600, 3600}
+	for _, speed := range speeds {
+		first := newSimulated(speed, uint64(speed), known)
+		first.Open(nil, 0, begin)
+		starts[speed] = first.Checkpoint()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		speed := rapid.SampledFrom(speeds).Draw(t, "speed")
+		start := starts[speed]
+		end := begin + rapid.Int64Range(1, 800*60_000/speed).Draw(t, "for")
+
+		whole, pieces := newShelf(), newShelf()
+		one := newSimulated(speed, 0, known)
+		one.Open(start, begin, begin)
+		whole.take(one.Advance(end))
+
+		other := newSimulated(speed, 0, known)
+		other.Open(start, begin, begin)
+		now := int64(begin)
+		for now < end {
+			next := min(end, now+rapid.Int64Range(1, max(2, (end-begin)/4)).Draw(t, "step"))
+			if rapid.Bool().Draw(t, "restart") {
+				checkpoint := other.Checkpoint()
+				other = newSimulated(speed, 0, known)
+				o := other.Open(checkpoint, now, next)
+				for _, f := range o.Fill {
+					if f.Reset {
+						t.Fatalf("%s %s was reset", f.Asset, f.Timeframe)
+					}
+				}
+				pieces.take(o)
+			} else {
+				pieces.take(other.Advance(next))
+			}
+			now = next
+		}
+		if d := gocmp.Diff(one.Checkpoint(), other.Checkpoint()); d != "" {
+			t.Fatal("the paths differ")
+		}
+		if d := gocmp.Diff(whole.bars, pieces.bars); d != "" {
+			t.Fatalf("bars (-whole +pieces):\n%s", d)
+		}
+		if d := gocmp.Diff(whole.news, pieces.news); d != "" {
+			t.Fatalf("news (-whole +pieces):\n%s", d)
+		}
+		// Of long pieces only the end is told in ticks.
+		told := make(map[signal.AssetTick]bool)
+		for _, x := range pieces.ticks {
+			told[x] = true
+		}
+		for _, x := range whole.ticks {
+			if !told[x] && x.Time > end-tickWindow {
+				t.Fatalf("tick %+v is missing in the pieces", x)
+			}
+		}
+	})
+}
+
+// TestThePathIsPinned fails when a change makes the path of an installation jump.
+func TestThePathIsPinned(t *testing.T) {
+	t.Parallel()
+	s := newSimulated(60, 1, someAssets("BTC", "AAPL"))
+	s.Open(nil, 0, begin)
+	o := s.Advance(begin + 200)
+	want := []signal.AssetTick{
+		{Asset: "BTC", Tick: signal.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
+		{Asset: "AAPL", Tick: signal.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
+		{Asset: "BTC", Tick: signal.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
+		{Asset: "AAPL", Tick: signal.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
+	}
+	if d := gocmp.Diff(want, o.Ticks); d != "" {
+		t.Errorf("ticks (-want +got):\n%s", d)
+	}
+}
+
+func TestSeedsAndAssetsHaveTheirOwnPaths(t *testing.T) {
+	t.Parallel()
+	last := make(map[float64]bool)
+	for seed := range uint64(3) {
+		s := newSimulated(60, seed+1, someAssets("BTC", "ETH", "SOL"))
+		for _, l := range s.Open(nil, 0, begin).Live {
+			last[l.Last.Price] = true
+		}
+	}
+	if len(last) != 9 {
+		t.Errorf("nine paths end at %d prices", len(last))
+	}
+}
+
+func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		gap   int64 // wall ms at 60 times real time
+		reset [timeframes]bool
+	}{
+		{"ten minutes", 600_000, [timeframes]bool{}},
+		{"an hour", 3_600_000, [timeframes]bool{m1: true}},
+		{"ten hours", 36_000_000, [timeframes]bool{m1: true, m5: true}},
+		{"three days", 3 * 86_400_000, [timeframes]bool{m1: true, m5: true, h1: true}},
+		{"a year", 365 * 86_400_000, [timeframes]bool{true, true, true, true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			first := newSimulated(60, 1, someAssets("BTC"))
+			shelf := newShelf()
+			shelf.take(first.Open(nil, 0, begin))
+			second := newSimulated(60, 1, someAssets("BTC"))
+			o := second.Open(first.Checkpoint(), begin, begin+c.gap)
+			shelf.take(o)
+			var reset [timeframes]bool
+			for _, f := range o.Fill {
+				frame, _ := frameOf(f.Timeframe)
+				reset[frame] = reset[frame] || f.Reset
+			}
+			if reset != c.reset {
+				t.Errorf("reset %v, want %v", reset, c.reset)
+			}
+			for frame, tf := range signal.Timeframes {
+				bars := shelf.bars["BTC"+string(tf)]
+				if len(bars) < historyBars-1 {
+					t.Errorf("%d bars of %s", len(bars), tf)
+				}
+				for i := 1; i < len(bars); i++ {
+					if bars[i].OpenTime != bars[i-1].CloseTime {
+						t.Fatalf("%s has a gap at %d", tf, bars[i].OpenTime)
+					}
+				}
+				if end := bars[len(bars)-1].CloseTime; end <= begin+c.gap-frameMS[frame]/60 {
+					t.Errorf("%s ends at %d", tf, end)
+				}
+			}
+			if jump := math.Abs(math.Log(second.assets[0].last.Price / first.assets[0].last.Price)); jump > 2 {
+				t.Errorf("the price moved by %.1f", jump)
+			}
+		})
+	}
+}
+
+func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
+	t.Parallel()
+	for speed, want := range map[int64]int{1: 10, 10: 100, 60: 600, 120: 600, 600: 600, 3600: 600} {
+		s := newSimulated(speed, 1, someAssets("BTC"))
+		s.Open(nil, 0, begin)
+		ticks := s.Advance(begin + 60_000).Ticks
+		if n := len(ticks); n < want-1 || n > want+1 {
+			t.Errorf("%d ticks in a minute at speed %d, want %d", n, speed, want)
+		}
+		for i := 1; i < len(ticks); i++ {
+			if ticks[i].Time-ticks[i-1].Time < 99 {
+				t.Fatalf("ticks %d ms apart at speed %d", ticks[i].Time-ticks[i-1].Time, speed)
+			}
+		}
+	}
+}
+
+func TestUselessCheckpointsBeginAnew(t *testing.T) {
+	t.Parallel()
+	known := someAssets("BTC", "ETH")
+	s := newSimulated(60, 5, known)
+	s.Open(nil, 0, begin)
+	good := s.Checkpoint()
+	if !newSimulated(60, 1, known).restore(good) {
+		t.Fatal("a good checkpoint was refused")
+	}
+	for name, c := range map[string][]byte{
+		"none": nil, "empty": {}, "cut short": good[:len(good)-1], "with a rest": append(slices.Clone(good), 0),
+		"another version": append([]byte{99}, good[1:]...),
+	} {
+		if newSimulated(60, 1, known).restore(c) {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if newSimulated(30, 1, known).restore(good) || newSimulated(60, 1, known[:1]).restore(good) {
+		t.Error("a checkpoint of another market was taken")
+	}
+	if o := newSimulated(60, 1, known).Open(good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
+		t.Error("a market that is an hour ahead did not begin anew")
+	}
+	restored := newSimulated(60, 1, known)
+	if restored.restore(good); restored.seed != 5 || restored.start != begin {
+		t.Errorf("seed %d, start %d", restored.seed, restored.start)
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	known := someAssets("BTC")
+	s := newSimulated(60, 1, known)
+	s.Open(nil, 0, begin)
+	good := s.Checkpoint()
+	f.Add(good)
+	f.Add(good[:50])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := newSimulated(60, 1, known)
+		if s.restore(data) && gocmp.Diff(data, s.Checkpoint()) != "" {
+			t.Error("a restored checkpoint is another one")
+		}
+	})
+}
+
+func TestNewsFollowTheRegime(t *testing.T) {
+	t.Parallel()
+	k := lookUp("BTC")
+	good := func(regime int) float64 {
+		w := newNewswire(1, k, 0)
+		var positive, n float64
+		for at := int64(0); n < 1000; at += newsEvery {
+			for _, item := range w.until(at, regime, grid{60}) {
+				n++
+				if strategy.TextScore(item.Headline) > 0 {
+					positive++
+				}
+			}
+		}
+		return positive / n
+	}
+	for regime, want := range map[int]float64{regimeCalm: .5, regimeRising: newsTruth, regimeFalling: 1 - newsTruth, regimeTurbulent: .5} {
+		if got := good(regime); math.Abs(got-want) > .05 {
+			t.Errorf("share of good news in regime %d is %.2f, want %.2f", regime, got, want)
+		}
+	}
+}
+
+func TestEveryHeadlineHasItsSign(t *testing.T) {
+	t.Parallel()
+	for _, k := range knownAssets {
+		w := newNewswire(1, &k, 0)
+		seen := make(map[string]int)
+		for range 150 {
+			for _, good := range []bool{true, false} {
+				headline, body := w.text(rand.New(w.own), good)
+				seen[headline]++
+				if score := strategy.TextScore(headline); (score > 0) != good || score == 0 {
+					t.Fatalf("%q scores %.2f, good %v", headline, score, good)
+				}
+				if body == "" || len(headline) > 140 {
+					t.Fatalf("%q: %q", headline, body)
+				}
+			}
+		}
+		if len(seen) < 200 {
+			t.Errorf("%s: only %d of 300 headlines differ", k.symbol, len(seen))
+		}
+	}
+}
+
+func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := newSimulated(60, 1, someAssets("BTC"))
+	news := s.Open(nil, 0, begin).News
+	if n := float64(len(news)); math.Abs(n-504) > 5*math.Sqrt(504) {
+		t.Errorf("%v items in 7 days, want about 504", n)
+	}
+	if !slices.IsSortedFunc(news, func(a, b signal.MarketNews) int { return cmp.Compare(a.At, b.At) }) {
+		t.Error("news are not in order")
+	}
+	if first := news[0].At; first < begin-newsFor/60-1 || news[len(news)-1].At > begin {
+		t.Errorf("news from %d to %d", first, news[len(news)-1].At)
+	}
+}
+
+func BenchmarkHistory(b *testing.B) {
+	for b.Loop() {
+		var all []*known
+		for i := range knownAssets {
+			all = append(all, &knownAssets[i])
+		}
+		newSimulated(60, 1, all).Open(nil, 0, begin)
+	}
+}
