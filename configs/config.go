@@ -123,8 +123,8 @@ type Market struct {
 	// Source is simulated or stream, or a list tried in its order for each asset.
 	Source string `yaml:"source" env:"SOURCE"`
 	// Speed is how many times as fast as real time the simulated market runs.
-	Speed float64 `yaml:"speed" env:"SPEED"`
-	// Seed fixes the simulated prices; 0 draws one at first start.
+	Speed int64 `yaml:"speed" env:"SPEED"`
+	// Seed fixes the simulated prices of a market that begins.
 	Seed uint64 `yaml:"seed" env:"SEED"`
 }
 
@@ -161,7 +161,7 @@ func Default() Config {
 			QueueBytes: 1 << 20, MaxConnections: 10_000, ReplayMessages: 10_000, ReplayAge: Duration(time.Hour)},
 		Runs:    Runs{Timeout: Duration(30 * time.Second), MaxConcurrent: 20, MaxQueued: 1000, JobRetention: Duration(24 * time.Hour)},
 		Signals: Signals{Retention: Duration(2160 * time.Hour)},
-		Market:  Market{Source: "simulated", Speed: 60},
+		Market:  Market{Source: "simulated", Speed: 60, Seed: 1},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 }

@@ -82,7 +82,7 @@ func fromFiles(environ []string) (map[string]string, error) {
 }
 
 // notSettings are variables with the service's prefix that other parts read.
-var notSettings = []string{Prefix + "CONFIG", Prefix + "PASSWORD"}
+var notSettings = []string{Prefix + "CONFIG", Prefix + "API_KEY"}
 
 func unknownVariables(variables map[string]string) error {
 	known := knownVariables()
@@ -152,7 +152,7 @@ func (c *Config) Validate() error {
 		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued} {
 		check(n >= 1, key, "must be 1 or more")
 	}
-	check(c.Market.Speed >= 1 && c.Market.Speed <= 600, "market.speed", "must be 1 to 600")
+	check(c.Market.Speed >= 1 && c.Market.Speed <= 3600, "market.speed", "must be 1 to 3600")
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
 	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
 	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")

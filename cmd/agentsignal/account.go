@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/credentials"
+)
+
+func accountCommand(s *settings) *cobra.Command {
+	account := &cobra.Command{Use: "account", Short: "Create, list and change accounts"}
+	account.AddCommand(accountCreate(s), accountList(s), accountSetPassword(s), accountUnlock(s), accountDelete(s))
+	return account
+}
+
+// accountJSON is an account as it is printed: the form of GET /v1/account.
+type accountJSON struct {
+	AccountID signal.AccountID `json:"account_id"`
+	Email     string           `json:"email"`
+	CreatedAt string           `json:"created_at"`
+}
+
+// timeLayout is the form of times in the API.
+const timeLayout = "2006-01-02T15:04:05.000Z07:00"
+
+func printAccount(w io.Writer, a signal.Account) error {
+	return printJSON(w, accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)})
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// passwordFlags are the ways to give a password.
+type passwordFlags struct {
+	password  string
+	fromStdin bool
+}
+
+func (f *passwordFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.password, "password", "", "the password, 12 to 128 characters; others of this machine may see it")
+	c.Flags().BoolVar(&f.fromStdin, "password-stdin", false, "read the password from standard input")
+	c.MarkFlagsMutuallyExclusive("password", "password-stdin")
+}
+
+// maxPasswordLine bounds what is read as a password.
+const maxPasswordLine = 4096
+
+// read returns the password, asking for it on a terminal if no flag gives it.
+func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
+	switch {
+	case f.password != "":
+		return f.password, nil
+	case f.fromStdin:
+		line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxPasswordLine)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read password: %w", err)
+		}
+		return strings.TrimRight(line, "\r\n"), nil
+	case term.IsTerminal(int(os.Stdin.Fd())):
+		fmt.Fprint(cmd.ErrOrStderr(), "Password: ")
+		text, err := term.ReadPassword(int(os.Stdin.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return string(text), err
+	}
+	return "", errors.New("give the password by --password or --password-stdin")
+}
+
+func emailFlag(c *cobra.Command, email *string) {
+	c.Flags().StringVar(email, "email", "", "the account's email")
+	c.MarkFlagRequired("email")
+}
+
+func accountCreate(s *settings) *cobra.Command {
+	var email string
+	var password passwordFlags
+	c := &cobra.Command{
+		Use: "create", Short: "Create an account and print it as JSON", Args: cobra.NoArgs,
+		Example: "  agentsignal account create --email me@example.com",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			secret, err := password.read(cmd)
+			if err != nil {
+				return err
+			}
+			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+				a, err := c.CreateAccount(ctx, email, secret)
+				if err != nil {
+					return err
+				}
+				return printAccount(cmd.OutOrStdout(), a)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	password.add(c)
+	return c
+}
+
+func accountList(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Print all accounts as JSON", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+				all := []accountJSON{}
+				const page = 1000
+				for {
+					accounts, total, err := c.Accounts(ctx, page, len(all))
+					if err != nil {
+						return err
+					}
+					for _, a := range accounts {
+						all = append(all, accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)})
+					}
+					if len(accounts) == 0 || len(all) >= total {
+						return printJSON(cmd.OutOrStdout(), all)
+					}
+				}
+			})
+		},
+	}
+}
+
+// withAccount runs f with the account that has the email.
+func (s *settings) withAccount(ctx context.Context, email string, f func(context.Context, *credentials.Service, signal.Account) error) error {
+	return s.withCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
+		a, err := c.AccountByEmail(ctx, email)
+		if signal.KindOf(err) == signal.KindNotFound {
+			return fmt.Errorf("no account has the email %s", email)
+		}
+		if err != nil {
+			return err
+		}
+		return f(ctx, c, a)
+	})
+}
+
+func accountSetPassword(s *settings) *cobra.Command {
+	var email string
+	var password passwordFlags
+	c := &cobra.Command{
+		Use: "set-password", Short: "Set an account's password; all its sessions end", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			secret, err := password.read(cmd)
+			if err != nil {
+				return err
+			}
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+				return c.SetPassword(ctx, a.ID, secret)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	password.add(c)
+	return c
+}
+
+func accountUnlock(s *settings) *cobra.Command {
+	var email string
+	c := &cobra.Command{
+		Use: "unlock", Short: "Let an email log in again after too many failed logins", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+				return c.Unlock(ctx, email)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	return c
+}
+
+func accountDelete(s *settings) *cobra.Command {
+	var email string
+	var sure bool
+	c := &cobra.Command{
+		Use: "delete", Short: "Delete an account with all that it has", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !sure {
+				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes if that is wanted")
+			}
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+				return c.DeleteAccount(ctx, a.ID)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	c.Flags().BoolVar(&sure, "yes", false, "delete for good")
+	return c
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/credentials"
+)
+
+func keyCommand(s *settings) *cobra.Command {
+	key := &cobra.Command{Use: "key", Short: "Create, list and revoke API keys"}
+	key.AddCommand(keyCreate(s), keyList(s), keyRevoke(s))
+	return key
+}
+
+// keyJSON is an API key as it is printed: the form of POST /v1/auth/api-key.
+type keyJSON struct {
+	KeyID     signal.KeyID   `json:"key_id"`
+	APIKey    string         `json:"api_key,omitempty"`
+	Name      string         `json:"name"`
+	Scopes    []signal.Scope `json:"scopes"`
+	CreatedAt string         `json:"created_at"`
+	ExpiresAt *string        `json:"expires_at"`
+}
+
+func keyForm(k signal.APIKey, secret string) keyJSON {
+	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: k.CreatedAt.Format(timeLayout)}
+	if !k.ExpiresAt.IsZero() {
+		at := k.ExpiresAt.Format(timeLayout)
+		j.ExpiresAt = &at
+	}
+	return j
+}
+
+func keyCreate(s *settings) *cobra.Command {
+	var email, name string
+	var scopes []string
+	var expires int64
+	c := &cobra.Command{
+		Use: "create", Short: "Create an API key and print it as JSON, its secret this once", Args: cobra.NoArgs,
+		Example: "  agentsignal key create --email me@example.com --name laptop --scopes signals:read,agents:read",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+				var in *int64
+				if cmd.Flags().Changed("expires-in") {
+					in = &expires
+				}
+				k, secret, err := c.CreateKey(ctx, a.ID, name, scopes, in)
+				if err != nil {
+					return err
+				}
+				return printJSON(cmd.OutOrStdout(), keyForm(k, secret))
+			})
+		},
+	}
+	emailFlag(c, &email)
+	c.Flags().StringVar(&name, "name", "", "the key's name, unique in the account")
+	c.Flags().StringSliceVar(&scopes, "scopes", nil, "agents:read, agents:run, signals:read, webhooks:manage; all if left out")
+	c.Flags().Int64Var(&expires, "expires-in", 0, "seconds until it expires; never if left out")
+	c.MarkFlagRequired("name")
+	return c
+}
+
+func keyList(s *settings) *cobra.Command {
+	var email string
+	c := &cobra.Command{
+		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+				return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	return c
+}
+
+// mostKeys is more than an account may have.
+const mostKeys = 1000
+
+func printKeys(ctx context.Context, w io.Writer, c *credentials.Service, a signal.AccountID) error {
+	keys, _, err := c.Keys(ctx, a, mostKeys, 0)
+	if err != nil {
+		return err
+	}
+	forms := []keyJSON{}
+	for _, k := range keys {
+		forms = append(forms, keyForm(k, ""))
+	}
+	return printJSON(w, forms)
+}
+
+func keyRevoke(s *settings) *cobra.Command {
+	var email string
+	c := &cobra.Command{
+		Use: "revoke KEY_ID", Short: "Revoke an API key", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, ok := signal.ParseKeyID(args[0])
+			if !ok {
+				return errors.New("that is no key_id: see agentsignal key list")
+			}
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+				return c.RevokeKey(ctx, a.ID, id)
+			})
+		},
+	}
+	emailFlag(c, &email)
+	return c
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// buildInfo says in a metric what was built.
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "agentsignal_build_info", Help: "1, with what the binary was built from."},
+		[]string{"version", "commit", "goversion"})
+	g.WithLabelValues(version, commit(), runtime.Version()).Set(1)
+	return g
+}
+
+// readyGauge says in a metric what /readyz says.
+func (p *process) readyGauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agentsignal_ready", Help: "1 if /readyz answers 200, else 0."}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if p.server != nil && p.server.Ready(ctx).Status == "ready" {
+			return 1
+		}
+		return 0
+	})
+}
+
+// startTracing exports spans where the environment names a collector, and returns
+// whether it does.
+func (p *process) startTracing(ctx context.Context) bool {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return false
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		p.log.Error("spans are not exported", "err", err)
+		return false
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	p.undo.add("tracing", provider.Shutdown)
+	return true
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/configs"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
+	var demo bool
+	c := &cobra.Command{
+		Use: "serve", Short: "Run the service", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.load()
+			if err != nil {
+				return err
+			}
+			level := new(slog.LevelVar)
+			p, err := newProcess(cmd.Context(), c, newLogger(cmd.ErrOrStderr(), c.Log, level))
+			if err != nil {
+				return err
+			}
+			p.level, p.settings, p.reload = level, s, reload
+			if demo {
+				p.demo = cmd.OutOrStdout()
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	c.Flags().BoolVar(&demo, "demo", false, "make a demo account with a key, print them, and run the trading agent for it")
+	return c
+}
+
+// newProcess builds the service: everything is in place when it returns and the
+// listeners are bound, but nothing is served yet. The order is that of dependency,
+// and what is built says how it is undone. It is long because it is the one place
+// that knows all parts.
+func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *process, err error) {
+	p := &process{config: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.undo.run(context.WithoutCancel(ctx)))
+		}
+	}()
+	p.registry = prometheus.NewRegistry()
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(), p.readyGauge())
+
+	node, err := persistence.OpenNodeID(c.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	p.undo.add("node", func(context.Context) error { return node.Close() })
+	p.node = node.String()
+	keys, err := signingKeys(c)
+	if err != nil {
+		return nil, err
+	}
+	address := string(c.Redis.URL)
+	if address == "" {
+		if p.embedded, err = persistence.StartEmbedded(ctx, c.DataDir, false, log); err != nil {
+			return nil, err
+		}
+		p.undo.add("redis", p.embedded.Stop)
+		address = p.embedded.URL()
+	}
+	p.store, err = persistence.Open(persistence.Options{URL: address, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas,
+		Log: log, Metrics: persistence.NewMetrics(p.registry)})
+	if err != nil {
+		return nil, err
+	}
+	p.undo.add("connection to redis", func(context.Context) error { return p.store.Close() })
+	p.events = persistence.NewLog(p.store, persistence.LogOptions{Log: log})
+	p.undo.add("log", p.events.Close)
+	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: log})
+
+	p.credentials = credentials.New(p.store, p.events, keys, credentials.Options{
+		AccessTTL: time.Duration(c.Auth.AccessTTL), RefreshTTL: time.Duration(c.Auth.RefreshTTL), SessionTTL: time.Duration(c.Auth.SessionTTL),
+		Lock: signal.LockRules{After: c.Auth.LockAfter, Window: time.Duration(c.Auth.LockWindow), Duration: time.Duration(c.Auth.LockDuration)},
+		Now:  p.store.Now, Log: log, Metrics: credentials.NewMetrics(p.registry)})
+	quotas, err := quotasOf(c.RateLimit)
+	if err != nil {
+		return nil, err
+	}
+	p.limiter = limits.New(p.store, limits.Options{Quotas: quotas, Log: log})
+
+	p.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(p.registry)})
+	p.undo.add("actors", p.system.Shutdown)
+	prices := persistence.NewMarket(p.store)
+	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
+	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{Node: p.node, Sources: c.Market.Source, Speed: c.Market.Speed,
+		Seed: c.Market.Seed, Lease: time.Duration(c.Lease), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
+	if err != nil {
+		return nil, err
+	}
+
+	jobs := persistence.NewJobs(p.store, p.node, persistence.JobsOptions{Idle: time.Duration(c.Runs.Timeout) + jobMargin, Log: log})
+	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs,
+		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
+		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, JobRetention: time.Duration(c.Runs.JobRetention),
+		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
+	p.undo.add("runs", within(runGrace, p.agents.Drain))
+	p.undo.add("background", p.stopBackground)
+
+	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
+		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
+	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
+		Log: eventLog{p.store, p.tail}, Metrics: dashboard.NewMetrics(p.registry), Logger: log, Now: p.store.Now,
+		Heartbeat: time.Duration(c.Dashboard.Heartbeat), AuthTimeout: time.Duration(c.Dashboard.AuthTimeout),
+		QueueMessages: c.Dashboard.QueueMessages, QueueBytes: int(c.Dashboard.QueueBytes), MaxConnections: c.Dashboard.MaxConnections,
+		ReplayMessages: c.Dashboard.ReplayMessages, ReplayAge: time.Duration(c.Dashboard.ReplayAge)})
+	p.undo.add("streams", p.hub.Drain)
+	p.subscribe()
+
+	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {
+		return nil, err
+	}
+	proxies, err := parsePrefixes(c.HTTP.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
+		Replies: p.store, Hub: p.hub, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
+		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
+		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
+	if c.HTTP.AdminAddr == "" {
+		o.Gatherer = p.registry
+	}
+	if p.server, err = signalhttp.New(o); err != nil {
+		return nil, err
+	}
+	if err := p.listen(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
