@@ -1,0 +1,56 @@
+# make help lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 5s
+BIN         := bin/agentsignal
+
+.PHONY: help run build test check bench fuzz fmt lint deps-run deps-test
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: deps-run build ## Start the service with a demo account; data in ./data
+	@$(BIN) serve --demo
+
+build: ## Build bin/agentsignal
+	@$(GO) build -trimpath -o $(BIN) ./cmd/agentsignal
+
+test: deps-test ## Run all tests, with the race detector
+	$(GO) vet ./...
+	$(GO) test -race -timeout 10m ./...
+
+check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
+
+fmt: ## Fail if a file is not formatted
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
+
+lint: ## Run staticcheck
+	$(GO) run $(STATICCHECK) ./...
+
+fuzz: ## Run each fuzz target for FUZZTIME (5s)
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$(dirname $$file); \
+		done; done
+
+bench: deps-run build ## Measure against references in the same run (some minutes); see deploy/BENCHMARKS.md
+	@$(BIN) bench all
+
+# The service works without redis-server, but its data then end with it.
+deps-run:
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || $(call install,redis-server) || \
+		echo "redis-server is not installed and could not be: data will not survive a restart"
+
+deps-test:
+	@command -v redis-server >/dev/null || $(call install,redis-server)
+
+# install asks apt for packages, as root or by sudo without a password.
+define install
+( command -v apt-get >/dev/null && \
+  SUDO=$$([ $$(id -u) = 0 ] || echo sudo -n) && \
+  { $$SUDO apt-get install -y -qq $(1) >/dev/null 2>&1 || { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq $(1) >/dev/null; }; } )
+endef
