@@ -67,29 +67,29 @@ func BenchmarkRunWarm(b *testing.B) {
 	}
 }
 
-// BenchmarkSentimentWarm has a week of news, one in 20 minutes, read before.
-func BenchmarkSentimentWarm(b *testing.B) {
+// BenchmarkSentiment has what the simulated market tells of an asset in the 1,000
+// hours that a series looks back: an item in 20 minutes.
+func BenchmarkSentiment(b *testing.B) {
 	bars := walk(1, 1000, 0.01)
-	news := newsFor(bars[1000-168:], hour/3)
+	news := newsFor(bars, hour/3)
 	s := seriesOf(b, signal.H1, bars)
 	now := s.Last().CloseTime
-	for b.Loop() {
-		if _, err := s.AssessSentiment(news, signal.MediumRisk, now); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkSentimentCold reads the week of news for the first time.
-func BenchmarkSentimentCold(b *testing.B) {
-	bars := walk(1, 1000, 0.01)
-	news := newsFor(bars[1000-168:], hour/3)
-	s := seriesOf(b, signal.H1, bars)
-	now := s.Last().CloseTime
-	for b.Loop() {
-		s.news = newsMemory{}
-		if _, err := s.AssessSentiment(news, signal.MediumRisk, now); err != nil {
-			b.Fatal(err)
-		}
+	for _, c := range []struct {
+		name   string
+		forget func()
+	}{
+		{"again", func() {}},
+		{"next bar", s.forget},
+		{"next item", func() { s.news.given = nil }}, // sorts and compares all, reads none
+		{"first", func() { s.news = newsMemory{} }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				c.forget()
+				if _, err := s.AssessSentiment(news, signal.MediumRisk, now); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -71,6 +72,7 @@ type article struct {
 	score  float64  // of the text, -1 to 1
 	weight float64  // source times relevance
 	words  []uint64 // hashes of the headline's different words, in order
+	marks  uint64   // a bit for each word; two words may share one
 }
 
 // newArticle reads item. Where the headline says nothing the body is asked.
@@ -90,19 +92,25 @@ func newArticle(item NewsItem) article {
 	}
 	slices.Sort(a.words)
 	a.words = slices.Compact(a.words)
+	for _, w := range a.words {
+		a.marks |= 1 << (w % 64)
+	}
 	return a
 }
 
 // repeats says that a and b have the same headline but for a few words.
 func (a *article) repeats(b *article) bool {
 	x, y := a.words, b.words
-	if len(x) > len(y) {
-		x, y = y, x
-	}
-	if len(y) == 0 {
+	if len(x)+len(y) == 0 {
 		return true
 	}
-	if float64(len(x)) < nearDuplicate*float64(len(y)) {
+	// As many words must be common for their share in all to be that large.
+	least := nearDuplicate/(1+nearDuplicate)*float64(len(x)+len(y)) - 1e-9
+	// A bit that only one of them has is a word that only one of them has.
+	if most := len(x) - bits.OnesCount64(a.marks&^b.marks); float64(most) < least {
+		return false
+	}
+	if most := len(y) - bits.OnesCount64(b.marks&^a.marks); float64(most) < least {
 		return false
 	}
 	common := 0
@@ -116,7 +124,7 @@ func (a *article) repeats(b *article) bool {
 			j++
 		}
 	}
-	return float64(common) >= nearDuplicate*float64(len(x)+len(y)-common)
+	return float64(common) >= least
 }
 
 // newsMemory keeps what was read of the news, so that a message is read once and
@@ -127,15 +135,16 @@ type newsMemory struct {
 	articles []article  // by time, without repetitions
 	read     map[string]article
 
-	past []float64 // score of each bar of the series; NaN: too little news; nil: not computed
+	weights []float64 // of articles at the close of the last bar; nil: not computed
+	past    []float64 // score of each bar of the series; NaN: too little news; nil: not computed
 }
 
 // forgetScores drops what depends on the last bar.
-func (m *newsMemory) forgetScores() { m.past = nil }
+func (m *newsMemory) forgetScores() { m.weights, m.past = nil, nil }
 
 // take reads what is new in news. It returns at once if nothing is.
 func (m *newsMemory) take(news []NewsItem, window int64) {
-	if m.window == window && slices.EqualFunc(m.given, news, sameItem) {
+	if m.window == window && m.has(news) {
 		return
 	}
 	read := make(map[string]article, len(news))
@@ -145,7 +154,7 @@ func (m *newsMemory) take(news []NewsItem, window int64) {
 			continue
 		}
 		a, ok := m.read[item.ID]
-		if !ok || !sameItem(a.item, item) {
+		if !ok || !sameItem(&a.item, &item) {
 			a = newArticle(item)
 		}
 		if a.weight > 0 {
@@ -159,7 +168,20 @@ func (m *newsMemory) take(news []NewsItem, window int64) {
 	*m = newsMemory{given: slices.Clone(news), window: window, articles: unrepeated(all, window), read: read}
 }
 
-func sameItem(a, b NewsItem) bool {
+// has says that news were given last.
+func (m *newsMemory) has(news []NewsItem) bool {
+	if len(m.given) != len(news) {
+		return false
+	}
+	for i := range news {
+		if !sameItem(&m.given[i], &news[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameItem(a, b *NewsItem) bool {
 	return a.ID == b.ID && a.At == b.At && a.Headline == b.Headline && a.Body == b.Body &&
 		a.Weight == b.Weight && a.Relevance == b.Relevance
 }

@@ -34,15 +34,17 @@ func (s *Series) AssessSentiment(news []NewsItem, risk signal.RiskLevel, now int
 	}
 	m := &s.news
 	m.take(news, s.newsWindow())
-	weights := m.decays(b.Bar.CloseTime)
-	index, ok := m.indexAt(now, weights)
+	if m.weights == nil {
+		m.weights = m.decays(b.Bar.CloseTime)
+	}
+	index, ok := m.indexAt(now, m.weights)
 	if !ok {
 		return Assessment{}, insufficient("only %d relevant news items are known, %d are needed", len(index.articles), minNews)
 	}
 	current := &s.past[len(s.past)-1]
 	score := index.score() + momentumShare*current.scores[momentumIndex]
 	a := b.Assessment(Sentiment, score, directionOf(score, current.belowMean))
-	s.pastSentiment(weights)
+	s.pastSentiment()
 	s.calibrateSentiment(&a, b)
 	a.Indicators = []string{"news_sentiment", "news_count", "atr_14"}
 	a.describeNews(index, current.scores[momentumIndex], now, m.window)
@@ -62,7 +64,7 @@ func (s *Series) newsWindow() int64 {
 }
 
 // pastSentiment computes the score of every bar of the series at its close.
-func (s *Series) pastSentiment(weights []float64) {
+func (s *Series) pastSentiment() {
 	m := &s.news
 	if m.past != nil {
 		return
@@ -74,7 +76,7 @@ func (s *Series) pastSentiment(weights []float64) {
 		if j < from || !s.past[j].scored {
 			continue
 		}
-		if x, ok := m.indexAt(s.bars[j].CloseTime, weights); ok {
+		if x, ok := m.indexAt(s.bars[j].CloseTime, m.weights); ok {
 			m.past[j] = x.score() + momentumShare*s.past[j].scores[momentumIndex]
 		}
 	}

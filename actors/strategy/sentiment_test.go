@@ -109,6 +109,27 @@ func TestNearDuplicates(t *testing.T) {
 	}
 }
 
+func TestRepeats(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"", "!", true},
+		{"", "a", false},
+		{"a b c d e f g h i", "i h g f e d c b a", true},
+		{"a b c d e f g h i", "a b c d e f g h x", true}, // 8 of 10
+		{"a b c d e f g h", "a b c d e f g x", false},    // 7 of 9
+		{"a b c d", "a b c d e", true},                   // 4 of 5
+		{"a b c d", "a b c d e f", false},
+		{"a a a a a a a b", "a", false},
+	} {
+		a, b := newArticle(NewsItem{Headline: c.a}), newArticle(NewsItem{Headline: c.b})
+		if a.repeats(&b) != c.want || b.repeats(&a) != c.want {
+			t.Errorf("%q and %q: %v and %v, want %v", c.a, c.b, a.repeats(&b), b.repeats(&a), c.want)
+		}
+	}
+}
+
 func TestNewsIndex(t *testing.T) {
 	// A quarter of the window is 25, so an age of 25 halves a weight.
 	m := newsMemory{window: 100, articles: []article{

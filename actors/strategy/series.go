@@ -71,9 +71,6 @@ func (s *Series) WithTick(tick float64) *Series {
 	return s
 }
 
-// Timeframe returns the length of the bars.
-func (s *Series) Timeframe() signal.Timeframe { return s.tf }
-
 // Len returns how many bars the series holds.
 func (s *Series) Len() int {
 	s.mu.Lock()

@@ -341,6 +341,25 @@ func TestSync(t *testing.T) {
 	}
 }
 
+func TestWithTick(t *testing.T) {
+	bars := walk(17, 500, 0.001)
+	fine := seriesOf(t, signal.H1, bars)
+	coarse := NewSeries(signal.H1).WithTick(1) // a stop is at least 5 % away
+	if err := coarse.Sync(bars); err != nil {
+		t.Fatal(err)
+	}
+	a, b := assess(t, fine, Momentum, signal.LowRisk), assess(t, coarse, Momentum, signal.LowRisk)
+	if a.Score != b.Score || a.Prior == b.Prior {
+		t.Errorf("scores %v and %v, priors %v and %v: want the past replayed at other distances", a.Score, b.Score, a.Prior, b.Prior)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the tick changed after the first bar")
+		}
+	}()
+	fine.WithTick(1)
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	s := NewSeries(signal.H1)
 	for i, b := range walk(6, 4000, 0.01) {
