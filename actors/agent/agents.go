@@ -1,0 +1,229 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Options are what Agents is made with.
+type Options struct {
+	Log    Log    // required
+	Market Market // required
+	Jobs   Jobs   // nil: jobs are refused with KindUnavailable
+
+	Disabled []signal.AgentID                      // agents that are neither listed nor run
+	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
+
+	Timeout       time.Duration // of a run; default 30 s
+	MaxConcurrent int           // synchronous runs of an account in this process; default 20
+	MaxQueued     int           // queued jobs of an account; default 1,000
+	JobRetention  time.Duration // how long a job is kept after its end; default 24 h
+	JobWorkers    int           // jobs at once in this process; default 2 for each core
+	Workers       int           // runs at once of an agent; default 1,024. As many more may wait
+	AnnounceAfter time.Duration // runs that take longer are announced before their end; default 5 ms
+	// DueMargin is the time after Timeout until a run that has announced itself is
+	// given up, if its process died; default 15 s.
+	DueMargin time.Duration
+
+	Now     func() time.Time // the service's clock; default time.Now
+	Slog    *slog.Logger     // nil: none
+	Metrics *Metrics         // nil: none
+}
+
+// maxAttempts is how often a job is run before it ends with CANCELLED.
+const maxAttempts = 3
+
+// answerMargin is how long a caller waits beyond Timeout for an answer, which
+// then is lost: the append has its own time limit, below this.
+const answerMargin = 30 * time.Second
+
+// drainGrace is how long Drain waits for runs that it has cancelled.
+const drainGrace = time.Second
+
+// Agents runs the agents of the catalogue. Its methods may be called from
+// anywhere but an actor's Receive.
+type Agents struct {
+	o         Options
+	catalogue []signal.Agent
+	actors    map[signal.AgentID]engine.Ref
+	exec      *executor
+	quota     *quota
+
+	mu       sync.Mutex
+	draining bool
+	running  sync.WaitGroup // runs and jobs under way; added to under mu while not draining
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Run    signal.RunID
+	Signal *signal.Signal // nil if it failed
+}
+
+// New starts an actor for each agent that is not switched off.
+func New(sys *engine.System, o Options) *Agents {
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 20)
+	o.MaxQueued = cmp.Or(o.MaxQueued, 1000)
+	o.JobRetention = cmp.Or(o.JobRetention, 24*time.Hour)
+	o.JobWorkers = cmp.Or(o.JobWorkers, 2*runtime.GOMAXPROCS(0))
+	o.Workers = cmp.Or(o.Workers, 1024)
+	o.AnnounceAfter = cmp.Or(o.AnnounceAfter, 5*time.Millisecond)
+	o.DueMargin = cmp.Or(o.DueMargin, 15*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Slog == nil {
+		o.Slog = slog.New(slog.DiscardHandler)
+	}
+	o.Slog = o.Slog.With("component", "agent")
+
+	ctx, stop := context.WithCancelCause(context.Background())
+	a := &Agents{o: o, actors: make(map[signal.AgentID]engine.Ref), quota: newQuota(o.MaxConcurrent), exec: &executor{
+		log: o.Log, now: o.Now, announceAfter: o.AnnounceAfter, timeout: o.Timeout, dueMargin: o.DueMargin,
+		jobRetention: o.JobRetention, concluders: make(map[signal.AgentID]concluder), metrics: o.Metrics, slog: o.Slog,
+		birth: time.Now(), ctx: ctx, stop: stop}}
+	trading := newTrader(o.Market, o.Now)
+	for _, agent := range signal.Agents() {
+		if slices.Contains(o.Disabled, agent.ID) {
+			continue
+		}
+		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
+		a.catalogue = append(a.catalogue, agent)
+		a.exec.concluders[agent.ID] = concluderOf(agent, trading)
+		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
+			return &agentActor{exec: a.exec, quota: a.quota, workers: o.Workers, queue: o.Workers}
+		}, engine.Supervision{})
+	}
+	return a
+}
+
+// concluderOf returns how agent works.
+func concluderOf(agent signal.Agent, trading *trader) concluder {
+	if agent.Category == signal.Trading {
+		return trading
+	}
+	return unavailable{agent.Name}
+}
+
+// unavailable is an agent for which this version has no source of data. Its runs
+// fail, and say so.
+type unavailable struct{ name string }
+
+// Conclude implements concluder.
+func (u unavailable) Conclude(context.Context, *signal.RunRequest) (conclusion, error) {
+	return conclusion{}, &signal.RunError{Code: signal.DataUnavailable,
+		Message: "the " + u.name + " has no data source in this version of the service"}
+}
+
+// Catalogue returns the agents in the order in which they are listed.
+func (a *Agents) Catalogue() []signal.Agent { return slices.Clone(a.catalogue) }
+
+// Agent returns one agent of the catalogue, or KindNotFound.
+func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
+	for _, agent := range a.catalogue {
+		if agent.ID == id {
+			return agent, nil
+		}
+	}
+	return signal.Agent{}, signal.NotFound("agent")
+}
+
+// Run executes one run and returns when its outcome is stored. The error is a
+// *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
+// KindNotFound, KindTooMany, or KindUnavailable, when no signal was told to
+// anybody. If ctx ends first Run returns its error; the run goes on.
+func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
+	if err := a.known(req); err != nil {
+		return Outcome{}, err
+	}
+	if !a.begin() {
+		return Outcome{}, signal.Unavailable(errDrained)
+	}
+	r := a.newRun(signal.NewRunID(), req, nil)
+	s, err := a.await(ctx, r)
+	return Outcome{Run: r.id, Signal: s}, err
+}
+
+// known checks that the catalogue has the agent with the strategy, which also
+// keeps labels of metrics to closed lists.
+func (a *Agents) known(req signal.RunRequest) error {
+	agent, err := a.Agent(req.Agent)
+	if err != nil {
+		return err
+	}
+	if !agent.Has(req.Strategy) {
+		return &signal.Error{Kind: signal.KindInvalid, Code: "invalid_request", Message: "the agent has no such strategy"}
+	}
+	return nil
+}
+
+func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job) *run {
+	return &run{id: id, request: req, job: job, accepted: a.exec.since(), answer: make(chan answer, 1), quota: a.quota, ended: a.running.Done}
+}
+
+// begin counts a run as under way, or returns false if the process ends.
+func (a *Agents) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return false
+	}
+	a.running.Add(1)
+	return true
+}
+
+// await hands r to its agent and waits for the answer.
+func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
+	a.actors[r.request.Agent].Tell(runRequested{r})
+	limit := time.NewTimer(a.o.Timeout + answerMargin)
+	defer limit.Stop()
+	select {
+	case got := <-r.answer:
+		return got.signal, got.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-limit.C:
+		// Its agent failed while it had the run in hand, or is stopped.
+		r.settle()
+		return nil, signal.Unavailable(errors.New("no answer from agent " + string(r.request.Agent)))
+	}
+}
+
+// Drain refuses new runs and jobs and waits for those under way. When ctx ends it
+// cancels them: synchronous runs end with CANCELLED, jobs are left to another
+// process. Work must have been told to end before.
+func (a *Agents) Drain(ctx context.Context) error {
+	a.mu.Lock()
+	a.draining = true
+	a.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		a.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		a.exec.stop(errDrained)
+		return nil
+	case <-ctx.Done():
+	}
+	a.exec.stop(errDrained)
+	grace := time.NewTimer(drainGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-grace.C:
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,192 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Jobs keeps jobs and hands out those that wait. See persistence.Jobs.
+type Jobs interface {
+	// Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany
+	// if the account has maxQueued queued jobs.
+	Enqueue(ctx context.Context, j signal.Job, maxQueued int, reply *signal.Reply) error
+	// Job returns a job, or KindNotFound.
+	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
+	// Jobs lists the jobs of an account, newest first, and how many there are in all.
+	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
+	// Next takes up to limit jobs, which are running then, with their Attempt counted
+	// and their Entry set; it waits for at most about a second for the first one. One
+	// goroutine at a time may call it.
+	Next(ctx context.Context, limit int) ([]signal.Job, error)
+	// Waiting returns the number of queued jobs of the installation.
+	Waiting(ctx context.Context) (int64, error)
+}
+
+// Pauses of the job worker.
+const (
+	retryNext    = time.Second      // after an error of Next
+	countWaiting = 15 * time.Second // between two counts of what waits
+)
+
+// errNoJobs is the cause of refusals where there is no store for jobs.
+var errNoJobs = errors.New("no store for jobs")
+
+// Submit queues a run and returns its job. reply, if not nil, makes the answer to
+// be kept for the request's Idempotency-Key; it is stored with the job. Errors are
+// *signal.Error: KindNotFound, KindTooMany, KindUnavailable.
+func (a *Agents) Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if err := a.known(req); err != nil {
+		return signal.Job{}, err
+	}
+	if a.o.Jobs == nil {
+		return signal.Job{}, signal.Unavailable(errNoJobs)
+	}
+	if !a.begin() {
+		return signal.Job{}, signal.Unavailable(errDrained)
+	}
+	defer a.running.Done()
+	j := signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Request: req, Status: signal.JobQueued,
+		CreatedAt: a.o.Now().UTC().Truncate(time.Millisecond)}
+	var kept *signal.Reply
+	if reply != nil {
+		kept = reply(j)
+	}
+	if err := a.o.Jobs.Enqueue(ctx, j, a.o.MaxQueued, kept); err != nil {
+		return signal.Job{}, err
+	}
+	return j, nil
+}
+
+// Job returns a job of the account, or KindNotFound.
+func (a *Agents) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
+	if a.o.Jobs == nil {
+		return signal.Job{}, signal.NotFound("job")
+	}
+	return a.o.Jobs.Job(ctx, account, id)
+}
+
+// Jobs lists the jobs of the account, newest first, and how many there are in all;
+// status "" means any.
+func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+	if a.o.Jobs == nil {
+		return nil, 0, nil
+	}
+	return a.o.Jobs.Jobs(ctx, account, status, limit, offset)
+}
+
+// Work takes jobs and runs them until ctx ends, and then returns nil without
+// waiting for those under way: Drain does. It survives a store that is away.
+func (a *Agents) Work(ctx context.Context) error {
+	if a.o.Jobs == nil {
+		<-ctx.Done()
+		return nil
+	}
+	go a.countWaiting(ctx)
+	free := make(chan struct{}, a.o.JobWorkers)
+	for range a.o.JobWorkers {
+		free <- struct{}{}
+	}
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-free:
+		}
+		workers := 1 + drain(free)
+		jobs, err := a.o.Jobs.Next(ctx, workers)
+		if err != nil && !failing && ctx.Err() == nil {
+			a.o.Slog.Warn("jobs cannot be taken", "err", err)
+		}
+		failing = err != nil
+		for _, j := range jobs {
+			if !a.begin() {
+				return nil // another process will take them
+			}
+			workers--
+			go func() {
+				a.work(j)
+				free <- struct{}{}
+			}()
+		}
+		for range workers {
+			free <- struct{}{}
+		}
+		if err != nil {
+			pause(ctx, retryNext)
+		}
+	}
+}
+
+// drain takes all tokens that are there.
+func drain(tokens <-chan struct{}) (n int) {
+	for {
+		select {
+		case <-tokens:
+			n++
+		default:
+			return n
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// work runs a job that this process has taken, and returns when its outcome is
+// stored or is another process's matter.
+func (a *Agents) work(j signal.Job) {
+	if j.Attempt == 1 {
+		a.o.Metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
+	}
+	j.Request.Reply = nil // the answer was given when the job was queued
+	r := a.newRun(j.Run, j.Request, &j)
+	var err error
+	switch {
+	case a.known(j.Request) != nil:
+		err = a.fail(r, cancelledError("the agent was switched off"))
+	case j.Attempt > maxAttempts:
+		err = a.fail(r, cancelledError("the job was interrupted too often"))
+	default:
+		_, err = a.await(context.Background(), r)
+	}
+	switch {
+	case err == nil || signal.KindOf(err) == signal.KindRunFailed:
+	case signal.KindOf(err) == signal.KindConflict:
+		a.o.Slog.Info("a job was taken by another process", "job", string(j.ID), "attempt", j.Attempt)
+	default:
+		a.o.Slog.Warn("the outcome of a job was not stored; it will be run again", "job", string(j.ID), "attempt", j.Attempt, "err", err)
+	}
+}
+
+// fail records the end of a run that is not executed.
+func (a *Agents) fail(r *run, failure *signal.RunError) error {
+	a.exec.fail(r, failure)
+	return (<-r.answer).err
+}
+
+// countWaiting keeps the gauge of queued jobs until ctx ends.
+func (a *Agents) countWaiting(ctx context.Context) {
+	if a.o.Metrics == nil {
+		return
+	}
+	tick := time.NewTicker(countWaiting)
+	defer tick.Stop()
+	for {
+		if n, err := a.o.Jobs.Waiting(ctx); err == nil {
+			a.o.Metrics.jobsWaiting(n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// work runs the job workers until the returned function is called.
+func (b *bench) work() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := b.agents.Work(ctx); err != nil {
+			b.t.Error(err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func TestSubmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		job, err := b.agents.Submit(t.Context(), request("BTC"), func(j signal.Job) *signal.Reply {
+			return &signal.Reply{Status: 200, Body: []byte(j.ID)}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job.Status != signal.JobQueued || job.ID == "" || job.Run == "" || !job.CreatedAt.Equal(time.Now()) || job.Attempt != 0 {
+			t.Errorf("job is %+v", job)
+		}
+		if len(b.jobs.queued) != 1 || b.jobs.queued[0].ID != job.ID || string(b.jobs.replies[0].Body) != string(job.ID) {
+			t.Errorf("queued %+v with reply %+v", b.jobs.queued, b.jobs.replies)
+		}
+		b.jobs.failing = tooManyRuns("full")
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); signal.KindOf(err) != signal.KindTooMany {
+			t.Errorf("full queue: %v, want too many", err)
+		}
+	})
+}
+
+func TestJobIsRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow time.Duration
+		want []eventTypes
+	}{
+		"short": {0, []eventTypes{wholeRun}},
+		"long":  {time.Second, []eventTypes{startedOnly, endOfRun}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := NewMetrics(prometheus.NewRegistry())
+				b := newBench(t, Options{Metrics: m})
+				defer b.close()
+				if c.slow > 0 {
+					b.slow(c.slow)
+				}
+				req := request("BTC")
+				req.Reply = &signal.ReplyKey{Key: "k"}
+				job, err := b.agents.Submit(t.Context(), req, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.jobs.waiting = 7
+				stop := b.work()
+				time.Sleep(5 * time.Second)
+				stop()
+				b.expect(c.want...)
+				changes := b.log.all()
+				last := changes[len(changes)-1]
+				j := last.Job
+				if j == nil || j.Status != signal.JobCompleted || j.ID != job.ID || j.Attempt != 1 || j.Signal != last.Signal ||
+					j.CompletedAt.IsZero() || j.ExpiresAt.Sub(j.CompletedAt) != 24*time.Hour {
+					t.Errorf("stored job is %+v", j)
+				}
+				for _, ch := range changes {
+					if ch.Due != nil || ch.Ended != "" || ch.Reply != nil {
+						t.Errorf("change of a job is %+v", ch)
+					}
+					for _, e := range ch.Events {
+						if e.Type != signal.SignalCreated && e.Run != job.Run {
+							t.Errorf("event of run %s, want %s", e.Run, job.Run)
+						}
+					}
+				}
+				if n := testutil.ToFloat64(m.waiting); n != 7 {
+					t.Errorf("%v jobs wait, want 7", n)
+				}
+				if n := testutil.CollectAndCount(m.wait); n != 1 {
+					t.Errorf("job_wait_seconds has %d series", n)
+				}
+			})
+		})
+	}
+}
+
+// TestJobsDoNotCountAsRuns: the limit of synchronous runs is not for jobs, and no
+// more jobs run at once than there are workers.
+func TestJobWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{JobWorkers: 3, MaxConcurrent: 1})
+		defer b.close()
+		var mu sync.Mutex
+		now, most := 0, 0
+		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return history(), nil
+		}
+		for range 9 {
+			if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := b.work()
+		time.Sleep(10 * time.Second)
+		stop()
+		if most != 3 {
+			t.Errorf("%d jobs ran at once, want 3", most)
+		}
+		if n := len(b.log.all()); n != 18 {
+			t.Errorf("%d changes, want 18", n)
+		}
+		for _, n := range b.jobs.nextSize {
+			if n < 1 || n > 3 {
+				t.Errorf("asked for %d jobs", n)
+			}
+		}
+	})
+}
+
+func TestFailedJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		req := request("corn")
+		req.Agent, req.Strategy = "weather", "agriculture"
+		if _, err := b.agents.Submit(t.Context(), req, nil); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.work()
+		time.Sleep(time.Second)
+		stop()
+		b.expect(failedRun)
+		j := b.log.all()[0].Job
+		if j.Status != signal.JobFailed || j.Error == nil || j.Error.Code != signal.DataUnavailable || j.Signal != nil {
+			t.Errorf("job is %+v", j)
+		}
+	})
+}
+
+// TestJobTriedTooOften: the fourth attempt is not made.
+func TestJobTriedTooOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		b.jobs.queued = []signal.Job{
+			{ID: "job_1", Run: "run_1", Request: request("BTC"), Attempt: 2},
+			{ID: "job_2", Run: "run_2", Request: request("BTC"), Attempt: 3},
+		}
+		gone := request("BTC")
+		gone.Agent = "removed"
+		b.jobs.queued = append(b.jobs.queued, signal.Job{ID: "job_3", Run: "run_3", Request: gone})
+		stop := b.work()
+		time.Sleep(time.Second)
+		stop()
+		for _, c := range b.log.all() {
+			want := signal.JobFailed
+			if c.Job.ID == "job_1" {
+				want = signal.JobCompleted
+			}
+			if c.Job.Status != want || want == signal.JobFailed && c.Job.Error.Code != signal.Cancelled {
+				t.Errorf("%s ended with %s, %v; want %s", c.Job.ID, c.Job.Status, c.Job.Error, want)
+			}
+		}
+		if n := len(b.log.all()); n != 3 {
+			t.Errorf("%d changes, want 3", n)
+		}
+	})
+}
+
+// TestJobWhileStoreIsAway: the outcome of a job is kept until the store is back.
+func TestJobWhileStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		back := time.Now().Add(10 * time.Second)
+		b.log.refuse = func(signal.Change) error {
+			if time.Now().Before(back) {
+				return errAway
+			}
+			return nil
+		}
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.work()
+		time.Sleep(20 * time.Second)
+		stop()
+		b.expect(wholeRun)
+	})
+}
+
+// TestJobIsLost: the outcome of a job that another process has taken is dropped.
+func TestJobIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		refusals := 0
+		b.log.refuse = func(signal.Change) error {
+			refusals++
+			return &signal.Error{Kind: signal.KindConflict, Code: "job_lost", Message: "another worker holds the job"}
+		}
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.work()
+		time.Sleep(20 * time.Second)
+		stop()
+		if refusals != 1 {
+			t.Errorf("the outcome was appended %d times, want once", refusals)
+		}
+	})
+}
+
+// TestDrainLeavesJobs: a process that ends leaves its jobs to others, without an
+// outcome.
+func TestDrainLeavesJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.slow(20 * time.Second)
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.work()
+		time.Sleep(time.Second)
+		stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := b.agents.Drain(ctx); err != nil {
+			t.Error(err)
+		}
+		b.expect(startedOnly)
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWorkSurvivesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.jobs.failing = errors.New("away")
+		stop := b.work()
+		time.Sleep(3500 * time.Millisecond)
+		b.jobs.mu.Lock()
+		if n := len(b.jobs.nextSize); n != 4 {
+			t.Errorf("asked %d times in 3.5 s, want 4", n)
+		}
+		b.jobs.failing = nil
+		b.jobs.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		stop()
+		b.expect(wholeRun)
+	})
+}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts runs and jobs. A nil *Metrics counts nothing.
+type Metrics struct {
+	runs     *prometheus.CounterVec
+	errors   *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
+	created  *prometheus.CounterVec
+	waiting  prometheus.Gauge
+	wait     prometheus.Histogram
+}
+
+// How runs end, the values of the label "result". A run is lost if its outcome
+// could not be recorded, or belongs to another process.
+const (
+	resultCompleted = "completed"
+	resultError     = "error"
+	resultLost      = "lost"
+)
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_runs_total", Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded.",
+		}, []string{"agent", "strategy", "result"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_run_errors_total", Help: "Runs that failed, by error code.",
+		}, []string{"agent", "error_code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "agentsignal_run_duration_seconds", Help: "Time from the start of a run until its outcome was recorded.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"agent"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "agentsignal_runs_in_flight", Help: "Runs under way in this process.",
+		}, []string{"agent"}),
+		created: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_signals_created_total", Help: "Signals that runs in this process created.",
+		}, []string{"agent", "direction"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_jobs_waiting", Help: "Queued jobs of the whole installation.",
+		}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "agentsignal_job_wait_seconds", Help: "Time from the creation of a job until its first run started.",
+			Buckets: []float64{.01, .1, .5, 1, 5, 15, 60, 300},
+		}),
+	}
+	r.MustRegister(m.runs, m.errors, m.duration, m.inFlight, m.created, m.waiting, m.wait)
+	for _, agent := range signal.Agents() {
+		id := string(agent.ID)
+		for _, strategy := range agent.Strategies {
+			for _, result := range []string{resultCompleted, resultError, resultLost} {
+				m.runs.WithLabelValues(id, strategy, result)
+			}
+		}
+		for _, code := range signal.ErrorCodes {
+			m.errors.WithLabelValues(id, string(code))
+		}
+		for _, direction := range []signal.Direction{signal.Long, signal.Short} {
+			m.created.WithLabelValues(id, string(direction))
+		}
+		m.duration.WithLabelValues(id)
+		m.inFlight.WithLabelValues(id)
+	}
+	return m
+}
+
+func (m *Metrics) runStarted(agent signal.AgentID) {
+	if m != nil {
+		m.inFlight.WithLabelValues(string(agent)).Inc()
+	}
+}
+
+// runEnded counts the end of r: with the signal s, or with err.
+func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Duration) {
+	if m == nil {
+		return
+	}
+	agent, result := string(r.request.Agent), resultCompleted
+	if failed, ok := errors.AsType[*signal.RunError](err); ok {
+		result = resultError
+		m.errors.WithLabelValues(agent, string(failed.Code)).Inc()
+	} else if err != nil {
+		result = resultLost
+	}
+	m.inFlight.WithLabelValues(agent).Dec()
+	m.duration.WithLabelValues(agent).Observe(took.Seconds())
+	m.runs.WithLabelValues(agent, r.request.Strategy, result).Inc()
+	if s != nil {
+		m.created.WithLabelValues(agent, string(s.Direction)).Inc()
+	}
+}
+
+func (m *Metrics) jobStarted(waited time.Duration) {
+	if m != nil {
+		m.wait.Observe(max(0, waited).Seconds())
+	}
+}
+
+func (m *Metrics) jobsWaiting(n int64) {
+	if m != nil {
+		m.waiting.Set(float64(n))
+	}
+}

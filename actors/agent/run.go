@@ -1,0 +1,371 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Log stores what happened. See persistence.Log.
+type Log interface {
+	// Append records c and returns the position of its first event; the k-th is at
+	// Plus(k). Errors are *signal.Error: KindUnavailable if it is not known whether
+	// c was recorded, KindConflict if a guard refused it.
+	Append(ctx context.Context, c signal.Change) (signal.Position, error)
+}
+
+// conclusion is what an agent says of a request.
+type conclusion struct {
+	Direction  signal.Direction
+	Confidence float64
+	Levels     *signal.Levels // nil for content
+	Metadata   []byte         // JSON
+	Lifetime   time.Duration  // wall time from creation to expiry
+}
+
+// concluder is how the agents of one category work. An error that is no
+// *signal.RunError is told to the client as INTERNAL. Conclude returns soon after
+// ctx ends.
+type concluder interface {
+	Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error)
+}
+
+// run is one execution of an agent.
+type run struct {
+	id       signal.RunID
+	request  signal.RunRequest
+	job      *signal.Job   // nil for a synchronous run
+	accepted time.Duration // when it was asked for, since the executor's start: its time limit counts from here
+	answer   chan answer   // holds one
+	quota    *quota
+	held     atomic.Bool // a place of the quota is held
+	ended    func()      // called once, before the answer
+	over     atomic.Bool // ended was called
+	counted  bool        // its end is in the metrics; touched by the goroutine that records it
+
+	started time.Time // by the service's clock; set when a worker takes it
+	due     time.Time // when others give it up; zero if it was not announced, or is a job
+}
+
+// settle gives back what the run holds. It returns false if that was done before.
+func (r *run) settle() bool {
+	if r.over.Swap(true) {
+		return false
+	}
+	if r.held.Load() {
+		r.quota.give(r.request.Account)
+	}
+	r.ended()
+	return true
+}
+
+// refuse answers a run that was not executed.
+func (r *run) refuse(err error) {
+	if r.settle() {
+		r.answer <- answer{err: err}
+	}
+}
+
+// answer is what the caller of a run is told.
+type answer struct {
+	signal *signal.Signal // nil if err is not
+	err    error          // *signal.RunError or *signal.Error
+}
+
+// outcome is how the computing of a run ended; one of both is nil.
+type outcome struct {
+	conclusion *conclusion
+	err        *signal.RunError
+}
+
+// Why a run's context ends.
+var (
+	errTimeout = errors.New("run timed out")
+	errDrained = errors.New("process ends")
+)
+
+// errInterrupted is the answer of a job whose process ends: its outcome is left to
+// another process.
+var errInterrupted = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the job was interrupted"}
+
+// lateMargin is how long before its Due a run is recorded no more: longer than an
+// append takes.
+const lateMargin = 5 * time.Second
+
+// retryAppend is the pause before the outcome of a job is appended once more.
+const retryAppend = time.Second
+
+// executor runs what the actors have admitted. All of it may be called from any
+// goroutine.
+type executor struct {
+	log           Log
+	now           func() time.Time // the service's clock
+	announceAfter time.Duration
+	timeout       time.Duration
+	dueMargin     time.Duration
+	jobRetention  time.Duration
+	concluders    map[signal.AgentID]concluder
+	metrics       *Metrics
+	slog          *slog.Logger
+	birth         time.Time // origin of run.accepted
+
+	// ctx is the parent of all runs; stop ends them with errDrained.
+	ctx  context.Context
+	stop context.CancelCauseFunc
+}
+
+// since returns the time since the executor's birth by the monotonic clock.
+func (x *executor) since() time.Duration { return time.Since(x.birth) }
+
+// execute runs r and answers its caller. It returns when the computing is over,
+// which may be after the answer.
+//
+// A timer decides who records the run. If it can be stopped when the computing is
+// over, nothing was told yet and this goroutine records all of it at once. Else
+// the timer's goroutine has begun to announce the run, or has done so, and it is
+// handed the outcome: so the announcement always comes first, and the end comes
+// once, in time, even if the computing does not end.
+func (x *executor) execute(r *run) {
+	x.metrics.runStarted(r.request.Agent)
+	r.started = x.now()
+	ctx, cancel := context.WithCancelCause(x.ctx)
+	computed := make(chan outcome, 1)
+	announce := time.AfterFunc(x.announceAfter, func() { x.finishAnnounced(ctx, cancel, r, computed) })
+	o := x.compute(ctx, r)
+	if announce.Stop() {
+		defer x.recovered(r)
+		defer cancel(nil)
+		x.finish(r, o, context.Cause(ctx), false)
+		return
+	}
+	computed <- o
+}
+
+// fail records the end of a run that is not executed, and answers.
+func (x *executor) fail(r *run, failure *signal.RunError) {
+	defer x.recovered(r)
+	x.metrics.runStarted(r.request.Agent)
+	r.started = x.now()
+	x.finish(r, outcome{err: failure}, nil, false)
+}
+
+// compute asks the agent. A panic there fails the run and nothing else.
+func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			x.slog.Error("run panicked", "agent", string(r.request.Agent), "run", string(r.id), "panic", fmt.Sprint(reason),
+				"stack", string(debug.Stack()))
+			o = outcome{err: internalError(nil)}
+		}
+	}()
+	c, err := x.concluders[r.request.Agent].Conclude(ctx, &r.request)
+	if err == nil {
+		return outcome{conclusion: &c}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return outcome{err: endedError(cause)} // whatever the agent made of it
+	}
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		return outcome{err: e}
+	}
+	x.slog.Error("run failed", "agent", string(r.request.Agent), "run", string(r.id), "err", err)
+	return outcome{err: internalError(err)}
+}
+
+// finishAnnounced announces r, waits for its outcome and records that. It is the
+// goroutine of a run that takes longer.
+func (x *executor) finishAnnounced(ctx context.Context, cancel context.CancelCauseFunc, r *run, computed <-chan outcome) {
+	defer x.recovered(r)
+	defer cancel(nil)
+	left := max(0, x.timeout-(x.since()-r.accepted))
+	limit := time.AfterFunc(left, func() { cancel(errTimeout) })
+	defer limit.Stop()
+	if err := x.announce(r, left); err != nil {
+		// It is not known whether the log has the announcement, so nothing may follow
+		// it. If it has, the run's Due ends it with CANCELLED.
+		x.reply(r, nil, err)
+		return
+	}
+	var o outcome
+	select {
+	case o = <-computed:
+	case <-ctx.Done():
+		select {
+		case o = <-computed: // it came just in time
+		default:
+			o.err = endedError(context.Cause(ctx))
+		}
+	}
+	x.finish(r, o, context.Cause(ctx), true)
+}
+
+// announce records agent.started alone. The end of a job that has begun is assured
+// by its being run again, of another run by Due.
+func (x *executor) announce(r *run, left time.Duration) error {
+	c := signal.Change{Account: r.request.Account, Events: []signal.Event{x.event(r, signal.AgentStarted, appendStarted(nil, r))}}
+	if r.job == nil {
+		r.due = x.now().Add(left + x.dueMargin)
+		c.Due = &signal.RunDue{Run: r.id, Agent: r.request.Agent, At: r.due}
+	}
+	_, err := x.append(r, c)
+	return err
+}
+
+// finish records the outcome of r and answers. cause is why r's context ended, nil
+// if it did not.
+func (x *executor) finish(r *run, o outcome, cause error, announced bool) {
+	if r.job != nil && o.conclusion == nil && errors.Is(cause, errDrained) {
+		x.reply(r, nil, errInterrupted)
+		return
+	}
+	if !r.due.IsZero() && x.now().After(r.due.Add(-lateMargin)) {
+		// This process was held up. The run's end is another's to record, or was.
+		x.reply(r, nil, cancelledError("the run was given up"))
+		return
+	}
+	c := x.change(r, o, announced)
+	first, err := x.append(r, c)
+	if err != nil {
+		x.reply(r, nil, err)
+		return
+	}
+	if o.err != nil {
+		x.reply(r, nil, o.err)
+		return
+	}
+	told := *c.Signal // which belongs to the log
+	s := &told
+	for i := range c.Events {
+		if c.Events[i].Type == signal.SignalCreated {
+			s.CreatedAt = first.Plus(i).Time()
+		}
+	}
+	s.UpdatedAt, s.ExpiresAt = s.CreatedAt, s.CreatedAt.Add(o.conclusion.Lifetime.Truncate(time.Millisecond))
+	x.reply(r, s, nil)
+}
+
+// change makes what the end of r records.
+func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
+	now := x.now()
+	c := signal.Change{Account: r.request.Account, Events: make([]signal.Event, 0, 3)}
+	// One buffer for all payloads: they live and die together.
+	size := 512 + len(r.request.Asset)*3
+	if o.conclusion != nil {
+		size += 512 + len(o.conclusion.Metadata)
+	}
+	b := make([]byte, 0, size)
+	add := func(t signal.EventType, end []byte) {
+		c.Events = append(c.Events, x.event(r, t, end[len(b):len(end):len(end)]))
+		b = end
+	}
+	if announced && r.job == nil {
+		c.Ended = r.id
+	}
+	if !announced {
+		add(signal.AgentStarted, appendStarted(b, r))
+	}
+	if r.job != nil {
+		j := *r.job
+		j.CompletedAt, j.ExpiresAt = now, now.Add(x.jobRetention)
+		c.Job = &j
+	}
+	if o.err != nil {
+		add(signal.AgentFailed, signal.AppendRunError(b, r.request.Agent, r.id, o.err))
+		if c.Job != nil {
+			c.Job.Status, c.Job.Error = signal.JobFailed, o.err
+		}
+		return c
+	}
+	s := newSignal(r, o.conclusion, now)
+	c.Signal = s
+	add(signal.SignalCreated, appendCreated(b, s))
+	listing := s.Listing()
+	e := &c.Events[len(c.Events)-1]
+	e.Asset, e.Listing = s.Asset, &listing
+	add(signal.AgentCompleted, appendCompleted(b, r, s.ID, now))
+	if c.Job != nil {
+		c.Job.Status, c.Job.Signal = signal.JobCompleted, s
+	} else if r.request.Reply != nil {
+		c.Reply = &signal.Reply{ReplyKey: *r.request.Reply, Status: 200, Header: map[string]string{"X-Run-Id": string(r.id)}}
+	}
+	return c
+}
+
+// newSignal makes the signal of r. Its times are known only when the log has it;
+// until then they stand for the lifetime, which the log keeps.
+func newSignal(r *run, c *conclusion, now time.Time) *signal.Signal {
+	q := &r.request
+	confidence := signal.RoundConfidence(c.Confidence)
+	return &signal.Signal{ID: signal.NewSignalID(), Account: q.Account, Agent: q.Agent, Run: r.id, Asset: q.Asset,
+		Strategy: q.Strategy, Timeframe: q.Timeframe, Risk: q.Risk, Direction: c.Direction,
+		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Metadata: c.Metadata,
+		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(c.Lifetime.Truncate(time.Millisecond)), Sequence: 1}
+}
+
+// event makes an event of r with the given payload.
+func (x *executor) event(r *run, t signal.EventType, data []byte) signal.Event {
+	e := signal.Event{ID: signal.NewEventID(), Account: r.request.Account, Type: t, Data: data}
+	if t != signal.SignalCreated {
+		e.Agent, e.Run = r.request.Agent, r.id
+	}
+	return e
+}
+
+// recovered answers the caller of a run whose recording panicked. It is deferred.
+func (x *executor) recovered(r *run) {
+	if reason := recover(); reason != nil {
+		x.slog.Error("recording a run panicked", "agent", string(r.request.Agent), "run", string(r.id), "panic", fmt.Sprint(reason),
+			"stack", string(debug.Stack()))
+		x.reply(r, nil, &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "the run could not be recorded"})
+	}
+}
+
+// append records c. What a job does is tried until it is stored, or refused because
+// another process has taken the job, or this process ends: nobody waits for it, and
+// the guard of the job lets its outcome in once.
+func (x *executor) append(r *run, c signal.Change) (signal.Position, error) {
+	for {
+		p, err := x.log.Append(context.WithoutCancel(x.ctx), c)
+		if err == nil || r.job == nil || signal.KindOf(err) != signal.KindUnavailable {
+			return p, err
+		}
+		select {
+		case <-x.ctx.Done():
+			return p, err
+		case <-time.After(retryAppend):
+		}
+	}
+}
+
+// reply counts the end of r and tells its caller.
+func (x *executor) reply(r *run, s *signal.Signal, err error) {
+	if !r.counted {
+		r.counted = true
+		x.metrics.runEnded(r, s, err, x.now().Sub(r.started))
+	}
+	if r.settle() {
+		r.answer <- answer{s, err}
+	}
+}
+
+// endedError returns the error of a run whose context ended by cause.
+func endedError(cause error) *signal.RunError {
+	if errors.Is(cause, errTimeout) {
+		return &signal.RunError{Code: signal.Timeout, Message: "the run took too long", Retryable: true, Cause: cause}
+	}
+	return cancelledError("the process stopped")
+}
+
+func cancelledError(message string) *signal.RunError {
+	return &signal.RunError{Code: signal.Cancelled, Message: message, Retryable: true}
+}
+
+func internalError(cause error) *signal.RunError {
+	return &signal.RunError{Code: signal.Internal, Message: "the agent failed unexpectedly", Cause: cause}
+}

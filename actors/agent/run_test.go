@@ -1,0 +1,639 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+type eventTypes = []signal.EventType
+
+var (
+	startedOnly = eventTypes{signal.AgentStarted}
+	wholeRun    = eventTypes{signal.AgentStarted, signal.SignalCreated, signal.AgentCompleted}
+	endOfRun    = eventTypes{signal.SignalCreated, signal.AgentCompleted}
+	failedRun   = eventTypes{signal.AgentStarted, signal.AgentFailed}
+	failedEnd   = eventTypes{signal.AgentFailed}
+)
+
+func (b *bench) expect(want ...eventTypes) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.log.types()); diff != "" {
+		b.t.Error("appended events (-want +got):\n" + diff)
+	}
+}
+
+func codeOf(err error) signal.ErrorCode {
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+func TestShortRunIsOneAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		b.log.took = time.Hour / 3600 // the append does not count
+		req := request("btc")
+		req.Reply = &signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
+		got, err := b.agents.Run(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.expect(wholeRun)
+		c := b.log.all()[0]
+		if c.Due != nil || c.Ended != "" || c.Job != nil || c.Account != "acc_1" {
+			t.Errorf("change is %+v", c)
+		}
+		s := got.Signal
+		if s.CreatedAt != (signal.Position{MS: time.Now().UnixMilli()}).Time() || s.UpdatedAt != s.CreatedAt {
+			t.Errorf("created %v, updated %v; want the time of the append, %v", s.CreatedAt, s.UpdatedAt, time.Now().UTC())
+		}
+		if d := s.ExpiresAt.Sub(s.CreatedAt); d != 24*time.Minute { // 24 bars of 1h, 60 times as fast
+			t.Errorf("lives %v, want 24m", d)
+		}
+		stored := c.Signal
+		if d := stored.ExpiresAt.Sub(stored.CreatedAt); d != 24*time.Minute {
+			t.Errorf("is stored to live %v, want 24m", d)
+		}
+		if s.ID != stored.ID || s.Run != got.Run || s.Asset != "btc" || s.Sequence != 1 || s.Confidence != s.FirstConfidence || s.Closing != nil {
+			t.Errorf("signal is %+v", s)
+		}
+		if c.Reply == nil || c.Reply.Key != "k" || c.Reply.Status != 200 || c.Reply.Header["X-Run-Id"] != string(got.Run) || c.Reply.Body != nil {
+			t.Errorf("reply is %+v", c.Reply)
+		}
+		e := c.Events[1]
+		if e.Asset != "btc" || e.Listing == nil || e.Listing.ID != s.ID || e.Agent != "" || e.Run != "" {
+			t.Errorf("signal.created is %+v", e)
+		}
+		for _, i := range []int{0, 2} {
+			if e := c.Events[i]; e.Agent != "trading" || e.Run != got.Run || e.Asset != "" || e.ID == "" {
+				t.Errorf("event %d is %+v", i, e)
+			}
+		}
+	})
+}
+
+func TestLongRunIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		b.slow(2 * time.Second)
+		begun := time.Now()
+		got, err := b.agents.Run(t.Context(), request("BTC"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.expect(startedOnly, endOfRun)
+		first, second := b.log.all()[0], b.log.all()[1]
+		want := &signal.RunDue{Run: got.Run, Agent: "trading", At: begun.Add(45 * time.Second)}
+		if diff := cmp.Diff(want, first.Due, cmp.Comparer(time.Time.Equal)); diff != "" {
+			t.Error("due (-want +got):\n" + diff)
+		}
+		if second.Ended != got.Run || second.Due != nil || first.Ended != "" {
+			t.Errorf("second change ends %q, want %q", second.Ended, got.Run)
+		}
+		if got.Signal.ID != second.Signal.ID || !got.Signal.CreatedAt.Equal(begun.Add(2*time.Second)) {
+			t.Errorf("signal is %+v", got.Signal)
+		}
+	})
+}
+
+// TestAnnounceRace: runs that end about when they are to be announced are recorded
+// once each, with their events in order.
+func TestAnnounceRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 100})
+		defer b.close()
+		b.slow(5 * time.Millisecond) // exactly then
+		b.log.took = time.Millisecond
+		var runs sync.WaitGroup
+		for range 100 {
+			runs.Go(func() {
+				if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		runs.Wait()
+		told := map[signal.RunID]eventTypes{}
+		created := 0
+		for _, c := range b.log.all() {
+			for _, e := range c.Events {
+				if e.Type == signal.SignalCreated {
+					created++
+					continue
+				}
+				told[e.Run] = append(told[e.Run], e.Type)
+			}
+		}
+		if len(told) != 100 || created != 100 {
+			t.Errorf("%d runs, %d signals; want 100 of each", len(told), created)
+		}
+		for id, types := range told {
+			if diff := cmp.Diff(eventTypes{signal.AgentStarted, signal.AgentCompleted}, types); diff != "" {
+				t.Errorf("run %s (-want +got):\n%s", id, diff)
+			}
+		}
+	})
+}
+
+func TestRunTimesOut(t *testing.T) {
+	for name, heeds := range map[string]bool{"and its computing ends": true, "though its computing goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Options{})
+				defer b.close()
+				b.slow(time.Hour)
+				if !heeds {
+					b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+						time.Sleep(40 * time.Second)
+						return history(), nil
+					}
+				}
+				begun := time.Now()
+				got, err := b.agents.Run(t.Context(), request("BTC"))
+				if codeOf(err) != signal.Timeout || got.Run == "" || got.Signal != nil {
+					t.Errorf("run ended with %+v, %v; want TIMEOUT", got, err)
+				}
+				if d := time.Since(begun); d != 30*time.Second {
+					t.Errorf("after %v, want 30s", d)
+				}
+				b.expect(startedOnly, failedEnd)
+				if c := b.log.all()[1]; c.Ended != got.Run {
+					t.Errorf("ended %q, want %q", c.Ended, got.Run)
+				}
+				time.Sleep(time.Minute) // the late result is dropped
+				b.expect(startedOnly, failedEnd)
+			})
+		})
+	}
+}
+
+func TestClientGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		b.slow(3 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.agents.Run(ctx, request("BTC")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+		time.Sleep(5 * time.Second)
+		b.expect(startedOnly, endOfRun)
+	})
+}
+
+func TestFailedRuns(t *testing.T) {
+	stale := &signal.RunError{Code: signal.StaleData, Message: "too old", Retryable: true}
+	for _, c := range []struct {
+		name   string
+		req    signal.RunRequest
+		series func() (market.Snapshot, error)
+		want   signal.ErrorCode
+		retry  bool
+	}{
+		{"stale data", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, stale }, signal.StaleData, true},
+		{"wrapped", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, fmt.Errorf("x: %w", stale) }, signal.StaleData, true},
+		{"foreign error", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, errors.New("secret") }, signal.Internal, false},
+		{"panic", request("BTC"), func() (market.Snapshot, error) { panic("secret") }, signal.Internal, false},
+		{"too little history", request("BTC"), func() (market.Snapshot, error) {
+			s := history()
+			s.Bars = s.Bars[:200]
+			return s, nil
+		}, signal.InsufficientHistory, false},
+		{"no news", func() signal.RunRequest { r := request("BTC"); r.Strategy = "sentiment"; return r }(), nil, signal.InsufficientHistory, false},
+		{"weather", signal.RunRequest{Account: "acc_1", Agent: "weather", Asset: "corn", Strategy: "agriculture"}, nil, signal.DataUnavailable, false},
+		{"content", signal.RunRequest{Account: "acc_1", Agent: "seo", Asset: "desk", Strategy: "blog_post"}, nil, signal.DataUnavailable, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Options{})
+				defer b.close()
+				if c.series != nil {
+					b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return c.series() }
+				}
+				got, err := b.agents.Run(t.Context(), c.req)
+				e, ok := errors.AsType[*signal.RunError](err)
+				if !ok || e.Code != c.want || e.Retryable != c.retry || got.Run == "" {
+					t.Fatalf("run %q ended with %v, want %s", got.Run, err, c.want)
+				}
+				if e.Message == "" || e.Message == "secret" {
+					t.Errorf("message is %q", e.Message)
+				}
+				b.expect(failedRun)
+				if ch := b.log.all()[0]; ch.Reply != nil || ch.Signal != nil {
+					t.Errorf("a failed run stored %+v", ch)
+				}
+				// The agent goes on.
+				b.market.series = nil
+				if c.req.Agent == "trading" {
+					if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestStoreIsAway(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"short run": 0, "long run": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Options{})
+				defer b.close()
+				if slow > 0 {
+					b.slow(slow)
+				}
+				b.log.refuse = func(signal.Change) error { return errAway }
+				got, err := b.agents.Run(t.Context(), request("BTC"))
+				if signal.KindOf(err) != signal.KindUnavailable || got.Signal != nil {
+					t.Errorf("got %+v, %v; want unavailable and no signal", got, err)
+				}
+				time.Sleep(5 * time.Second)
+				if n := len(b.log.all()); n != 0 {
+					t.Errorf("%d changes were appended", n)
+				}
+			})
+		})
+	}
+}
+
+// TestEndIsNotRecorded: the announcement is stored, the end is not.
+func TestEndIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		defer b.close()
+		b.slow(time.Second)
+		b.log.refuse = func(c signal.Change) error {
+			if c.Ended != "" {
+				return errAway
+			}
+			return nil
+		}
+		if got, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable || got.Signal != nil {
+			t.Errorf("got %+v, %v; want unavailable", got, err)
+		}
+		b.expect(startedOnly)
+	})
+}
+
+// TestHeldUpProcess: a process that was stopped beyond the run's due does not record
+// its end: others have.
+func TestHeldUpProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		skew := time.Duration(0)
+		var mu sync.Mutex
+		b := newBench(t, Options{Now: func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(skew)
+		}})
+		defer b.close()
+		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+			time.Sleep(time.Second)
+			mu.Lock()
+			skew = time.Minute
+			mu.Unlock()
+			return history(), nil
+		}
+		if _, err := b.agents.Run(t.Context(), request("BTC")); codeOf(err) != signal.Cancelled {
+			t.Errorf("got %v, want CANCELLED", err)
+		}
+		b.expect(startedOnly)
+	})
+}
+
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 3})
+		defer b.close()
+		b.slow(time.Second)
+		var runs sync.WaitGroup
+		for range 3 {
+			runs.Go(func() {
+				if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		req := request("BTC")
+		req.Agent, req.Strategy = "weather", "agriculture" // the limit is for all agents together
+		_, err := b.agents.Run(t.Context(), req)
+		e, ok := errors.AsType[*signal.Error](err)
+		if !ok || e.Kind != signal.KindTooMany || e.Code != "too_many_runs" || e.RetryAfter != time.Second {
+			t.Errorf("fourth run: %v, want too_many_runs", err)
+		}
+		req.Account = "acc_2"
+		if _, err := b.agents.Run(t.Context(), req); codeOf(err) != signal.DataUnavailable {
+			t.Errorf("another account's run: %v, want DATA_UNAVAILABLE", err)
+		}
+		runs.Wait()
+		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+			t.Errorf("after the others ended: %v", err)
+		}
+	})
+}
+
+// TestSteadyClientsAreNotRefused: as many clients as may run at once, each of which
+// waits for its answer, never meet the limit.
+func TestSteadyClientsAreNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 8})
+		defer b.close()
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for range 50 {
+					if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		clients.Wait()
+	})
+}
+
+func TestWorkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 100, Workers: 2})
+		defer b.close()
+		b.slow(time.Second)
+		var mu sync.Mutex
+		results := map[signal.Kind]int{}
+		var runs sync.WaitGroup
+		begun := time.Now()
+		for range 5 {
+			runs.Go(func() {
+				_, err := b.agents.Run(t.Context(), request("BTC"))
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					results[signal.KindInternal]++ // stands for success
+				} else {
+					results[signal.KindOf(err)]++
+				}
+			})
+		}
+		runs.Wait()
+		if diff := cmp.Diff(map[signal.Kind]int{signal.KindInternal: 4, signal.KindTooMany: 1}, results); diff != "" {
+			t.Error("two run, two wait, one is refused (-want +got):\n" + diff)
+		}
+		if d := time.Since(begun); d != 2*time.Second {
+			t.Errorf("took %v, want 2s", d)
+		}
+		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnknownAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{Disabled: []signal.AgentID{"seo"}, Statuses: map[signal.AgentID]signal.AgentStatus{"weather": signal.AgentDeprecated}})
+		defer b.close()
+		for _, id := range []signal.AgentID{"seo", "none", ""} {
+			req := request("BTC")
+			req.Agent = id
+			if _, err := b.agents.Run(t.Context(), req); signal.KindOf(err) != signal.KindNotFound {
+				t.Errorf("agent %q: %v, want not found", id, err)
+			}
+			if _, err := b.agents.Submit(t.Context(), req, nil); signal.KindOf(err) != signal.KindNotFound {
+				t.Errorf("job of agent %q: %v, want not found", id, err)
+			}
+		}
+		req := request("BTC")
+		req.Strategy = "blog_post"
+		if _, err := b.agents.Run(t.Context(), req); signal.KindOf(err) != signal.KindInvalid {
+			t.Errorf("foreign strategy: %v, want invalid", err)
+		}
+		var got []string
+		for _, a := range b.agents.Catalogue() {
+			got = append(got, string(a.ID)+" "+string(a.Status))
+		}
+		if diff := cmp.Diff([]string{"trading active", "weather deprecated"}, got); diff != "" {
+			t.Error("catalogue (-want +got):\n" + diff)
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.slow(20 * time.Second)
+		answers := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := b.agents.Run(context.Background(), request("BTC"))
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		drained := make(chan error)
+		go func() { drained <- b.agents.Drain(ctx) }()
+		time.Sleep(time.Second)
+		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("a run while draining: %v, want unavailable", err)
+		}
+		if err := <-drained; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if d := time.Since(begun); d != 5*time.Second {
+			t.Errorf("drained after %v, want 5s", d)
+		}
+		for range 2 {
+			if err := <-answers; codeOf(err) != signal.Cancelled {
+				t.Errorf("run ended with %v, want CANCELLED", err)
+			}
+		}
+		b.expect(startedOnly, startedOnly, failedEnd, failedEnd)
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStartAndStopFromManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		var callers sync.WaitGroup
+		for i := range 40 {
+			callers.Go(func() {
+				if i%10 == 9 {
+					if err := b.agents.Drain(t.Context()); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				req := request("BTC")
+				req.Account = signal.AccountID(fmt.Sprint("acc_", i))
+				if _, err := b.agents.Run(t.Context(), req); err != nil && signal.KindOf(err) != signal.KindUnavailable {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStoppedAgent: an agent that ended leaves no caller waiting for ever.
+func TestStoppedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{Workers: 1})
+		b.slow(10 * time.Second)
+		answers := make(chan error, 2)
+		for range 2 { // one runs, one waits
+			go func() {
+				_, err := b.agents.Run(context.Background(), request("BTC"))
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("run on a stopped agent: %v, want unavailable", err)
+		}
+		failed := 0
+		for range 2 {
+			if err := <-answers; signal.KindOf(err) == signal.KindUnavailable && err != nil {
+				failed++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d runs were refused, want the one that waited", failed)
+		}
+		if err := b.agents.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := prometheus.NewPedanticRegistry()
+		m := NewMetrics(r)
+		if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+			t.Errorf("lint: %v, %v", problems, err)
+		}
+		// 10 strategies and 3 results; 3 agents with 7 codes; 2 directions.
+		for name, want := range map[string]int{"agentsignal_runs_total": 30, "agentsignal_run_errors_total": 21,
+			"agentsignal_signals_created_total": 6, "agentsignal_run_duration_seconds": 3, "agentsignal_runs_in_flight": 3} {
+			if n, err := testutil.GatherAndCount(r, name); n != want || err != nil {
+				t.Errorf("%s has %d series (%v), want %d", name, n, err, want)
+			}
+		}
+		b := newBench(t, Options{Metrics: m})
+		defer b.close()
+		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+			t.Fatal(err)
+		}
+		b.slow(time.Second)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.agents.Run(t.Context(), request("BTC"))
+		}()
+		time.Sleep(500 * time.Millisecond)
+		if n := testutil.ToFloat64(m.inFlight.WithLabelValues("trading")); n != 1 {
+			t.Errorf("%v runs in flight, want 1", n)
+		}
+		<-done
+		b.log.refuse = func(signal.Change) error { return errAway }
+		b.agents.Run(t.Context(), request("BTC"))
+		b.log.refuse = nil
+		req := request("corn")
+		req.Agent, req.Strategy = "weather", "agriculture"
+		b.agents.Run(t.Context(), req)
+		for name, c := range map[string]struct {
+			got  float64
+			want float64
+		}{
+			"completed": {testutil.ToFloat64(m.runs.WithLabelValues("trading", "momentum", "completed")), 2},
+			"lost":      {testutil.ToFloat64(m.runs.WithLabelValues("trading", "momentum", "lost")), 1},
+			"error":     {testutil.ToFloat64(m.runs.WithLabelValues("weather", "agriculture", "error")), 1},
+			"code":      {testutil.ToFloat64(m.errors.WithLabelValues("weather", "DATA_UNAVAILABLE")), 1},
+			"long":      {testutil.ToFloat64(m.created.WithLabelValues("trading", "long")) + testutil.ToFloat64(m.created.WithLabelValues("trading", "short")), 2},
+			"in flight": {testutil.ToFloat64(m.inFlight.WithLabelValues("trading")), 0},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+			}
+		}
+	})
+}
+
+// BenchmarkWarmRun is a run without a store: engine, strategy, payloads.
+func BenchmarkWarmRun(b *testing.B) {
+	for name, price := range map[string]func(i int) float64{
+		"same price": func(int) float64 { return 67000 },
+		"new price":  func(i int) float64 { return 67000 + float64(i%100_000)/1000 },
+	} {
+		b.Run(name, func(b *testing.B) {
+			i := 0
+			m := &fakeMarket{}
+			m.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+				s := history()
+				i++
+				s.Last.Price = price(i)
+				return s, nil
+			}
+			sys := engine.NewSystem(engine.Options{})
+			agents := New(sys, Options{Log: noLog{}, Market: m, Metrics: NewMetrics(prometheus.NewRegistry())})
+			req := request("BTC")
+			b.ReportAllocs()
+			before := cpuTime()
+			for b.Loop() {
+				if _, err := agents.Run(context.Background(), req); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+			agents.Drain(context.Background())
+			sys.Shutdown(context.Background())
+		})
+	}
+}
+
+// cpuTime is what the process has used, which says more than the clock on a machine
+// that does other things, too.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type noLog struct{}
+
+func (noLog) Append(context.Context, signal.Change) (signal.Position, error) {
+	return signal.Position{MS: 1795253400000}, nil
+}
