@@ -66,10 +66,13 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. The answer to a HEAD has no body.
 func (c *call) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
+	}
+	if c.r.Method == http.MethodHead {
+		return len(b), nil
 	}
 	n, err := c.ResponseWriter.Write(b)
 	c.bytes += int64(n)
@@ -91,20 +94,21 @@ func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // send writes the whole answer. The error of writing is of no use to anybody: the
 // client is gone.
 func (c *call) send(status int, contentType []string, body []byte) error {
-	c.Header()["Content-Type"] = contentType
-	if len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress &&
-		strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+	h := c.Header()
+	h["Content-Type"] = contentType
+	compressible := len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress
+	if compressible && strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
 		c.server.gzip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			_, _ = w.Write(body)
 		})).ServeHTTP(c, c.r)
 		return nil
 	}
-	if len(body) >= compressFrom { // net/http counts shorter ones itself
-		c.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
-		if c.endpoint != nil && c.endpoint.compress {
-			c.Header().Add("Vary", "Accept-Encoding")
-		}
+	if compressible {
+		h.Add("Vary", "Accept-Encoding")
+	}
+	if len(body) >= compressFrom || c.r.Method == http.MethodHead { // net/http counts short ones itself
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	c.WriteHeader(status)
 	_, _ = c.Write(body)

@@ -272,7 +272,9 @@ func (o *object) texts(name string, limit int, check func(item string) (code, de
 			o.bad(name, faultTooLong, fmt.Sprintf("must not have more than %d items", limit))
 			return nil, false
 		}
-		text, code, detail := "", faultInvalidType, "must be a string"
+		// What is no string stands in the list as one that nobody else objects to; the
+		// request is refused anyway.
+		text, code, detail := "?", faultInvalidType, "must be a string"
 		if v[from] == '"' {
 			text = string(unquote(v[from:s.pos]))
 			code, detail = check(text)

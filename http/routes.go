@@ -162,3 +162,15 @@ func (e *endpoint) operation(method string) *operation {
 	}
 	return e.methods[method]
 }
+
+// Routes returns "METHOD path" of every operation, sorted.
+func (s *Server) Routes() []string {
+	var all []string
+	for _, e := range s.routes {
+		for method := range e.methods {
+			all = append(all, method+" "+e.template)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -30,7 +30,7 @@ import (
 )
 
 func init() {
-	for _, text := range []string{"text/html", "text/css", "text/javascript", "image/png"} {
+	for _, text := range []string{"text/html", "text/css", "text/javascript", "application/javascript", "image/png"} {
 		openapi3filter.RegisterBodyDecoder(text, openapi3filter.FileBodyDecoder)
 	}
 }
@@ -138,6 +138,8 @@ func (h *HTTP) Check(x Exchange) error {
 	switch {
 	case errors.Is(err, routers.ErrPathNotFound):
 		return h.undescribed(x, http.StatusNotFound)
+	case errors.Is(err, routers.ErrMethodNotAllowed) && x.Status == http.StatusNotFound:
+		return h.undescribed(x, http.StatusNotFound) // the path is switched off
 	case errors.Is(err, routers.ErrMethodNotAllowed) && r.Method == http.MethodOptions:
 		if x.Status != http.StatusNoContent || x.Header.Get("Allow") == "" {
 			return fmt.Errorf("OPTIONS was answered with %d and Allow %q", x.Status, x.Header.Get("Allow"))
@@ -183,11 +185,14 @@ func accepted(status int) bool {
 const int64Digits = 18
 
 // normalize gives a request the form that the validator reads: without a media type
-// it is JSON, an empty parameter is none, and integers are of 64 bits.
+// it is JSON, an empty parameter or version is none, and integers are of 64 bits.
 func normalize(r *http.Request, body []byte) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	r.Header.Set("Content-Type", "application/json")
+	if r.Header.Get("X-Service-Version") == "" {
+		r.Header.Del("X-Service-Version")
+	}
 	if len(body) == 0 {
 		r.Body = http.NoBody
 	}

@@ -1,0 +1,483 @@
+package http_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/apitest"
+)
+
+func TestDescriptionHasEveryRouteAndNoOther(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	if d := cmp.Diff(checker(t).Routes(), s.Routes()); d != "" {
+		t.Errorf("routes (-described +served):\n%s", d)
+	}
+}
+
+func TestStreamDescriptionIsSound(t *testing.T) {
+	t.Parallel()
+	stream := apitest.NewStream(t, signalhttp.AsyncAPI())
+	if server, client := stream.Types(); server != 11 || client != 4 {
+		t.Errorf("%d messages of the server and %d of clients are described", server, client)
+	}
+	for _, bad := range []string{`{"type":"heartbeat"}`, `{"type":"heartbeat","data":{},"timestamp":"2026-11-21T09:30:30.000Z"}`,
+		`{"type":"heartbeat","timestamp":"2026-11-21T09:30:30Z"}`, `{"type":"nosuch"}`, `7`, `{`} {
+		if stream.FromServer([]byte(bad)) == nil {
+			t.Errorf("%s is taken for a message", bad)
+		}
+	}
+	for _, bad := range []string{`{"action":"subscribe","channels":["signal.old"]}`, `{"action":"auth"}`, `{"action":"ping","more":1}`} {
+		if stream.FromClient([]byte(bad)) == nil {
+			t.Errorf("%s is taken for a message", bad)
+		}
+	}
+	for _, code := range []int{1000, 1001, 1003, 1007, 1009, 1011, 4000, 4008, 4400, 4401, 4403, 4429} {
+		if !stream.CloseCode(code) {
+			t.Errorf("close code %d is not described", code)
+		}
+	}
+}
+
+// TestCheckerSeesWhatIsNotDescribed: a harness that passes everything is none.
+func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
+	t.Parallel()
+	request := func(method, target string) *http.Request { return httptest.NewRequest(method, target, nil) }
+	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "X-Service-Version": {"2026-11-01"}}
+	list := `{"signals":[],"total":0,"limit":25,"offset":0,"has_more":false}`
+	tests := []struct {
+		name string
+		x    apitest.Exchange
+		ok   bool
+	}{
+		{"as described", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(list)}, true},
+		{"one member more", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(list[:len(list)-1] + `,"x":1}`)}, false},
+		{"one member less", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(`{"signals":[]}`)}, false},
+		{"an unknown status", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 202, Header: header, Body: []byte(list)}, false},
+		{"no headers", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(list)}, false},
+		{"a bad request that was accepted", apitest.Exchange{Request: request("GET", "/v1/signals?limit=101"), Status: 200, Header: header, Body: []byte(list)}, false},
+		{"an undescribed path", apitest.Exchange{Request: request("GET", "/v1/nosuch"), Status: 200, Header: header, Body: []byte(list)}, false},
+		{"more in an object of ours", apitest.Exchange{Request: request("GET", "/v1/account"), Status: 200, Header: header,
+			Body: []byte(`{"account_id":"acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV","email":"a","created_at":"2026-11-21T09:30:00.000Z","x":1}`)}, false},
+	}
+	for _, test := range tests {
+		if err := checker(t).Check(test.x); (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// dial opens the stream of a listening server.
+func dial(tb testing.TB, server *httptest.Server, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	tb.Helper()
+	ws, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server.URL, "http")+path, header)
+	if ws != nil {
+		tb.Cleanup(func() { _ = ws.Close() })
+	}
+	return ws, resp, err
+}
+
+func TestStreamHandshakes(t *testing.T) {
+	t.Parallel()
+	served := make(chan *signal.Principal, 1)
+	f := &fakes{serve: func(ws *websocket.Conn, p *signal.Principal) {
+		served <- p
+		_ = ws.WriteMessage(websocket.TextMessage, []byte("hello"))
+		_ = ws.Close()
+	}}
+	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	tests := []struct {
+		name, path string
+		header     http.Header
+		want       int
+		account    signal.AccountID
+	}{
+		{"by the query", "/ws/dashboard?api_key=key", nil, 101, accountID},
+		{"by a JWT in the query", "/v1/ws/dashboard?api_key=jwt", nil, 101, accountID},
+		{"by the header", "/ws/dashboard", http.Header{"Authorization": {"Bearer key"}}, 101, accountID},
+		{"by a message later", "/ws/dashboard?api_key=", nil, 101, ""},
+		{"an invalid key", "/ws/dashboard?api_key=wrong", nil, 401, ""},
+		{"two keys", "/ws/dashboard?api_key=key&api_key=key", nil, 401, ""},
+		{"an invalid header", "/ws/dashboard?api_key=key", http.Header{"Authorization": {"Bearer wrong"}}, 401, ""},
+		{"a listed origin", "/ws/dashboard", http.Header{"Origin": {"https://APP.example.com"}}, 101, ""},
+		{"its own origin", "/ws/dashboard", http.Header{"Origin": {server.URL}}, 101, ""},
+		{"a foreign origin", "/ws/dashboard?api_key=key", http.Header{"Origin": {"https://evil.example.com"}}, 403, ""},
+		{"no origin at all", "/ws/dashboard", http.Header{"Origin": {"null"}}, 403, ""},
+		{"an unknown version", "/ws/dashboard", http.Header{"X-Service-Version": {"nosuch"}}, 400, ""},
+	}
+	for _, test := range tests {
+		ws, resp, err := dial(t, server, test.path, test.header)
+		if resp == nil || resp.StatusCode != test.want {
+			t.Errorf("%s: %v, %v", test.name, resp, err)
+			continue
+		}
+		if resp.Header.Get("X-Request-Id") == "" || resp.Header.Get("X-Service-Version") == "" || test.want == 101 && resp.Header.Get("RateLimit") == "" {
+			t.Errorf("%s: headers %v", test.name, resp.Header)
+		}
+		if test.want != 101 {
+			if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
+				t.Errorf("%s: media type %q", test.name, got)
+			}
+			continue
+		}
+		p := <-served
+		if p == nil && test.account != "" || p != nil && p.Account != test.account {
+			t.Errorf("%s: principal %+v", test.name, p)
+		}
+		if _, text, err := ws.ReadMessage(); err != nil || string(text) != "hello" {
+			t.Errorf("%s: read %q, %v", test.name, text, err)
+		}
+	}
+}
+
+func TestRequestsThatAreNoHandshake(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	a := do(t, s, "GET", "/ws/dashboard?api_key=key", "", "Authorization:")
+	want := []string{"header Connection invalid_value", "header Upgrade invalid_value", "header Sec-WebSocket-Version invalid_value", "header Sec-WebSocket-Key invalid_format"}
+	if d := cmp.Diff(want, a.faults(t)); d != "" || a.Status != 400 || a.Header.Get("Sec-Websocket-Version") != "13" {
+		t.Errorf("%d (-want +got):\n%s", a.Status, d)
+	}
+	r := httptest.NewRequest("GET", "/ws/dashboard", nil)
+	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"8"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	if w.Code != 400 {
+		t.Errorf("an old version: %d", w.Code)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	down := errors.New("dial unix /secret: no such file")
+	var redis, streams, alive error
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+		o.Health = signalhttp.Health{
+			Alive:    func(context.Context) error { return alive },
+			Redis:    func(context.Context) error { return redis },
+			Streams:  func(context.Context) error { return streams },
+			Warnings: func() []string { return []string{"nothing survives a restart"} },
+		}
+	})
+	want := func(path string, status int, body string) {
+		t.Helper()
+		if a := do(t, s, "GET", path, "", "Authorization:"); a.Status != status || a.Body != body {
+			t.Errorf("%s: got %d %s, want %d %s", path, a.Status, a.Body, status, body)
+		}
+	}
+	want("/healthz", 200, `{"status":"ok"}`)
+	want("/readyz", 200, `{"status":"ready","checks":{"actors":"ok","redis":"ok","streams":"ok"},"warnings":["nothing survives a restart"]}`)
+	redis, streams = down, down
+	want("/healthz", 200, `{"status":"ok"}`)
+	want("/readyz", 503, `{"status":"not_ready","checks":{"actors":"ok","redis":"failed","streams":"failed"},"warnings":["nothing survives a restart"]}`)
+	redis, streams, alive = nil, nil, down
+	want("/healthz", 503, `{"status":"failed"}`)
+	s.Drain()
+	want("/readyz", 503, `{"status":"draining","checks":{"actors":"ok","redis":"ok","streams":"ok"},"warnings":["nothing survives a restart"]}`)
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	page := func(path, contentType, part string) {
+		t.Helper()
+		a := do(t, s, "GET", path, "", "Authorization:")
+		if a.Status != 200 || a.Header.Get("Content-Type") != contentType || !strings.Contains(a.Body, part) {
+			t.Errorf("%s: %d %q without %q", path, a.Status, a.Header.Get("Content-Type"), part)
+		}
+		if a.Header.Get("Cache-Control") != "public, max-age=300" {
+			t.Errorf("%s: Cache-Control %q", path, a.Header.Get("Cache-Control"))
+		}
+		if strings.HasPrefix(contentType, "text/html") {
+			if strings.Contains(a.Body, "style=") || strings.Contains(a.Body, "<style") || strings.Contains(a.Body, "<script>") || strings.Contains(a.Body, "onclick") {
+				t.Errorf("%s has inline script or style, which its policy forbids", path)
+			}
+			if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
+				t.Errorf("%s: policy %q", path, policy)
+			}
+		}
+	}
+	page("/docs", "text/html; charset=utf-8", `src="/docs/init.js"`)
+	page("/docs/init.js", "text/javascript; charset=utf-8", "SwaggerUIBundle(")
+	page("/docs/style.css", "text/css; charset=utf-8", "font-family")
+	page("/docs/swagger-ui.css", "text/css; charset=utf-8", ".swagger-ui")
+	page("/docs/swagger-ui-bundle.js", "application/javascript", "SwaggerUI")
+	page("/docs/favicon-32x32.png", "image/png", "PNG")
+	page("/v1/openapi.yaml", "application/yaml", "openapi: 3.1.0")
+	page("/v1/asyncapi.yaml", "application/yaml", "asyncapi: 3.0.0")
+	page("/v1/openapi.json", "application/json", `"openapi":"3.1.0"`)
+	page("/problems", "text/html; charset=utf-8", "/problems/rate-limited")
+	page("/problems/rate-limited", "text/html; charset=utf-8", "<code>rate_limited</code>, status 429")
+	for _, path := range []string{"/docs/index.html", "/docs/openapi.yaml", "/problems/rate_limited", "/problems/nosuch", "/docs/"} {
+		if a := do(t, s, "GET", path, ""); a.Status != 404 {
+			t.Errorf("%s: %d", path, a.Status)
+		}
+	}
+	if a := do(t, s, "GET", "/", ""); a.Status != 302 || a.Header.Get("Location") != "/docs" {
+		t.Errorf("/: %d %v", a.Status, a.Header)
+	}
+}
+
+func TestEveryErrorCodeHasAPage(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Enum []string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(do(t, s, "GET", "/v1/openapi.json", "").Body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	codes := doc.Components.Schemas["Problem"].Properties["code"].Enum
+	if len(codes) != 23 {
+		t.Errorf("%d codes are described", len(codes))
+	}
+	for _, code := range codes {
+		if a := do(t, s, "GET", "/problems/"+strings.ReplaceAll(code, "_", "-"), ""); a.Status != 200 || !strings.Contains(a.Body, code) {
+			t.Errorf("%s: %d", code, a.Status)
+		}
+	}
+}
+
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	many := make([]signal.Listing, 25)
+	for i := range many {
+		many[i] = newSignal().Listing()
+	}
+	f := &fakes{
+		list: func(catalogue.Query) ([]signal.Listing, int, error) { return many, 25, nil },
+		keys: func(signal.AccountID, int, int) ([]signal.APIKey, int, error) {
+			return slices.Repeat([]signal.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes, CreatedAt: morning}}, 25), 25, nil
+		},
+	}
+	s := newServer(t, f)
+	tests := []struct {
+		name, path, accept, want string
+	}{
+		{"a long answer", "/v1/signals", "br, gzip;q=0.8", "gzip"},
+		{"not asked for", "/v1/signals", "", ""},
+		{"refused", "/v1/signals", "gzip;q=0", ""},
+		{"only what we do not have", "/v1/signals", "zstd", ""},
+		{"a short answer", "/v1/versions", "gzip", ""},
+		{"under /auth", "/v1/auth/api-keys", "gzip", ""},
+		{"a description", "/v1/openapi.yaml", "gzip", "gzip"},
+	}
+	for _, test := range tests {
+		a := do(t, s, "GET", test.path, "", "Accept-Encoding: "+test.accept, "Authorization: Bearer jwt")
+		if got := a.Header.Get("Content-Encoding"); a.Status != 200 || got != test.want {
+			t.Errorf("%s: got %d %q, want %q", test.name, a.Status, got, test.want)
+		}
+		if test.path == "/v1/signals" && a.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: Vary %q", test.name, a.Header.Values("Vary"))
+		}
+		if test.want == "gzip" {
+			if r, err := gzip.NewReader(strings.NewReader(a.Body)); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			} else if _, err := io.ReadAll(r); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		}
+	}
+}
+
+func TestPanicsAreAnsweredAndLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) { panic("secret state") }}
+	s := newServer(t, f, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`)
+	if a.Status != 500 || a.problem(t).Code != "internal" || strings.Contains(a.Body, "secret") {
+		t.Errorf("got %d %s", a.Status, a.Body)
+	}
+	if text := log.String(); !strings.Contains(text, "secret state") || !strings.Contains(text, "serve_test.go") || !strings.Contains(text, `"level":"ERROR"`) {
+		t.Errorf("the log does not say where: %s", text)
+	}
+	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
+		t.Errorf("after it: %d", a.Status)
+	}
+}
+
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	do(t, s, "GET", "/v1/signals?asset=private&api_key=hidden", "", "X-Request-Id: r1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	do(t, s, "GET", "/v1/"+strings.Repeat("x", 5000), "")
+	do(t, s, "GET", "/ws/dashboard?api_key=hidden", "", "Authorization:")
+	lines := bufio.NewScanner(&log)
+	var got []map[string]any
+	for lines.Scan() {
+		var line map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line)
+		if text := lines.Text(); strings.Contains(text, "private") || strings.Contains(text, "hidden") || len(text) > 1000 {
+			t.Errorf("the line says too much: %s", text)
+		}
+	}
+	if len(got) != 3 {
+		t.Fatalf("%d lines for 3 requests", len(got))
+	}
+	first := got[0]
+	for key, want := range map[string]any{"msg": "request", "component": "http", "method": "GET", "path": "/v1/signals", "status": 200.0, "request": "r1",
+		"address": "192.0.2.1", "account": string(accountID), "trace_id": "0af7651916cd43dd8448eb211c80319c", "level": "INFO"} {
+		if first[key] != want {
+			t.Errorf("%s is %v, want %v", key, first[key], want)
+		}
+	}
+	if got[2]["status"] != 401.0 || got[2]["err"] == nil {
+		t.Errorf("refused handshake: %v", got[2])
+	}
+}
+
+func TestMetricsOfOddInputStayFew(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Metrics, o.Gatherer = signalhttp.NewMetrics(registry), registry })
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	send := func(method, path string) {
+		r := httptest.NewRequest(method, path, strings.NewReader("{"))
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		r = httptest.NewRequest(method, path, nil)
+		r.Header.Set("Authorization", "Bearer jwt")
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for _, route := range s.Routes() {
+		_, path, _ := strings.Cut(route, " ")
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "x'y"} {
+			for i := range 3 {
+				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
+			}
+		}
+	}
+	for i := range 100 {
+		send("GET", fmt.Sprintf("/v1/nosuch/%d", i))
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := 0
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			series++
+			if h := m.GetHistogram(); h != nil {
+				series += len(h.GetBucket()) + 2
+			}
+		}
+	}
+	if series > 1500 {
+		t.Errorf("%d series", series)
+	}
+	body := do(t, s, "GET", "/metrics", "", "Authorization:").Body
+	for _, part := range []string{`agentsignal_http_requests_total{code="404",method="GET",route="unmatched"} `,
+		`agentsignal_http_requests_total{code="405",method="other",route="/v1/agents/{id}/run"} `, `agentsignal_http_requests_in_flight 1`,
+		`agentsignal_http_rate_limited_total{class="logins"} 0`, `agentsignal_http_request_duration_seconds_bucket{method="GET",route="/v1/signals",le="0.0025"}`} {
+		if !strings.Contains(body, part) {
+			t.Errorf("no %s", part)
+		}
+	}
+}
+
+func TestServesAndShutsDown(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
+		close(started)
+		<-release
+		return agent.Outcome{Run: runID, Signal: newSignal()}, nil
+	}}
+	s := newServer(t, f)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	client := &http.Client{Transport: checker(t).Transport(t, &http.Transport{})}
+	answered := make(chan int, 1)
+	go func() {
+		r, err := http.NewRequest("POST", "http://"+ln.Addr().String()+"/v1/agents/trading/run", strings.NewReader(`{"asset":"BTC","strategy":"momentum"}`))
+		if err != nil {
+			t.Error(err)
+		}
+		r.Header.Set("Authorization", "Bearer key")
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Error(err)
+			answered <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		answered <- resp.StatusCode
+	}()
+	<-started
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(t.Context()) }()
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	close(release)
+	if status := <-answered; status != 200 {
+		t.Errorf("the request under way got %d", status)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("shut down: %v", err)
+	}
+}
+
+// TestBodyThatIsCutOff: a client that announces more than it sends is answered
+// when it closes its side.
+func TestBodyThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Length: 100\r\n\r\n{\"asset\":")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 400 && resp.StatusCode != 499 {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+}
