@@ -226,8 +226,6 @@ func (s *Series) forget() {
 	s.news.forgetScores()
 }
 
-// scoredFrom returns the index in bars of the oldest one whose score counts.
-func (s *Series) scoredFrom() int {
-	dropped := s.seen - len(s.bars)
-	return max(len(s.bars)-(window-warmUp), warmUp-dropped, 0)
-}
+// scoredFrom returns the index in bars of the oldest one whose score may count.
+// Those of the series' own warm-up have none.
+func (s *Series) scoredFrom() int { return max(0, len(s.bars)-(window-warmUp)) }

@@ -257,8 +257,8 @@ func TestUnknownStrategyOrRisk(t *testing.T) {
 // TestReplacedBar demands that a later copy of the last bar leaves no trace of the
 // earlier one, outcomes included.
 func TestReplacedBar(t *testing.T) {
-	bars := walk(13, 1400, 0.01)
-	plain, corrected := NewSeries(signal.M5), NewSeries(signal.M5)
+	bars := walk(13, 900, 0.01)
+	plain, corrected := NewSeries(signal.D1), NewSeries(signal.D1)
 	for i, b := range bars {
 		if err := plain.Append(b); err != nil {
 			t.Fatal(err)
@@ -268,15 +268,15 @@ func TestReplacedBar(t *testing.T) {
 		if err := corrected.Append(wrong); err != nil {
 			t.Fatal(err)
 		}
-		if i > 320 && i%7 == 0 { // so that outcomes were resolved with the wrong bar
-			assess(t, corrected, Momentum, signal.LowRisk)
+		if i > 320 { // so that outcomes were resolved with the wrong bar
+			assess(t, corrected, Momentum, signal.HighRisk)
 		}
 		if err := corrected.Append(b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
-		want, got := assess(t, plain, strategy, signal.LowRisk), assess(t, corrected, strategy, signal.LowRisk)
+		want, got := assess(t, plain, strategy, signal.HighRisk), assess(t, corrected, strategy, signal.HighRisk)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: the replaced bar shows:\n%s", strategy, diff)
 		}
