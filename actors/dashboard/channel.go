@@ -1,0 +1,133 @@
+package dashboard
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// channel is a type of message that a client may ask for.
+type channel uint8
+
+// The channels, in the order in which they are listed by default.
+const (
+	signalNew channel = iota
+	signalUpdated
+	signalClosed
+	agentStatus
+	systemNotification
+	// heartbeat may be named, since it is a message type of the specification, but
+	// comes to all whether named or not.
+	heartbeat
+	channels
+)
+
+var channelNames = [channels]string{"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification", "heartbeat"}
+
+// defaultChannels are those of a connection that has not subscribed, and of a
+// subscription that names none.
+var defaultChannels = []channel{signalNew, agentStatus, systemNotification}
+
+func (c channel) String() string { return channelNames[c] }
+
+// hasAsset says that messages of c concern an asset.
+func (c channel) hasAsset() bool { return c <= signalClosed }
+
+// allowed says that scopes suffice for c.
+func (c channel) allowed(scopes signal.ScopeSet) bool {
+	switch c {
+	case signalNew, signalUpdated, signalClosed:
+		return scopes.Has(signal.SignalsRead)
+	case agentStatus:
+		return scopes.Has(signal.AgentsRead)
+	}
+	return true
+}
+
+// parseChannel returns the channel called name.
+func parseChannel(name string) (channel, bool) {
+	i := slices.Index(channelNames[:], name)
+	return channel(i), i >= 0
+}
+
+// channelOf returns the channel on which events of type t are sent, or false if
+// none is.
+func channelOf(t signal.EventType) (channel, bool) {
+	switch t {
+	case signal.SignalCreated:
+		return signalNew, true
+	case signal.SignalUpdated:
+		return signalUpdated, true
+	case signal.SignalClosed:
+		return signalClosed, true
+	case signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed:
+		return agentStatus, true
+	case signal.SystemNotification:
+		return systemNotification, true
+	}
+	return 0, false
+}
+
+// channelSet is a set of channels.
+type channelSet uint8
+
+func setOf(list []channel) channelSet {
+	var s channelSet
+	for _, c := range list {
+		s |= 1 << c
+	}
+	return s
+}
+
+func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
+
+// subscription is which messages of its account a connection gets. It is never
+// changed after it was made: connections share it.
+type subscription struct {
+	channels channelSet // without heartbeat
+	assets   []string   // folded, sorted, each once; empty means all
+	key      string     // equal subscriptions have equal keys
+}
+
+// newSubscription returns the subscription to list, limited to assets unless
+// there are none.
+func newSubscription(list []channel, assets []string) *subscription {
+	s := &subscription{channels: setOf(list) &^ (1 << heartbeat)}
+	for _, a := range assets {
+		s.assets = append(s.assets, fold(a))
+	}
+	slices.Sort(s.assets)
+	s.assets = slices.Compact(s.assets)
+	// Assets hold no control characters, so the key is unambiguous.
+	s.key = string(rune(s.channels)) + strings.Join(s.assets, "\x00")
+	return s
+}
+
+// matches says that f is to be sent to a connection with the subscription s.
+func (s *subscription) matches(f *frame) bool {
+	if !s.channels.has(f.channel) {
+		return false
+	}
+	if len(s.assets) == 0 || !f.channel.hasAsset() {
+		return true
+	}
+	_, ok := slices.BinarySearch(s.assets, f.asset)
+	return ok
+}
+
+// fold returns s with ASCII letters in upper case.
+func fold(s string) string {
+	for i := range len(s) {
+		if 'a' <= s[i] && s[i] <= 'z' {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				if 'a' <= b[i] && b[i] <= 'z' {
+					b[i] -= 'a' - 'A'
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
+}

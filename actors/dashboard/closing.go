@@ -1,0 +1,42 @@
+package dashboard
+
+import "strconv"
+
+// closing is why the service closes a connection. What a client should do next
+// stands beside each.
+type closing struct {
+	code   int
+	reason string
+}
+
+// Every way in which a connection ends by a close frame of ours.
+var (
+	closeBye          = closing{1000, "bye"}                  // answers the client's own close frame
+	closeGoingAway    = closing{1001, "going away"}           // come back at once and resume
+	closeProtocol     = closing{1002, "protocol error"}       // come back after a fix
+	closeBinary       = closing{1003, "binary frame"}         // the same
+	closeBadText      = closing{1007, "bad UTF-8"}            // the same
+	closeTooLarge     = closing{1009, "message too large"}    // the same
+	closeInternal     = closing{1011, "internal error"}       // come back with backoff
+	closeLifeless     = closing{4000, "no sign of life"}      // come back
+	closeSlow         = closing{4008, "slow consumer"}        // come back and resume, with a narrower filter
+	closeErrors       = closing{4400, "too many errors"}      // come back after a fix
+	closeUnauth       = closing{4401, "unauthenticated"}      // come back with a new credential
+	closeForbidden    = closing{4403, "forbidden"}            // do not come back
+	closeFlood        = closing{4429, "too many messages"}    // come back with backoff
+	closeTooManyConns = closing{4429, "too many connections"} // the same
+)
+
+// lost stands in metrics for a connection that ended without a close frame, as
+// RFC 6455 has it.
+const lost = 1006
+
+// closeCodes is the closed list of the label "code".
+var closeCodes = []int{1000, 1001, 1002, 1003, lost, 1007, 1009, 1011, 4000, 4008, 4400, 4401, 4403, 4429}
+
+func (c closing) label() string {
+	if c.code == 0 {
+		return strconv.Itoa(lost)
+	}
+	return strconv.Itoa(c.code)
+}

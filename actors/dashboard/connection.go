@@ -1,0 +1,315 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What the actor of a connection hears beside the client's messages.
+type (
+	// credentialChecked says what came of a client's auth message.
+	credentialChecked struct {
+		principal signal.Principal
+		err       error
+	}
+	// missedFound says what a resume has to send.
+	missedFound struct {
+		message message
+		replay  replay
+		err     error
+	}
+	// caughtUp says that a subscription is live.
+	caughtUp struct{}
+	// authTimedOut says that the client had its time to authenticate.
+	authTimedOut struct{}
+	// credentialExpired says that a credential may have expired.
+	credentialExpired struct{}
+	// ended says that the socket is closed.
+	ended struct{}
+)
+
+// Authenticator checks credentials.
+type Authenticator interface {
+	// Authenticate returns who token belongs to. The error has KindUnauthorized if
+	// it is not valid; any other means that it could not be checked.
+	Authenticate(ctx context.Context, token string) (signal.Principal, error)
+}
+
+// Limits of the messages that wait while one is being handled.
+const (
+	maxHeld      = 64
+	maxHeldBytes = 64 << 10
+	authLimit    = 5 * time.Second // of one question to the Authenticator
+)
+
+// connection is the actor of one WebSocket: who the client is and what it wants.
+// It handles the client's messages one by one; those behind an auth or a resume
+// wait until it is done.
+type connection struct {
+	hub  *Hub
+	peer *peer
+
+	principal *signal.Principal // nil before authentication
+	channels  []channel         // of the subscription, in the client's order
+	assets    []string          // of its filter, as the client wrote them
+
+	busy      bool // an auth or a resume is under way
+	held      []received
+	heldBytes int
+	errors    pace
+
+	patience engine.Timer // until the client must have authenticated
+	expiry   engine.Timer
+	over     bool // ended was received
+}
+
+// Receive implements engine.Actor.
+func (a *connection) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		a.onStarted(c)
+	case received:
+		a.onReceived(c, m)
+	case violated:
+		a.close(m.why)
+	case clientClosed:
+		a.close(closeBye)
+	case credentialChecked:
+		a.onCredentialChecked(c, m)
+	case missedFound:
+		a.onMissedFound(m)
+	case caughtUp:
+		a.free(c)
+	case authTimedOut:
+		if a.principal == nil {
+			a.close(closeUnauth)
+		}
+	case credentialExpired:
+		a.close(closeUnauth)
+	case ended:
+		a.over = true
+		c.Stop(c.Self())
+	case engine.Stopping:
+		if !a.over { // it failed, or the process stops
+			a.close(closeInternal)
+		}
+	}
+}
+
+func (a *connection) onStarted(c engine.Context) {
+	p := a.principal
+	if p == nil {
+		a.patience = c.After(a.hub.o.AuthTimeout, authTimedOut{})
+	} else {
+		a.principal = nil
+		a.accept(c, *p)
+	}
+	a.peer.begin(c.Self())
+}
+
+// onReceived handles a message, or lets it wait for its turn.
+func (a *connection) onReceived(c engine.Context, m received) {
+	if m.excess {
+		message, _ := decodeMessage(m.text)
+		a.refuse(message.ref, faultf(codeTooMany, "at most %d messages a second", messagesPerSecond))
+		return
+	}
+	if !a.busy {
+		a.handle(c, m.text)
+		return
+	}
+	a.heldBytes += len(m.text)
+	if a.held = append(a.held, m); len(a.held) > maxHeld || a.heldBytes > maxHeldBytes {
+		a.close(closeFlood)
+	}
+}
+
+// free handles what waited, up to the next message that makes others wait.
+func (a *connection) free(c engine.Context) {
+	a.busy = false
+	for !a.busy && len(a.held) > 0 {
+		m := a.held[0]
+		a.held = a.held[1:]
+		a.heldBytes -= len(m.text)
+		a.handle(c, m.text)
+	}
+	if len(a.held) == 0 {
+		a.held = nil
+	}
+}
+
+func (a *connection) handle(c engine.Context, text []byte) {
+	m, fault := decodeMessage(text)
+	switch {
+	case a.principal == nil && m.action != actionAuth:
+		a.refuse(m.ref, faultf(codeAuthRequired, `the first message must be {"action": "auth", "api_key": "…"}`))
+	case fault != nil:
+		a.refuse(m.ref, fault)
+	case m.action == actionAuth:
+		a.authenticate(c, m.token)
+	case m.action == actionSubscribe:
+		a.subscribe(c, m)
+	case m.action == actionUnsubscribe:
+		a.unsubscribe(m)
+	case m.action == actionPing:
+		a.peer.flusher.post(said{a.peer, "pong", pongData{m.ref}})
+	}
+}
+
+// refuse answers a message with an error. The tenth within a minute closes.
+func (a *connection) refuse(ref *string, f *fault) {
+	a.peer.flusher.post(said{a.peer, "error", errorData{ref, f.code, f.message}})
+	if a.errors.allow(a.hub.clock(), errorsPerMinute-1, time.Minute) {
+		return
+	}
+	if f.code == codeTooMany {
+		a.close(closeFlood)
+		return
+	}
+	a.close(closeErrors)
+}
+
+func (a *connection) close(why closing) { a.peer.flusher.post(shut{a.peer, why}) }
+
+func (a *connection) authenticate(c engine.Context, token string) {
+	a.busy = true
+	auth := a.hub.o.Authenticator
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, authLimit)
+		defer cancel()
+		p, err := auth.Authenticate(ctx, token)
+		return credentialChecked{p, err}
+	})
+}
+
+func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) {
+	if m.err != nil {
+		if signal.KindOf(m.err) == signal.KindUnauthorized {
+			a.close(closeUnauth)
+			return
+		}
+		if !errors.Is(m.err, context.Canceled) {
+			a.hub.o.Logger.Warn("credential could not be checked", "connection", a.peer.id, "err", m.err)
+		}
+		a.close(closeInternal)
+		return
+	}
+	if a.principal != nil && a.principal.Account != m.principal.Account {
+		// A connection has one account: its positions and what was sent belong to it.
+		a.close(closeUnauth)
+		return
+	}
+	a.accept(c, m.principal)
+	a.free(c)
+}
+
+// accept takes p as the principal, the first or a fresh one of the same account.
+func (a *connection) accept(c engine.Context, p signal.Principal) {
+	first := a.principal == nil
+	left := p.ExpiresAt.Sub(a.hub.o.Now())
+	if !p.ExpiresAt.IsZero() && left <= 0 {
+		a.close(closeUnauth)
+		return
+	}
+	if first {
+		if !a.hub.admit(a.peer, p.Account) {
+			a.close(closeTooManyConns)
+			return
+		}
+		a.patience.Stop()
+		a.channels = defaultChannels
+	}
+	a.principal = &p
+	a.expiry.Stop()
+	if !p.ExpiresAt.IsZero() {
+		a.expiry = c.After(left, credentialExpired{})
+	}
+	a.channels, _ = allowed(a.channels, p.Scopes)
+	a.peer.flusher.post(authenticated{peer: a.peer, account: p.Account, key: p.Key, session: p.Session,
+		sub: newSubscription(a.channels, a.assets), welcome: a.welcome()})
+}
+
+func (a *connection) welcome() welcomeData {
+	w := welcomeData{ConnectionID: a.peer.id, HeartbeatSeconds: a.hub.o.Heartbeat.Seconds(), Channels: names(a.channels)}
+	if e := a.principal.ExpiresAt; !e.IsZero() {
+		text := string(appendTime(nil, e))
+		w.ExpiresAt = &text
+	}
+	return w
+}
+
+// allowed parts list into what scopes suffice for and the rest.
+func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel) {
+	for _, ch := range list {
+		if ch.allowed(scopes) {
+			granted = append(granted, ch)
+		} else {
+			denied = append(denied, ch)
+		}
+	}
+	return granted, denied
+}
+
+func (a *connection) subscribe(c engine.Context, m message) {
+	a.busy = true
+	if m.lastEventID == nil {
+		a.change(m, nil)
+		return
+	}
+	granted, _ := a.wanted(m)
+	sub, account := newSubscription(granted, m.assets), a.principal.Account
+	partition := a.hub.o.PartitionOf(account)
+	c.Go(func(ctx context.Context) any {
+		r, err := a.hub.resumer.find(ctx, partition, account, sub, *m.lastEventID)
+		return missedFound{m, r, err}
+	})
+}
+
+func (a *connection) onMissedFound(m missedFound) {
+	if m.err != nil {
+		a.hub.o.Logger.Warn("missed events could not be read", "connection", a.peer.id, "err", m.err)
+	}
+	a.change(m.message, &m.replay)
+}
+
+// wanted returns the channels that m asks for, by whether the scopes suffice.
+func (a *connection) wanted(m message) (granted, denied []channel) {
+	if !m.named {
+		granted, _ = allowed(defaultChannels, a.principal.Scopes)
+		return granted, nil
+	}
+	return allowed(m.channels, a.principal.Scopes)
+}
+
+// change replaces the subscription by what m asks for.
+func (a *connection) change(m message, r *replay) {
+	granted, denied := a.wanted(m)
+	a.channels, a.assets = granted, m.assets
+	data := subscribedData{Ref: m.ref, Channels: names(granted), Filters: filtersData{Assets: m.assets}, Denied: names(denied)}
+	if data.Filters.Assets == nil {
+		data.Filters.Assets = []string{}
+	}
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: newSubscription(granted, m.assets), replay: r, kind: "subscribed",
+		reply: func(resumed *resumedData) any {
+			data.Resumed = resumed
+			return data
+		}})
+}
+
+func (a *connection) unsubscribe(m message) {
+	a.busy = true
+	remove := setOf(m.channels)
+	var rest []channel
+	for _, ch := range a.channels {
+		if m.named && !remove.has(ch) {
+			rest = append(rest, ch)
+		}
+	}
+	a.channels = rest
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: newSubscription(rest, a.assets), kind: "unsubscribed",
+		reply: func(*resumedData) any { return unsubscribedData{m.ref, names(rest)} }})
+}

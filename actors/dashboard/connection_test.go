@@ -1,0 +1,380 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+)
+
+func TestWelcomeNamesWhatTheCredentialAllows(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	expires := time.Now().Add(time.Hour)
+	tests := []struct {
+		name   string
+		scopes signal.ScopeSet
+		want   []string
+	}{
+		{"all scopes", signal.AllScopes, []string{"signal.new", "agent.status", "system.notification"}},
+		{"signals only", signal.ScopesOf(signal.SignalsRead), []string{"signal.new", "system.notification"}},
+		{"agents only", signal.ScopesOf(signal.AgentsRead), []string{"agent.status", "system.notification"}},
+		{"no scope of the stream", signal.ScopesOf(signal.WebhooksManage), []string{"system.notification"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := s.dial(&signal.Principal{Account: alice, Scopes: test.scopes, ExpiresAt: expires})
+			var got welcomeData
+			if err := json.Unmarshal(c.want("welcome").Data, &got); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(test.want, got.Channels); d != "" {
+				t.Error(d)
+			}
+			if !strings.HasPrefix(got.ConnectionID, "con_") || got.HeartbeatSeconds != 30 {
+				t.Errorf("welcome: %+v", got)
+			}
+			if got.ExpiresAt == nil || *got.ExpiresAt != string(appendTime(nil, expires)) {
+				t.Errorf("expires_at: %v", got.ExpiresAt)
+			}
+		})
+	}
+	c := s.dial(principalOf(alice))
+	if e := c.want("welcome"); !strings.Contains(string(e.Data), `"expires_at":null`) {
+		t.Errorf("welcome without expiry: %s", e.Data)
+	}
+}
+
+func TestFirstMessageAuthenticates(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	s.tokens.known["ask_a"] = *principalOf(alice)
+	s.tokens.gate = make(chan struct{})
+	for _, member := range []string{"api_key", "token"} {
+		c := s.dial(nil)
+		c.send(`{"action":"subscribe","ref":"r1"}`)
+		c.wantData("error", `{"ref":"r1","code":"auth_required","message":"the first message must be {\"action\": \"auth\", \"api_key\": \"…\"}"}`)
+		// What is sent right behind the auth is handled after it, in order.
+		c.send(`{"action":"auth","` + member + `":"ask_a"}`)
+		c.send(`{"action":"subscribe","channels":["signal.new"],"ref":"r2"}`)
+		c.send(`{"action":"ping","ref":"r3"}`)
+		s.tokens.gate <- struct{}{}
+		c.want("welcome")
+		c.wantData("subscribed", `{"ref":"r2","channels":["signal.new"],"filters":{"assets":[]},"denied":[],"resumed":null}`)
+		c.wantData("pong", `{"ref":"r3"}`)
+	}
+}
+
+func TestConnectionsThatDoNotAuthenticateAreClosed(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(o *Options) { o.AuthTimeout = 50 * time.Millisecond })
+	c := s.dial(nil)
+	c.wantClose(closeUnauth)
+	c = s.dial(nil)
+	c.send(`{"action":"auth","api_key":"ask_wrong"}`)
+	c.wantClose(closeUnauth)
+	s.tokens.fail(signal.Unavailable(nil))
+	c = s.dial(nil)
+	c.send(`{"action":"auth","api_key":"ask_a"}`)
+	c.wantClose(closeInternal)
+	c = s.dial(&signal.Principal{Account: alice, ExpiresAt: time.Now().Add(-time.Second)})
+	c.wantClose(closeUnauth)
+}
+
+func TestExpiryClosesUnlessExtended(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	soon := *principalOf(alice)
+	soon.ExpiresAt = time.Now().Add(400 * time.Millisecond)
+	fresh := *principalOf(alice)
+	fresh.ExpiresAt = time.Now().Add(time.Hour)
+	other := *principalOf(bob)
+	s.tokens.known["fresh"], s.tokens.known["other"] = fresh, other
+
+	extended, expiring, crossing, bad := s.welcomed(&soon), s.welcomed(&soon), s.welcomed(principalOf(alice)), s.welcomed(principalOf(alice))
+	extended.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`)
+	extended.want("subscribed")
+	extended.send(`{"action":"auth","token":"fresh"}`)
+	var w welcomeData
+	if err := json.Unmarshal(extended.want("welcome").Data, &w); err != nil || w.ExpiresAt == nil || *w.ExpiresAt != string(appendTime(nil, fresh.ExpiresAt)) {
+		t.Errorf("second welcome: %+v, %v", w, err)
+	}
+	if d := cmp.Diff([]string{"signal.new"}, w.Channels); d != "" {
+		t.Error("the subscription does not go on:", d)
+	}
+	crossing.send(`{"action":"auth","token":"other"}`)
+	crossing.wantClose(closeUnauth)
+	bad.send(`{"action":"auth","token":"wrong"}`)
+	bad.wantClose(closeUnauth)
+	expiring.wantClose(closeUnauth)
+	// The extended one goes on with its filter.
+	s.journal.append(created(alice, "ETH"), created(alice, "BTC"))
+	if e := extended.want("signal.new"); !strings.Contains(string(e.Data), `"BTC"`) {
+		t.Errorf("after the extension: %s", e.Data)
+	}
+}
+
+func TestFreshCredentialWithFewerScopesNarrowsTheSubscription(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	s.tokens.known["less"] = signal.Principal{Account: alice, Scopes: signal.ScopesOf(signal.AgentsRead)}
+	c := s.welcomed(principalOf(alice))
+	c.send(`{"action":"auth","token":"less"}`)
+	if e := c.want("welcome"); !strings.Contains(string(e.Data), `"channels":["agent.status","system.notification"]`) {
+		t.Errorf("welcome: %s", e.Data)
+	}
+	s.journal.append(created(alice, "BTC"))
+	c.wantNothing()
+}
+
+func TestRepliesToMessages(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	signals := principalOf(alice)
+	signals.Scopes = signal.ScopesOf(signal.SignalsRead)
+	tests := []struct{ name, send, kind, data string }{
+		{"subscribe", `{"action":"subscribe","channels":["system.notification","signal.new"],"ref":"a"}`, "subscribed",
+			`{"ref":"a","channels":["system.notification","signal.new"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
+		{"absent channels are all", `{"action":"subscribe","channels":null}`, "subscribed",
+			`{"ref":null,"channels":["signal.new","system.notification"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
+		{"empty channels are none", `{"action":"subscribe","channels":[]}`, "subscribed",
+			`{"ref":null,"channels":[],"filters":{"assets":[]},"denied":[],"resumed":null}`},
+		{"missing scope", `{"action":"subscribe","channels":["agent.status","signal.closed","signal.updated"]}`, "subscribed",
+			`{"ref":null,"channels":["signal.closed","signal.updated"],"filters":{"assets":[]},"denied":["agent.status"],"resumed":null}`},
+		{"twice the same", `{"action":"subscribe","channels":["signal.new","signal.new"],"filters":{"assets":["btc","BTC"]}}`, "subscribed",
+			`{"ref":null,"channels":["signal.new"],"filters":{"assets":["btc","BTC"]},"denied":[],"resumed":null}`},
+		{"heartbeat may be named", `{"action":"subscribe","channels":["heartbeat"]}`, "subscribed",
+			`{"ref":null,"channels":["heartbeat"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
+		{"position that is none", `{"action":"subscribe","channels":[],"last_event_id":"garbage"}`, "subscribed",
+			`{"ref":null,"channels":[],"filters":{"assets":[]},"denied":[],"resumed":{"replayed":0,"complete":false}}`},
+		{"unsubscribe", `{"action":"unsubscribe","channels":["signal.new"],"ref":"b"}`, "unsubscribed", `{"ref":"b","channels":["system.notification"]}`},
+		{"unsubscribe from all", `{"action":"unsubscribe"}`, "unsubscribed", `{"ref":null,"channels":[]}`},
+		{"unsubscribe from none", `{"action":"unsubscribe","channels":[]}`, "unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
+		{"unsubscribe from what is not subscribed", `{"action":"unsubscribe","channels":["signal.closed"]}`, "unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
+		{"ping", `{"action":"ping","ref":"c"}`, "pong", `{"ref":"c"}`},
+		{"unknown action", `{"action":"nap","ref":"d"}`, "error", `{"ref":"d","code":"unknown_action","message":"no action \"nap\""}`},
+		{"unknown channel", `{"action":"subscribe","channels":["signal.old"],"ref":"a4"}`, "error", `{"ref":"a4","code":"unknown_channel","message":"no channel \"signal.old\""}`},
+		{"unknown member", `{"action":"ping","Ref":"d"}`, "error", `{"ref":null,"code":"invalid_message","message":"no member \"Ref\""}`},
+		{"bad filter", `{"action":"subscribe","filters":{"asset":"BTC"}}`, "error", `{"ref":null,"code":"invalid_filter","message":"no filter \"asset\""}`},
+		{"no JSON", `hello`, "error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object"}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := s.welcomed(signals)
+			c.tb = t
+			c.send(test.send)
+			c.wantData(test.kind, test.data)
+		})
+	}
+}
+
+func TestErrorsChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	c := s.welcomed(principalOf(alice))
+	c.send(`{"action":"subscribe","channels":["signal.new","signal.old"]}`)
+	c.want("error")
+	c.send(`{"action":"unsubscribe","channel":["signal.new"]}`)
+	c.want("error")
+	s.journal.append(created(alice, "BTC"))
+	c.want("signal.new")
+}
+
+func TestTenthErrorWithinAMinuteCloses(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	c := s.welcomed(principalOf(alice))
+	for range errorsPerMinute {
+		c.send(`{}`)
+		c.want("error")
+	}
+	c.wantClose(closeErrors)
+}
+
+func TestTooManyMessages(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	c := s.welcomed(principalOf(alice))
+	for i := range messagesPerSecond + errorsPerMinute {
+		c.send(fmt.Sprintf(`{"action":"ping","ref":"%d"}`, i))
+	}
+	pongs, refused := 0, 0
+	for range messagesPerSecond + errorsPerMinute {
+		e, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Type {
+		case "pong":
+			pongs++
+		case "error":
+			refused++
+			if !strings.Contains(string(e.Data), `"code":"too_many_messages"`) || !strings.Contains(string(e.Data), `"ref":"2`) {
+				t.Errorf("error: %s", e.Data)
+			}
+		}
+	}
+	if pongs != messagesPerSecond || refused != errorsPerMinute {
+		t.Errorf("%d pongs and %d errors", pongs, refused)
+	}
+	c.wantClose(closeFlood)
+}
+
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(o *Options) { o.MaxConnections = 2 })
+	first := s.welcomed(principalOf(alice))
+	s.welcomed(principalOf(alice))
+	s.dial(principalOf(alice)).wantClose(closeTooManyConns)
+	s.welcomed(principalOf(bob))
+	first.ws.Close()
+	until(t, "the first is gone", func() bool {
+		s.hub.mu.Lock()
+		defer s.hub.mu.Unlock()
+		return s.hub.accounts[alice] == 1
+	})
+	s.welcomed(principalOf(alice))
+}
+
+func TestBadFramesClose(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	tests := []struct {
+		name string
+		send func(ws *websocket.Conn) error
+		want closing
+	}{
+		{"binary", func(ws *websocket.Conn) error { return ws.WriteMessage(websocket.BinaryMessage, []byte{1}) }, closeBinary},
+		{"bad UTF-8", func(ws *websocket.Conn) error {
+			return ws.WriteMessage(websocket.TextMessage, []byte("{\"action\":\"\xff\"}"))
+		}, closeBadText},
+		{"too large", func(ws *websocket.Conn) error {
+			return ws.WriteMessage(websocket.TextMessage, make([]byte, maxMessageBytes+1))
+		}, closeTooLarge},
+		{"too large in fragments", func(ws *websocket.Conn) error {
+			w, err := ws.NextWriter(websocket.TextMessage)
+			for range 30 {
+				if err == nil {
+					_, err = w.Write([]byte(strings.Repeat(" ", 1000)))
+				}
+			}
+			return err
+		}, closeTooLarge},
+		{"not masked", func(ws *websocket.Conn) error {
+			_, err := ws.NetConn().Write([]byte{finalBit | opText, 2, '{', '}'})
+			return err
+		}, closeProtocol},
+		{"reserved bit", func(ws *websocket.Conn) error {
+			_, err := ws.NetConn().Write([]byte{finalBit | 0x40 | opText, maskBit, 0, 0, 0, 0})
+			return err
+		}, closeProtocol},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := s.welcomed(principalOf(alice))
+			c.tb = t
+			c.send(`{"action":"ping","ref":"before"}`)
+			if err := test.send(c.ws); err != nil {
+				t.Fatal(err)
+			}
+			c.wantData("pong", `{"ref":"before"}`)
+			c.wantClose(test.want)
+		})
+	}
+}
+
+func TestLargestMessageIsTaken(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	c := s.welcomed(principalOf(alice))
+	text := `{"action":"ping","ref":"big"}`
+	c.send(text + strings.Repeat(" ", maxMessageBytes-len(text)))
+	c.wantData("pong", `{"ref":"big"}`)
+}
+
+func TestControlFrames(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	c := s.welcomed(principalOf(alice))
+	var pong string
+	c.ws.SetPongHandler(func(data string) error {
+		pong = data
+		return nil
+	})
+	if err := c.ws.WriteControl(websocket.PingMessage, []byte("are you there"), time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c.wantNothing()
+	if pong != "are you there" {
+		t.Errorf("pong: %q", pong)
+	}
+	for _, payload := range [][]byte{nil, websocket.FormatCloseMessage(1000, "done"), websocket.FormatCloseMessage(1001, "")} {
+		c := s.welcomed(principalOf(alice))
+		if err := c.ws.WriteControl(websocket.CloseMessage, payload, time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		c.wantClose(closeBye)
+	}
+}
+
+func TestHeartbeatsAndPings(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(o *Options) {
+		o.Heartbeat, o.PingInterval, o.LifeTimeout = 30*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond
+	})
+	pings := 0
+	c := s.welcomed(principalOf(alice))
+	answer := c.ws.PingHandler()
+	c.ws.SetPingHandler(func(data string) error {
+		pings++
+		return answer(data)
+	})
+	c.send(`{"action":"unsubscribe"}`)
+	c.want("unsubscribed")
+	for range 20 { // longer than the life timeout: the pongs keep it alive
+		if e := c.want("heartbeat"); e.Data != nil || e.ID != "" {
+			t.Fatalf("heartbeat: %+v", e)
+		}
+	}
+	if pings == 0 {
+		t.Error("no ping came")
+	}
+	silent := s.welcomed(principalOf(alice))
+	silent.ws.SetPingHandler(func(string) error { return nil })
+	silent.wantClose(closeLifeless)
+}
+
+func TestRevocationsClose(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	session, ended := signal.NewSessionID(), signal.NewSessionID()
+	key := principalOf(alice)
+	jwt := &signal.Principal{Account: alice, Session: session, Scopes: signal.AllScopes}
+	otherJWT := &signal.Principal{Account: alice, Session: ended, Scopes: signal.AllScopes}
+	stays := s.welcomed(principalOf(alice))
+	foreign := s.welcomed(principalOf(bob))
+	a, b, d := s.welcomed(key), s.welcomed(jwt), s.welcomed(otherJWT)
+
+	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded, Subject: string(ended)})
+	d.wantClose(closeUnauth)
+	b.wantNothing()
+	// One that was authenticated just before the revocation and comes just after it.
+	s.dial(otherJWT).wantClose(closeUnauth)
+	s.journal.append(signal.Event{Account: alice, Type: signal.KeyRevoked, Subject: string(key.Key)})
+	a.wantClose(closeUnauth)
+	s.dial(key).wantClose(closeUnauth)
+	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded})
+	b.wantClose(closeUnauth)
+	until(t, "the clock ticks", func() bool { return time.Now().UnixMilli() > s.journal.events[len(s.journal.events)-1].Position.MS })
+	s.welcomed(&signal.Principal{Account: alice, Session: signal.NewSessionID(), Scopes: signal.AllScopes}) // a new login
+	stays.wantNothing()
+	s.journal.append(signal.Event{Account: alice, Type: signal.AccountDeleted})
+	stays.wantClose(closeForbidden)
+	s.dial(principalOf(alice)).wantClose(closeForbidden)
+	foreign.wantNothing()
+}

@@ -1,0 +1,249 @@
+package dashboard
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	maxWrite    = 64 << 10              // bytes a connection gets before others have their turn
+	retryAfter  = 20 * time.Millisecond // after the kernel took no more
+	yieldEvery  = 32                    // writes before other goroutines may have the core
+	closingTime = 5 * time.Second       // to write the close frame
+	lingerTime  = 2 * time.Second       // for the client's close frame after that
+	recentFor   = 10 * time.Second      // how long a revocation also hits those that come after it
+)
+
+// order is something for a flusher to do. Orders are done in the order in which
+// they were posted.
+type order interface{ apply(f *flusher) }
+
+// flusher writes to its connections, alone. See the package comment.
+type flusher struct {
+	hub *Hub
+
+	mu    sync.Mutex
+	inbox []order
+	ended bool
+	wake  chan struct{} // holds a value when the inbox is not empty
+	done  chan struct{} // closed when run has returned
+
+	// The rest is touched by run only.
+	spare       []order // the inbox before
+	audiences   map[signal.AccountID]*audience
+	passed      map[int]passage
+	revoked     map[signal.AccountID][]recent
+	dirty       []*cohort
+	ready       []*peer // wants a turn at writing
+	readyBefore []*peer // the list before
+	waiting     []*peer // refused by the kernel
+	retryAt     int64   // when they are tried again
+	peers       deadlines
+	draining    bool
+	halted      bool
+
+	writer  *rawWriter
+	scratch []byte // to gather a replay's frames
+	writes  int    // since the last yield
+	counted tally
+
+	// Not yet in the metrics.
+	sent      [channels]uint64
+	sentBytes uint64
+}
+
+// passage says which events of a partition a flusher has seen: from first to last.
+type passage struct{ first, last signal.Position }
+
+// recent is a revocation of the last seconds: a connection that was authenticated
+// just before it may arrive just after it.
+type recent struct {
+	revocation
+	at    signal.Position
+	clock int64
+}
+
+// tally is how many frames of each channel lie in a part of a cohort's log. Most
+// members of a cohort get the same part in a pass, so the last count is kept.
+type tally struct {
+	cohort   *cohort
+	from, to uint64
+	channels [channels]uint64
+}
+
+func newFlusher(h *Hub) *flusher {
+	return &flusher{hub: h, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		audiences: make(map[signal.AccountID]*audience), passed: make(map[int]passage),
+		revoked: make(map[signal.AccountID][]recent), writer: newRawWriter()}
+}
+
+// post adds o to the inbox. It never waits.
+func (f *flusher) post(o order) {
+	f.mu.Lock()
+	if f.ended {
+		f.mu.Unlock()
+		return
+	}
+	f.inbox = append(f.inbox, o)
+	first := len(f.inbox) == 1
+	f.mu.Unlock()
+	if first {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *flusher) run() {
+	defer close(f.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for !f.halted {
+		f.work()
+		if len(f.ready) > 0 || f.halted {
+			continue
+		}
+		timer.Reset(f.idleFor())
+		select {
+		case <-f.wake:
+		case <-timer.C:
+		}
+	}
+	f.mu.Lock()
+	f.ended, f.inbox = true, nil
+	f.mu.Unlock()
+}
+
+// idleFor returns how long there is nothing to do unless an order comes.
+func (f *flusher) idleFor() time.Duration {
+	next := f.hub.clock() + int64(time.Hour)
+	if len(f.peers) > 0 {
+		next = min(next, f.peers[0].due)
+	}
+	if len(f.waiting) > 0 {
+		next = min(next, f.retryAt)
+	}
+	return time.Duration(max(0, next-f.hub.clock()))
+}
+
+// work does one pass: all orders, all that is due, then one turn of writing for
+// everybody who has something to write.
+func (f *flusher) work() {
+	f.mu.Lock()
+	orders := f.inbox
+	f.inbox = f.spare[:0]
+	f.mu.Unlock()
+	for i, o := range orders {
+		o.apply(f)
+		orders[i] = nil
+	}
+	const most = 4096 // an inbox that once was larger is not kept
+	if f.spare = orders; cap(orders) > most {
+		f.spare = nil
+	}
+	f.expire()
+
+	for i, c := range f.dirty {
+		f.flush(c)
+		f.dirty[i] = nil
+	}
+	f.dirty = f.dirty[:0]
+
+	f.ready, f.readyBefore = f.readyBefore[:0], f.ready
+	for i, p := range f.readyBefore {
+		f.readyBefore[i] = nil
+		p.ready = false
+		f.turn(p)
+	}
+	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
+		f.retry()
+	}
+	f.report()
+}
+
+// flush writes to all members of c what they have not got.
+func (f *flusher) flush(c *cohort) {
+	for i := 0; i < len(c.members); {
+		p := c.members[i]
+		if !p.ready && !p.refused {
+			f.turn(p)
+			if i >= len(c.members) || c.members[i] != p {
+				continue // it was closed, and another one has its place
+			}
+		}
+		if p.offset < c.end() && !p.lagging {
+			p.lagging = true
+			c.lagging++
+		}
+		i++
+	}
+	f.observe(c)
+	c.dirty, c.fresh = false, 0
+	if c.lagging == 0 {
+		c.release()
+	} else {
+		c.compact()
+	}
+}
+
+// observe measures the lag of what the pass over c has written.
+func (f *flusher) observe(c *cohort) {
+	if f.hub.o.Metrics == nil || len(c.members) == 0 {
+		return
+	}
+	now := f.hub.o.Now().UnixMilli()
+	for _, m := range c.marks[len(c.marks)-c.fresh:] {
+		f.hub.o.Metrics.lag(now - m.ms)
+	}
+}
+
+// retry tries those again that were refused.
+func (f *flusher) retry() {
+	waiting := f.waiting
+	f.waiting = nil
+	for _, p := range waiting {
+		if p.refused {
+			p.refused = false
+			f.turn(p)
+		}
+	}
+}
+
+// yield lets other goroutines run now and then: bare system calls do not.
+func (f *flusher) yield() {
+	if f.writes++; f.writes >= yieldEvery {
+		f.writes = 0
+		runtime.Gosched()
+	}
+}
+
+// count adds the frames from one number of c's log up to another to what was sent.
+func (f *flusher) count(c *cohort, from, to uint64) {
+	if from == to {
+		return
+	}
+	t := &f.counted
+	if t.cohort != c || t.from != from || t.to != to {
+		*t = tally{cohort: c, from: from, to: to}
+		for _, m := range c.marks[from-c.first : to-c.first] {
+			t.channels[m.channel]++
+		}
+	}
+	for i, n := range t.channels {
+		f.sent[i] += n
+	}
+}
+
+// report brings the metrics up to date.
+func (f *flusher) report() {
+	f.counted.cohort = nil
+	if f.sentBytes == 0 {
+		return
+	}
+	f.hub.o.Metrics.sent(&f.sent, f.sentBytes)
+	f.sent, f.sentBytes = [channels]uint64{}, 0
+}

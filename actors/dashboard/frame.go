@@ -1,0 +1,169 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Opcodes and bits of a WebSocket frame (RFC 6455, section 5.2).
+const (
+	finalBit = 0x80
+	maskBit  = 0x80
+
+	opContinuation = 0x0
+	opText         = 0x1
+	opBinary       = 0x2
+	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xA
+
+	maxHeaderBytes  = 10 // of a frame to a client, which is not masked
+	maxControlBytes = 125
+)
+
+// frame is one event as clients get it. It is never changed after it was made:
+// the ring and all flusher share it.
+type frame struct {
+	bytes   []byte // the whole WebSocket frame; nil if no client hears of the event
+	at      signal.Position
+	account signal.AccountID
+	asset   string // folded; empty unless the channel has assets
+	channel channel
+	revoked *revocation // of internal events; else nil
+}
+
+// revocation says what is no longer valid from an internal event on.
+type revocation struct {
+	kind    signal.EventType
+	subject string
+}
+
+// newFrame encodes e. It returns nil if nobody on the dashboard is to know of e.
+func newFrame(e *signal.Event) *frame {
+	if e.Type.Internal() {
+		return &frame{at: e.Position, account: e.Account, revoked: &revocation{e.Type, e.Subject}}
+	}
+	c, ok := channelOf(e.Type)
+	if !ok {
+		return nil
+	}
+	f := &frame{at: e.Position, account: e.Account, channel: c}
+	if c.hasAsset() {
+		f.asset = fold(e.Asset)
+	}
+	const envelope = 160 // more than all that is added to the data
+	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))
+	b = append(b, `{"type":"`...)
+	b = append(b, c.String()...)
+	b = append(b, `","id":"`...)
+	b = e.Position.Append(b)
+	b = append(b, `","data":`...)
+	b = appendData(b, e)
+	b = append(b, `,"timestamp":"`...)
+	b = appendTime(b, e.Time())
+	b = append(b, `"}`...)
+	f.bytes = withHeader(b)
+	return f
+}
+
+// appendData adds the data member of e's message.
+func appendData(b []byte, e *signal.Event) []byte {
+	switch e.Type {
+	case signal.SignalCreated:
+		data := bytes.TrimRight(e.Data, " \t\r\n")
+		if len(data) < 2 || data[len(data)-1] != '}' {
+			return append(b, "null"...) // no object; the log never holds this
+		}
+		body := data[:len(data)-1]
+		b = append(b, body...)
+		if body[len(body)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(b, `"created_at":"`...)
+		b = appendTime(b, e.Time())
+		return append(b, `"}`...)
+	case signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed:
+		b = append(b, `{"agent_id":`...)
+		b = appendString(b, string(e.Agent))
+		b = append(b, `,"status":"`...)
+		b = append(b, runStatus(e.Type)...)
+		b = append(b, `","run_id":`...)
+		b = appendString(b, string(e.Run))
+		return append(b, '}')
+	}
+	if len(e.Data) == 0 {
+		return append(b, "null"...)
+	}
+	return append(b, e.Data...)
+}
+
+// runStatus returns the status of a run after an event of type t.
+func runStatus(t signal.EventType) string {
+	switch t {
+	case signal.AgentStarted:
+		return "running"
+	case signal.AgentCompleted:
+		return "completed"
+	}
+	return "error"
+}
+
+// withHeader returns the text frame whose payload is b[maxHeaderBytes:]. The
+// header takes the end of the room before it.
+func withHeader(b []byte) []byte {
+	n := len(b) - maxHeaderBytes
+	switch {
+	case n <= maxControlBytes:
+		b = b[maxHeaderBytes-2:]
+		b[1] = byte(n)
+	case n <= 0xFFFF:
+		b = b[maxHeaderBytes-4:]
+		b[1] = 126
+		binary.BigEndian.PutUint16(b[2:], uint16(n))
+	default:
+		b[1] = 127
+		binary.BigEndian.PutUint64(b[2:], uint64(n))
+	}
+	b[0] = finalBit | opText
+	return b
+}
+
+// appendControl adds a control frame; what is over 125 bytes is cut off.
+func appendControl(b []byte, opcode byte, payload []byte) []byte {
+	payload = payload[:min(len(payload), maxControlBytes)]
+	b = append(b, finalBit|opcode, byte(len(payload)))
+	return append(b, payload...)
+}
+
+// appendClose adds a close frame.
+func appendClose(b []byte, c closing) []byte {
+	payload := make([]byte, 2, maxControlBytes)
+	binary.BigEndian.PutUint16(payload, uint16(c.code))
+	return appendControl(b, opClose, append(payload, c.reason...))
+}
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// appendTime adds t in the form of the API.
+func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeFormat) }
+
+// appendString adds s as a JSON string.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				return append(b, `""`...) // cannot be: a string always encodes
+			}
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

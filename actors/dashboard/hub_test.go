@@ -1,0 +1,350 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must come.
+const patience = 10 * time.Second
+
+var alice, bob = signal.NewAccountID(), signal.NewAccountID()
+
+// principalOf returns a principal of account with all scopes.
+func principalOf(account signal.AccountID) *signal.Principal {
+	return &signal.Principal{Account: account, Key: signal.NewKeyID(), Scopes: signal.AllScopes}
+}
+
+// journal is an event log and its tail. All accounts are in partition 3.
+type journal struct {
+	hub *Hub
+
+	mu        sync.Mutex
+	changed   *sync.Cond
+	events    []signal.Event
+	attached  int // events before that are not published
+	published int // events up to that are published, or never will be
+	reads     int
+	fail      error
+}
+
+const testPartition = 3
+
+func newJournal() *journal {
+	j := &journal{}
+	j.changed = sync.NewCond(&j.mu)
+	return j
+}
+
+// record appends events to the log without publishing them.
+func (j *journal) record(events ...signal.Event) []signal.Position {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var positions []signal.Position
+	for _, e := range events {
+		p := signal.Position{MS: time.Now().UnixMilli()}
+		if n := len(j.events); n > 0 {
+			if last := j.events[n-1].Position; p.MS <= last.MS {
+				p = last.Plus(1)
+			}
+		}
+		e.Position = p
+		j.events = append(j.events, e)
+		positions = append(positions, p)
+	}
+	return positions
+}
+
+// publish gives the hub what it was not given yet.
+func (j *journal) publish() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.published < len(j.events) {
+		j.hub.Publish(testPartition, j.events[j.published:])
+		j.published = len(j.events)
+		j.changed.Broadcast()
+	}
+}
+
+// append records and publishes.
+func (j *journal) append(events ...signal.Event) []signal.Position {
+	p := j.record(events...)
+	j.publish()
+	return p
+}
+
+// skip makes all events so far part of the past: they are in the log only.
+func (j *journal) skip() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.published = len(j.events)
+}
+
+func (j *journal) ReadLog(_ context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reads++
+	if partition != testPartition {
+		return nil, errors.New("no such partition")
+	}
+	var found []signal.Event
+	for _, e := range j.events {
+		if e.Position.Compare(after) > 0 && len(found) < limit {
+			found = append(found, e)
+		}
+	}
+	return found, j.fail
+}
+
+func (j *journal) Wait(ctx context.Context, _ int, p signal.Position) error {
+	stop := context.AfterFunc(ctx, j.changed.Broadcast)
+	defer stop()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for ctx.Err() == nil {
+		if j.published == len(j.events) || j.events[j.published].Position.Compare(p) > 0 {
+			return nil
+		}
+		j.changed.Wait()
+	}
+	return ctx.Err()
+}
+
+// tokens is an Authenticator that knows some tokens.
+type tokens struct {
+	mu    sync.Mutex
+	known map[string]signal.Principal
+	err   error
+	gate  chan struct{} // if not nil, answers wait for it
+}
+
+func (a *tokens) Authenticate(ctx context.Context, token string) (signal.Principal, error) {
+	if a.gate != nil {
+		select {
+		case <-a.gate:
+		case <-ctx.Done():
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return signal.Principal{}, a.err
+	}
+	p, ok := a.known[token]
+	if !ok {
+		return p, &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "no"}
+	}
+	return p, nil
+}
+
+// fail lets all further answers be err.
+func (a *tokens) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+// service is a hub behind a real listener.
+type service struct {
+	tb      testing.TB
+	hub     *Hub
+	journal *journal
+	tokens  *tokens
+	server  *httptest.Server
+
+	mu        sync.Mutex
+	principal *signal.Principal // of the next handshake
+}
+
+func newService(tb testing.TB, change func(*Options)) *service {
+	tb.Helper()
+	s := newUnstarted(tb, change)
+	s.server.Start()
+	return s
+}
+
+// newUnstarted returns a service that does not listen yet.
+func newUnstarted(tb testing.TB, change func(*Options)) *service {
+	sys := engine.NewSystem(engine.Options{})
+	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: map[string]signal.Principal{}}}
+	o := Options{PartitionOf: func(signal.AccountID) int { return testPartition }, Authenticator: s.tokens, Log: s.journal, Flushers: 2}
+	if change != nil {
+		change(&o)
+	}
+	s.hub = NewHub(sys, o)
+	s.journal.hub = s.hub
+	upgrader := websocket.Upgrader{ReadBufferSize: 512, WriteBufferSize: 1024, WriteBufferPool: &sync.Pool{},
+		CheckOrigin: func(*http.Request) bool { return true }}
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		p := s.principal
+		s.mu.Unlock()
+		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {
+			s.hub.Serve(ws, p)
+		}
+	}))
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.hub.Drain(ctx); err != nil {
+			tb.Errorf("drain: %v", err)
+		}
+		s.server.Close()
+		if err := sys.Shutdown(ctx); err != nil {
+			tb.Errorf("shutdown: %v", err)
+		}
+	})
+	return s
+}
+
+// client is one WebSocket of a test. What it reads it reads in the test's goroutine.
+type client struct {
+	tb testing.TB
+	ws *websocket.Conn
+}
+
+// dial connects; p is who the handshake authenticates, nil for nobody.
+func (s *service) dial(p *signal.Principal) *client {
+	s.tb.Helper()
+	return s.dialWith(p, websocket.DefaultDialer)
+}
+
+func (s *service) dialWith(p *signal.Principal, d *websocket.Dialer) *client {
+	s.tb.Helper()
+	s.mu.Lock()
+	s.principal = p
+	s.mu.Unlock()
+	ws, _, err := d.Dial("ws"+strings.TrimPrefix(s.server.URL, "http"), nil)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(func() { ws.Close() })
+	return &client{s.tb, ws}
+}
+
+// welcomed connects with an authenticated handshake and takes the welcome.
+func (s *service) welcomed(p *signal.Principal) *client {
+	s.tb.Helper()
+	c := s.dial(p)
+	c.want("welcome")
+	return c
+}
+
+// smallDialer connects with a receive buffer of a few kilobytes.
+func smallDialer() *websocket.Dialer {
+	return &websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
+		conn, err := net.Dial(network, addr)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(2048)
+		}
+		return conn, err
+	}}
+}
+
+// envelope is a message of the server.
+type envelope struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Data      json.RawMessage `json:"data"`
+	Timestamp string          `json:"timestamp"`
+}
+
+func (c *client) send(text string) {
+	c.tb.Helper()
+	if err := c.ws.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+		c.tb.Fatalf("send %s: %v", text, err)
+	}
+}
+
+// next returns the next message, or the error that ended the connection.
+func (c *client) next() (envelope, error) {
+	c.ws.SetReadDeadline(time.Now().Add(patience))
+	kind, text, err := c.ws.ReadMessage()
+	if err != nil {
+		return envelope{}, err
+	}
+	var e envelope
+	if err := json.Unmarshal(text, &e); err != nil || kind != websocket.TextMessage {
+		c.tb.Fatalf("message %q of kind %d: %v", text, kind, err)
+	}
+	if _, err := time.Parse(timeFormat, e.Timestamp); err != nil {
+		c.tb.Errorf("timestamp of %s: %v", text, err)
+	}
+	return e, nil
+}
+
+// want returns the next message, which must have the given type.
+func (c *client) want(kind string) envelope {
+	c.tb.Helper()
+	e, err := c.next()
+	if err != nil {
+		c.tb.Fatalf("wait for %s: %v", kind, err)
+	}
+	if e.Type != kind {
+		c.tb.Fatalf("got %s %s, want %s", e.Type, e.Data, kind)
+	}
+	return e
+}
+
+// wantData is want with the data that must come.
+func (c *client) wantData(kind, data string) {
+	c.tb.Helper()
+	if e := c.want(kind); string(e.Data) != data {
+		c.tb.Fatalf("data of %s:\n got %s\nwant %s", kind, e.Data, data)
+	}
+}
+
+// wantClose wants the connection to be closed, whatever came before.
+func (c *client) wantClose(why closing) {
+	c.tb.Helper()
+	for {
+		_, err := c.next()
+		if err == nil {
+			continue
+		}
+		if e, ok := errors.AsType[*websocket.CloseError](err); !ok || e.Code != why.code || e.Text != why.reason {
+			c.tb.Fatalf("closed by %v, want %v", err, why)
+		}
+		return
+	}
+}
+
+// wantNothing wants no message before the answer to a ping.
+func (c *client) wantNothing() {
+	c.tb.Helper()
+	c.send(`{"action":"ping","ref":"nothing"}`)
+	c.wantData("pong", `{"ref":"nothing"}`)
+}
+
+// created returns the event of a new signal on asset.
+func created(account signal.AccountID, asset string) signal.Event {
+	return signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SignalCreated, Asset: asset,
+		Data: fmt.Appendf(nil, `{"signal_id":%q,"asset":%q}`, signal.NewSignalID(), asset)}
+}
+
+// until waits for a condition.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			tb.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,135 @@
+package dashboard
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what this package does. A nil *Metrics counts nothing.
+type Metrics struct {
+	connections   prometheus.Gauge
+	subscriptions [heartbeat]prometheus.Gauge
+	connects      *prometheus.CounterVec
+	disconnects   *prometheus.CounterVec
+	resumes       *prometheus.CounterVec
+	messages      [channels]prometheus.Counter
+	bytes         prometheus.Counter
+	deliveryLag   prometheus.Histogram
+}
+
+// The closed list of the label "result" of connects.
+const (
+	connectOK              = "ok"
+	connectUnauthenticated = "unauthenticated"
+	connectTooMany         = "too_many_connections"
+	connectGoingAway       = "going_away"
+	connectAbandoned       = "abandoned" // ended before it was authenticated
+)
+
+// connectResult returns the result of a connection that was never authenticated.
+func connectResult(why closing) string {
+	switch why {
+	case closeUnauth, closeForbidden:
+		return connectUnauthenticated
+	case closeTooManyConns:
+		return connectTooMany
+	case closeGoingAway:
+		return connectGoingAway
+	}
+	return connectAbandoned
+}
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	subscriptions := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "agentsignal_ws_subscriptions", Help: "WebSocket connections that are subscribed to a channel."}, []string{"channel"})
+	messages := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsignal_ws_messages_sent_total", Help: "Messages written to WebSocket connections, by channel; replies are not counted."}, []string{"channel"})
+	m := &Metrics{
+		connections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_ws_connections", Help: "Open WebSocket connections."}),
+		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_ws_connects_total", Help: "Upgraded WebSocket connections by what came of their authentication."}, []string{"result"}),
+		disconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_ws_disconnects_total", Help: "Ended WebSocket connections by close code; 1006 had none."}, []string{"code"}),
+		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_ws_resumes_total", Help: "Subscriptions with last_event_id by whether the gap was filled."}, []string{"result"}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to WebSocket connections."}),
+		deliveryLag: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "agentsignal_ws_delivery_lag_seconds", Help: "Time from the recording of an event until it was written, once for each group of equal subscriptions.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
+	}
+	r.MustRegister(m.connections, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag)
+	for c := range channels {
+		m.messages[c] = messages.WithLabelValues(c.String())
+	}
+	for c := range heartbeat {
+		m.subscriptions[c] = subscriptions.WithLabelValues(c.String())
+	}
+	for _, result := range []string{connectOK, connectUnauthenticated, connectTooMany, connectGoingAway, connectAbandoned} {
+		m.connects.WithLabelValues(result)
+	}
+	for _, code := range closeCodes {
+		m.disconnects.WithLabelValues(strconv.Itoa(code))
+	}
+	m.resumes.WithLabelValues("complete")
+	m.resumes.WithLabelValues("incomplete")
+	return m
+}
+
+func (m *Metrics) opened(n float64) {
+	if m != nil {
+		m.connections.Add(n)
+	}
+}
+
+func (m *Metrics) subscribed(set channelSet, n float64) {
+	if m == nil {
+		return
+	}
+	for c := range heartbeat {
+		if set.has(c) {
+			m.subscriptions[c].Add(n)
+		}
+	}
+}
+
+func (m *Metrics) connected(result string) {
+	if m != nil {
+		m.connects.WithLabelValues(result).Inc()
+	}
+}
+
+func (m *Metrics) disconnected(why closing) {
+	if m != nil {
+		m.disconnects.WithLabelValues(why.label()).Inc()
+	}
+}
+
+func (m *Metrics) resumed(complete bool) {
+	if m == nil {
+		return
+	}
+	if complete {
+		m.resumes.WithLabelValues("complete").Inc()
+	} else {
+		m.resumes.WithLabelValues("incomplete").Inc()
+	}
+}
+
+func (m *Metrics) sent(messages *[channels]uint64, bytes uint64) {
+	if m == nil {
+		return
+	}
+	for c, n := range messages {
+		if n > 0 {
+			m.messages[c].Add(float64(n))
+		}
+	}
+	m.bytes.Add(float64(bytes))
+}
+
+// lag takes milliseconds. Clocks that differ a little must not make it negative.
+func (m *Metrics) lag(ms int64) { m.deliveryLag.Observe(float64(max(0, ms)) / 1000) }

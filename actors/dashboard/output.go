@@ -1,0 +1,272 @@
+package dashboard
+
+import "errors"
+
+// errRefused says that the kernel takes no more at present.
+var errRefused = errors.New("socket buffer is full")
+
+// source says where the next bytes for a client come from.
+type source uint8
+
+const (
+	fromNowhere source = iota
+	fromPrivate
+	fromReplay
+	fromLog
+)
+
+// next returns what p is to get next. At a frame boundary that is its private
+// bytes, then a replay, then the cohort's log.
+func (f *flusher) next(p *peer) ([]byte, source) {
+	private := p.privateDone < len(p.private)
+	if r := p.replay; r != nil {
+		if r.done > 0 && private {
+			return r.frames[r.next].bytes[r.done:], fromReplay
+		}
+		if !private && r.next < len(r.frames) {
+			return f.gather(r), fromReplay
+		}
+	}
+	if c := p.cohort; c != nil && p.offset < c.end() {
+		if !private {
+			return c.behind(p), fromLog
+		}
+		if p.offset > c.start(p.frame) {
+			return c.behind(p)[:c.start(p.frame+1)-p.offset], fromLog
+		}
+	}
+	if private {
+		return p.private[p.privateDone:], fromPrivate
+	}
+	return nil, fromNowhere
+}
+
+// gather returns the next bytes of a replay, at most maxWrite or one frame.
+func (f *flusher) gather(r *replaying) []byte {
+	first := r.frames[r.next].bytes[r.done:]
+	if r.next+1 == len(r.frames) || len(first) >= maxWrite {
+		return first
+	}
+	f.scratch = append(f.scratch[:0], first...)
+	for _, frame := range r.frames[r.next+1:] {
+		if len(f.scratch)+len(frame.bytes) > maxWrite {
+			break
+		}
+		f.scratch = append(f.scratch, frame.bytes...)
+	}
+	return f.scratch
+}
+
+// advance notes that n bytes from s were written.
+func (f *flusher) advance(p *peer, s source, n int) {
+	f.sentBytes += uint64(n)
+	switch s {
+	case fromPrivate:
+		p.privateDone += n
+		if p.privateDone == len(p.private) {
+			p.private, p.privateDone, p.privateMessages = nil, 0, 0
+		}
+	case fromReplay:
+		for r := p.replay; n > 0; {
+			left := len(r.frames[r.next].bytes) - r.done
+			if n < left {
+				r.done += n
+				return
+			}
+			f.sent[r.frames[r.next].channel]++
+			r.frames[r.next] = nil
+			n, r.done, r.next = n-left, 0, r.next+1
+		}
+	case fromLog:
+		c, from := p.cohort, p.frame
+		p.offset += uint64(n)
+		if p.offset == c.end() {
+			p.frame = c.endFrame()
+		} else {
+			for c.start(p.frame+1) <= p.offset {
+				p.frame++
+			}
+		}
+		f.count(c, from, p.frame)
+	}
+}
+
+// turn writes to p until it has everything, the kernel refuses, or others are to
+// have their turn.
+func (f *flusher) turn(p *peer) {
+	if p.gone || p.finished || p.refused {
+		return
+	}
+	for budget := maxWrite; ; {
+		b, s := f.next(p)
+		if s == fromNowhere {
+			if f.settled(p) {
+				return
+			}
+			continue
+		}
+		if budget == 0 {
+			f.queue(p)
+			return
+		}
+		b = b[:min(len(b), budget)]
+		n, err := p.socket.write(f.writer, b)
+		f.yield()
+		if n > 0 {
+			f.advance(p, s, n)
+			budget -= n
+		}
+		switch {
+		case errors.Is(err, errRefused), err == nil && n < len(b):
+			f.refuse(p)
+			return
+		case err != nil:
+			f.abandon(p)
+			return
+		}
+	}
+}
+
+// queue gives p a turn in this pass or the next.
+func (f *flusher) queue(p *peer) {
+	if !p.ready && !p.refused {
+		p.ready = true
+		f.ready = append(f.ready, p)
+	}
+}
+
+// settled notes that p has got everything that there is. It returns false if there
+// is more after all.
+func (f *flusher) settled(p *peer) bool {
+	p.overSince = 0
+	if p.lagging {
+		p.lagging = false
+		c := p.cohort
+		if c.lagging--; c.lagging == 0 && !c.dirty {
+			c.release()
+		}
+	}
+	if p.replay != nil {
+		return f.catchUp(p)
+	}
+	if p.closed.code != 0 && !p.finished {
+		f.finish(p)
+	}
+	return true
+}
+
+// refuse notes that the kernel takes no more of p's bytes. A client that is over
+// the limits of the queue then, and still is when it is tried again later, is
+// closed: it had the time in between to read what was in the kernel's buffer.
+func (f *flusher) refuse(p *peer) {
+	if !p.refused {
+		if len(f.waiting) == 0 {
+			f.retryAt = f.hub.clock() + int64(retryAfter)
+		}
+		p.refused = true
+		f.waiting = append(f.waiting, p)
+	}
+	messages, bytes := p.privateMessages, len(p.private)-p.privateDone
+	if c := p.cohort; c != nil {
+		messages += int(c.endFrame() - p.frame)
+		bytes += int(c.end() - p.offset)
+	}
+	if messages <= f.hub.o.QueueMessages && bytes <= f.hub.o.QueueBytes {
+		p.overSince = 0
+		return
+	}
+	now := f.hub.clock()
+	if p.overSince == 0 {
+		p.overSince = now
+	} else if now-p.overSince >= int64(retryAfter) {
+		f.close(p, closeSlow)
+	}
+}
+
+// send puts a finished frame into p's private queue.
+func (f *flusher) send(p *peer, b []byte) {
+	if p.ended() {
+		return
+	}
+	p.private = append(p.private, b...)
+	p.privateMessages++
+	f.queue(p)
+}
+
+// close ends p with a close frame: the frame under way is completed, what else
+// was to be sent is dropped.
+func (f *flusher) close(p *peer, why closing) {
+	if p.ended() {
+		return
+	}
+	private := p.private[p.privateDone:]
+	var rest []byte // of the frame under way
+	if c := p.cohort; c != nil && p.offset > c.start(p.frame) {
+		rest = c.behind(p)[:c.start(p.frame+1)-p.offset]
+	}
+	if r := p.replay; r != nil && r.done > 0 {
+		rest = r.frames[r.next].bytes[r.done:]
+	}
+	last := append(append([]byte(nil), rest...), private...)
+	p.private, p.privateDone = appendClose(last, why), 0
+	f.detach(p)
+	p.closed = why
+	p.deadline = f.hub.clock() + int64(closingTime)
+	if p.refused {
+		// The kernel's buffer is full, so it is given a little more room.
+		p.socket.widen()
+		p.refused = false
+	}
+	f.schedule(p)
+	f.queue(p)
+}
+
+// finish ends the sending side once the close frame is written. The socket stays
+// until the client has closed too, for a while.
+func (f *flusher) finish(p *peer) {
+	p.finished = true
+	p.socket.finish()
+	p.deadline = f.hub.clock() + int64(lingerTime)
+	f.schedule(p)
+}
+
+// abandon ends p at once: its socket is broken.
+func (f *flusher) abandon(p *peer) {
+	f.detach(p)
+	p.finished = true
+	p.socket.Close()
+	p.deadline = f.hub.clock() + int64(lingerTime)
+	f.schedule(p)
+}
+
+// detach takes p out of its account: nothing of it concerns p any more.
+func (f *flusher) detach(p *peer) {
+	if p.cohort != nil {
+		p.cohort.leave(p)
+	}
+	f.subscribe(p, nil)
+	p.replay, p.sent = nil, nil
+	a := p.audience
+	if a == nil {
+		return
+	}
+	last := len(a.peers) - 1
+	moved := a.peers[last]
+	a.peers[p.seat], moved.seat = moved, p.seat
+	a.peers[last] = nil
+	a.peers = a.peers[:last]
+	p.audience = nil
+	if last == 0 {
+		delete(f.audiences, a.account)
+	}
+}
+
+// subscribe sets p's subscription and counts it.
+func (f *flusher) subscribe(p *peer, sub *subscription) {
+	if p.sub != nil {
+		f.hub.o.Metrics.subscribed(p.sub.channels, -1)
+	}
+	if p.sub = sub; sub != nil {
+		f.hub.o.Metrics.subscribed(sub.channels, +1)
+	}
+}

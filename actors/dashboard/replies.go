@@ -1,0 +1,83 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The messages to a client that are no events. Names and nulls are those of the
+// API: members without a value are null.
+
+type welcomeData struct {
+	ConnectionID     string   `json:"connection_id"`
+	HeartbeatSeconds float64  `json:"heartbeat_seconds"`
+	ExpiresAt        *string  `json:"expires_at"`
+	Channels         []string `json:"channels"`
+}
+
+type filtersData struct {
+	Assets []string `json:"assets"`
+}
+
+type resumedData struct {
+	Replayed int  `json:"replayed"`
+	Complete bool `json:"complete"`
+}
+
+type subscribedData struct {
+	Ref      *string      `json:"ref"`
+	Channels []string     `json:"channels"`
+	Filters  filtersData  `json:"filters"`
+	Denied   []string     `json:"denied"`
+	Resumed  *resumedData `json:"resumed"`
+}
+
+type unsubscribedData struct {
+	Ref      *string  `json:"ref"`
+	Channels []string `json:"channels"`
+}
+
+type pongData struct {
+	Ref *string `json:"ref"`
+}
+
+type errorData struct {
+	Ref     *string `json:"ref"`
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+}
+
+// encodeReply returns the frame of a reply that is sent at now.
+func encodeReply(kind string, data any, now time.Time) []byte {
+	body, err := json.Marshal(data)
+	if err != nil {
+		body = []byte("null") // cannot be: the types above always encode
+	}
+	b := make([]byte, maxHeaderBytes, maxHeaderBytes+len(kind)+len(body)+64)
+	b = append(b, `{"type":"`...)
+	b = append(b, kind...)
+	b = append(b, `","data":`...)
+	b = append(b, body...)
+	b = append(b, `,"timestamp":"`...)
+	b = appendTime(b, now)
+	b = append(b, `"}`...)
+	return withHeader(b)
+}
+
+// encodeHeartbeat returns the frame of a heartbeat that is sent at now.
+func encodeHeartbeat(now time.Time) []byte {
+	b := make([]byte, maxHeaderBytes, maxHeaderBytes+72)
+	b = append(b, `{"type":"heartbeat","timestamp":"`...)
+	b = appendTime(b, now)
+	b = append(b, `"}`...)
+	return withHeader(b)
+}
+
+// names returns the names of list, which are never null.
+func names(list []channel) []string {
+	n := make([]string, 0, len(list))
+	for _, c := range list {
+		n = append(n, c.String())
+	}
+	return n
+}

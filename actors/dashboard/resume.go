@@ -1,0 +1,311 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// EventLog is what a resume reads when the ring does not reach back far enough.
+type EventLog interface {
+	// ReadLog returns up to limit events of partition, of all accounts, that lie
+	// after a position, in their order; none if it is the end of the log.
+	ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error)
+	// Wait returns once every event up to p that Hub.Publish will ever be given has
+	// been given to it.
+	Wait(ctx context.Context, partition int, p signal.Position) error
+}
+
+const (
+	readPage  = 2000 // events a call of ReadLog
+	readsAt   = 4    // accounts whose logs are read at once
+	readLimit = 10 * time.Second
+	keepRead  = time.Minute // how long what was read serves other resumes
+)
+
+// replay is what a resume has to send: frames that match the subscription, in
+// their order. The zero value says that it is not possible.
+type replay struct {
+	complete bool
+	from     signal.Position // what lies after it is asked for
+	frames   []*frame
+	// Up to firm nothing will come live any more that a flusher does not have in
+	// its inbox by now.
+	firm signal.Position
+	// Up to known frames holds all that match.
+	known signal.Position
+}
+
+// resumer finds what a client has missed. Its methods may be called from anywhere
+// and wait, so they are not called from actors or flushers.
+type resumer struct {
+	ring     *ring
+	log      EventLog // nil: there is only the ring
+	now      func() time.Time
+	messages int
+	entries  int
+	age      time.Duration
+	reads    chan struct{}
+
+	mu    sync.Mutex
+	stock map[signal.AccountID]*backfill
+}
+
+// backfill is what was read of an account from the log: everything from its first
+// frame up to upTo. Requests for one account wait for each other, so that equal
+// ones share a read and a longer one adds only what is missing.
+type backfill struct {
+	turn    chan struct{} // holds a value while somebody has its turn
+	users   int           // guarded by resumer.mu
+	expiry  *time.Timer   // guarded by resumer.mu
+	frames  []*frame
+	upTo    signal.Position
+	anchor  signal.Position // the last event of the log, of any account, that was seen
+	entries int             // of the log that were read for it
+}
+
+func newResumer(r *ring, o Options) *resumer {
+	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, age: o.ReplayAge,
+		reads: make(chan struct{}, readsAt), stock: make(map[signal.AccountID]*backfill)}
+}
+
+// find returns what account missed of sub after the event called id. An error is
+// for the log: the answer is then the zero replay.
+func (r *resumer) find(ctx context.Context, partition int, account signal.AccountID, sub *subscription, id string) (replay, error) {
+	p, ok := signal.ParsePosition(id)
+	if !ok || r.now().Sub(p.Time()) > r.age {
+		return replay{}, nil
+	}
+	e := r.ring.after(partition, account, sub, p, signal.Position{}, r.messages)
+	switch {
+	case e.excess:
+		return replay{}, nil
+	case e.covered && e.found:
+		return replay{complete: true, from: p, frames: e.frames, known: e.head}, nil
+	case e.covered && !e.edge, r.log == nil:
+		return replay{}, nil // nothing of the account happened there
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	return r.findInLog(ctx, partition, account, sub, p)
+}
+
+func (r *resumer) findInLog(ctx context.Context, partition int, account signal.AccountID, sub *subscription, p signal.Position) (replay, error) {
+	b := r.take(account)
+	defer r.release(account, b)
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return replay{}, fmt.Errorf("wait for a read of the event log: %w", ctx.Err())
+	}
+	if len(b.frames) == 0 || p.Compare(b.frames[0].at) < 0 {
+		if known, err := r.reachBack(ctx, b, partition, account, p); err != nil || !known {
+			return replay{}, err
+		}
+	}
+	for {
+		e := r.ring.after(partition, account, sub, b.upTo, signal.Position{}, r.messages)
+		if e.covered {
+			return r.join(b, sub, p, e), nil
+		}
+		if more, err := r.reachForward(ctx, b, partition, account); err != nil || !more {
+			return replay{}, err
+		}
+	}
+}
+
+// join puts together what was read and what the ring holds after it.
+func (r *resumer) join(b *backfill, sub *subscription, p signal.Position, e extract) replay {
+	i, found := slices.BinarySearchFunc(b.frames, p, func(f *frame, p signal.Position) int { return f.at.Compare(p) })
+	if !found {
+		return replay{}
+	}
+	a := replay{complete: true, from: p, firm: b.upTo, known: later(b.upTo, e.head)}
+	for _, f := range b.frames[i+1:] {
+		if sub.matches(f) {
+			a.frames = append(a.frames, f)
+		}
+	}
+	if e.excess || len(a.frames)+len(e.frames) > r.messages {
+		return replay{}
+	}
+	a.frames = append(a.frames, e.frames...)
+	return a
+}
+
+func later(p, q signal.Position) signal.Position {
+	if p.Compare(q) < 0 {
+		return q
+	}
+	return p
+}
+
+// reachBack makes b hold everything from p on. It returns false if the log holds
+// no event of the account at p, or too much after it.
+func (r *resumer) reachBack(ctx context.Context, b *backfill, partition int, account signal.AccountID, p signal.Position) (bool, error) {
+	until, bounded := r.ring.floor(partition)
+	if len(b.frames) > 0 {
+		until, bounded = before(b.frames[0].at), true
+	}
+	// From the position before p, to see whether an event of the account is there at
+	// all. If not, what lies between p and the next event may have been trimmed.
+	first, err := r.log.ReadLog(ctx, partition, before(p), 1)
+	if err != nil {
+		return false, fmt.Errorf("read event log: %w", err)
+	}
+	if len(first) == 0 || first[0].Position != p || first[0].Account != account {
+		return false, nil
+	}
+	span := logSpan{after: before(p), anchor: p, until: until, bounded: bounded}
+	frames, upTo, err := r.read(ctx, b, partition, account, &span)
+	if err != nil || len(frames) == 0 || frames[0].at != p {
+		return false, err
+	}
+	if len(b.frames) == 0 {
+		b.upTo, b.anchor = upTo, span.anchor
+	}
+	b.frames = append(frames, b.frames...)
+	return true, nil
+}
+
+// reachForward makes b reach to where the ring begins, or to the end of the log.
+// It returns false if that is too far.
+func (r *resumer) reachForward(ctx context.Context, b *backfill, partition int, account signal.AccountID) (bool, error) {
+	floor, known := r.ring.floor(partition)
+	span := logSpan{after: b.upTo, anchor: b.anchor, until: floor, bounded: known}
+	frames, upTo, err := r.read(ctx, b, partition, account, &span)
+	if err != nil || upTo.IsZero() {
+		return false, err
+	}
+	b.frames = append(b.frames, frames...)
+	b.upTo, b.anchor = upTo, span.anchor
+	if known {
+		return true, nil
+	}
+	// Nothing of this partition was published since the node started, or since a
+	// gap. What is yet to be published begins after the end of the log.
+	if err := r.log.Wait(ctx, partition, upTo); err != nil {
+		return false, fmt.Errorf("wait for the tail: %w", err)
+	}
+	r.ring.begin(partition, upTo)
+	return true, nil
+}
+
+// logSpan is a part of the event log: what lies after one position, up to another
+// or to the end.
+type logSpan struct {
+	after, until signal.Position
+	bounded      bool // by until
+	// anchor is an event at or before after that is in the log, between which and
+	// after there is none; read sets it to the last event that it saw. While it is
+	// there nothing behind it was trimmed, since trimming removes the oldest.
+	anchor signal.Position
+}
+
+// read returns account's frames in span, and the position up to which nothing is
+// missing. The zero position says that there are too many entries, or that some
+// are trimmed; b is then empty.
+func (r *resumer) read(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) ([]*frame, signal.Position, error) {
+	select {
+	case r.reads <- struct{}{}:
+		defer func() { <-r.reads }()
+	case <-ctx.Done():
+		return nil, signal.Position{}, fmt.Errorf("wait for other reads of the event log: %w", ctx.Err())
+	}
+	anchor := span.anchor
+	frames, upTo, err := r.scan(ctx, b, partition, account, span)
+	if err != nil {
+		return nil, signal.Position{}, fmt.Errorf("read event log: %w", err)
+	}
+	first, err := r.log.ReadLog(ctx, partition, before(anchor), 1)
+	if err != nil {
+		return nil, signal.Position{}, fmt.Errorf("read event log: %w", err)
+	}
+	if upTo.IsZero() || len(first) == 0 || first[0].Position != anchor {
+		b.frames, b.upTo, b.anchor, b.entries = nil, signal.Position{}, signal.Position{}, 0
+		return nil, signal.Position{}, nil
+	}
+	return frames, upTo, nil
+}
+
+// scan is read without a look at what was trimmed.
+func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) (frames []*frame, upTo signal.Position, err error) {
+	for at := span.after; ; {
+		events, err := r.log.ReadLog(ctx, partition, at, readPage)
+		if err != nil {
+			return nil, upTo, err
+		}
+		for i := range events {
+			e := &events[i]
+			if span.bounded && e.Position.Compare(span.until) > 0 {
+				return frames, later(at, span.until), nil
+			}
+			at, span.anchor = e.Position, e.Position
+			if e.Account != account {
+				continue
+			}
+			if f := newFrame(e); f != nil && f.revoked == nil {
+				frames = append(frames, f)
+			}
+		}
+		if len(events) == 0 {
+			if span.bounded {
+				at = later(at, span.until)
+			}
+			return frames, at, nil
+		}
+		if b.entries += len(events); b.entries > r.entries {
+			return nil, upTo, nil
+		}
+	}
+}
+
+// take returns the account's backfill, which stays until it is released.
+func (r *resumer) take(account signal.AccountID) *backfill {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.stock[account]
+	if b == nil {
+		b = &backfill{turn: make(chan struct{}, 1)}
+		r.stock[account] = b
+	}
+	b.users++
+	if b.expiry != nil {
+		b.expiry.Stop()
+		b.expiry = nil
+	}
+	return b
+}
+
+// release gives b back; it is dropped a minute after its last use.
+func (r *resumer) release(account signal.AccountID, b *backfill) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return
+	}
+	b.expiry = time.AfterFunc(keepRead, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if b.users == 0 && r.stock[account] == b {
+			delete(r.stock, account)
+		}
+	})
+}
+
+// close drops what was read.
+func (r *resumer) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.stock {
+		if b.expiry != nil {
+			b.expiry.Stop()
+		}
+	}
+	clear(r.stock)
+}

@@ -1,0 +1,163 @@
+package dashboard
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// ring holds the newest frames of the node, of all partitions and accounts, so
+// that a resume seldom has to ask Redis. Entries of one account are chained from
+// the newest to the oldest: a resume looks only at what it may send.
+type ring struct {
+	mu    sync.RWMutex
+	size  uint64
+	slots []slot // grows up to size, then the oldest is replaced
+	next  uint64 // number of the next entry; entry i is in slots[i%size]
+	// last is the newest entry of an account, counted from 1.
+	last  map[signal.AccountID]uint64
+	parts map[int]*reach
+}
+
+type slot struct {
+	frame     *frame
+	previous  uint64 // of the same account, counted from 1; 0: none
+	partition int
+}
+
+// reach says what the ring holds of a partition: everything after floor, up to
+// head.
+type reach struct {
+	known       bool // false until an event was seen, and after a gap
+	floor, head signal.Position
+}
+
+func newRing(size int) *ring {
+	return &ring{size: uint64(size), last: make(map[signal.AccountID]uint64), parts: make(map[int]*reach)}
+}
+
+// before returns the last position that lies before p.
+func before(p signal.Position) signal.Position {
+	if p.Seq > 0 {
+		return signal.Position{MS: p.MS, Seq: p.Seq - 1}
+	}
+	return signal.Position{MS: p.MS - 1, Seq: 1<<63 - 1}
+}
+
+func (r *ring) reach(partition int) *reach {
+	p := r.parts[partition]
+	if p == nil {
+		p = &reach{}
+		r.parts[partition] = p
+	}
+	return p
+}
+
+// add appends the frames of the events of partition from first to last. The
+// events may be more than the frames: not all of them are for clients.
+func (r *ring) add(partition int, first, last signal.Position, frames []*frame) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.reach(partition)
+	if !p.known {
+		p.known, p.floor = true, before(first)
+	}
+	p.head = last
+	for _, f := range frames {
+		if f.revoked == nil {
+			r.push(slot{frame: f, previous: r.last[f.account], partition: partition})
+		}
+	}
+}
+
+func (r *ring) push(s slot) {
+	if uint64(len(r.slots)) < r.size {
+		r.slots = append(r.slots, s)
+	} else {
+		old := &r.slots[r.next%r.size]
+		r.reach(old.partition).raise(old.frame.at)
+		if r.last[old.frame.account] == r.next-r.size+1 {
+			delete(r.last, old.frame.account)
+		}
+		*old = s
+	}
+	r.next++
+	r.last[s.frame.account] = r.next
+}
+
+// raise notes that the entry at p is no longer held.
+func (p *reach) raise(at signal.Position) {
+	if p.known && p.floor.Compare(at) < 0 {
+		p.floor = at
+	}
+}
+
+// begin says that everything of partition after p will be added, if that is not
+// known yet.
+func (r *ring) begin(partition int, p signal.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.reach(partition); !c.known {
+		*c = reach{known: true, floor: p, head: p}
+	}
+}
+
+// forget says that it is not known what lies between the newest event of
+// partition and the next one.
+func (r *ring) forget(partition int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*r.reach(partition) = reach{}
+}
+
+// floor returns the position of partition after which the ring holds everything,
+// or false if it holds nothing for certain.
+func (r *ring) floor(partition int) (signal.Position, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p := r.parts[partition]
+	if p == nil || !p.known {
+		return signal.Position{}, false
+	}
+	return p.floor, true
+}
+
+// extract is an answer of the ring.
+type extract struct {
+	covered bool            // the ring holds everything after the position asked for
+	found   bool            // and that position is that of a frame of the account
+	edge    bool            // that position is the last that the ring does not hold
+	excess  bool            // more than limit frames match: frames is nil
+	frames  []*frame        // the matching ones, ascending
+	head    signal.Position // the newest event of the partition, whatever it is
+}
+
+// after returns the frames of account that match sub and lie after p and not
+// after upTo. The zero upTo means no bound.
+func (r *ring) after(partition int, account signal.AccountID, sub *subscription, p, upTo signal.Position, limit int) extract {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	c := r.parts[partition]
+	if c == nil || !c.known || p.Compare(c.floor) < 0 {
+		return extract{}
+	}
+	e := extract{covered: true, edge: p == c.floor, head: c.head}
+	for n := r.last[account]; n > 0 && n+r.size > r.next; {
+		s := &r.slots[(n-1)%r.size]
+		if s.frame.at.Compare(p) <= 0 {
+			e.found = s.frame.at == p
+			break
+		}
+		if (upTo.IsZero() || s.frame.at.Compare(upTo) <= 0) && sub.matches(s.frame) {
+			if len(e.frames) == limit {
+				e.frames, e.excess = nil, true
+				return e
+			}
+			e.frames = append(e.frames, s.frame)
+		}
+		n = s.previous
+	}
+	slices.Reverse(e.frames)
+	return e
+}

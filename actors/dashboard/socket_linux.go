@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// newSocket takes over conn. taken is called, from any goroutine, when a socket
+// that refused can take more; kernel sockets do not call it.
+func newSocket(conn net.Conn, taken func()) socket {
+	if t, ok := conn.(*net.TCPConn); ok {
+		if raw, err := t.SyscallConn(); err == nil {
+			tune(raw)
+			return &rawSocket{conn: t, raw: raw}
+		}
+	}
+	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		if t, ok := t.NetConn().(*net.TCPConn); ok {
+			if raw, err := t.SyscallConn(); err == nil {
+				tune(raw)
+			}
+		}
+	}
+	return &handover{conn: conn, taken: taken}
+}
+
+// tune sets what bounds the costs of a client that does not read. Go has already
+// set TCP_NODELAY.
+func tune(raw syscall.RawConn) {
+	raw.Control(func(fd uintptr) {
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
+		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	})
+}
+
+// rawSocket writes and reads by bare system calls inside syscall.RawConn: that is
+// safe against a descriptor which is closed and used again, and needs neither a
+// deadline nor a hand-over to the scheduler, since the calls never block.
+type rawSocket struct {
+	conn *net.TCPConn
+	raw  syscall.RawConn
+}
+
+// rawWriter holds what a write and its callback share, so that a write allocates
+// nothing. Each flusher has one.
+type rawWriter struct {
+	b     []byte
+	n     int
+	errno syscall.Errno
+	call  func(fd uintptr) bool
+}
+
+func newRawWriter() *rawWriter {
+	w := &rawWriter{}
+	w.call = func(fd uintptr) bool {
+		for {
+			n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(w.b))), uintptr(len(w.b)))
+			if errno == syscall.EINTR {
+				continue
+			}
+			w.n, w.errno = int(n), errno
+			return true
+		}
+	}
+	return w
+}
+
+func (s *rawSocket) write(w *rawWriter, b []byte) (int, error) {
+	w.b = b
+	err := s.raw.Write(w.call)
+	w.b = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case w.errno == 0:
+		return w.n, nil
+	case w.errno == syscall.EAGAIN:
+		return 0, errRefused
+	}
+	return 0, w.errno
+}
+
+// readBuffers are lent to connections while there is something to read, so that a
+// connection that waits holds none.
+var readBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+
+func (s *rawSocket) receive(yield func(b []byte)) error {
+	var buffer *[4 << 10]byte
+	var n int
+	var errno syscall.Errno
+	call := func(fd uintptr) bool {
+		b := readBuffers.Get().(*[4 << 10]byte)
+		for {
+			got, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(b)), uintptr(len(b)))
+			if e == syscall.EINTR {
+				continue
+			}
+			if e == syscall.EAGAIN {
+				readBuffers.Put(b)
+				return false
+			}
+			buffer, n, errno = b, int(got), e
+			return true
+		}
+	}
+	for {
+		if err := s.raw.Read(call); err != nil {
+			return err
+		}
+		switch {
+		case errno != 0:
+			readBuffers.Put(buffer)
+			return errno
+		case n == 0:
+			readBuffers.Put(buffer)
+			return io.EOF
+		}
+		yield(buffer[:n])
+		readBuffers.Put(buffer)
+		buffer = nil
+	}
+}
+
+func (s *rawSocket) widen() {
+	s.raw.Control(func(fd uintptr) {
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, wideBuffer)
+	})
+}
+
+func (s *rawSocket) finish() {
+	if err := s.conn.CloseWrite(); err != nil && !errors.Is(err, net.ErrClosed) {
+		s.conn.Close()
+	}
+}
+
+// Close implements socket.
+func (s *rawSocket) Close() { s.conn.Close() }

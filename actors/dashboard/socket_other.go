@@ -1,0 +1,19 @@
+//go:build !linux
+
+package dashboard
+
+import "net"
+
+// newSocket takes over conn. taken is called, from any goroutine, when a socket
+// that refused can take more.
+func newSocket(conn net.Conn, taken func()) socket {
+	if t, ok := conn.(*net.TCPConn); ok {
+		t.SetWriteBuffer(sendBuffer)
+	}
+	return &handover{conn: conn, taken: taken}
+}
+
+// rawWriter is needed on Linux only.
+type rawWriter struct{}
+
+func newRawWriter() *rawWriter { return nil }
