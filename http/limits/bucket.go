@@ -9,7 +9,8 @@ import (
 // bucket is what this process knows of one bucket. Times are counted from the
 // start of its limiter.
 type bucket struct {
-	mu sync.Mutex
+	mu    sync.Mutex
+	quota Quota // that the rest is about
 	// full is when the bucket will be full, if the leased tokens count as used.
 	full time.Duration
 	// leased tokens were taken from the store and not yet used; they serve until
@@ -17,8 +18,9 @@ type bucket struct {
 	leased   int
 	leaseEnd time.Duration
 	size     int // of the next lease
-	// emptyUntil is the time before which the store has no token to give.
-	emptyUntil time.Duration
+	// empty says that the store had no token to give when it was last asked. It has
+	// none until full says that one has come.
+	empty bool
 	// asking is closed when the question under way to the store is answered; nil if
 	// there is none.
 	asking  chan struct{}
@@ -28,9 +30,13 @@ type bucket struct {
 
 // All methods are called with mu held.
 
-// settle drops what a former, longer quota would owe.
+// settle adapts b to a quota that was changed: no more is owed than the new period
+// allows, and the store shall say anew whether it has a token.
 func (b *bucket) settle(q Quota, now time.Duration) {
-	b.full = min(b.full, now+q.Period)
+	if b.quota != q {
+		b.quota, b.empty = q, false
+		b.full = min(b.full, now+q.Period)
+	}
 }
 
 // free returns how many tokens are in the bucket, leased ones left out.

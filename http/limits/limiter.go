@@ -98,7 +98,7 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 		return Decision{Class: class, Allowed: true}
 	}
 	id := bucketID{i, network(who)}
-	for {
+	for waited := false; ; waited = true {
 		q := l.quotas.Load()[i]
 		if q.Off() {
 			return Decision{Class: class, Allowed: true}
@@ -109,7 +109,7 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 			b.mu.Unlock()
 			continue
 		}
-		d, asked := l.try(ctx, b, id, q)
+		d, asked := l.try(ctx, b, id, q, waited)
 		b.mu.Unlock()
 		if asked == nil {
 			return d
@@ -118,8 +118,10 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 	}
 }
 
-// try decides with what is known, or returns what to wait for.
-func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota) (Decision, <-chan struct{}) {
+// try decides with what is known, or returns what to wait for. waited says that
+// the request has waited for an answer of the store: then one that the store has
+// no token is final, whatever rounding makes of the time at which one comes.
+func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota, waited bool) (Decision, <-chan struct{}) {
 	class, now := Classes[id.class], l.now()
 	b.settle(q, now)
 	if b.leased > 0 && now < b.leaseEnd {
@@ -136,7 +138,7 @@ func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota) (Dec
 		remaining, reset := b.state(q, now)
 		return decide(class, q, allowed, remaining, reset), nil
 	}
-	if now < b.emptyUntil && b.leased == 0 {
+	if b.empty && b.leased == 0 && (waited || b.untilFree(q, now) > 0) {
 		return decide(class, q, false, 0, b.untilFree(q, now)), nil
 	}
 	b.waiting++
@@ -190,12 +192,9 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 			l.log.Info("rate limits are counted by the store again")
 		}
 		now := l.now()
-		b.full, b.leased, b.leaseEnd = now+full, taken, now+leaseTime
+		b.full, b.leased, b.leaseEnd = now+full, max(0, taken), now+leaseTime
 		b.size *= 2
-		b.emptyUntil = 0
-		if taken == 0 {
-			b.emptyUntil = now + b.untilFree(q, now)
-		}
+		b.empty = taken <= 0
 	}()
 }
 
