@@ -43,6 +43,19 @@ func TestAppendTime(t *testing.T) {
 	}
 }
 
+func TestAppendTimeEqualsTheLayout(t *testing.T) {
+	times := []time.Time{{}, time.Unix(0, 0), time.UnixMilli(-1), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+		time.Date(2028, 2, 29, 23, 59, 59, 5_000_000, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for ms := int64(1795253400123); len(times) < 500; ms += 98_765_432_109 {
+		times = append(times, time.UnixMilli(ms))
+	}
+	for _, at := range times {
+		if got, want := string(AppendTime(nil, at)), `"`+at.UTC().Format(timeLayout)+`"`; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func FuzzAppendText(f *testing.F) {
 	for _, s := range []string{"", "BTC", `a"b\c`, "line\nbreak\x00\x7f", "Größe 東京 \u2028", "bad \xff\xfe utf8", "</script>"} {
 		f.Add(s)
