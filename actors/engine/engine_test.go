@@ -360,6 +360,64 @@ func TestNothingReachesAnActorThatWaitsForItsChildren(t *testing.T) {
 	})
 }
 
+// A child fails, or ends, just when its parent was told to stop: it must not come to
+// life again, and the parent must not wait for it.
+func TestChildFailsWhileItsParentStops(t *testing.T) {
+	for _, last := range []string{"boom", "end"} {
+		t.Run(last, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, metrics, _ := newTestSystem(t)
+				hold, holdGrandchild := make(chan struct{}), make(chan struct{})
+				var child Ref
+				parent := s.Spawn(Partition, "parent", made(func(c Context) {
+					switch c.Message() {
+					case Started{}:
+						child = c.Spawn(Signal, "child", made(func(c Context) {
+							switch c.Message() {
+							case Started{}:
+								c.Spawn(Webhook, "grandchild", made(func(c Context) {
+									if _, ok := c.Message().(Stopping); ok && last == "boom" {
+										<-holdGrandchild
+									}
+								}), Supervision{})
+							case "boom":
+								panic("boom")
+							case "end":
+								c.Stop(c.Self())
+							}
+						}), Supervision{})
+					case "hold":
+						<-hold
+					}
+				}), Supervision{})
+				ender := s.Spawn(Supervisor, "ender", made(func(c Context) {
+					if r, ok := c.Message().(Ref); ok {
+						c.Stop(r)
+					}
+				}), Supervision{})
+				parent.Tell("hold")
+				synctest.Wait()
+				ender.Tell(parent)
+				synctest.Wait()
+				child.Tell(last)
+				synctest.Wait()
+				close(hold)
+				synctest.Wait()
+				close(holdGrandchild)
+				synctest.Wait()
+				for _, k := range []Kind{Partition, Signal, Webhook} {
+					if n := metrics.of(k).running.Load(); n != 0 {
+						t.Errorf("%s: %d are running", k, n)
+					}
+				}
+				if n := metrics.of(Signal).restarts.Load(); n != 0 {
+					t.Errorf("the child was restarted %d times", n)
+				}
+			})
+		})
+	}
+}
+
 func TestPanicWhileStoppingDoesNotReviveTheActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, lines := newTestSystem(t)
@@ -492,6 +550,14 @@ func TestTimers(t *testing.T) {
 		r.Tell(func(c Context) { c.After(time.Second, "of this one") })
 		time.Sleep(time.Minute)
 		rec.want(t, "9h0m1s of this one")
+
+		r.Tell(func(c Context) {
+			c.After(time.Second, "in the mailbox at the restart")
+			time.Sleep(2 * time.Second)
+			panic("boom")
+		})
+		time.Sleep(time.Minute)
+		rec.want(t)
 
 		r.Tell(func(c Context) { c.After(time.Hour, "never"); c.Stop(c.Self()) })
 		synctest.Wait()

@@ -116,6 +116,8 @@ type link struct {
 	mu       sync.Mutex
 	down     bool
 	detached bool
+
+	announceTakes time.Duration // on its way to Redis
 }
 
 func (l *link) cut(down bool) {
@@ -153,6 +155,7 @@ func (l *link) Attached() bool {
 }
 
 func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
+	time.Sleep(l.announceTakes)
 	if err := l.up(ctx); err != nil {
 		return nil, err
 	}

@@ -177,6 +177,26 @@ func TestEffectIsTriedUntilItIsStored(t *testing.T) {
 	})
 }
 
+// A node that leaves before the effects of events are stored leaves them to its
+// successor.
+func TestEventsWithoutEffectAreLeftToTheSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		r.undone = signal.Unavailable(errors.New("try again"))
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		a.Publish(0, []signal.Event{r.append(0, name(0), signal.AccountDeleted)})
+		time.Sleep(time.Second)
+		a.stop(t)
+		r.set(func() { r.undone = nil })
+		startNode(t, r, "b", nil)
+		time.Sleep(time.Second)
+		if d := cmp.Diff(accounts(0, 1), r.now().erased[0]); d != "" {
+			t.Errorf("effects (-want +got):\n%s", d)
+		}
+	})
+}
+
 // Events come at any time, two nodes own in turn, links break, tails lag: each event
 // has its effect, in order, however often.
 func TestEveryEventHasItsEffect(t *testing.T) {

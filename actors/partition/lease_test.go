@@ -170,7 +170,7 @@ func TestOutageOfRedis(t *testing.T) {
 		r := newFakeRedis(16)
 		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
 		time.Sleep(10 * time.Second)
-		before := r.owners()
+		before, epochs := r.owners(), r.now().epoch
 		a.link.cut(true)
 		b.link.cut(true)
 		time.Sleep(3 * time.Second)
@@ -189,6 +189,11 @@ func TestOutageOfRedis(t *testing.T) {
 		}
 		if a.Owned()+b.Owned() != 16 {
 			t.Errorf("the nodes believe to own %d and %d", a.Owned(), b.Owned())
+		}
+		for p, epoch := range r.now().epoch {
+			if epoch != epochs[p]+1 {
+				t.Errorf("partition %d went from epoch %d to %d: the node that came back first took it from the other", p, epochs[p], epoch)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -260,6 +265,19 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 		wantOwned(t, "afterwards", map[*node]int{a: 1})
 		if r.now().epoch[0] < 2 {
 			t.Errorf("epoch %d: the lease was not taken anew", r.now().epoch[0])
+		}
+	})
+}
+
+// An announcement that is under way when the node leaves does not make it live again.
+func TestLateAnnouncementIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(4)
+		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).announceTakes = 400 * time.Millisecond })
+		time.Sleep(10*time.Second + 50*time.Millisecond)
+		a.stop(t)
+		if n := len(r.live); n != 0 {
+			t.Errorf("%d nodes are announced after the only one left", n)
 		}
 	})
 }

@@ -52,7 +52,8 @@ type supervisor struct {
 
 	// unheard is since when no announcement has succeeded; zero if the last one has.
 	unheard time.Time
-	refused bool // by another node
+	refused bool      // by another node
+	settled time.Time // until then, nodes that were known are taken to live
 }
 
 func newSupervisor(p *Partitions) *supervisor {
@@ -80,7 +81,7 @@ func (s *supervisor) Receive(c engine.Context) {
 func (s *supervisor) announce(c engine.Context) {
 	p := s.p
 	c.Go(func(ctx context.Context) any {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.Lease/2)
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
 		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.Alone)
 		if ctx.Err() != nil {
@@ -98,14 +99,10 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	}
 	s.p.join(nil)
 	if !s.unheard.IsZero() {
-		s.p.slog.Info("node is announced again", "after", time.Since(s.unheard))
-		s.unheard = time.Time{}
-		if !s.refused && len(s.live) > 0 {
-			// After an outage the others seem to be gone: they are given the time of
-			// one announcement before their partitions are taken.
-			return
-		}
-		s.refused = false
+		s.onHeardAgain()
+	}
+	if time.Now().Before(s.settled) && slices.ContainsFunc(s.live, func(n string) bool { return !slices.Contains(m.live, n) }) {
+		return
 	}
 	if !slices.Equal(s.live, m.live) {
 		s.live = m.live
@@ -113,6 +110,21 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	}
 	s.apply(c)
 }
+
+// onHeardAgain notes an announcement that succeeded after others had failed. If that
+// took long, the others may seem to be gone because they could not announce
+// themselves either: they are given time to, before their partitions are taken.
+func (s *supervisor) onHeardAgain() {
+	out := time.Since(s.unheard)
+	s.p.slog.Info("node is announced again", "after", out)
+	if !s.refused && out >= s.p.announceTimeout() {
+		s.settled = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
+	}
+	s.unheard, s.refused = time.Time{}, false
+}
+
+// announceTimeout bounds an announcement.
+func (p *Partitions) announceTimeout() time.Duration { return p.options.Lease / 2 }
 
 // onUnheard notes an announcement that failed. While Redis is away the last known
 // nodes are kept: the leases say who owns what.
