@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -209,4 +210,17 @@ func (s *Store) SyncClock(ctx context.Context) error {
 	took := time.Since(before)
 	s.clockOffset.Store(int64(t.Sub(before.Add(took / 2))))
 	return nil
+}
+
+// MemoryUsed returns the bytes that Redis has allocated, for benchmarks.
+func (s *Store) MemoryUsed(ctx context.Context) (int64, error) {
+	info, err := s.rdb.InfoMap(ctx, "memory").Result()
+	if err != nil {
+		return 0, fmt.Errorf("ask for memory: %w", err)
+	}
+	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return used, nil
 }

@@ -100,11 +100,10 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 // List returns the page of q and the exact number of matches. It fails with
 // KindUnavailable if Redis cannot be asked.
 func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, error) {
-	a, err := c.account(ctx, q.Account)
-	if err != nil || a == nil {
-		return []signal.Listing{}, 0, err
+	if _, err := c.account(ctx, q.Account); err != nil {
+		return nil, 0, err
 	}
-	items, total := a.list(c.strategies, &q, c.oldest())
+	items, total := c.Page(q)
 	return items, total, nil
 }
 
@@ -343,4 +342,18 @@ func (c *Catalogue) Size() int {
 		part.mu.Unlock()
 	}
 	return n
+}
+
+// Page answers q from what is known now: without asking Redis what else was
+// written. The partition must have been built, by List or Find, else nothing is
+// found.
+func (c *Catalogue) Page(q Query) ([]signal.Listing, int) {
+	part := &c.partitions[c.records.Partition(q.Account)]
+	part.mu.Lock()
+	a := part.accounts[q.Account]
+	part.mu.Unlock()
+	if a == nil {
+		return []signal.Listing{}, 0
+	}
+	return a.list(c.strategies, &q, c.oldest())
 }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+const (
+	listSignals     = 1_000_000
+	listWriters     = 1024
+	listConnections = 64
+	listRepeats     = 2000
+)
+
+// listQueries are the filters that are measured. Since is set when the data are in.
+var listQueries = []struct {
+	name  string
+	query catalogue.Query
+}{
+	{"none", catalogue.Query{}},
+	{"asset", catalogue.Query{Asset: "A000"}},
+	{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8}},
+	{"confidence .8", catalogue.Query{MinConfidence: .8}},
+	{"confidence .8137", catalogue.Query{MinConfidence: .8137}},
+	{"direction, confidence .8", catalogue.Query{Direction: signal.Long, MinConfidence: .8}},
+	{"direction, confidence .8137", catalogue.Query{Direction: signal.Long, MinConfidence: .8137}},
+	{"since", catalogue.Query{}},
+	{"since, confidence .8", catalogue.Query{MinConfidence: .8}},
+	{"offset 50,000", catalogue.Query{Offset: 50_000}},
+	{"asset, offset 50,000", catalogue.Query{Asset: "A000", Offset: 50_000}},
+	{"direction, confidence .8, offset 50,000", catalogue.Query{Direction: signal.Long, MinConfidence: .8, Offset: 50_000}},
+}
+
+// lists measures GET /v1/signals of an account with a million signals: 500 assets
+// by Zipf's law, the strategies of all agents, confidences uniform.
+func (b *bench) lists(ctx context.Context) (err error) {
+	r, err := newRig(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.end(ctx, &err)
+	ids, keys, err := r.accounts(ctx, 1)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	last, err := r.fill(ctx, ids[0], listSignals)
+	if err != nil {
+		return err
+	}
+	b.row("a million signals written", "in %s", short(time.Since(start)))
+	for i := range listQueries {
+		q := &listQueries[i].query
+		q.Account, q.Limit = ids[0], 25
+		if listQueries[i].name[0] == 's' {
+			q.Since = last.Add(-time.Second)
+		}
+	}
+	if err := b.inCatalogue(ctx, r, ids[0]); err != nil {
+		return err
+	}
+	s, err := r.serve(ctx)
+	if err != nil {
+		return err
+	}
+	first := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(keys[0], catalogue.Query{}) }}
+	start = time.Now()
+	if _, err := first.connection(ctx, 0, 1, start, time.Nanosecond, 1); err != nil {
+		return err
+	}
+	b.row("first query after a start (target 3 s)", "%s", short(time.Since(start)))
+	for _, q := range listQueries {
+		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(keys[0], q.query) }}
+		rate, taken, err := l.saturate(ctx, listConnections, b.window/2)
+		if err != nil {
+			return err
+		}
+		b.row("HTTP, "+q.name+" (target 15,000/s)", "%.0f/s, %s", rate, latencies(taken))
+	}
+	return nil
+}
+
+// inCatalogue measures the queries in this process, without HTTP and Redis.
+func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID) error {
+	tail := persistence.NewTail(r.store, persistence.TailOptions{})
+	c := catalogue.New(tail, signalRecords{r.store}, r.store.Partitions(), catalogue.Options{})
+	tail.Subscribe(c.Publish)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { tail.Run(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	start := time.Now()
+	if _, total, err := c.List(ctx, catalogue.Query{Account: account, Limit: 1}); err != nil || total != listSignals {
+		return fmt.Errorf("list: total %d, %w", total, err)
+	}
+	b.row("catalogue built", "in %s", short(time.Since(start)))
+	for _, q := range listQueries {
+		taken := make([]time.Duration, listRepeats)
+		total := 0
+		for i := range taken {
+			start := time.Now()
+			_, total = c.Page(q.query)
+			taken[i] = time.Since(start)
+		}
+		b.row("catalogue, "+q.name+" (target p99 2 ms)", "%s (%d match)", latencies(taken), total)
+	}
+	return nil
+}
+
+func listRequest(key string, q catalogue.Query) []byte {
+	v := url.Values{"limit": {"25"}}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("asset", q.Asset)
+	set("strategy", q.Strategy)
+	set("direction", string(q.Direction))
+	if q.MinConfidence > 0 {
+		set("min_confidence", strconv.FormatFloat(q.MinConfidence, 'f', -1, 64))
+	}
+	if q.Offset > 0 {
+		set("offset", strconv.Itoa(q.Offset))
+	}
+	if !q.Since.IsZero() {
+		set("since", q.Since.UTC().Format(timeLayout))
+	}
+	return httpRequest("GET", "/v1/signals?"+v.Encode(), key, "")
+}
+
+// fill writes n signals of an account and returns the time of the last.
+func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (time.Time, error) {
+	var strategies []string
+	owner := map[string]signal.AgentID{}
+	for _, a := range signal.Agents() {
+		for _, s := range a.Strategies {
+			strategies = append(strategies, s)
+			owner[s] = a.ID
+		}
+	}
+	var mu sync.Mutex // guards last and failed
+	var last time.Time
+	var failed error
+	var wg sync.WaitGroup
+	for w := range listWriters {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			zipf := rand.NewZipf(random, 1.2, 1, 499)
+			for i := w; i < n; i += listWriters {
+				strategy := strategies[random.IntN(len(strategies))]
+				sig := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: owner[strategy], Run: signal.NewRunID(),
+					Asset: fmt.Sprintf("A%03d", zipf.Uint64()), Strategy: strategy, Timeframe: signal.H1, Risk: signal.MediumRisk,
+					Direction: signal.Long, Confidence: float64(random.IntN(10_001)) / 10_000, Metadata: appendPayload[230:353],
+					Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, ExpiresAt: r.store.Now().Add(24 * time.Hour)}
+				if random.IntN(2) == 0 {
+					sig.Direction = signal.Short
+				}
+				listing := sig.Listing()
+				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig, Events: []signal.Event{{Type: signal.SignalCreated,
+					Asset: sig.Asset, Listing: &listing, Data: appendPayload}}})
+				mu.Lock()
+				if at.Time().After(last) {
+					last = at.Time()
+				}
+				if err != nil {
+					failed = err
+				}
+				mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return last, failed
+}
