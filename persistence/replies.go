@@ -39,11 +39,11 @@ var (
 		Message: "this Idempotency-Key was used for another request"}
 )
 
-// Begin locks an Idempotency-Key for a request. Nil, nil: go on, and end with
+// Claim locks an Idempotency-Key for a request. Nil, nil: go on, and end with
 // Append or SaveReply of a reply, or with Release. A reply: that was the answer to
 // the same request. KindConflict: the same request is under way. KindMismatch: the
 // key was used for another request.
-func (s *Store) Begin(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
+func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
 	key := replyKey(p, account, replyDigest(&k))
 	// Twice, since what is found may expire before it is read.
@@ -67,7 +67,7 @@ func (s *Store) Begin(ctx context.Context, account signal.AccountID, k signal.Re
 	return nil, errReplyPending
 }
 
-// keptReply returns what Begin answers where value is stored.
+// keptReply returns what Claim answers where value is stored.
 func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
 	r, at, err := decodeReply(value)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 	return r, nil
 }
 
-// Release frees a key that Begin has locked, so that the request may come again. A
+// Release frees a key that Claim has locked, so that the request may come again. A
 // reply that was stored stays.
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := replyKey(s.Partition(account), account, replyDigest(&k))

@@ -223,7 +223,7 @@ func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
 	if isMap {
 		n /= 2
 	}
-	found := make(map[int][]entry, n)
+	found := make(map[int][]entry, min(n, len(t.byKey)))
 	for ; n > 0 && r.err == nil; n-- {
 		if !isMap && r.array() != 2 {
 			r.fail()

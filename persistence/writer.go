@@ -26,7 +26,7 @@ const (
 	batchBytes      = 1 << 20
 	batchKeys       = 1 << 14 // beside the fixed ones, so that a number of two bytes names one
 
-	attemptTimeout = time.Second // of one round trip, less if the deadline is nearer
+	attemptTimeout = time.Second // of one round trip at most; less if the deadline is nearer
 	probeTimeout   = 300 * time.Millisecond
 	probeInterval  = 100 * time.Millisecond // between the end of a failed probe and the next
 	leastBackoff   = 10 * time.Millisecond
@@ -37,7 +37,8 @@ const (
 // pipeline for all of them at a time.
 type writer struct {
 	store    *Store
-	timeout  time.Duration
+	timeout  time.Duration // from enqueueing to the answer
+	attempts time.Duration // of one round trip at most
 	queueMax int
 	replicas int
 	log      *slog.Logger
@@ -75,7 +76,7 @@ type batch struct {
 }
 
 func newWriter(s *Store, o LogOptions) *writer {
-	return &writer{store: s, timeout: o.AppendTimeout, queueMax: o.Queue, replicas: o.WaitReplicas, log: o.Log,
+	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue, replicas: o.WaitReplicas, log: o.Log,
 		wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
 
@@ -262,7 +263,7 @@ func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*
 
 // attempt sends batches in one pipeline and notes how each of them ended.
 func (w *writer) attempt(batches []*batch) {
-	timeout := attemptTimeout
+	timeout := w.attempts
 	for _, b := range batches {
 		timeout = min(timeout, time.Until(b.deadline))
 	}
@@ -309,9 +310,9 @@ func (w *writer) attempt(batches []*batch) {
 // load gives the script to the server, which has lost it in a restart. It says
 // whether that went well.
 func (w *writer) load(b *batch) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.attempts)
 	defer cancel()
-	client, err := w.client(ctx, b, attemptTimeout)
+	client, err := w.client(ctx, b, w.attempts)
 	if err != nil {
 		return false
 	}

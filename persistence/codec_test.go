@@ -1,0 +1,298 @@
+package persistence
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
+
+// codecEvents are events with all sorts of fields.
+func codecEvents() map[string]signal.Event {
+	at := signal.Position{MS: 1795253400000, Seq: 3}
+	entry := 64250.125
+	listing := signal.Listing{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC", Strategy: "momentum",
+		Direction: signal.Long, Confidence: .4372, Entry: &entry, Status: signal.Open, CreatedAt: at.Time()}
+	closed := listing
+	closed.Status, closed.Entry, closed.Asset, closed.Strategy = signal.Closed, nil, "other", "of a later version"
+	closed.CreatedAt = at.Time().Add(-time.Hour)
+	return map[string]signal.Event{
+		"created":     {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
+		"closed":      {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
+		"run":         {Position: at, ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Account: codecAccount, Type: signal.AgentStarted, Agent: "trading", Run: "run_00000000000000000000000000", Data: []byte("{}")},
+		"internal":    {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.KeyRevoked, Subject: "key_x"},
+		"odd":         {Position: at, ID: "e", Account: "acc_01m7yq1wtvkn9dznwv9nv456v1", Type: "of a later version", Agent: "agent of a plugin", Run: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1"},
+		"long texts":  {Position: at, Account: signal.AccountID(strings.Repeat("ä", 500)), Type: signal.WebhookTest, Asset: strings.Repeat("x", 127), Subject: strings.Repeat("s", 126)},
+		"system":      {Position: at, Account: codecAccount, Type: signal.SystemNotification, Data: []byte(`{"message":"x"}`)},
+		"almost none": {Position: at, Type: signal.AccountDeleted},
+	}
+}
+
+func TestEventCodec(t *testing.T) {
+	t.Parallel()
+	for name, e := range codecEvents() {
+		t.Run(name, func(t *testing.T) {
+			header := appendEvent(nil, &e)
+			got, err := decodeEvent(e.Position, header, e.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(e, got); diff != "" {
+				t.Errorf("decoded (-want +got):\n%s", diff)
+			}
+			if !bytes.Equal(eventAccount(header), accountBytes(e.Account)) {
+				t.Errorf("eventAccount = %q, want %q", eventAccount(header), accountBytes(e.Account))
+			}
+			for n := range header {
+				if _, err := decodeEvent(e.Position, header[:n], nil); err == nil && n < len(header) {
+					t.Errorf("the first %d of %d bytes are taken for an event", n, len(header))
+				}
+			}
+		})
+	}
+}
+
+// TestEventTypes: every type is stored as a code, and codes keep their meaning.
+func TestEventTypes(t *testing.T) {
+	t.Parallel()
+	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error",
+		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended"}
+	if diff := cmp.Diff(want, eventCodes); diff != "" {
+		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
+	}
+	if words[1] != "trading" || words[14] != "long" || words[25] != "expired" || len(words) > 128 {
+		t.Errorf("stored codes of words have changed: %q", words)
+	}
+}
+
+func TestUnknownVersion(t *testing.T) {
+	t.Parallel()
+	e := codecEvents()["created"]
+	header := appendEvent(nil, &e)
+	header[0] = 9
+	if _, err := decodeEvent(e.Position, header, nil); err == nil || !strings.Contains(err.Error(), "version 9") {
+		t.Errorf("version 9: %v", err)
+	}
+}
+
+// codecSignal returns a signal as it is decoded, created and closed at positions.
+func codecSignal(created signal.Position) *signal.Signal {
+	return &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: codecAccount, Agent: "trading", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX",
+		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Short, Confidence: .4372,
+		FirstConfidence: .4372, Levels: &signal.Levels{Entry: 1, Stop: 2, Target: .5}, Metadata: []byte(`{"a":1}`),
+		CreatedAt: created.Time(), UpdatedAt: created.Time(), ExpiresAt: created.Time().Add(90 * time.Minute), Sequence: 1}
+}
+
+func TestSignalCodec(t *testing.T) {
+	t.Parallel()
+	at, later := signal.Position{MS: 1795253400123, Seq: 1}, signal.Position{MS: 1795253999999}
+	content := codecSignal(at)
+	content.Levels, content.Agent, content.Strategy, content.Asset, content.Timeframe, content.Metadata = nil, "seo", "blog_post", "standing desk", "", nil
+	content.ExpiresAt = time.Time{}
+	for name, s := range map[string]*signal.Signal{"trading": codecSignal(at), "content": content} {
+		t.Run(name, func(t *testing.T) {
+			// The caller's clock is not that of the log.
+			given := *s
+			given.CreatedAt = s.CreatedAt.Add(-3 * time.Second)
+			if !s.ExpiresAt.IsZero() {
+				given.ExpiresAt = s.ExpiresAt.Add(-3 * time.Second)
+			}
+			got, err := decodeRecord(at, appendRecord(nil, &given, time.Time{}), s.Metadata)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s, got); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
+			value := append([]byte(at.String()+" "+later.String()+" "), appendOpen(nil, &given, time.Time{})...)
+			open, created, err := decodeOpen([]byte(openField(s.ID)), value)
+			if err != nil || created != at {
+				t.Fatalf("decodeOpen: created at %v, %v", created, err)
+			}
+			want := *s
+			want.Confidence, want.Sequence, want.MFE, want.MAE, want.UpdatedAt, want.Metadata = .9, 7, 1, -.5, later.Time(), nil
+			if diff := cmp.Diff(want, open); diff != "" {
+				t.Errorf("open (-want +got):\n%s", diff)
+			}
+		})
+	}
+	noTime := codecSignal(at)
+	noTime.CreatedAt = time.Time{}
+	got, err := decodeRecord(at, appendRecord(nil, noTime, noTime.ExpiresAt.Add(-time.Minute)), nil)
+	if err != nil || !got.ExpiresAt.Equal(at.Time().Add(time.Minute)) {
+		t.Errorf("without a time of creation it expires at %v, %v", got.ExpiresAt, err)
+	}
+}
+
+func TestClosedCodec(t *testing.T) {
+	t.Parallel()
+	at, end := signal.Position{MS: 1795253400123, Seq: 1}, signal.Position{MS: 1795253999999}
+	exit, zero := 66275.125, 0.0
+	for name, c := range map[string]*signal.Closing{
+		"prices":  {Reason: signal.StopLoss, At: end.Time().Add(-time.Minute), ExitPrice: &exit, PnLPercent: &zero, PnLAbsolute: &zero, DurationMinutes: 3},
+		"content": {Reason: signal.Expired, At: end.Time(), DurationMinutes: -1},
+		"no time": {Reason: signal.Expired},
+	} {
+		s := codecSignal(at)
+		s.Closing, s.Confidence, s.Sequence, s.MFE, s.MAE = c, .1, 4, 2, -1
+		value := append([]byte(at.String()+" "+end.String()+" "), appendClosed(nil, s)...)
+		if !isClosing(value) || isClosing(appendRecord(nil, s, time.Time{})) {
+			t.Errorf("%s: closings are not told from creations", name)
+		}
+		got, err := decodeClosed(end, value)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := closedState{account: s.Account, id: s.ID, closing: *c,
+			openState: openState{created: at, updated: end, confidence: .1, sequence: 4, mfe: 2, mae: -1}}
+		if c.At.IsZero() {
+			want.closing.At = end.Time()
+		}
+		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(closedState{}, openState{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestReplyCodec(t *testing.T) {
+	t.Parallel()
+	at := signal.Position{MS: 5, Seq: 6}
+	for name, r := range map[string]signal.Reply{
+		"body":       {Status: 201, Header: map[string]string{"Location": "/v1/jobs/1", "Retry-After": "1"}, Body: []byte(`{"a":1}`)},
+		"empty body": {Status: 204, Body: []byte{}},
+		"signal":     {Status: 200},
+	} {
+		r.RequestHash = [32]byte{1, 2, 31: 9}
+		got, p, err := decodeReply(append([]byte("5-6 "), appendReply(nil, &r)...))
+		if err != nil || p != at {
+			t.Fatalf("%s: at %v, %v", name, p, err)
+		}
+		if diff := cmp.Diff(&r, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		lock, _, err := decodeReply(appendReplyLock(nil, &r.ReplyKey))
+		if err != nil || lock.Status != 0 || lock.RequestHash != r.RequestHash {
+			t.Errorf("%s: lock is read as %v, %v", name, lock, err)
+		}
+	}
+}
+
+func TestParsePosition(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]signal.Position{"0-0": {}, "1795253400000-12": {MS: 1795253400000, Seq: 12}} {
+		if got, ok := parsePosition([]byte(text)); !ok || got != want {
+			t.Errorf("parsePosition(%q) = %v, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "-", "1-", "-1", "1", "+1-1", "1-1 ", "1-x", "1234567890123456789-0"} {
+		if got, ok := parsePosition([]byte(text)); ok {
+			t.Errorf("parsePosition(%q) = %v", text, got)
+		}
+	}
+}
+
+// FuzzDecode: decoding bytes of any kind does not panic and does not make more than
+// it is given; what is decoded is encoded to the same meaning.
+func FuzzDecode(f *testing.F) {
+	for _, e := range codecEvents() {
+		f.Add(appendEvent(nil, &e))
+	}
+	at := signal.Position{MS: 1795253400123, Seq: 1}
+	stamps := []byte("1795253400123-1 1795253400999-0 ")
+	s := codecSignal(at)
+	f.Add(appendRecord(nil, s, time.Time{}))
+	f.Add(append(bytes.Clone(stamps), appendOpen(nil, s, time.Time{})...))
+	f.Add(append(bytes.Clone(stamps), appendClosed(nil, s)...))
+	f.Add(append([]byte("1-1 "), appendReply(nil, &signal.Reply{Status: 200, Header: map[string]string{"a": "b"}})...))
+	f.Add(binary.AppendUvarint([]byte{codecVersion, 0, longText}, math.MaxUint64))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		nan := cmpopts.EquateNaNs()
+		if e, err := decodeEvent(at, b, nil); err == nil {
+			again, err := decodeEvent(at, appendEvent(nil, &e), nil)
+			if diff := cmp.Diff(e, again, nan); err != nil || diff != "" {
+				t.Errorf("event: %v\n%s", err, diff)
+			}
+		}
+		if s, err := decodeRecord(at, b, nil); err == nil && s.FirstConfidence != 0 {
+			again, err := decodeRecord(at, appendRecord(nil, s, time.Time{}), nil)
+			if diff := cmp.Diff(s, again, nan); err != nil || diff != "" {
+				t.Errorf("record: %v\n%s", err, diff)
+			}
+		}
+		decodeOpen([]byte("0123456789abcdef"), b)
+		if c, err := decodeClosed(at, b); err == nil && c.created.IsZero() {
+			_ = c
+		}
+		if r, _, err := decodeReply(b); err == nil && r.Status != 0 {
+			again, _, err := decodeReply(append([]byte("1-1 "), appendReply(nil, r)...))
+			if diff := cmp.Diff(r, again); err != nil || diff != "" {
+				t.Errorf("reply: %v\n%s", err, diff)
+			}
+		}
+		eventAccount(b)
+		scan := signalScan{f: func(SignalEntry) error { return nil }, texts: map[string]string{}}
+		scan.entry(&entry{header: b})
+		scan.open([]byte("x"), b)
+	})
+}
+
+// FuzzReply: the replies of Redis are read without a panic, whatever they are.
+func FuzzReply(f *testing.F) {
+	f.Add([]byte("*1\r\n*2\r\n$3\r\n1-1\r\n*4\r\n$1\r\nh\r\n$1\r\nx\r\n$1\r\nd\r\n$2\r\n{}\r\n"))
+	f.Add([]byte("%1\r\n$12\r\n{p00}:events\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*0\r\n"))
+	f.Add([]byte("*-1\r\n"))
+	f.Add([]byte("_\r\n"))
+	f.Add([]byte("-ERR x\r\n"))
+	f.Add([]byte("*2000000000\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := respReader{b: b}
+		r.entries()
+		tail := &Tail{byKey: map[string]int{"{p00}:events": 0}}
+		tail.parse(b)
+		answered(b)
+		parseBatchReply(string(b))
+	})
+}
+
+func TestParseBatchReply(t *testing.T) {
+	t.Parallel()
+	first, stamp, refused, err := parseBatchReply("12-3 11-0 0:1 17:0")
+	if err != nil || first != (signal.Position{MS: 12, Seq: 3}) || stamp != (signal.Position{MS: 11}) {
+		t.Errorf("parseBatchReply = %v, %v, %v", first, stamp, err)
+	}
+	if diff := cmp.Diff(map[int]int{0: 1, 17: 0}, refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if first, stamp, _, err := parseBatchReply("- -"); err != nil || !first.IsZero() || !stamp.IsZero() {
+		t.Errorf("a batch without ids: %v, %v, %v", first, stamp, err)
+	}
+	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b"} {
+		if _, _, _, err := parseBatchReply(reply); err == nil {
+			t.Errorf("parseBatchReply(%q) has no error", reply)
+		}
+	}
+}
+
+func TestMergeMetadata(t *testing.T) {
+	t.Parallel()
+	got, err := mergeMetadata([]byte(`{"a":1,"b":{"c":2}}`), []byte(`{"a":3,"d":4}`))
+	if want := `{"a":3,"b":{"c":2},"d":4}`; err != nil || string(got) != want {
+		t.Errorf("mergeMetadata = %s, %v; want %s", got, err, want)
+	}
+	if got, err := mergeMetadata([]byte(`{"a": 1}`), nil); err != nil || string(got) != `{"a": 1}` {
+		t.Errorf("without more: %s, %v", got, err)
+	}
+	if _, err := mergeMetadata([]byte(`{}`), []byte(`x`)); err == nil || errors.Is(err, errShort) {
+		t.Errorf("no JSON: %v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// benchCallers is how many callers append at once.
+const benchCallers = 256
+
+// benchPayload is the data of a signal.created event.
+var benchPayload = []byte(`{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum",` +
+	`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,` +
+	`"metadata":{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"EMA12 is 0.8 ATR above EMA26; ADX 27 confirms a trend."}}`)
+
+// eachCaller has benchCallers goroutines call f until b.N calls were made.
+func eachCaller(b *testing.B, f func(caller int) error) {
+	b.Helper()
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for i := range benchCallers {
+		wg.Go(func() {
+			for calls.Add(1) <= int64(b.N) {
+				if err := f(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
+}
+
+// serverCPU returns the processor time that the server's main thread has used.
+func serverCPU(b *testing.B, c *redis.Client) float64 {
+	b.Helper()
+	info, err := c.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := 0.0
+	for line := range strings.Lines(info) {
+		for _, name := range []string{"used_cpu_sys_main_thread:", "used_cpu_user_main_thread:"} {
+			if v, ok := strings.CutPrefix(line, name); ok {
+				var seconds float64
+				fmt.Sscanf(v, "%g", &seconds)
+				total += seconds
+			}
+		}
+	}
+	return total
+}
+
+// BenchmarkAppend compares the log with pipelines of XADD, by group commit as well,
+// that do nothing else: no condition, no protection from doubling.
+func BenchmarkAppend(b *testing.B) {
+	for _, durable := range []bool{false, true} {
+		name := "memory"
+		start := redistest.New
+		if durable {
+			name, start = "everysec", redistest.NewDurable
+		}
+		event := func(id signal.SignalID) signal.Change {
+			return signal.Change{Events: []signal.Event{{Type: signal.SignalCreated, Asset: "BTC", Data: benchPayload,
+				Listing: &signal.Listing{ID: id, Agent: "trading", Asset: "BTC", Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}}
+		}
+		b.Run(name+"/bare", func(b *testing.B) {
+			server := start(b)
+			c := server.Client()
+			pipe := newBarePipeline(c)
+			defer pipe.close()
+			header := strings.Repeat("h", 100)
+			before := serverCPU(b, c)
+			eachCaller(b, func(caller int) error { return pipe.add(eventsKey(caller%16), header, benchPayload) })
+			b.ReportMetric((serverCPU(b, c)-before)*1e6/float64(b.N), "redis-us/op")
+		})
+		for _, kind := range []string{"event", "run"} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				server := start(b)
+				c := server.Client()
+				s, err := Open(Options{URL: server.URL()})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer s.Close()
+				l := NewLog(s, LogOptions{AppendTimeout: 10 * time.Second})
+				defer l.Close(context.Background())
+				accounts := make([]signal.AccountID, benchCallers)
+				for i := range accounts {
+					accounts[i] = signal.NewAccountID()
+				}
+				before := serverCPU(b, c)
+				eachCaller(b, func(caller int) error {
+					id := signal.NewSignalID()
+					change := event(id)
+					change.Account = accounts[caller]
+					if kind == "run" {
+						run := signal.NewRunID()
+						change.Events = append(change.Events, signal.Event{Type: signal.AgentCompleted, Agent: "trading", Run: run, Data: benchPayload[:200]})
+						now := s.Now()
+						change.Signal = &signal.Signal{ID: id, Account: change.Account, Agent: "trading", Run: run, Asset: "BTC", Strategy: "momentum",
+							Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .4372,
+							Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, Metadata: benchPayload[200:],
+							CreatedAt: now, ExpiresAt: now.Add(24 * time.Hour)}
+					}
+					_, err := l.Append(context.Background(), change)
+					return err
+				})
+				b.ReportMetric((serverCPU(b, c)-before)*1e6/float64(b.N), "redis-us/op")
+			})
+		}
+	}
+}
+
+// barePipeline appends by group commit with nothing but XADD.
+type barePipeline struct {
+	queue chan bareEntry
+	done  chan struct{}
+}
+
+type bareEntry struct {
+	key, header string
+	data        []byte
+	answer      chan error
+}
+
+func newBarePipeline(c *redis.Client) *barePipeline {
+	p := &barePipeline{queue: make(chan bareEntry, benchCallers), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		ctx := context.Background()
+		for e := range p.queue {
+			batch := []bareEntry{e}
+			for more := true; more && len(batch) < batchOperations; {
+				select {
+				case e, ok := <-p.queue:
+					if more = ok; ok {
+						batch = append(batch, e)
+					}
+				default:
+					more = false
+				}
+			}
+			pipe := c.Pipeline()
+			for i := range batch {
+				pipe.Do(ctx, "XADD", &batch[i].key, "*", "h", &batch[i].header, "d", batch[i].data)
+			}
+			_, err := pipe.Exec(ctx)
+			for _, e := range batch {
+				e.answer <- err
+			}
+		}
+	}()
+	return p
+}
+
+func (p *barePipeline) add(key, header string, data []byte) error {
+	answer := make(chan error, 1)
+	p.queue <- bareEntry{key, header, data, answer}
+	return <-answer
+}
+
+func (p *barePipeline) close() {
+	close(p.queue)
+	<-p.done
+}

@@ -1,0 +1,745 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+// logBench is a log on a Redis of its own.
+type logBench struct {
+	*testing.T
+	server *redistest.Server
+	store  *Store
+	log    *Log
+	rdb    *redis.Client
+}
+
+func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
+	t.Helper()
+	s, err := Open(Options{URL: server.URL(), Partitions: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &logBench{T: t, server: server, store: s, log: NewLog(s, o), rdb: server.Client()}
+	t.Cleanup(func() {
+		b.log.Close(context.Background())
+		s.Close()
+	})
+	return b
+}
+
+// append stores c, which must succeed.
+func (b *logBench) append(c signal.Change) signal.Position {
+	b.Helper()
+	p, err := b.log.Append(b.Context(), c)
+	if err != nil {
+		b.Fatalf("Append: %v", err)
+	}
+	return p
+}
+
+// eventsOf returns the event log of the account's partition.
+func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
+	b.Helper()
+	events, err := b.store.ReadLog(b.Context(), b.store.Partition(account), signal.Position{}, 1_000_000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return events
+}
+
+// logSignal returns a new signal of account.
+func logSignal(account signal.AccountID) *signal.Signal {
+	created := time.UnixMilli(1795253400000).UTC()
+	return &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: "BTC",
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .4372,
+		Levels:   &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
+		Metadata: []byte(`{"indicators":["adx_14"],"reasoning":"because"}`), CreatedAt: created, ExpiresAt: created.Add(24 * time.Hour)}
+}
+
+// created returns the change that creates s, as a run ends with it.
+func created(s *signal.Signal) signal.Change {
+	return signal.Change{Account: s.Account, Signal: s, Events: []signal.Event{
+		{Type: signal.SignalCreated, Asset: s.Asset, Data: []byte(`{"signal":1}`)},
+		{Type: signal.AgentCompleted, Agent: s.Agent, Run: s.Run, Data: []byte(`{"run":1}`)}}}
+}
+
+// noted returns a change of one event that says text.
+func noted(account signal.AccountID, text string) signal.Change {
+	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
+}
+
+func TestAppendRecordsWholeChange(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	s := logSignal(account)
+	b.append(signal.Change{Account: account, Due: &signal.RunDue{Run: s.Run, Agent: "trading", At: s.CreatedAt},
+		Events: []signal.Event{{Type: signal.AgentStarted, Agent: "trading", Run: s.Run, Data: []byte(`{}`)}}})
+	if n := b.rdb.ZCard(t.Context(), runsDueKey(p)).Val(); n != 1 {
+		t.Fatalf("%d runs are due, want 1", n)
+	}
+
+	c := created(s)
+	c.Ended = s.Run
+	c.Reply = &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}, Status: 200}
+	at := b.append(c)
+
+	got := b.eventsOf(account)
+	listing := s.Listing()
+	listing.CreatedAt = at.Time()
+	want := []signal.Event{got[0],
+		{Position: at, ID: got[1].ID, Account: account, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte(`{"signal":1}`)},
+		{Position: at.Plus(1), ID: got[2].ID, Account: account, Type: signal.AgentCompleted, Agent: "trading", Run: s.Run, Data: []byte(`{"run":1}`)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("event log (-want +got):\n%s", diff)
+	}
+	if got[1].ID == "" || got[1].ID == got[2].ID {
+		t.Errorf("events have the ids %q and %q", got[1].ID, got[2].ID)
+	}
+	if n := b.rdb.ZCard(t.Context(), runsDueKey(p)).Val(); n != 0 {
+		t.Errorf("%d runs are due after the end, want 0", n)
+	}
+	stored, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSignal := *s
+	wantSignal.CreatedAt, wantSignal.UpdatedAt, wantSignal.ExpiresAt = at.Time(), at.Time(), at.Time().Add(24*time.Hour)
+	wantSignal.Sequence, wantSignal.FirstConfidence = 1, s.Confidence
+	if diff := cmp.Diff(&wantSignal, stored); diff != "" {
+		t.Errorf("signal (-want +got):\n%s", diff)
+	}
+	reply, err := b.store.Claim(t.Context(), account, c.Reply.ReplyKey)
+	if err != nil || reply == nil {
+		t.Fatalf("Claim after the append = %v, %v; want the reply", reply, err)
+	}
+	if diff := cmp.Diff(&wantSignal, reply.Signal); diff != "" {
+		t.Errorf("signal of the reply (-want +got):\n%s", diff)
+	}
+}
+
+func TestAppendPositionWithoutEvents(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	before := time.Now().Add(-time.Second)
+	reply := &signal.Reply{ReplyKey: signal.ReplyKey{Key: "k"}, Status: 200, Body: []byte("{}")}
+	at := b.append(signal.Change{Account: account, Reply: reply})
+	if at.Time().Before(before) || at.Time().After(time.Now().Add(time.Second)) {
+		t.Errorf("a change without events is at %v", at)
+	}
+	if got := b.eventsOf(account); len(got) != 0 {
+		t.Errorf("event log has %v", got)
+	}
+}
+
+func TestAppendLifeOfSignal(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	s := logSignal(account)
+	at := b.append(created(s))
+
+	updated := *s
+	updated.Confidence, updated.Sequence, updated.FirstConfidence, updated.MFE, updated.MAE = .66, 2, s.Confidence, .5, -.25
+	updated.Metadata = nil
+	changed := b.append(signal.Change{Account: account, Signal: &updated, Events: []signal.Event{{Type: signal.SignalUpdated, Asset: "BTC", Data: []byte(`{}`)}}})
+	got, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := updated
+	want.Metadata, want.CreatedAt, want.UpdatedAt, want.ExpiresAt = s.Metadata, at.Time(), changed.Time(), at.Time().Add(24*time.Hour)
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Errorf("updated signal (-want +got):\n%s", diff)
+	}
+	err = b.store.OpenSignals(t.Context(), b.store.Partition(account), func(open signal.Signal, where signal.Position) error {
+		want := want
+		want.Metadata = nil
+		if diff := cmp.Diff(want, open); diff != "" || where != at {
+			t.Errorf("open signal at %v, want %v (-want +got):\n%s", where, at, diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	exit, percent, absolute := 66275.125, 3.1517, 2025.0
+	closing := updated
+	closing.Sequence, closing.Confidence, closing.MFE = 3, .98, 1.5
+	closing.Metadata = []byte(`{"resolved_by":"backfill"}`)
+	closing.Closing = &signal.Closing{Reason: signal.TakeProfit, At: at.Time().Add(time.Second), ExitPrice: &exit, PnLPercent: &percent,
+		PnLAbsolute: &absolute, DurationMinutes: 272}
+	c := signal.Change{Account: account, Signal: &closing, Events: []signal.Event{{Type: signal.SignalClosed, Asset: "BTC", Data: []byte(`{}`)}}}
+	end := b.append(c)
+	want.Sequence, want.Confidence, want.MFE, want.Closing, want.UpdatedAt = 3, .98, 1.5, closing.Closing, end.Time()
+	want.Metadata = []byte(`{"indicators":["adx_14"],"reasoning":"because","resolved_by":"backfill"}`)
+	for name, closed := range map[string]signal.Position{"where it was closed": end, "as if it were open": {}} {
+		got, err := b.store.SignalByID(t.Context(), account, s.ID, at, closed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&want, got); diff != "" {
+			t.Errorf("closed signal read %s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	before := len(b.eventsOf(account))
+	if _, err := b.log.Append(t.Context(), c); !errors.Is(err, errNotOpen) {
+		t.Errorf("the second closing: %v, want %v", err, errNotOpen)
+	}
+	if after := len(b.eventsOf(account)); after != before {
+		t.Errorf("the second closing left %d events", after-before)
+	}
+	if n := b.rdb.XLen(t.Context(), signalsKey(b.store.Partition(account))).Val(); n != 2 {
+		t.Errorf("signal log has %d entries, want 2", n)
+	}
+}
+
+func TestAppendRefusesOnlyTheRefused(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	b.rdb.Set(t.Context(), epochKey(p), 7, 0)
+	run := signal.NewRunID()
+	ended := signal.Change{Account: account, Ended: run, Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
+	old, own := noted(account, "old epoch"), noted(account, "own epoch")
+	old.Epoch, own.Epoch = 6, 7
+	updated := logSignal(account)
+	update := signal.Change{Account: account, Signal: updated, Events: []signal.Event{{Type: signal.SignalUpdated}}}
+	cases := []struct {
+		change signal.Change
+		want   error
+	}{
+		{noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
+	}
+	// One batch of all of them, as a writer makes it.
+	batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1}
+	for i := range cases {
+		batch.operations = append(batch.operations, changeOperation(p, &cases[i].change, time.Now()))
+	}
+	batch.encode()
+	if err := appendScript.Load(t.Context(), b.rdb).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if batch.reply, err = b.rdb.Do(t.Context(), batch.args...).Text(); err != nil {
+		t.Fatal(err)
+	}
+	batch.succeed()
+	events := b.eventsOf(account)
+	n := 0
+	for i, c := range cases {
+		r := <-batch.operations[i].done
+		if !errors.Is(r.err, c.want) {
+			t.Errorf("operation %d: %v, want %v", i, r.err, c.want)
+		}
+		if r.err == nil {
+			if n >= len(events) || events[n].Position != r.position || string(events[n].Data) != string(c.change.Events[0].Data) {
+				t.Fatalf("operation %d is said to be at %v; events: %v", i, r.position, events)
+			}
+			n++
+		}
+	}
+	if len(events) != n {
+		t.Errorf("%d events, want %d", len(events), n)
+	}
+}
+
+func TestScriptOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	send := func(number int64, text string) (string, error) {
+		c := noted(account, text)
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*operation{changeOperation(p, &c, time.Now())}}
+		batch.encode()
+		appendScript.Load(t.Context(), b.rdb)
+		return b.rdb.Do(t.Context(), batch.args...).Text()
+	}
+	first, err := send(9, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := send(9, "a"); err != nil || again != first {
+		t.Errorf("sent again: %q, %v; want %q", again, err, first)
+	}
+	second, err := send(10, "b")
+	if err != nil || second == first {
+		t.Errorf("the next: %q, %v", second, err)
+	}
+	if _, err := send(9, "a"); !redis.HasErrorPrefix(err, "OLDBATCH") {
+		t.Errorf("an old one: %v, want OLDBATCH", err)
+	}
+	if again, err := send(10, "b"); err != nil || again != second {
+		t.Errorf("the next again: %q, %v; want %q", again, err, second)
+	}
+	if n := len(b.eventsOf(account)); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+	if ttl := b.rdb.TTL(t.Context(), batchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
+		t.Errorf("batch key lives for %v", ttl)
+	}
+}
+
+// TestCommandsOfScript holds the lists of commands in Go and Lua together.
+func TestCommandsOfScript(t *testing.T) {
+	t.Parallel()
+	got := map[int]string{}
+	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(appendSource, -1) {
+		n, _ := strconv.Atoi(m[1])
+		got[n] = m[2]
+	}
+	want := map[int]string{int(cmdHSet): "HSET", int(cmdHDel): "HDEL", int(cmdSet): "SET", int(cmdDel): "DEL", int(cmdZAdd): "ZADD",
+		int(cmdZRem): "ZREM", int(cmdXAdd): "XADD", int(cmdXAck): "XACK", int(cmdXDel): "XDEL", int(cmdExpire): "EXPIRE",
+		int(cmdSAdd): "SADD", int(cmdSRem): "SREM", int(cmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT", int(cmdIncrBy): "INCRBY",
+		int(cmdRPush): "RPUSH", int(cmdLTrim): "LTRIM"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("commands (-go +lua):\n%s", diff)
+	}
+}
+
+// TestOperation tries every kind of guard and stamp, and many keys and values.
+func TestOperation(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx := t.Context()
+	b.rdb.HSet(ctx, "{p01}:h", "f", "1-2 old", "g", "v")
+	b.rdb.Set(ctx, "{p01}:s", "x", 0)
+	b.rdb.ZAdd(ctx, "{p01}:z", redis.Z{Score: 1, Member: "m"})
+	no := errors.New("no")
+	guards := []struct {
+		kind   guardKind
+		key    string
+		values []string
+		ok     bool
+	}{
+		{guardFieldExists, "{p01}:h", []string{"f"}, true}, {guardFieldExists, "{p01}:h", []string{"?"}, false},
+		{guardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {guardFieldIs, "{p01}:h", []string{"g", "w"}, false}, {guardFieldIs, "{p01}:?", []string{"g", "v"}, false},
+		{guardKeyIs, "{p01}:s", []string{"x"}, true}, {guardKeyIs, "{p01}:s", []string{"y"}, false}, {guardKeyIs, "{p01}:?", []string{"x"}, false},
+		{guardFieldAbsent, "{p01}:h", []string{"?"}, true}, {guardFieldAbsent, "{p01}:h", []string{"f"}, false},
+		{guardKeyAbsent, "{p01}:?", nil, true}, {guardKeyAbsent, "{p01}:s", nil, false},
+		{guardKeyExists, "{p01}:s", nil, true}, {guardKeyExists, "{p01}:?", nil, false},
+		{guardMember, "{p01}:z", []string{"m"}, true}, {guardMember, "{p01}:z", []string{"?"}, false},
+	}
+	var wg sync.WaitGroup
+	for i, g := range guards {
+		// At the same time, so that batches of several come about.
+		wg.Go(func() {
+			o := newOperation()
+			o.guard(guardKeyExists, o.key("{p01}:s"), errors.New("never"))
+			o.guard(g.kind, o.key(g.key), no, g.values...)
+			done := fmt.Sprintf("{p01}:done%d", i)
+			o.step(cmdSet, o.key(done), "1")
+			_, err := b.log.apply(ctx, 1, o)
+			if g.ok && err != nil || !g.ok && !errors.Is(err, no) {
+				t.Errorf("guard %d %q on %s: %v, want ok %v", g.kind, g.values, g.key, err, g.ok)
+			}
+			if n := b.rdb.Exists(ctx, done).Val(); (n == 1) != g.ok {
+				t.Errorf("guard %d %q on %s: %d steps were carried out", g.kind, g.values, g.key, n)
+			}
+		})
+	}
+	wg.Wait()
+
+	o := newOperation()
+	o.guard(guardFieldExists, o.key("{p01}:h"), no, "f")
+	o.stamped(stampKept, 1, cmdHSet, o.key("{p01}:h"), "f", "new")
+	o.stamped(stampTwice, 0, cmdSet, o.key("{p01}:twice"), "value")
+	o.stamped(stampID, 0, cmdSet, o.key("{p01}:once"), "value", "PX", "60000")
+	want := map[string]string{}
+	for i := range 300 {
+		key := fmt.Sprintf("{p01}:many%d", i)
+		want[key] = strconv.Itoa(i)
+		o.step(cmdSet, o.key(key), want[key])
+	}
+	values := make([]string, maxStepArgs)
+	for i := range values {
+		values[i] = strconv.Itoa(i)
+	}
+	o.step(cmdSAdd, o.key("{p01}:set"), values...)
+	at, err := b.log.apply(ctx, 1, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want["{p01}:twice"] = at.String() + " " + at.String() + " value"
+	want["{p01}:once"] = at.String() + " value"
+	for key, v := range want {
+		if got := b.rdb.Get(ctx, key).Val(); got != v {
+			t.Errorf("%s is %q, want %q", key, got, v)
+		}
+	}
+	if got, want := b.rdb.HGet(ctx, "{p01}:h", "f").Val(), "1-2 "+at.String()+" new"; got != want {
+		t.Errorf("field is %q, want %q", got, want)
+	}
+	if n := b.rdb.SCard(ctx, "{p01}:set").Val(); n != maxStepArgs {
+		t.Errorf("set has %d members, want %d", n, maxStepArgs)
+	}
+
+	o = newOperation()
+	o.step(cmdSAdd, o.key("{p01}:set"), make([]string, maxStepArgs+1)...)
+	if _, err := b.log.apply(ctx, 1, o); err == nil {
+		t.Error("a step with too many arguments is taken")
+	}
+}
+
+func TestAppendInOrder(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			last := signal.Position{}
+			for k := range 30 {
+				p, err := b.log.Append(t.Context(), noted(account, fmt.Sprintf("%d %d", i, k)))
+				if err != nil || p.Compare(last) <= 0 {
+					t.Errorf("Append = %v, %v after %v", p, err, last)
+					return
+				}
+				last = p
+			}
+		})
+	}
+	wg.Wait()
+	var next [32]int
+	for _, e := range b.eventsOf(account) {
+		var i, k int
+		fmt.Sscan(string(e.Data), &i, &k)
+		if k != next[i] {
+			t.Fatalf("event %d of caller %d comes where %d should", k, i, next[i])
+		}
+		next[i]++
+	}
+	for i, n := range next {
+		if n != 30 {
+			t.Errorf("caller %d has %d events, want 30", i, n)
+		}
+	}
+}
+
+func TestAppendReloadsScript(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	for i := range 3 {
+		b.append(noted(account, strconv.Itoa(i)))
+		if err := b.rdb.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.eventsOf(account)); n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+}
+
+func TestAppendLimits(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{Queue: 2, Writers: 1})
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	server.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error)
+	const callers = 8
+	for range callers {
+		go func() {
+			_, err := b.log.Append(ctx, noted(account, "x"))
+			errs <- err
+		}()
+	}
+	// One batch is under way and two wait: the others are refused at once.
+	refused := 0
+	for ; refused < callers-3-1; refused++ {
+		if err := <-errs; signal.KindOf(err) != signal.KindUnavailable {
+			t.Fatalf("refused with %v", err)
+		}
+	}
+	cancel()
+	for ; refused < callers; refused++ {
+		if err := <-errs; signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("after the context's end: %v", err)
+		}
+	}
+	server.Continue()
+	if _, err := b.log.Append(ctx, noted(account, "x")); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+func TestAppendAfterLostReplies(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
+	b.log.writers[0].attempts = 30 * time.Millisecond
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	const callers = 20
+	var wg sync.WaitGroup
+	server.Pause()
+	for i := range callers {
+		wg.Go(func() { b.append(noted(account, strconv.Itoa(i))) })
+	}
+	time.Sleep(200 * time.Millisecond) // several attempts, all of which Redis will read later
+	server.Continue()
+	wg.Wait()
+	seen := map[string]int{}
+	for _, e := range b.eventsOf(account) {
+		seen[string(e.Data)]++
+	}
+	for text, n := range seen {
+		if n != 1 {
+			t.Errorf("event %s is there %d times", text, n)
+		}
+	}
+	if len(seen) != callers+1 {
+		t.Errorf("%d events, want %d", len(seen), callers+1)
+	}
+}
+
+// TestAppendAcrossKill kills Redis under load: what was answered is there once, and
+// nothing is there twice.
+func TestAppendAcrossKill(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewDurable(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: 500 * time.Millisecond})
+	b.log.writers[0].attempts = 50 * time.Millisecond
+	accounts := []signal.AccountID{signal.NewAccountID(), signal.NewAccountID(), signal.NewAccountID()}
+	var mu sync.Mutex
+	acknowledged := map[string]signal.Position{}
+	var done atomic.Bool
+	var count atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for k := 0; !done.Load(); k++ {
+				text := fmt.Sprintf("%d %d", i, k)
+				p, err := b.log.Append(t.Context(), noted(accounts[i%len(accounts)], text))
+				if err != nil {
+					if signal.KindOf(err) != signal.KindUnavailable {
+						t.Errorf("Append: %v", err)
+					}
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				mu.Lock()
+				acknowledged[text] = p
+				mu.Unlock()
+				count.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		n := count.Load()
+		eventually(t, func() bool { return count.Load() > n+500 })
+		server.Kill()
+		server.Restart()
+	}
+	n := count.Load()
+	eventually(t, func() bool { return count.Load() > n+500 })
+	done.Store(true)
+	wg.Wait()
+
+	found := map[string]signal.Position{}
+	for p := range b.store.Partitions() {
+		events, err := b.store.ReadLog(t.Context(), p, signal.Position{}, 10_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if at, twice := found[string(e.Data)]; twice {
+				t.Errorf("event %s is there twice: at %v and %v", e.Data, at, e.Position)
+			}
+			found[string(e.Data)] = e.Position
+		}
+	}
+	for text, p := range acknowledged {
+		if found[text] != p {
+			t.Errorf("event %s was said to be at %v; found at %v", text, p, found[text])
+		}
+	}
+	t.Logf("%d acknowledged, %d found", len(acknowledged), len(found))
+}
+
+func TestAppendWhileDown(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewDurable(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: 100 * time.Millisecond, Writers: 1})
+	account := signal.NewAccountID()
+	b.append(noted(account, "before"))
+	server.Kill()
+	if _, err := b.log.Append(t.Context(), noted(account, "lost")); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("while Redis is away: %v", err)
+	}
+	w := b.log.writers[0]
+	w.mu.Lock()
+	if w.down == nil {
+		t.Error("the writer does not know that Redis is away")
+	}
+	// Nobody may try for a while: all are refused without a queue.
+	w.nextProbe = time.Now().Add(time.Hour)
+	w.mu.Unlock()
+	for range 1000 {
+		if _, err := b.log.Append(t.Context(), noted(account, "refused")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Fatalf("while Redis is away: %v", err)
+		}
+	}
+	w.mu.Lock()
+	w.nextProbe = time.Time{}
+	w.mu.Unlock()
+	server.Restart()
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
+		return err == nil
+	})
+	b.append(noted(account, "then"))
+	events := b.eventsOf(account)
+	if first, last := string(events[0].Data), string(events[len(events)-1].Data); first != "before" || last != "then" {
+		t.Errorf("log goes from %s to %s", first, last)
+	}
+	for _, e := range events {
+		if string(e.Data) == "refused" {
+			t.Fatal("a refused event is in the log")
+		}
+	}
+}
+
+func TestLogClose(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{})
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	var stored atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for {
+				if _, err := b.log.Append(t.Context(), noted(account, "x")); err != nil {
+					if signal.KindOf(err) != signal.KindUnavailable {
+						t.Errorf("Append: %v", err)
+					}
+					return
+				}
+				stored.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		wg.Go(func() {
+			eventually(t, func() bool { return stored.Load() > 100 })
+			if err := b.log.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := int64(len(b.eventsOf(account))); n != stored.Load()+1 {
+		t.Errorf("%d events, %d were answered", n, stored.Load()+1)
+	}
+}
+
+func TestRetriable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"NOSCRIPT No matching script.": true, "LOADING Redis is loading": true, "READONLY You can't write": true, "CLUSTERDOWN x": true,
+		"TRYAGAIN x": true, "MOVED 1 a:1": true, "MASTERDOWN x": true, "OOM command not allowed": true, "BUSY x": true, "NOREPLICAS x": true,
+		"ERR max number of clients reached": true, "ERR syntax error": false, "WRONGTYPE x": false, "CROSSSLOT x": false, "OLDBATCH x": false,
+	} {
+		if got := retriable(answerError(text)); got != want {
+			t.Errorf("retriable(%q) = %v, want %v", text, got, want)
+		}
+	}
+	if !retriable(context.DeadlineExceeded) || !retriable(fmt.Errorf("dial: %w", errors.New("refused"))) {
+		t.Error("an error of the network is not retriable")
+	}
+}
+
+// TestAppendOutOfMemory: a full Redis refuses the whole batch and answers later.
+func TestAppendOutOfMemory(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{AppendTimeout: 100 * time.Millisecond})
+	account := signal.NewAccountID()
+	b.append(noted(account, "before"))
+	b.rdb.ConfigSet(t.Context(), "maxmemory", "1")
+	if _, err := b.log.Append(t.Context(), created(logSignal(account))); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("a full Redis: %v", err)
+	}
+	b.rdb.ConfigSet(t.Context(), "maxmemory", "0")
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
+		return err == nil
+	})
+	if n := b.rdb.Exists(t.Context(), openKey(b.store.Partition(account))).Val(); n != 0 {
+		t.Error("a refused signal is open")
+	}
+}
+
+// TestAppendOnMiniredis: the demo without redis-server has the same log.
+func TestAppendOnMiniredis(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	s, err := Open(Options{URL: "redis://" + mini.Addr(), Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := NewLog(s, LogOptions{})
+	defer log.Close(context.Background())
+	b := &logBench{T: t, store: s, log: log}
+	account := signal.NewAccountID()
+	sig := logSignal(account)
+	at := b.append(created(sig))
+	if n := len(b.eventsOf(account)); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+	if _, err := s.SignalByID(t.Context(), account, sig.ID, at, signal.Position{}); err != nil {
+		t.Error(err)
+	}
+	listed := 0
+	upTo, err := s.ScanSignals(t.Context(), s.Partition(account), func(SignalEntry) error { listed++; return nil })
+	if err != nil || listed != 1 || upTo != at.Plus(1) {
+		t.Errorf("ScanSignals gave %d entries up to %v, %v", listed, upTo, err)
+	}
+	if err := NewTrimmer(s, TrimOptions{}).TrimSignals(t.Context(), s.Partition(account), 0); err != nil {
+		t.Error(err)
+	}
+	tail := NewTail(s, TailOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan signal.Event, 10)
+	tail.Subscribe(func(_ int, events []signal.Event) {
+		for _, e := range events {
+			got <- e
+		}
+	})
+	ended := make(chan error)
+	go func() { ended <- tail.Run(ctx) }()
+	eventually(t, tail.Attached)
+	next := b.append(noted(account, "seen"))
+	if e := <-got; e.Position != next || string(e.Data) != "seen" {
+		t.Errorf("tail gave %v", e)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v", err)
+	}
+}
