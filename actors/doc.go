@@ -1,0 +1,69 @@
+// Package actors holds no code: it is the map of the packages below it.
+//
+// # The tree
+//
+// Every node runs the same tree. Nodes tell each other nothing; they share Redis.
+//
+//	root                         engine: answers /healthz
+//	├── trading, weather, seo    agent: one of each agent of the catalogue; admits runs
+//	├── market                   market: starts the actors of assets that somebody asks for
+//	│   └── BTC, ETH, …          market: one of each asset: ticks and bars become snapshots
+//	├── partitions               partition: announces the node; which partitions are its own
+//	│   └── 0, 1, …              partition: one of each owned partition: lease and epoch,
+//	│                            events and their effects, overdue runs, erasing, trimming
+//	└── dashboard                dashboard: the connections of this node
+//	    └── con_…                dashboard: one of each WebSocket: its life, not its frames
+//
+// What is no actor, because many goroutines read it at once or nothing of it can
+// fail by itself: strategies (pure functions, package strategy), the catalogue of
+// signals (package catalogue), the flushers that write frames (package dashboard),
+// the log and the tail (package persistence). Package engine is the only one that
+// knows the actor library, and package signal has the words that all share.
+//
+// # Who tells what to whom
+//
+//	agent.Agents     → agent        a run that was asked for
+//	worker           → agent        that it is free again
+//	feeder, reader   → asset        ticks and closed bars
+//	partitions       → partition    nothing: it starts and stops it
+//	tail             → partition    events, through an inbox that never waits (Publish)
+//	partition        → itself       that a lease, a position or a duty is due; outcomes of I/O
+//	hub, reading     → connection   what its client sent; that it was closed
+//	child            → parent       Terminated, once, when it has ended for good
+//
+// An actor never waits in Receive. What waits for Redis or the network is a
+// goroutine of Context.Go, whose outcome comes back as a message.
+//
+// # What is promised
+//
+//   - Nothing that matters travels only in a mailbox: it is appended to the event
+//     log first, then told. A process may be killed at any moment; whatever a client
+//     was told is in Redis.
+//   - A partition has one owner at a time, by a lease with an epoch. Every write that
+//     only the owner may make is compared with the epoch in Redis, so a former owner
+//     that does not know better changes nothing. Requests do not depend on owners.
+//   - Events of an account are in one order, the same for all readers. Readers see an
+//     event at least once; every effect is idempotent.
+//   - A panic ends one incarnation of one actor, and its children. The message at
+//     which it failed is not delivered again. Whoever fails too often stays down and
+//     its parent says what happens then; for a child of the root, /healthz fails.
+//   - Mailboxes have no bound, so every feeder limits what is under way: runs in
+//     package agent, events in the inbox of a partition, frames in package dashboard.
+//   - A system that shuts down ends its children in the reverse order of their start,
+//     and leaves no goroutine.
+//
+// # The ways
+//
+// A request, POST /agents/{id}/run: http/routes.go, the chain of http/middleware.go,
+// http/runs.go → agent.Agents.Run → the agent's actor admits it → a worker
+// (agent/run.go) asks market for a snapshot and strategy for its conclusion →
+// persistence/log.go appends events and records with one script → the answer.
+//
+// An event: persistence/log.go → persistence/tail.go, on every node → its
+// subscribers, in this order: credentials, catalogue, dashboard (ring → cohort →
+// flusher → socket), partitions. On the owner: partition/inbox.go → partition/feed.go
+// → its effect → the stored position.
+//
+// A tick: a source → market/feeder.go → market:ticks → market/reader.go on every
+// node → the asset's actor → the snapshot that runs read.
+package actors
