@@ -29,8 +29,6 @@ var jobTakeScript = redis.NewScript(jobTakeText)
 const (
 	// jobGroup is the consumer group of all job queues.
 	jobGroup = "jobs"
-	// defaultLeftEvery is the pause between two searches for jobs that other nodes left.
-	defaultLeftEvery = 5 * time.Second
 	// goneIdle is how long an entry stays with a node that is not live: it may just
 	// be announcing itself.
 	goneIdle = time.Second
@@ -101,7 +99,7 @@ func (j *Jobs) search(ctx context.Context, limit int) ([]signal.Job, error) {
 	jobs := append([]signal.Job(nil), q.backlog[:n]...)
 	q.backlog = q.backlog[n:]
 	if now := time.Now(); now.After(q.nextLeft) {
-		q.nextLeft = now.Add(j.leftEvery)
+		q.nextLeft = now.Add(j.pause)
 		for p := range q.more {
 			q.more[p] = true // a Redis that lost its data, or its time, wakes nobody
 		}

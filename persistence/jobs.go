@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -50,12 +51,12 @@ var errJobLost = refused("job_lost", "another worker holds the job")
 // Jobs keeps jobs, and hands out those that wait. Its methods may be called from
 // anywhere, except that one goroutine at a time calls Next.
 type Jobs struct {
-	store     *Store
-	consumer  string
-	idle      time.Duration
-	leftEvery time.Duration // between two searches for jobs that other nodes left
-	log       *slog.Logger
-	queue     queueReader
+	store    *Store
+	consumer string
+	idle     time.Duration
+	pause    time.Duration // between two searches for jobs that other nodes left
+	log      *slog.Logger
+	queue    queueReader
 }
 
 // JobsOptions are the options of Jobs.
@@ -63,19 +64,17 @@ type JobsOptions struct {
 	// Idle is how long a job may be in the hands of a live node before another takes
 	// it; default 45 s. It must exceed the time limit of runs.
 	Idle time.Duration
-	Log  *slog.Logger // nil: the Store's
+	// Search is the pause between two searches for jobs that other nodes left;
+	// default 5 s.
+	Search time.Duration
+	Log    *slog.Logger // nil: the Store's
 }
 
 // NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
 // no two processes may use the same at once.
 func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
-	j := &Jobs{store: s, consumer: node, idle: o.Idle, leftEvery: defaultLeftEvery, log: o.Log}
-	if j.idle == 0 {
-		j.idle = 45 * time.Second
-	}
-	if j.log == nil {
-		j.log = s.log
-	}
+	j := &Jobs{store: s, consumer: node, idle: cmp.Or(o.Idle, 45*time.Second), pause: cmp.Or(o.Search, 5*time.Second),
+		log: cmp.Or(o.Log, s.log)}
 	j.queue = newQueueReader(s.partitions)
 	return j
 }

@@ -41,9 +41,7 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 
 // jobs returns the jobs as the named node sees them.
 func (b *jobBench) jobs(node string, idle time.Duration) *Jobs {
-	j := NewJobs(b.store, node, JobsOptions{Idle: idle})
-	j.leftEvery = 20 * time.Millisecond
-	return j
+	return NewJobs(b.store, node, JobsOptions{Idle: idle, Search: 20 * time.Millisecond})
 }
 
 func (b *jobBench) enqueue(j *Jobs, account signal.AccountID) signal.Job {
@@ -311,7 +309,7 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	job := newTestJob(account, b.store.Now())
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/seo/run", Key: "k", RequestHash: [32]byte{1}}
-	if r, err := b.store.Begin(t.Context(), account, key); r != nil || err != nil {
+	if r, err := b.store.Claim(t.Context(), account, key); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
 	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: map[string]string{"Location": "/v1/jobs/x"}, Body: []byte(`{"job_id":"x"}`)}
@@ -323,7 +321,7 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	got, err := b.store.Begin(t.Context(), account, key)
+	got, err := b.store.Claim(t.Context(), account, key)
 	if err != nil {
 		t.Fatal(err)
 	}
