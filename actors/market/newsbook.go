@@ -50,7 +50,8 @@ func (b *newsbook) file(symbol string, n *signal.MarketNews) {
 	if k := lookUp(symbol); k != nil {
 		names = append(names, k.name)
 	}
-	item.Relevance = strategy.Relevance(item, names)
+	// It may be tagged with another spelling of the symbol.
+	item.Relevance = max(strategy.Relevance(item, names), 0.5)
 	if at < len(list) {
 		list = slices.Clone(list) // readers hold the old one
 	}

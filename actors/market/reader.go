@@ -128,9 +128,13 @@ func (m *Market) tellMissed() {
 }
 
 func (m *Market) tellClosed(b *signal.ClosedBar) {
-	frame, ok := frameOf(b.Bar.Timeframe)
 	w := (*m.watches.Load())[assetKey(b.Bar.Asset)]
-	if w == nil || !ok {
+	if w == nil {
+		return
+	}
+	frame, ok := frameOf(b.Bar.Timeframe)
+	if !ok { // the asset's record changed
+		w.ref.Tell(missed{})
 		return
 	}
 	w.ref.Tell(barClosed{frame: frame, count: b.Count, bar: strategy.Bar(b.Bar.Bar)})

@@ -47,7 +47,8 @@ type barClosed struct {
 	bar   strategy.Bar
 }
 
-// missed says that closed bars may have been missed.
+// missed says that closed bars may have been missed, or that the asset's record is
+// another one.
 type missed struct{}
 
 // reload asks for another attempt to read a timeframe.
@@ -218,6 +219,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 			// The asset is gone, and with it what is shown of it.
 			f.loaded = false
 			a.watch.series[m.frame].Store(nil)
+			a.forgetPrices()
 		} else {
 			c.After(retryAfter, reload{m.frame})
 		}
@@ -225,6 +227,9 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 			reply <- m.err
 		}
 		return
+	}
+	if before := a.watch.record.Load(); before != nil && (before.Source != m.record.Source || before.Speed != m.record.Speed) {
+		a.forgetPrices()
 	}
 	a.watch.record.Store(&m.record)
 	a.filter.rising = m.record.Source == simulatedName
@@ -249,6 +254,12 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	if f.again {
 		a.read(c, m.frame)
 	}
+}
+
+// forgetPrices drops what another source gave.
+func (a *assetActor) forgetPrices() {
+	a.filter, a.atr = filter{}, 0
+	a.watch.last.Store(nil)
 }
 
 func (a *assetActor) onTick(m ticked) {

@@ -106,6 +106,7 @@ type MarketStep struct {
 type ClosedBar struct {
 	Count int64
 	// Bar holds the asset and timeframe; without a CloseTime it says that the whole
-	// series was written anew.
+	// series was written anew, and without a timeframe, that the asset's record is
+	// another one or gone.
 	Bar MarketBar
 }

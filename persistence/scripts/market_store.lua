@@ -1,4 +1,5 @@
--- Stores a step of the market's feeder, and tells readers of the closed bars.
+-- Stores a step of the market's feeder. Readers are told of the closed bars, and,
+-- without a timeframe, of assets whose record changed.
 -- KEYS[1] epoch     ARGV[1] the feeder's epoch
 -- KEYS[2] state     ARGV[2] how many bars a series keeps
 -- KEYS[3] closed    ARGV[3] position in the ticks
@@ -17,9 +18,16 @@ redis.call('HSET', KEYS[2], 'ticks', ARGV[3], 'bars', ARGV[4])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], 'checkpoint', ARGV[5])
 end
+local function tell(...)
+  redis.call('XADD', KEYS[3], '*', 'n', redis.call('HINCRBY', KEYS[2], 'count', 1), ...)
+end
 local at = 11
 for _ = 1, tonumber(ARGV[6]) do
+  local before = redis.call('HGET', KEYS[4], ARGV[at])
   redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1])
+  if before and before ~= ARGV[at + 1] then
+    tell('a', ARGV[at], 't', '')
+  end
   at = at + 2
 end
 for _ = 1, tonumber(ARGV[7]) do
@@ -36,13 +44,13 @@ for i = 1, tonumber(ARGV[9]) do
   redis.call('ZREMRANGEBYSCORE', series, open, open)
   redis.call('ZADD', series, open, ARGV[at + 3])
   redis.call('ZREMRANGEBYRANK', series, 0, beyond)
-  local count = redis.call('HINCRBY', KEYS[2], 'count', 1)
-  redis.call('XADD', KEYS[3], '*', 'n', count, 'a', ARGV[at], 't', ARGV[at + 1], 'b', ARGV[at + 3])
+  tell('a', ARGV[at], 't', ARGV[at + 1], 'b', ARGV[at + 3])
   at = at + 4
 end
 for _ = 1, tonumber(ARGV[10]) do
   redis.call('HDEL', KEYS[4], ARGV[at])
   redis.call('HDEL', KEYS[5], ARGV[at + 1])
+  tell('a', ARGV[at], 't', '')
   at = at + 2
 end
 return 1

@@ -1,0 +1,205 @@
+package market
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSourcesAreChecked(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{
+		"simulated": "", "stream": "", "stream, simulated": "",
+		"bloomberg":           `"bloomberg" is not known: use simulated, stream`,
+		"simulated,":          `"" is not known`,
+		"simulated,simulated": "twice",
+	} {
+		_, err := NewFeeder(nil, FeederOptions{Node: "n", Sources: list})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+	for _, o := range []FeederOptions{{}, {Node: "n", Speed: -1}, {Node: "n", Speed: 3601}} {
+		if _, err := NewFeeder(nil, o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// path returns the ticks of an asset that stand in market:ticks, without the
+// copies of a feeder that took over.
+func (b *bench) path(asset string) map[int64]float64 {
+	b.t.Helper()
+	all := make(map[int64]float64)
+	var after signal.Position
+	for {
+		entries, err := b.store.ReadTicks(b.t.Context(), after, 0)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(entries) == 0 {
+			return all
+		}
+		for i := range entries {
+			after = entries[i].Position
+			name, x, skipped := parseTick(&entries[i])
+			if skipped != "" {
+				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
+			}
+			if before, twice := all[x.Time]; name == asset && twice && before != x.Price {
+				b.t.Fatalf("two prices at %d", x.Time)
+			}
+			if name == asset {
+				all[x.Time] = x.Price
+			}
+		}
+	}
+}
+
+// opened waits until a feeder has written the history.
+func (b *bench) opened() {
+	b.t.Helper()
+	eventually(b.t, "history", func() bool {
+		_, _, err := b.store.Asset(b.t.Context(), "BTC")
+		return err == nil
+	})
+}
+
+// drive moves the clock on in steps and waits each time until the market follows.
+func (b *bench) drive(c *clock, step time.Duration, times int) {
+	b.t.Helper()
+	for range times {
+		c.Add(step)
+		want := c.Now().UnixMilli() / 100 * 100
+		eventually(b.t, fmt.Sprintf("tick of %d", want), func() bool {
+			last, err := b.server.Client().XRevRangeN(b.t.Context(), "market:ticks", "+", "-", 1).Result()
+			return err == nil && len(last) == 1 && last[0].Values["time"] == fmt.Sprint(want)
+		})
+	}
+}
+
+func TestARestartGoesOnWithTheSamePath(t *testing.T) {
+	t.Parallel()
+	const steps = 6
+	whole := newClock()
+	one := newBench(t, whole.Now)
+	one.feed(FeederOptions{Seed: 7})
+	one.opened()
+	one.drive(whole, 1100*time.Millisecond, steps)
+
+	interrupted := newClock()
+	two := newBench(t, interrupted.Now)
+	stop := two.feed(FeederOptions{Seed: 7})
+	two.opened()
+	two.drive(interrupted, 1100*time.Millisecond, 2)
+	stop()
+	interrupted.Add(1100 * time.Millisecond)             // nobody feeds
+	stop = two.feed(FeederOptions{Seed: 8, Node: "two"}) // the seed is that of the beginning
+	two.drive(interrupted, 1100*time.Millisecond, 1)
+	stop()
+	two.feed(FeederOptions{Seed: 7})
+	two.drive(interrupted, 1100*time.Millisecond, 2)
+
+	if !whole.Now().Equal(interrupted.Now()) {
+		t.Fatal("the clocks differ")
+	}
+	if d := cmp.Diff(one.path("BTC"), two.path("BTC")); d != "" {
+		t.Errorf("ticks (-one feeder +three):\n%s", d)
+	}
+	for _, tf := range signal.Timeframes {
+		var want, got []signal.MarketBar
+		eventually(t, "bars", func() bool {
+			want, _, _ = one.store.Bars(t.Context(), "ETH", tf)
+			got, _, _ = two.store.Bars(t.Context(), "ETH", tf)
+			return len(want) > 0 && len(want) == len(got)
+		})
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-one feeder +three):\n%s", tf, d)
+		}
+	}
+}
+
+// fence lets a test stop a feeder's writes and renewals, as a pause of its process
+// would.
+type fence struct {
+	FeederStore
+	renewed chan struct{}
+	paused  chan struct{} // closed: go on
+	lost    chan struct{} // closed once a renewal was refused
+	once    sync.Once
+}
+
+func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error) {
+	select {
+	case f.renewed <- struct{}{}:
+		<-f.paused
+	default:
+	}
+	kept, err := f.FeederStore.RenewLease(ctx, node, epoch, lease)
+	if err == nil && !kept {
+		f.once.Do(func() { close(f.lost) })
+	}
+	return kept, err
+}
+
+func TestAnotherFeederTakesOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	stopped := &fence{FeederStore: b.store, renewed: make(chan struct{}), paused: make(chan struct{}), lost: make(chan struct{})}
+	first, err := NewFeeder(stopped, FeederOptions{Node: "first", Lease: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.background(first.Run)
+	<-stopped.renewed // it is the feeder, and pauses
+	b.feed(FeederOptions{Node: "second", Lease: 2 * time.Second})
+	rdb := b.server.Client()
+	eventually(t, "second feeder", func() bool { return rdb.Get(t.Context(), "{market}:feeder").Val() == "second" })
+	epoch, err := rdb.Get(t.Context(), "{market}:feederepoch").Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the first one still had to write is refused.
+	err = b.store.Store(t.Context(), &signal.MarketStep{Epoch: epoch - 1})
+	if signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("a stale write: %v", err)
+	}
+	err = b.store.Fill(t.Context(), epoch-1, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Reset: true}})
+	if signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("a stale series: %v", err)
+	}
+	close(stopped.paused)
+	select {
+	case <-stopped.lost:
+	case <-time.After(patience):
+		t.Error("the first feeder did not notice")
+	}
+	eventually(t, "bars of the second feeder", func() bool {
+		bars, _, err := b.store.Bars(t.Context(), "BTC", signal.H1)
+		return err == nil && len(bars) >= 999
+	})
+}
+
+func TestTheFeederSurvivesRedis(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	m := b.market(Options{})
+	b.feed(FeederOptions{})
+	fresh := func() bool {
+		s, err := m.Series(t.Context(), "SOL", signal.M1)
+		return err == nil && time.Now().UnixMilli()-s.Last.Time < 1500
+	}
+	eventually(t, "prices", fresh)
+	b.server.Pause()
+	time.Sleep(50 * time.Millisecond)
+	b.server.Continue()
+	b.server.Kill()
+	b.server.Restart()
+	eventually(t, "prices after the restart", fresh)
+}

@@ -1,0 +1,355 @@
+package market
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeStore holds one asset. Its zero values are an asset without prices.
+type fakeStore struct {
+	mu     sync.Mutex
+	asset  signal.MarketAsset
+	live   signal.MarketLive
+	bars   []signal.MarketBar
+	count  int64
+	onBars func() // called while bars are being read
+}
+
+func (f *fakeStore) Asset(_ context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if key != assetKey(f.asset.Symbol) {
+		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
+	}
+	return f.asset, f.live, nil
+}
+
+func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {
+	f.mu.Lock()
+	var bars []signal.MarketBar
+	for _, b := range f.bars {
+		if b.Timeframe == tf {
+			bars = append(bars, b)
+		}
+	}
+	count, then := f.count, f.onBars
+	f.onBars = nil
+	f.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return bars, count, nil
+}
+
+func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error) { return signal.Position{}, nil }
+func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+func (f *fakeStore) ClosedEnd(context.Context) (signal.Position, int64, error) {
+	return signal.Position{}, 0, nil
+}
+func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Duration) (
+	[]signal.ClosedBar, []signal.MarketNews, signal.Position, signal.Position, error) {
+	<-ctx.Done()
+	return nil, nil, c, n, ctx.Err()
+}
+
+// newFake returns a market over a store, at a clock, whose streams are read well.
+func newFake(tb testing.TB, store *fakeStore, c *clock) *Market {
+	tb.Helper()
+	sys := engine.NewSystem(engine.Options{})
+	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
+	m := New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
+	m.ticksUp.Store(true)
+	m.closedUp.Store(true)
+	return m
+}
+
+// hours returns n bars of 1h that end at a time.
+func hours(n int, end int64, speed int64) []signal.MarketBar {
+	length := 3_600_000 / speed
+	var bars []signal.MarketBar
+	for i := range n {
+		open := end - int64(n-i)*length
+		bars = append(bars, signal.MarketBar{Asset: "X", Timeframe: signal.H1,
+			Bar: signal.Bar{OpenTime: open, CloseTime: open + length, Open: 1, High: 2, Low: 1, Close: 2}})
+	}
+	return bars
+}
+
+func TestOldPricesAreRefused(t *testing.T) {
+	t.Parallel()
+	now := newClock().Now().UnixMilli()
+	seconds := func(n int64) int64 { return n * 1000 }
+	for _, c := range []struct {
+		name     string
+		class    string
+		speed    int64
+		barAge   int64 // ms since the newest bar ended
+		tickAge  int64 // ms; 0: there are no ticks
+		stale    bool
+		hasTicks bool
+	}{
+		{"bars within two timeframes and 30 s", Crypto, 1, seconds(7230), 0, false, false},
+		{"bars older than that", Crypto, 1, seconds(7231), 0, true, false},
+		{"a crypto tick of 30 s", Crypto, 1, 0, seconds(30), false, true},
+		{"a crypto tick of 31 s", Crypto, 1, 0, seconds(31), true, false},
+		{"a stock tick of 5 min", Stock, 1, 0, seconds(300), false, true},
+		{"a stock tick of 301 s", Stock, 1, 0, seconds(301), true, false},
+		{"ticks that ended a day ago", Crypto, 1, 0, seconds(86_401), false, false},
+		{"compressed bars", Crypto, 60, 120_500, 1, false, true},
+		{"compressed bars that are older", Crypto, 60, 120_501, 1, true, false},
+		{"compressed ticks, not below 10 s", Crypto, 60, 0, seconds(10), false, true},
+		{"compressed ticks above 10 s", Stock, 60, 0, 10_001, true, false},
+		{"very compressed bars, not below 10 s", Crypto, 3600, seconds(10), 1, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Class: c.class, Speed: c.speed, Source: "stream"},
+				bars: hours(5, now-c.barAge, c.speed)}
+			if c.tickAge > 0 {
+				store.live.Last = signal.Tick{Price: 7, Time: now - c.tickAge}
+			}
+			s, err := newFake(t, store, newClock()).Series(t.Context(), "x", signal.H1)
+			if c.stale {
+				if e := runError(t, err); e.Code != signal.StaleData || !e.Retryable {
+					t.Errorf("error is %+v", e)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := Tick{Price: 2, Time: now - c.barAge}
+			if c.hasTicks {
+				want = Tick{Price: 7, Time: now - c.tickAge}
+			}
+			if s.Ticks != c.hasTicks || s.Last != want {
+				t.Errorf("last is %+v, a tick: %v", s.Last, s.Ticks)
+			}
+		})
+	}
+}
+
+func TestAgeIsExplainedByTheStore(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	m := newFake(t, &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
+	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
+		t.Fatal(err)
+	}
+	c.Add(24 * time.Hour)
+	_, err := m.Series(t.Context(), "X", signal.H1)
+	if e := runError(t, err); e.Code != signal.StaleData {
+		t.Errorf("while the store answers: %+v", e)
+	}
+	m.closedUp.Store(false)
+	_, err = m.Series(t.Context(), "X", signal.H1)
+	if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+		t.Errorf("while it does not: %+v", e)
+	}
+}
+
+func TestKnownAssetsOfAMarketThatStartsAreWorthARetry(t *testing.T) {
+	t.Parallel()
+	sys := engine.NewSystem(engine.Options{})
+	t.Cleanup(func() { sys.Shutdown(context.Background()) })
+	m := New(sys, Options{Store: &fakeStore{}, Now: newClock().Now})
+	for name, retryable := range map[string]bool{"BTC": true, "btc-usd": true, "NOSUCH": false} {
+		_, err := m.Series(t.Context(), name, signal.H1)
+		if e := runError(t, err); e.Code != signal.DataUnavailable || e.Retryable != retryable {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	if n := len(*m.watches.Load()); n != 0 {
+		t.Errorf("%d actors for assets that nobody knows", n)
+	}
+}
+
+// TestNothingIsMissedBetweenReadingAndFollowing closes a bar while the records are
+// being read: before the reading is answered, and after it was made.
+func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	end := c.Now().UnixMilli()
+	all := hours(12, end, 1)
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+	m := newFake(t, store, c)
+	tell := func(count int64, b signal.MarketBar) { m.tellClosed(&signal.ClosedBar{Count: count, Bar: b}) }
+	store.onBars = func() {
+		old := all[9]
+		old.Close = 99
+		tell(9, old)      // it was in the records already, in a newer copy
+		tell(11, all[10]) // it was not
+	}
+	s, err := m.Series(t.Context(), "X", signal.H1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := all[3]
+	replaced.High = 50
+	tell(12, replaced)
+	tell(13, all[11])
+	want := slices.Clone(all)
+	want[3] = replaced
+	before := slices.Clone(s.Bars)
+	var now Snapshot
+	eventually(t, "bars", func() bool {
+		now, _ = m.Series(t.Context(), "X", signal.H1)
+		return len(now.Bars) == 12
+	})
+	for i := range want {
+		if d := cmp.Diff(strategy.Bar(want[i].Bar), now.Bars[i]); d != "" {
+			t.Errorf("bar %d (-want +got):\n%s", i, d)
+		}
+	}
+	if d := cmp.Diff(before, s.Bars); d != "" {
+		t.Errorf("a snapshot changed:\n%s", d)
+	}
+}
+
+func TestMissedBarsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	all := hours(12, c.Now().UnixMilli(), 1)
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+	m := newFake(t, store, c)
+	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
+		t.Fatal(err)
+	}
+	store.mu.Lock()
+	store.bars, store.count = all, 12
+	store.mu.Unlock()
+	m.tellMissed()
+	eventually(t, "bars", func() bool {
+		s, _ := m.Series(t.Context(), "X", signal.H1)
+		return len(s.Bars) == 12
+	})
+}
+
+func TestASeriesKeepsFifteenHundredBars(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	all := hours(2500, c.Now().UnixMilli(), 1)
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:1500], count: 1}
+	m := newFake(t, store, c)
+	m.load(t.Context(), "X", h1)
+	for i, b := range all[1500:] {
+		m.tellClosed(&signal.ClosedBar{Count: int64(2 + i), Bar: b})
+	}
+	eventually(t, "bars", func() bool {
+		s, err := m.Series(t.Context(), "X", signal.H1)
+		return err == nil && len(s.Bars) == 1500 && s.Bars[1499] == strategy.Bar(all[2499].Bar) && s.Bars[0] == strategy.Bar(all[1000].Bar)
+	})
+}
+
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	series := func(n int, missing ...int) []strategy.Bar {
+		var bars []strategy.Bar
+		for i, b := range hours(n, 1_795_251_600_000, 1) {
+			if !slices.Contains(missing, i) {
+				bars = append(bars, strategy.Bar(b.Bar))
+			}
+		}
+		return bars
+	}
+	for _, c := range []struct {
+		name   string
+		bars   []strategy.Bar
+		closed bool // it has closed sessions
+		want   int  // bars; 0: refused
+		flat   int
+	}{
+		{"none", series(1500), false, 1500, 0},
+		{"no bars", nil, false, 0, 0},
+		{"three in a row", series(1400, 1000, 1001, 1002), false, 1400, 3},
+		{"four in a row", series(1400, 1000, 1001, 1002, 1003), false, 0, 0},
+		{"long and long ago", series(1500, 100, 101, 102, 103), false, 1396, 0},
+		{"short ones, now and long ago", series(1500, 100, 1400), false, 1399, 1},
+		{"sessions", series(1400, 1000, 1001, 1002, 1003), true, 1396, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := usable(c.bars, !c.closed)
+			if c.want == 0 && c.bars != nil {
+				if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+					t.Errorf("error is %+v", e)
+				}
+				return
+			}
+			flat := 0
+			for i, b := range got {
+				if b.Flat {
+					flat++
+				}
+				if i > 0 && !c.closed && got[i-1].CloseTime != b.OpenTime {
+					t.Fatalf("a gap is left before bar %d", i)
+				}
+			}
+			if err != nil || len(got) != c.want || flat != c.flat {
+				t.Errorf("%d bars, %d flat, %v; want %d and %d", len(got), flat, err, c.want, c.flat)
+			}
+		})
+	}
+}
+
+func TestNewsAreFiledByAssetAndTime(t *testing.T) {
+	t.Parallel()
+	b := newNewsbook(60)
+	item := func(id string, at int64, headline string, symbols ...string) signal.MarketNews {
+		return signal.MarketNews{ID: id, At: at, Headline: headline, Source: simulatedName, Weight: 1, Symbols: symbols}
+	}
+	b.add([]signal.MarketNews{item("1", 100, "Bitcoin surges", "BTC"), item("2", 300, "Market wrap", "BTCUSDT", "ETH")})
+	held := b.since("BTC", 0)
+	b.add([]signal.MarketNews{item("3", 200, "Late", "BTC"), item("2", 300, "Market wrap", "BTC"), item("4", 300, "BTC falls", "BTC")})
+	ids := func(items []strategy.NewsItem) string {
+		var s []string
+		for _, n := range items {
+			s = append(s, n.ID)
+		}
+		return strings.Join(s, " ")
+	}
+	for since, want := range map[int64]string{0: "1 3 2 4", 100: "1 3 2 4", 101: "3 2 4", 300: "2 4", 301: ""} {
+		if got := ids(b.since("BTC", since)); got != want {
+			t.Errorf("since %d: %q, want %q", since, got, want)
+		}
+	}
+	if got := ids(held); got != "1 2" {
+		t.Errorf("what was read before became %q", got)
+	}
+	if items := b.since("BTC", 0); items[0].Relevance != 1 || items[2].Relevance != .5 {
+		t.Errorf("relevance is %v and %v", items[0].Relevance, items[2].Relevance)
+	}
+	if got := ids(b.since("ETH", 0)); got != "2" {
+		t.Errorf("ETH has %q", got)
+	}
+	b.add([]signal.MarketNews{item("5", 250+newsFor/60, "New", "BTC")})
+	if got := ids(b.since("BTC", 0)); got != "2 4 5" {
+		t.Errorf("after a week: %q", got)
+	}
+}
+
+func BenchmarkSeries(b *testing.B) {
+	c := newClock()
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "BTC", Speed: 1}, bars: hours(1500, c.Now().UnixMilli(), 1)}
+	for i := range store.bars {
+		store.bars[i].Asset = "BTC"
+	}
+	m := newFake(b, store, c)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Series(b.Context(), "BTC", signal.H1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
