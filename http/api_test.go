@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -231,6 +232,48 @@ func TestWeatherIsEmptyWithoutItsAgent(t *testing.T) {
 	}
 	if a := do(t, s, "GET", "/v1/signals/weather/wsig_01M7YQ1WTVKN9DZNWV9NV456V1", ""); a.Status != 404 {
 		t.Errorf("one: %d", a.Status)
+	}
+}
+
+// fakeWeather holds one weather signal.
+type fakeWeather struct{ asked signalhttp.WeatherQuery }
+
+var weatherSignal = signalhttp.WeatherSignal{ID: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1", Commodity: "natural_gas", Region: "us", Direction: signal.Long, Confidence: 0.61239,
+	Event:          signalhttp.WeatherEvent{Type: "cold_snap", Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", TemperatureDeviation: -7.4},
+	ExpectedImpact: "+1.4 % in 5 days", CreatedAt: morning}
+
+func (w *fakeWeather) WeatherSignals(_ context.Context, q signalhttp.WeatherQuery) ([]signalhttp.WeatherSignal, int, error) {
+	w.asked = q
+	return []signalhttp.WeatherSignal{weatherSignal, weatherSignal}, 7, nil
+}
+
+func (w *fakeWeather) WeatherSignal(_ context.Context, _ signal.AccountID, id string) (signalhttp.WeatherSignal, error) {
+	if id != weatherSignal.ID {
+		return signalhttp.WeatherSignal{}, signal.NotFound("weather signal")
+	}
+	return weatherSignal, nil
+}
+
+func TestWeatherSignalsAreShown(t *testing.T) {
+	t.Parallel()
+	w := &fakeWeather{}
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Weather = w })
+	one := `{"signal_id":"wsig_01M7YQ1WTVKN9DZNWV9NV456V1","type":"weather_arbitrage","commodity":"natural_gas","region":"us","direction":"long","confidence":0.6124,` +
+		`"weather_event":{"type":"cold_snap","severity":"high","location":"Chicago","forecast_date":"2026-11-24","temperature_deviation":-7.4},` +
+		`"expected_impact":"+1.4 % in 5 days","created_at":"2026-11-21T09:30:00.000Z"}`
+	a := do(t, s, "GET", "/v1/signals/weather?region=us&commodity=natural_gas&severity=high&limit=2&offset=1&since=2026-11-21", "")
+	if want := `{"signals":[` + one + `,` + one + `],"total":7}`; a.Body != want {
+		t.Errorf("got %s\nwant %s", a.Body, want)
+	}
+	wantQuery := signalhttp.WeatherQuery{Account: accountID, Region: "us", Commodity: "natural_gas", Severity: "high", Since: morning.Truncate(24 * time.Hour), Limit: 2, Offset: 1}
+	if d := cmp.Diff(wantQuery, w.asked); d != "" {
+		t.Errorf("query (-want +got):\n%s", d)
+	}
+	if a := do(t, s, "GET", "/v1/signals/weather/"+weatherSignal.ID, ""); a.Body != one {
+		t.Errorf("one: %s", a.Body)
+	}
+	if a := do(t, s, "GET", "/v1/signals/weather/wsig_1", ""); a.Status != 404 {
+		t.Errorf("none: %d", a.Status)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -41,6 +42,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if 0 < r.ContentLength && r.ContentLength < room {
 		room = r.ContentLength
 	}
+	// A client that sends slowly holds its connection for so long only. Without a
+	// deadline a run may then take longer than the body did.
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's recorder has none
 	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -50,6 +55,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		f.body("", faultFormat, "the body could not be read to its end")
 		return nil, errors.Join(f.err(), err)
 	}
+	_ = deadline.SetReadDeadline(time.Time{})
 	return body.Bytes(), nil
 }
 

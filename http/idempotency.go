@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -59,7 +58,8 @@ func checkIdempotencyKey(h http.Header, f *faults) {
 }
 
 // replayOr answers with the reply that is kept for key, or else by first, whose
-// failure frees the key.
+// failure frees the key. A reply that was stored nevertheless stays: releasing drops
+// a claim only.
 func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error) error {
 	kept, err := s.o.Replies.Claim(c.r.Context(), account, key)
 	if err != nil {
@@ -80,9 +80,7 @@ func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey
 		}
 	}()
 	err = first()
-	// Without knowing whether the change was stored, the key must stay claimed: it
-	// frees itself.
-	succeeded = err == nil || errors.Is(err, context.DeadlineExceeded)
+	succeeded = err == nil
 	return err
 }
 

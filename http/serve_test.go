@@ -481,3 +481,38 @@ func TestBodyThatIsCutOff(t *testing.T) {
 		t.Errorf("got %d", resp.StatusCode)
 	}
 }
+
+func TestTracingLetsUpgradesThrough(t *testing.T) {
+	t.Parallel()
+	served := make(chan struct{})
+	f := &fakes{serve: func(ws *websocket.Conn, _ *signal.Principal) {
+		_ = ws.Close()
+		close(served)
+	}}
+	s := newServer(t, f, func(o *signalhttp.Options) { o.Tracing = true })
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	if _, _, err := dial(t, server, "/ws/dashboard?api_key=key", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
+		t.Errorf("got %d", a.Status)
+	}
+}
+
+func TestTLSIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(newServer(t, &fakes{}).Handler())
+	t.Cleanup(server.Close)
+	client := server.Client()
+	client.Transport = checker(t).Transport(t, client.Transport)
+	resp, err := client.Get(server.URL + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if got := resp.Header.Get("Strict-Transport-Security"); got == "" {
+		t.Errorf("headers %v", resp.Header)
+	}
+}
