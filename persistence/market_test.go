@@ -1,0 +1,332 @@
+package persistence
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+// newMarketBench returns a market on a server of the test's own, with the epoch of
+// a feeder's term.
+func newMarketBench(t *testing.T) (m *Market, rdb *redis.Client, epoch int64) {
+	t.Helper()
+	s, server := leaseStore(t)
+	m = NewMarket(s)
+	epoch, err := m.TakeLease(t.Context(), "node", time.Minute)
+	if err != nil || epoch == 0 {
+		t.Fatalf("take lease: epoch %d, %v", epoch, err)
+	}
+	return m, server.Client(), epoch
+}
+
+// marketBar returns the i-th bar of BTC, 1h.
+func marketBar(i int64, closing float64) signal.MarketBar {
+	open := 1_795_248_000_000 + i*3_600_000
+	return signal.MarketBar{Asset: "BTC", Timeframe: signal.H1, Given: i%2 == 0, Bar: signal.Bar{OpenTime: open, CloseTime: open + 3_600_000,
+		Open: 10, High: 20, Low: 5, Close: closing, Volume: 1.5, Flat: i%3 == 0}}
+}
+
+func TestOneNodeFeedsTheMarket(t *testing.T) {
+	t.Parallel()
+	m, rdb, first := newMarketBench(t)
+	ctx := t.Context()
+	if other, err := m.TakeLease(ctx, "other", time.Minute); other != 0 || err != nil {
+		t.Errorf("another node takes the lease: epoch %d, %v", other, err)
+	}
+	if kept, err := m.RenewLease(ctx, "node", first, 2*time.Minute); !kept || err != nil {
+		t.Errorf("renew: %v %v", kept, err)
+	}
+	if ttl := rdb.PTTL(ctx, feederKey()).Val(); ttl <= time.Minute {
+		t.Errorf("the renewed lease lasts %v", ttl)
+	}
+	second, err := m.TakeLease(ctx, "node", time.Minute)
+	if second <= first || err != nil {
+		t.Errorf("a restarted node has epoch %d after %d, %v", second, first, err)
+	}
+	if kept, _ := m.RenewLease(ctx, "node", first, time.Minute); kept {
+		t.Error("a term that ended was renewed")
+	}
+	if err := m.GiveUpLease(ctx, "node", first); err != nil || rdb.Exists(ctx, feederKey()).Val() == 0 {
+		t.Errorf("a term that ended gave up the next one: %v", err)
+	}
+	if err := m.GiveUpLease(ctx, "node", second); err != nil {
+		t.Error(err)
+	}
+	if third, err := m.TakeLease(ctx, "other", time.Minute); third <= second || err != nil {
+		t.Errorf("after giving up: epoch %d, %v", third, err)
+	}
+}
+
+func TestMarketStepIsStoredAtOnce(t *testing.T) {
+	t.Parallel()
+	m, _, epoch := newMarketBench(t)
+	ctx := t.Context()
+	asset := signal.MarketAsset{Symbol: "natural_gas", Class: "commodity", Source: "simulated", TickSize: 1e-7, AlwaysOpen: true, Speed: 60}
+	live := signal.MarketLive{Asset: "natural_gas", Last: signal.Tick{Price: 2.8, Volume: 3, Time: 1_795_253_400_123}, Minute: marketBar(0, 9).Bar}
+	live.Minute.Flat = false
+	news := signal.MarketNews{ID: "n1", At: 5, Headline: "Gas surges", Body: "Ä", Source: "wire", Weight: .5, Symbols: []string{"natural_gas", "oil"}}
+	step := &signal.MarketStep{Epoch: epoch, Ticks: signal.Position{MS: 7, Seq: 1}, Bars: signal.Position{MS: 8}, Checkpoint: []byte{0, 255},
+		Assets: []signal.MarketAsset{asset}, Live: []signal.MarketLive{live}, News: []signal.MarketNews{news},
+		Closed: []signal.MarketBar{marketBar(0, 9), marketBar(1, 10), marketBar(0, 11)}}
+	for range 2 { // the reply to the first may have been lost
+		if err := m.Store(ctx, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := m.State(ctx)
+	want := signal.MarketState{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint, Assets: step.Assets, Live: step.Live}
+	if d := cmp.Diff(want, state); d != "" || err != nil {
+		t.Errorf("state (-want +got): %v\n%s", err, d)
+	}
+	gotAsset, gotLive, err := m.Asset(ctx, "NATURAL_GAS")
+	if gotAsset != asset || gotLive != live || err != nil {
+		t.Errorf("asset %+v, live %+v, %v", gotAsset, gotLive, err)
+	}
+	_, _, err = m.Asset(ctx, "natural_gas")
+	wantKind(t, "a key in lower case", err, signal.KindNotFound)
+	bars, count, err := m.Bars(ctx, "BTC", signal.H1)
+	if d := cmp.Diff([]signal.MarketBar{marketBar(0, 11), marketBar(1, 10)}, bars); d != "" || count != 6 || err != nil {
+		t.Errorf("count %d, %v, bars (-want +got):\n%s", count, err, d)
+	}
+	closed, items, closedTo, newsTo, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	if err != nil || len(closed) != 6 || closedTo.IsZero() || newsTo.IsZero() {
+		t.Fatalf("%d closed bars up to %v, %v", len(closed), closedTo, err)
+	}
+	for i, c := range closed {
+		if c.Count != int64(i+1) {
+			t.Errorf("bar %d has count %d", i, c.Count)
+		}
+	}
+	if d := cmp.Diff(marketBar(1, 10), closed[1].Bar); d != "" {
+		t.Errorf("closed bar (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]signal.MarketNews{news, news}, items); d != "" {
+		t.Errorf("news (-want +got):\n%s", d)
+	}
+	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 6 || err != nil {
+		t.Errorf("end %v, count %d, %v", end, n, err)
+	}
+}
+
+func TestAStaleFeederStoresNothing(t *testing.T) {
+	t.Parallel()
+	m, rdb, stale := newMarketBench(t)
+	ctx := t.Context()
+	if _, err := m.TakeLease(ctx, "node", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	before := rdb.DBSize(ctx).Val()
+	err := m.Store(ctx, &signal.MarketStep{Epoch: stale, Checkpoint: []byte("x"), Closed: []signal.MarketBar{marketBar(0, 9)}})
+	wantKind(t, "a step", err, signal.KindConflict)
+	err = m.Fill(ctx, stale, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(0, 9)}}})
+	wantKind(t, "a series", err, signal.KindConflict)
+	if after := rdb.DBSize(ctx).Val(); after != before {
+		t.Errorf("%d keys became %d", before, after)
+	}
+}
+
+func TestSeriesAreFilledAndKeptShort(t *testing.T) {
+	t.Parallel()
+	m, _, epoch := newMarketBench(t)
+	ctx := t.Context()
+	var all []signal.MarketBar
+	for i := range int64(barsKept + 100) {
+		all = append(all, marketBar(i, float64(6+i%10)))
+	}
+	fill := func(reset bool, bars ...signal.MarketBar) {
+		t.Helper()
+		if err := m.Fill(ctx, epoch, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	series := func() []signal.MarketBar {
+		t.Helper()
+		bars, _, err := m.Bars(ctx, "BTC", signal.H1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bars
+	}
+	fill(false, all...)
+	if d := cmp.Diff(all[100:], series()); d != "" {
+		t.Errorf("filled (-want +got):\n%s", d)
+	}
+	next := marketBar(barsKept+100, 6)
+	if err := m.Store(ctx, &signal.MarketStep{Epoch: epoch, Closed: []signal.MarketBar{next}}); err != nil {
+		t.Fatal(err)
+	}
+	if bars := series(); len(bars) != barsKept || bars[barsKept-1] != next || bars[0] != all[101] {
+		t.Errorf("%d bars after another one", len(bars))
+	}
+	replaced := marketBar(barsKept+99, 19)
+	fill(false, replaced)
+	if bars := series(); len(bars) != barsKept || bars[barsKept-2] != replaced {
+		t.Errorf("%d bars after a replacement", len(bars))
+	}
+	recent := make(map[string]int)
+	err := m.EachRecent(ctx, []string{"BTC", "NONE"}, signal.H1, 7, func(asset string, bars []signal.MarketBar) { recent[asset] = len(bars) })
+	if d := cmp.Diff(map[string]int{"BTC": 7, "NONE": 0}, recent); d != "" || err != nil {
+		t.Errorf("recent: %v\n%s", err, d)
+	}
+	fill(true, all[:3]...)
+	if d := cmp.Diff(all[:3], series()); d != "" {
+		t.Errorf("reset (-want +got):\n%s", d)
+	}
+	// Readers are told to read the series again.
+	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	if err != nil || len(closed) != 4 || closed[0].Bar != (signal.MarketBar{Asset: "BTC", Timeframe: signal.H1}) {
+		t.Errorf("%+v, %v", closed, err)
+	}
+}
+
+func TestReadersHearOfAssetsThatChange(t *testing.T) {
+	t.Parallel()
+	m, rdb, epoch := newMarketBench(t)
+	ctx := t.Context()
+	store := func(step signal.MarketStep) {
+		t.Helper()
+		step.Epoch = epoch
+		if err := m.Store(ctx, &step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := signal.MarketAsset{Symbol: "oil", Source: "simulated", Speed: 60}
+	second := signal.MarketAsset{Symbol: "oil", Source: "stream", Speed: 1}
+	store(signal.MarketStep{Assets: []signal.MarketAsset{first}, Live: []signal.MarketLive{{Asset: "oil"}}})
+	store(signal.MarketStep{Assets: []signal.MarketAsset{first}})
+	store(signal.MarketStep{Assets: []signal.MarketAsset{second}})
+	store(signal.MarketStep{Removed: []string{"oil"}})
+	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	told := signal.MarketBar{Asset: "OIL"}
+	if d := cmp.Diff([]signal.ClosedBar{{Count: 1, Bar: told}, {Count: 2, Bar: told}}, closed); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if n := rdb.Exists(ctx, marketAssetsKey(), marketLiveKey()).Val(); n != 0 {
+		t.Errorf("%d records are left of an asset that was removed", n)
+	}
+}
+
+func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
+	t.Parallel()
+	m, rdb, _ := newMarketBench(t)
+	ctx := t.Context()
+	if end, err := m.TicksEnd(ctx); !end.IsZero() || err != nil {
+		t.Errorf("end of no stream is %v, %v", end, err)
+	}
+	err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
+		{Asset: "ETH", Tick: signal.Tick{Price: 1e7, Time: 5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := m.ReadTicks(ctx, signal.Position{}, 0)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	want := map[string]string{"asset": "BTC", "price": "67000.125", "volume": "0.0000001", "time": "1795253400123"}
+	if d := cmp.Diff(want, entries[0].Fields); d != "" {
+		t.Errorf("entry (-want +got):\n%s", d)
+	}
+	if end, err := m.TicksEnd(ctx); end != entries[1].Position || err != nil {
+		t.Errorf("end is %v, %v", end, err)
+	}
+	begun := time.Now()
+	if more, err := m.ReadTicks(ctx, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
+		t.Errorf("%d entries behind the end after %v, %v", len(more), time.Since(begun), err)
+	}
+
+	// What is old goes, unless it has not been worked in.
+	now := time.Now()
+	old := now.Add(-time.Hour)
+	for i := range 1000 {
+		id := strconv.FormatInt(old.UnixMilli()+int64(i), 10)
+		if err := rdb.XAdd(ctx, &redis.XAddArgs{Stream: "other", ID: id, Values: []string{"a", "b"}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rdb.Rename(ctx, "other", marketTicksKey())
+	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() - 1}, now); err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.XLen(ctx, marketTicksKey()).Val(); n != 1000 {
+		t.Errorf("%d ticks are left of 1000 that nobody has worked in", n)
+	}
+	if err := m.Trim(ctx, now, signal.Position{MS: now.UnixMilli()}, now); err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.XLen(ctx, marketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
+		t.Errorf("%d old ticks are left", n)
+	}
+
+	for range 3 {
+		rdb.XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"a", "b"}})
+	}
+	bars, err := m.ReadBars(ctx, signal.Position{}, 0)
+	if err != nil || len(bars) != 3 {
+		t.Fatalf("%d bars, %v", len(bars), err)
+	}
+	if err := m.TrimBars(ctx, bars[1].Position); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := m.ReadBars(ctx, signal.Position{}, 0); len(left) != 1 || left[0].Position != bars[2].Position {
+		t.Errorf("%d bars are left, %v", len(left), err)
+	}
+}
+
+func TestDamagedClosedBarsAreToldFromGoodOnes(t *testing.T) {
+	t.Parallel()
+	good := marketBar(1, 6)
+	for name, values := range map[string]map[string]any{
+		"cut short": {"n": "5", "a": "BTC", "t": "1h", "b": string(packBar(&good)[:20])},
+		"no count":  {"a": "BTC", "t": "1h", "b": string(packBar(&good))},
+	} {
+		if c := closedBar(values); c.Count != 0 {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func FuzzMarketRecords(f *testing.F) {
+	bar := marketBar(3, 7)
+	f.Add(packBar(&bar))
+	f.Add(packAsset(&signal.MarketAsset{Symbol: "BTC", Class: "crypto", TickSize: .001, Speed: 60, AlwaysOpen: true}))
+	f.Add(packLive(&signal.MarketLive{Last: signal.Tick{Price: 1, Time: 2}, Minute: bar.Bar}))
+	f.Add(packNews(&signal.MarketNews{ID: "1", Headline: "x", Symbols: []string{"BTC", ""}}))
+	f.Add([]byte{})
+	// What can be read is written again as the same bytes.
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if b, err := unpackBar(string(data)); err == nil && string(packBar(&b)) != string(data) {
+			t.Errorf("bar %+v", b)
+		}
+		if l, err := unpackLive("BTC", string(data)); err == nil && string(packLive(&l)) != string(data) {
+			t.Errorf("live %+v", l)
+		}
+		if a, err := unpackAsset(string(data)); err == nil {
+			if again, err := unpackAsset(string(packAsset(&a))); err != nil || string(packAsset(&again)) != string(packAsset(&a)) {
+				t.Errorf("asset %+v, %v", again, err)
+			}
+		}
+		if n, err := unpackNews(string(data)); err == nil {
+			if again, err := unpackNews(string(packNews(&n))); err != nil || string(packNews(&again)) != string(packNews(&n)) {
+				t.Errorf("news %+v, %v", again, err)
+			}
+		}
+	})
+}
+
+func TestMarketKeys(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		marketTicksKey(): "market:ticks", marketBarsKey(): "market:bars", marketClosedKey(): "{market}:closed",
+		barsKey("BTC", signal.H1): "{market}:bars:1h:BTC", marketNewsKey(): "{market}:news", marketStateKey(): "{market}:state",
+		marketAssetsKey(): "{market}:assets", marketLiveKey(): "{market}:live", feederKey(): "{market}:feeder",
+		feederEpochKey(): "{market}:feederepoch",
+	} {
+		if got != want {
+			t.Errorf("key is %q, want %q", got, want)
+		}
+	}
+}
