@@ -95,8 +95,13 @@ func ParseKeyID(s string) (KeyID, bool) {
 
 func parseULID(s, prefix string) (ulid.ULID, bool) {
 	text, ok := strings.CutPrefix(s, prefix)
-	if !ok || len(text) != ulidLength || text != strings.ToUpper(text) {
+	if !ok || len(text) != ulidLength {
 		return ulid.ULID{}, false
+	}
+	for i := range len(text) {
+		if 'a' <= text[i] && text[i] <= 'z' {
+			return ulid.ULID{}, false // a second spelling of the same identifier
+		}
 	}
 	id, err := ulid.ParseStrict(text)
 	return id, err == nil

@@ -42,11 +42,12 @@ func (d Decision) Write(h http.Header, now time.Time) {
 	}
 	name := `"` + string(d.Class) + `"`
 	limit, remaining := strconv.Itoa(d.Limit), strconv.Itoa(d.Remaining)
-	h.Set("RateLimit-Policy", name+";q="+limit+";w="+strconv.FormatInt(seconds(d.Window), 10))
-	h.Set("RateLimit", name+";r="+remaining+";t="+strconv.FormatInt(seconds(d.Reset), 10))
-	h.Set("X-RateLimit-Limit", limit)
-	h.Set("X-RateLimit-Remaining", remaining)
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(now.Add(d.Reset+time.Second-1).Unix(), 10))
+	// Names in their canonical spelling, which Set would allocate for.
+	h["Ratelimit-Policy"] = []string{name + ";q=" + limit + ";w=" + strconv.FormatInt(seconds(d.Window), 10)}
+	h["Ratelimit"] = []string{name + ";r=" + remaining + ";t=" + strconv.FormatInt(seconds(d.Reset), 10)}
+	h["X-Ratelimit-Limit"] = []string{limit}
+	h["X-Ratelimit-Remaining"] = []string{remaining}
+	h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(now.Add(d.Reset+time.Second-1).Unix(), 10)}
 	if !d.Allowed {
 		h.Set("Retry-After", strconv.FormatInt(seconds(d.RetryAfter), 10))
 	}
