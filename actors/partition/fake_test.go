@@ -117,7 +117,7 @@ type link struct {
 	down     bool
 	detached bool
 
-	announceTakes time.Duration // on its way to Redis
+	announceTakes, takeTakes time.Duration // on their way to Redis
 }
 
 func (l *link) cut(down bool) {
@@ -181,6 +181,7 @@ func (l *link) LeaveNode(ctx context.Context, node string) error {
 }
 
 func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (int64, string, error) {
+	time.Sleep(l.takeTakes)
 	if err := l.up(ctx); err != nil {
 		return 0, "", err
 	}

@@ -133,10 +133,7 @@ func TestOverflowAndGapAreReadFromTheLog(t *testing.T) {
 func TestFeedWaitsForTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		a.link.mu.Lock()
-		a.link.detached = true
-		a.link.mu.Unlock()
+		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).detached = true })
 		r.append(0, name(0), signal.AccountDeleted)
 		time.Sleep(10 * time.Second)
 		if len(r.now().erased[0]) != 0 {

@@ -269,6 +269,24 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 	})
 }
 
+// A node that is told to leave while leases are on their way to it keeps none.
+func TestLeaseGrantedAtTheEndIsGivenBack(t *testing.T) {
+	for at := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis(4)
+			a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).takeTakes = 10 * time.Millisecond })
+			time.Sleep(time.Duration(at/2) * time.Millisecond)
+			if at%2 == 0 {
+				synctest.Wait()
+			}
+			a.stop(t)
+			if got := r.owners(); len(got) != 0 {
+				t.Errorf("stopped after %d ms it keeps %v", at/2, got)
+			}
+		})
+	}
+}
+
 // An announcement that is under way when the node leaves does not make it live again.
 func TestLateAnnouncementIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

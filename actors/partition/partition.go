@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -48,6 +49,9 @@ type partition struct {
 	until time.Time // when the lease runs out, at the earliest
 	over  engine.Timer
 	gone  bool // the lease is another's, or nobody's
+	// granted is the epoch that take was given, for the case that the actor is told
+	// to stop before it hears of it.
+	granted atomic.Int64
 
 	feed  feed
 	erase *duty // made when first asked for
@@ -83,15 +87,16 @@ func (a *partition) Receive(c engine.Context) {
 	}
 }
 
-// take tries to become owner. A lease that is given after the actor was told to
-// stop is given back.
+// take tries to become owner. A lease that is given when the actor is about to stop
+// is given back: here if its context has ended, else by end.
 func (a *partition) take(c engine.Context) {
-	p, number := a.p, a.number
+	p, number, granted := a.p, a.number, &a.granted
 	c.Go(func(ctx context.Context) any {
 		m := taken{begun: time.Now()}
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.renewEvery)
 		defer cancel()
 		m.epoch, m.owner, m.err = p.store.TakeLease(detached, number, p.node, p.options.Lease)
+		granted.Store(m.epoch)
 		if ctx.Err() != nil && m.epoch != 0 {
 			p.release(ctx, number, m.epoch)
 		}
@@ -177,15 +182,21 @@ func (a *partition) drop(c engine.Context, err error) {
 // end gives the partition back, unless it is lost. What the actor's goroutines still
 // write under the old epoch is stored before the next owner has its own, or refused.
 func (a *partition) end(c engine.Context) {
-	if a.epoch == 0 {
+	p, number, epoch := a.p, a.number, a.epoch
+	if epoch == 0 {
+		if epoch = a.granted.Load(); epoch != 0 {
+			c.Go(func(ctx context.Context) any {
+				p.release(ctx, number, epoch)
+				return nil
+			})
+		}
 		return
 	}
-	a.p.owned.Add(-1)
-	a.p.inboxes[a.number].Store(nil)
+	p.owned.Add(-1)
+	p.inboxes[number].Store(nil)
 	if a.gone {
 		return
 	}
-	p, number, epoch := a.p, a.number, a.epoch
 	handled, stored := a.feed.handled, a.feed.stored
 	c.Go(func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
