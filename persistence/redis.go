@@ -92,6 +92,7 @@ func Open(o Options) (*Store, error) {
 	base.WriteTimeout = commandTimeout
 	base.MaxRetries = -1
 	base.PoolSize = commandConns
+	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
 	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics}
 	s.rdb = newClient(base)
 	blocking := *base
@@ -102,6 +103,14 @@ func Open(o Options) (*Store, error) {
 		s.blocking.AddHook(o.Metrics)
 	}
 	return s, nil
+}
+
+// clientLog takes what the library logs: failed dials, which callers report too.
+type clientLog struct{ log *slog.Logger }
+
+// Printf implements the library's interface.
+func (l clientLog) Printf(_ context.Context, format string, v ...any) {
+	l.log.Debug("redis client", "component", "persistence", "text", fmt.Sprintf(format, v...))
 }
 
 // newClient makes a client for the kind of server that o names. Where a cluster
