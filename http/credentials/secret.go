@@ -50,9 +50,12 @@ func newKeySecret() string {
 
 // keyChecksum returns the last characters of a key with the given random ones.
 func keyChecksum(random string) [keyCheck]byte {
-	var b [keyRandom]byte
-	copy(b[:], random)
-	sum := crc32.ChecksumIEEE(b[:])
+	// As crc32.ChecksumIEEE, which would need the bytes on the heap.
+	sum := ^uint32(0)
+	for i := range len(random) {
+		sum = crc32.IEEETable[byte(sum)^random[i]] ^ sum>>8
+	}
+	sum = ^sum
 	var out [keyCheck]byte
 	for i := keyCheck - 1; i >= 0; i-- {
 		out[i] = base62[sum%uint32(len(base62))]

@@ -1,0 +1,314 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/alexedwards/argon2id"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCreateAccount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "  Someone@Example.COM ")
+	if a.Email != "someone@example.com" || !strings.HasPrefix(string(a.ID), "acc_") {
+		t.Errorf("%+v", a)
+	}
+	got, err := w.Account(ctx, a.ID)
+	if d := cmp.Diff(a, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if got, err := w.AccountByEmail(ctx, "SOMEONE@example.com"); err != nil || got.ID != a.ID {
+		t.Errorf("by email: %+v, %v", got, err)
+	}
+	_, err = w.CreateAccount(ctx, "someone@EXAMPLE.com", goodPassword)
+	wantCode(t, err, "email_taken")
+	if list, total, err := w.Accounts(ctx, 10, 0); err != nil || total != 1 || len(list) != 1 {
+		t.Errorf("%v, %d, %v", list, total, err)
+	}
+	_, err = w.Account(ctx, "acc_none")
+	wantCode(t, err, "not_found")
+}
+
+func TestEmailsAndPasswordsAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	const email = "someone@example.com"
+	long := strings.Repeat("a", 242) + "@example.com" // 254 characters
+	for name, c := range map[string]struct {
+		email, password string
+		want            []string
+	}{
+		"nothing":                      {"", "", []string{"email required", "password required"}},
+		"spaces":                       {"  ", "            ", []string{"email required", "password invalid_value"}},
+		"no address":                   {"someone", goodPassword, []string{"email invalid_format"}},
+		"two addresses":                {"a@example.com, b@example.com", goodPassword, []string{"email invalid_format"}},
+		"name and address":             {"Some One <a@example.com>", goodPassword, []string{"email invalid_format"}},
+		"quoted":                       {`"a b"@example.com`, goodPassword, []string{"email invalid_format"}},
+		"line end":                     {"a@example.com\nb", goodPassword, []string{"email invalid_format"}},
+		"254 characters":               {long, goodPassword, nil},
+		"255 characters":               {"a" + long, goodPassword, []string{"email too_long"}},
+		"11 characters":                {email, "12345abcdef", []string{"password too_short"}},
+		"12 characters, not bytes":     {email, "äöüäöüßßßäö", []string{"password too_short"}},
+		"12 characters, any":           {"b@example.com", "äö ü\x00\tß漢字🙂xy", nil},
+		"128 characters":               {"c@example.com", strings.Repeat("äb", 64), nil},
+		"129 characters":               {email, strings.Repeat("äb", 64) + "c", []string{"password too_long"}},
+		"the email":                    {email, email, []string{"password invalid_value"}},
+		"the email in capitals":        {email, " SOMEONE@example.com", []string{"password invalid_value"}},
+		"another email":                {"d@example.com", email, nil},
+		"common":                       {email, "password1234", []string{"password invalid_value"}},
+		"common in capitals":           {email, "PASSWORD1234", []string{"password invalid_value"}},
+		"common with replaced letters": {email, "P@$$w0rd1234", []string{"password invalid_value"}},
+		"keyboard":                     {email, "qwertyuiop12", []string{"password invalid_value"}},
+		"one character":                {email, "eeeeeeeeeeeeeeeeeeeee", []string{"password invalid_value"}},
+		"one character in both cases":  {email, "aAaAaAaAaAaAaA", []string{"password invalid_value"}},
+	} {
+		_, err := w.CreateAccount(t.Context(), c.email, c.password)
+		if c.want == nil {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		t.Run(name, func(t *testing.T) { wantFields(t, err, c.want...) })
+		if err != nil && c.password != "" && strings.TrimSpace(c.password) != "" && strings.Contains(err.Error(), c.password) {
+			t.Errorf("%s: the error shows the password: %v", name, err)
+		}
+	}
+}
+
+func TestCommonPasswords(t *testing.T) {
+	t.Parallel()
+	if n := len(commonPasswords); n < 200 {
+		t.Errorf("%d common passwords, want at least 200", n)
+	}
+	for p := range commonPasswords {
+		if len(p) < minPassword {
+			t.Errorf("%q is too short to be chosen anyway", p)
+		}
+	}
+	for _, p := range []string{goodPassword, "correct horse", "Vn7-kq2.Lm9xP"} {
+		if isCommon(p) {
+			t.Errorf("%q counts as common", p)
+		}
+	}
+}
+
+func TestPasswordsAreStoredAsTheDecisionsSay(t *testing.T) {
+	t.Parallel()
+	s := New(nil, nil, KeyRing{}, Options{})
+	want := argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+	text, err := s.hashes.hash(t.Context(), goodPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, hash := range map[string]string{"hash": text, "dummy": s.hashes.dummy} {
+		got, salt, key, err := argon2id.DecodeHash(hash)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(want, *got); d != "" || len(salt) != 16 || len(key) != 32 {
+			t.Errorf("%s: salt of %d, key of %d bytes (-want +got):\n%s", name, len(salt), len(key), d)
+		}
+	}
+	if !strings.HasPrefix(text, "$argon2id$v=19$m=19456,t=2,p=1$") {
+		t.Errorf("hash is %s", text)
+	}
+}
+
+func TestHashesWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	h := newHasher(cheap, 2)
+	release := make([]func(), 2)
+	for i := range release {
+		if err := h.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release[i] = func() { <-h.slots }
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, err := range map[string]error{
+		"hash":    func() error { _, err := h.hash(ctx, "x"); return err }(),
+		"compare": func() error { _, _, err := h.compare(ctx, "x", ""); return err }(),
+	} {
+		if signal.KindOf(err) != signal.KindUnavailable || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s without a free turn: %v", name, err)
+		}
+	}
+	for _, f := range release {
+		f()
+	}
+	if _, err := h.hash(t.Context(), "x"); err != nil {
+		t.Errorf("with a free turn: %v", err)
+	}
+	if len(h.slots) != 0 {
+		t.Error("a turn is not given back")
+	}
+}
+
+func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	first := w.login(t, "a@example.com")
+	stored := func() string {
+		_, p, err := w.store.AccountByID(t.Context(), a.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Hash
+	}
+	before := stored()
+	better := cheap
+	better.Iterations = 2
+	w.hashes = newHasher(better, 2)
+	w.login(t, "a@example.com")
+	after := stored()
+	if after == before || !strings.Contains(after, "m=8,t=2,p=1") {
+		t.Errorf("hash %s became %s", before, after)
+	}
+	w.login(t, "a@example.com")
+	if stored() != after {
+		t.Error("a hash that is up to date is made again")
+	}
+	w.principal(t, first.Access) // the password is the same, so no session ends
+}
+
+func TestChangePasswordEndsAllOtherSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	own, other := w.login(t, a.Email), w.login(t, a.Email)
+	p := w.principal(t, own.Access)
+	w.principal(t, other.Access)
+	const next = "four green hedgehogs"
+
+	wantFields(t, w.ChangePassword(ctx, p, "", ""), "current_password required", "new_password required")
+	wantFields(t, w.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
+	wantFields(t, w.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
+	wantCode(t, w.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
+	wantCode(t, w.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next), "jwt_required")
+	w.principal(t, other.Access)
+
+	if err := w.ChangePassword(ctx, p, goodPassword, next); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRefused(t, other.Access)
+	_, err := w.Refresh(ctx, other.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	w.principal(t, own.Access)
+	if _, err := w.Refresh(ctx, own.Refresh); err != nil {
+		t.Errorf("the own session: %v", err)
+	}
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(other.Session)}}
+	if d := cmp.Diff(want, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	_, err = w.Login(ctx, a.Email, goodPassword)
+	wantCode(t, err, "invalid_credentials")
+	if _, err := w.Login(ctx, a.Email, next); err != nil {
+		t.Errorf("the new password: %v", err)
+	}
+}
+
+func TestWrongCurrentPasswordLocks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	p := w.principal(t, w.login(t, a.Email).Access)
+	for range 5 {
+		wantCode(t, w.ChangePassword(t.Context(), p, "wrong password", "four green hedgehogs"), "invalid_credentials")
+	}
+	wantCode(t, w.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs"), "account_locked")
+}
+
+func TestSetPasswordEndsAllSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	first, second := w.login(t, a.Email), w.login(t, a.Email)
+	w.principal(t, first.Access)
+	wantFields(t, w.SetPassword(ctx, a.ID, "short"), "password too_short")
+	wantCode(t, w.SetPassword(ctx, "acc_none", "four green hedgehogs"), "not_found")
+	if err := w.SetPassword(ctx, a.ID, "four green hedgehogs"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRefused(t, first.Access)
+	w.wantRefused(t, second.Access)
+	if got := w.log.take(); len(got) != 2 {
+		t.Errorf("events %+v, want two", got)
+	}
+	if _, err := w.Login(ctx, a.Email, "four green hedgehogs"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeleteAccountEndsEverything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
+	tokens, others := w.login(t, a.Email), w.login(t, b.Email)
+	_, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{tokens.Access, others.Access, secret} {
+		w.principal(t, token)
+	}
+	if err := w.DeleteAccount(ctx, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRefused(t, tokens.Access)
+	w.wantRefused(t, secret)
+	_, err = w.Refresh(ctx, tokens.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	_, err = w.Login(ctx, a.Email, goodPassword)
+	wantCode(t, err, "invalid_credentials")
+	w.principal(t, others.Access)
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.AccountDeleted}}, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	wantCode(t, w.DeleteAccount(ctx, a.ID), "not_found")
+	if again := w.register(t, a.Email); again.ID == a.ID {
+		t.Error("the new account has the identifier of the old one")
+	}
+}
+
+func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	k, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.principal(t, secret)
+	w.log.fail(errors.New("away"))
+	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+		t.Errorf("the key is revoked, though others hear of it late: %v", err)
+	}
+	w.wantRefused(t, secret)
+	w.sweep(ctx)
+	w.log.fail(nil)
+	w.sweep(ctx)
+	if got := w.log.take(); len(got) != 0 {
+		t.Errorf("an announcement that its maker may still append is appended: %+v", got)
+	}
+	w.clock.forward(sweepAge + time.Second)
+	w.sweep(ctx)
+	w.sweep(ctx)
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}}, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}

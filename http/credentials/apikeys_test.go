@@ -1,0 +1,188 @@
+package credentials
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCreateKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	hour := int64(3600)
+	k, secret, err := w.CreateKey(ctx, a.ID, "  deploy bot ", []string{"signals:read", "agents:run", "signals:read"}, &hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`).MatchString(secret) || !isKeySecret(secret) {
+		t.Errorf("secret %q", secret)
+	}
+	want := signal.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt, ExpiresAt: k.CreatedAt.Add(time.Hour),
+		Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
+	if d := cmp.Diff(want, k); d != "" || !strings.HasPrefix(string(k.ID), "key_") {
+		t.Errorf("%s (-want +got):\n%s", k.ID, d)
+	}
+	if d := cmp.Diff([]signal.Scope{signal.AgentsRun, signal.SignalsRead}, k.Scopes.List()); d != "" {
+		t.Errorf("scopes are not in the order of the specification:\n%s", d)
+	}
+	p := w.principal(t, secret)
+	if d := cmp.Diff(signal.Principal{Account: a.ID, Key: k.ID, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt}, p); d != "" {
+		t.Errorf("principal (-want +got):\n%s", d)
+	}
+	wantCode(t, w.RequireJWT(p), "jwt_required")
+
+	list, total, err := w.Keys(ctx, a.ID, 25, 0)
+	if d := cmp.Diff([]signal.APIKey{k}, list); err != nil || total != 1 || d != "" {
+		t.Errorf("%d, %v (-want +got):\n%s", total, err, d)
+	}
+	all, _, err := w.CreateKey(ctx, a.ID, "all", nil, nil)
+	if err != nil || all.Scopes != signal.AllScopes || !all.ExpiresAt.IsZero() {
+		t.Errorf("defaults: %+v, %v", all, err)
+	}
+	if list, total, err = w.Keys(ctx, a.ID, 1, 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != k.ID {
+		t.Errorf("second page: %+v, %d, %v", list, total, err)
+	}
+	if list, total, err = w.Keys(ctx, a.ID, 1, 7); err != nil || total != 2 || list == nil || len(list) != 0 {
+		t.Errorf("past the end: %+v, %d, %v", list, total, err)
+	}
+}
+
+func TestKeyValuesAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	n := func(n int64) *int64 { return &n }
+	for name, c := range map[string]struct {
+		name    string
+		scopes  []string
+		expires *int64
+		want    []string
+	}{
+		"no name":        {"", nil, nil, []string{"name required"}},
+		"spaces":         {" \t", nil, nil, []string{"name too_short"}},
+		"100 characters": {" " + strings.Repeat("ä", 100) + " ", nil, nil, nil},
+		"101 characters": {strings.Repeat("ä", 101), nil, nil, []string{"name too_long"}},
+		"no scopes":      {"a", []string{}, nil, []string{"scopes too_short"}},
+		"unknown scopes": {"a", []string{"agents:read", "admin", ""}, nil, []string{"scopes/1 invalid_value", "scopes/2 invalid_value"}},
+		"0 seconds":      {"a", nil, n(0), []string{"expires_in out_of_range"}},
+		"-1 seconds":     {"a", nil, n(-1), []string{"expires_in out_of_range"}},
+		"1 second":       {"b", nil, n(1), nil},
+		"ten years":      {"c", nil, n(315_360_000), nil},
+		"over ten years": {"a", nil, n(315_360_001), []string{"expires_in out_of_range"}},
+		"all at once":    {"", []string{"x"}, n(0), []string{"scopes/0 invalid_value", "name required", "expires_in out_of_range"}},
+	} {
+		_, _, err := w.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
+		if c.want == nil && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.want != nil {
+			t.Run(name, func(t *testing.T) { wantFields(t, err, c.want...) })
+		}
+	}
+}
+
+func TestKeyNamesAreUniqueAmongKeysNotRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
+	second := int64(1)
+	k, secret, err := w.CreateKey(ctx, a.ID, "name", nil, &second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = w.CreateKey(ctx, a.ID, " name ", nil, nil)
+	wantCode(t, err, "name_taken")
+	if _, _, err := w.CreateKey(ctx, b.ID, "name", nil, nil); err != nil {
+		t.Errorf("another account: %v", err)
+	}
+	if _, _, err := w.CreateKey(ctx, a.ID, "Name", nil, nil); err != nil {
+		t.Errorf("another name: %v", err)
+	}
+	w.principal(t, secret)
+	w.clock.forward(time.Second) // it stops being valid at expires_at and keeps its name
+	w.wantRefused(t, secret)
+	if !w.KeyExpired(k) {
+		t.Error("it is not listed as expired")
+	}
+	_, _, err = w.CreateKey(ctx, a.ID, "name", nil, nil)
+	wantCode(t, err, "name_taken")
+	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.CreateKey(ctx, a.ID, "name", nil, nil); err != nil {
+		t.Errorf("after revoking: %v", err)
+	}
+}
+
+func TestRevokeKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
+	k, secret, err := w.CreateKey(ctx, a.ID, "one", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := w.CreateKey(ctx, a.ID, "two", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.principal(t, secret)
+	w.principal(t, other)
+	wantCode(t, w.RevokeKey(ctx, b.ID, k.ID), "not_found")
+	w.principal(t, secret)
+	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRefused(t, secret)
+	w.principal(t, other)
+	wantCode(t, w.RevokeKey(ctx, a.ID, k.ID), "not_found")
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}}, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+func TestAtMost100Keys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	for i := range 100 {
+		if _, _, err := w.CreateKey(ctx, a.ID, fmt.Sprint(i), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := w.CreateKey(ctx, a.ID, "one too many", nil, nil)
+	wantCode(t, err, "limit_reached")
+	_, _, err = w.CreateKey(ctx, "acc_none", "name", nil, nil)
+	wantCode(t, err, "not_found")
+}
+
+func TestLastUseIsListedInMinutes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	_, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.principal(t, secret)
+	used := w.clock.now()
+	w.storeUses(ctx)
+	list, _, err := w.Keys(ctx, a.ID, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := list[0].LastUsedAt; got != got.Truncate(time.Minute) || used.Sub(got) < 0 || used.Sub(got) > 2*time.Minute {
+		t.Errorf("used at %v, listed as %v", used, got)
+	}
+}

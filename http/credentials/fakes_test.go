@@ -1,0 +1,305 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/alexedwards/argon2id"
+)
+
+// cheap makes hashes that take next to no time.
+var cheap = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+// testKeys is a ring of two keys.
+func testKeys(t testing.TB) KeyRing {
+	t.Helper()
+	r, err := ParseKeys("new:AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=,old:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// eventLog remembers what is appended.
+type eventLog struct {
+	mu     sync.Mutex
+	events []signal.Event
+	err    error
+}
+
+func (l *eventLog) Append(_ context.Context, c signal.Change) (signal.Position, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return signal.Position{}, l.err
+	}
+	for _, e := range c.Events {
+		if e.Account != c.Account {
+			return signal.Position{}, errors.New("an event belongs to another account than its change")
+		}
+		if e.ID == "" {
+			return signal.Position{}, errors.New("an event has no id")
+		}
+		l.events = append(l.events, e)
+	}
+	return signal.Position{MS: 1}, nil
+}
+
+func (l *eventLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// take returns what was appended since the last call, without ids.
+func (l *eventLog) take() []signal.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := l.events
+	l.events = nil
+	for i := range events {
+		events[i].ID = ""
+	}
+	return events
+}
+
+// clock is a wall clock that a test sets forward.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
+
+// world is a service over a Redis of its own.
+type world struct {
+	*Service
+	clock  *clock
+	log    *eventLog
+	store  *persistence.Store
+	server *redistest.Server
+}
+
+func newWorld(t *testing.T, o Options) *world {
+	t.Helper()
+	w := &world{clock: &clock{}, log: &eventLog{}, server: redistest.New(t)}
+	var err error
+	if w.store, err = persistence.Open(persistence.Options{URL: w.server.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.store.Close() })
+	if o.Password == (argon2id.Params{}) {
+		o.Password = cheap
+	}
+	o.Now = w.clock.now
+	w.Service = New(w.store, w.log, testKeys(t), o)
+	return w
+}
+
+const goodPassword = "three brown foxes"
+
+func (w *world) register(t *testing.T, email string) signal.Account {
+	t.Helper()
+	a, err := w.CreateAccount(t.Context(), email, goodPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (w *world) login(t *testing.T, email string) Tokens {
+	t.Helper()
+	tokens, err := w.Login(t.Context(), email, goodPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func (w *world) principal(t *testing.T, token string) signal.Principal {
+	t.Helper()
+	p, err := w.Authenticate(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// wantCode demands an error with a code.
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	e, ok := errors.AsType[*signal.Error](err)
+	if !ok || e.Code != code {
+		t.Errorf("got %v, want %s", err, code)
+	}
+}
+
+// wantRefused demands that the token is not valid.
+func (w *world) wantRefused(t *testing.T, token string) {
+	t.Helper()
+	_, err := w.Authenticate(t.Context(), token)
+	wantCode(t, err, "invalid_token")
+}
+
+// wantFields demands faults of these fields with these codes: "name required".
+func wantFields(t *testing.T, err error, want ...string) {
+	t.Helper()
+	v, _ := errors.AsType[ValidationError](err)
+	got := []string{}
+	for _, f := range v {
+		got = append(got, f.Field+" "+f.Code)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got faults %q (%v), want %q", got, err, want)
+	}
+}
+
+// memory is a store of keys and sessions by the clock of a synctest bubble. What a
+// test does not set, it has not.
+type memory struct {
+	Store // nil: what is not written below must not be called
+
+	mu       sync.Mutex
+	keys     map[signal.Digest]signal.APIKey
+	sessions map[signal.SessionID]signal.Session
+	uses     []map[signal.Digest]time.Time
+	err      error
+	delay    time.Duration // before the record is read
+	after    time.Duration // between reading it and answering
+	lookups  int
+	unsettled,
+	settled []signal.Event
+}
+
+func (m *memory) read(f func()) error {
+	m.mu.Lock()
+	m.lookups++
+	delay, after := m.delay, m.after
+	m.mu.Unlock()
+	time.Sleep(delay)
+	m.mu.Lock()
+	f()
+	err := m.err
+	m.mu.Unlock()
+	time.Sleep(after)
+	return err
+}
+
+func (m *memory) KeyByDigest(_ context.Context, d signal.Digest) (k signal.APIKey, err error) {
+	var ok bool
+	if err := m.read(func() { k, ok = m.keys[d] }); err != nil {
+		return k, err
+	}
+	if !ok {
+		return k, signal.NotFound("API key")
+	}
+	return k, nil
+}
+
+func (m *memory) SessionByID(_ context.Context, id signal.SessionID) (n signal.Session, err error) {
+	var ok bool
+	if err := m.read(func() { n, ok = m.sessions[id] }); err != nil {
+		return n, err
+	}
+	if !ok {
+		return n, signal.NotFound("session")
+	}
+	return n, nil
+}
+
+func (m *memory) RevokeKey(_ context.Context, a signal.AccountID, id signal.KeyID, _ time.Time) ([]signal.Event, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for d, k := range m.keys {
+		if k.ID == id {
+			delete(m.keys, d)
+		}
+	}
+	return []signal.Event{{Account: a, Type: signal.KeyRevoked, Subject: string(id)}}, nil
+}
+
+func (m *memory) EndSession(_ context.Context, a signal.AccountID, id signal.SessionID, _ time.Time) ([]signal.Event, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sessions, id)
+	return []signal.Event{{Account: a, Type: signal.SessionEnded, Subject: string(id)}}, nil
+}
+
+func (m *memory) NoteKeyUses(_ context.Context, uses map[signal.Digest]time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		return m.err
+	}
+	m.uses = append(m.uses, uses)
+	for d, at := range uses {
+		k := m.keys[d]
+		k.LastUsedAt = at
+		m.keys[d] = k
+	}
+	return nil
+}
+
+func (m *memory) Settle(_ context.Context, events []signal.Event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settled = append(m.settled, events...)
+	m.unsettled = nil
+	return m.err
+}
+
+func (m *memory) Unsettled(context.Context, time.Time, int) ([]signal.Event, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unsettled, m.err
+}
+
+// counted returns how many lookups there were since the last call.
+func (m *memory) counted() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.lookups
+	m.lookups = 0
+	return n
+}
+
+func (m *memory) do(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// addKey gives the store a key of account and returns its secret.
+func (m *memory) addKey(k signal.APIKey) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	secret := newKeySecret()
+	if m.keys == nil {
+		m.keys = map[signal.Digest]signal.APIKey{}
+	}
+	m.keys[signal.DigestOf(secret)] = k
+	return secret
+}
+
+// addSession gives the store a session and returns an access token of it.
+func (m *memory) addSession(t *testing.T, s *Service, account signal.AccountID) (signal.SessionID, string) {
+	t.Helper()
+	n := signal.Session{ID: signal.NewSessionID(), Account: account, EndsAt: s.now().Add(time.Hour)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions == nil {
+		m.sessions = map[signal.SessionID]signal.Session{}
+	}
+	m.sessions[n.ID] = n
+	token, err := s.jwt.issue(account, n.ID, s.now(), s.now().Add(15*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.ID, token
+}

@@ -1,0 +1,450 @@
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestLoginGivesTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	tokens, err := w.Login(t.Context(), " A@example.com ", goodPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tokens.ExpiresIn != 900*time.Second || tokens.Account != a.ID {
+		t.Errorf("%+v", tokens)
+	}
+	if !regexp.MustCompile(`^rt_[0-9A-Za-z]{43}$`).MatchString(tokens.Refresh) {
+		t.Errorf("refresh token %q", tokens.Refresh)
+	}
+	token, _, err := jwt.NewParser().ParseUnverified(tokens.Access, jwt.MapClaims{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]any{"alg": "HS256", "typ": "JWT", "kid": "new"}, token.Header); d != "" {
+		t.Errorf("header (-want +got):\n%s", d)
+	}
+	c := token.Claims.(jwt.MapClaims)
+	for name, want := range map[string]any{"iss": "agentsignal", "sub": string(a.ID), "aud": []any{"agentsignal"}, "sid": string(tokens.Session),
+		"scope": "agents:read agents:run signals:read webhooks:manage", "exp": c["iat"].(float64) + 900, "nbf": c["iat"]} {
+		if d := cmp.Diff(want, c[name]); d != "" {
+			t.Errorf("claim %s (-want +got):\n%s", name, d)
+		}
+	}
+	if jti, _ := c["jti"].(string); len(jti) < 16 || len(c) != 9 {
+		t.Errorf("claims %v", c)
+	}
+	want := signal.Principal{Account: a.ID, Session: tokens.Session, Scopes: signal.AllScopes, ExpiresAt: time.Unix(int64(c["exp"].(float64)), 0).UTC()}
+	if d := cmp.Diff(want, w.principal(t, tokens.Access)); d != "" {
+		t.Errorf("principal (-want +got):\n%s", d)
+	}
+	if err := w.RequireJWT(w.principal(t, tokens.Access)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAccessTokenLivesFor15Minutes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	w.register(t, "a@example.com")
+	tokens := w.login(t, "a@example.com")
+	w.clock.forward(14*time.Minute + 55*time.Second)
+	w.principal(t, tokens.Access)
+	w.clock.forward(6 * time.Second) // no leeway
+	w.wantRefused(t, tokens.Access)
+}
+
+func TestLoginTellsNothingOfAccounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	w.register(t, "a@example.com")
+	texts := map[string]bool{}
+	for _, c := range [][2]string{{"a@example.com", "wrong password"}, {"b@example.com", goodPassword}, {"no address", goodPassword},
+		{strings.Repeat("x", 10_000), "x"}, {"a@example.com", strings.Repeat("x", 10_000)}, {"\x00", "\x00"}} {
+		_, err := w.Login(t.Context(), c[0], c[1])
+		wantCode(t, err, "invalid_credentials")
+		texts[err.Error()] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("texts differ: %v", texts)
+	}
+	_, err := w.Login(t.Context(), "", "")
+	wantFields(t, err, "email required", "password required")
+	_, err = w.Login(t.Context(), "  ", "x")
+	wantFields(t, err, "email required")
+	_, err = w.Login(t.Context(), "a@example.com", "")
+	wantFields(t, err, "password required")
+	if right, _, err := w.hashes.compare(t.Context(), goodPassword, ""); right || err != nil {
+		t.Errorf("a password without an account: %v, %v", right, err)
+	}
+}
+
+func TestRefreshUsesTheTokenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	first := w.login(t, a.Email)
+	second, err := w.Refresh(ctx, first.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Refresh == first.Refresh || second.Access == first.Access || second.Session != first.Session || second.ExpiresIn != 900*time.Second {
+		t.Errorf("%+v after %+v", second, first)
+	}
+	w.principal(t, first.Access) // lives until it expires
+	third, err := w.Refresh(ctx, second.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := w.login(t, a.Email)
+
+	// Presented a second time, a token ends the session: its newer tokens, access
+	// tokens included, stop working.
+	_, err = w.Refresh(ctx, first.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	for _, token := range []string{first.Access, second.Access, third.Access} {
+		w.wantRefused(t, token)
+	}
+	for _, token := range []string{first.Refresh, second.Refresh, third.Refresh} {
+		_, err = w.Refresh(ctx, token)
+		wantCode(t, err, "invalid_refresh_token")
+	}
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(first.Session)}}
+	if d := cmp.Diff(want, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	w.principal(t, other.Access)
+	if _, err := w.Refresh(ctx, other.Refresh); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+}
+
+func TestOfManyRefreshesOneWins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	tokens := func() Tokens { w.register(t, "a@example.com"); return w.login(t, "a@example.com") }()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	won := []Tokens{}
+	for range 10 {
+		wg.Go(func() {
+			if got, err := w.Refresh(context.Background(), tokens.Refresh); err == nil {
+				mu.Lock()
+				won = append(won, got)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) > 1 {
+		t.Fatalf("%d refreshes of one token succeed", len(won))
+	}
+	for _, got := range won {
+		w.wantRefused(t, got.Access)
+	}
+}
+
+func TestRefreshTokensExpire(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	w.register(t, "a@example.com")
+	const day = 24 * time.Hour
+
+	idle := w.login(t, "a@example.com")
+	w.clock.forward(30*day + time.Second)
+	_, err := w.Refresh(ctx, idle.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+
+	// Each token lives 30 days from its issue, the session 90 days in all.
+	tokens := w.login(t, "a@example.com")
+	for i := range 3 {
+		w.clock.forward(30*day - time.Minute)
+		if tokens, err = w.Refresh(ctx, tokens.Refresh); err != nil {
+			t.Fatalf("refresh %d: %v", i+1, err)
+		}
+	}
+	if got := tokens.ExpiresIn; got > 3*time.Minute || got <= 0 {
+		t.Errorf("an access token of a session that ends in 3 minutes lives for %v", got)
+	}
+	w.principal(t, tokens.Access)
+	w.clock.forward(3*time.Minute + time.Second)
+	_, err = w.Refresh(ctx, tokens.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	w.wantRefused(t, tokens.Access)
+}
+
+func TestRefreshRefusesWhatIsNoToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	w.register(t, "a@example.com")
+	tokens := w.login(t, "a@example.com")
+	_, err := w.Refresh(t.Context(), "")
+	wantFields(t, err, "refresh_token required")
+	for _, token := range []string{"rt_", "x", newRefreshToken(""), tokens.Access, tokens.Refresh + "0", tokens.Refresh[:len(tokens.Refresh)-1],
+		"rt_" + strings.Repeat("!", 43), strings.ToUpper(tokens.Refresh), strings.Repeat("rt_", 5000)} {
+		_, err := w.Refresh(t.Context(), token)
+		wantCode(t, err, "invalid_refresh_token")
+	}
+	if _, err := w.Refresh(t.Context(), tokens.Refresh); err != nil {
+		t.Errorf("the right one: %v", err)
+	}
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
+	first, second, third, foreign := w.login(t, a.Email), w.login(t, a.Email), w.login(t, a.Email), w.login(t, b.Email)
+	p := w.principal(t, first.Access)
+	for _, tokens := range []Tokens{second, third, foreign} {
+		w.principal(t, tokens.Access)
+	}
+	k, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, w.Logout(ctx, signal.Principal{Account: a.ID, Key: k.ID}, false), "jwt_required")
+
+	if err := w.Logout(ctx, p, false); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRefused(t, first.Access)
+	_, err = w.Refresh(ctx, first.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	if err := w.Logout(ctx, p, false); err != nil {
+		t.Errorf("again: %v", err)
+	}
+
+	if err := w.Logout(ctx, w.principal(t, second.Access), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, tokens := range []Tokens{second, third} {
+		w.wantRefused(t, tokens.Access)
+		_, err = w.Refresh(ctx, tokens.Refresh)
+		wantCode(t, err, "invalid_refresh_token")
+	}
+	w.principal(t, foreign.Access)
+	w.principal(t, secret) // keys are no sessions
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(first.Session)}, {Account: a.ID, Type: signal.SessionEnded}}
+	if d := cmp.Diff(want, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+func TestFailedLoginsLockTheEmail(t *testing.T) {
+	t.Parallel()
+	for name, email := range map[string]string{"an account's": "a@example.com", "an unknown one": "b@example.com", "no address": "nonsense"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := prometheus.NewRegistry()
+			w := newWorld(t, Options{Metrics: NewMetrics(r)})
+			w.register(t, "a@example.com")
+			start := time.Now()
+			for i, lock := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, time.Hour} {
+				for range 5 {
+					_, err := w.Login(t.Context(), email, "wrong password")
+					wantCode(t, err, "invalid_credentials") // the fifth too
+				}
+				for range 2 { // the password is not looked at
+					_, err := w.Login(t.Context(), strings.ToUpper(email), goodPassword)
+					wantCode(t, err, "account_locked")
+					e, _ := errors.AsType[*signal.Error](err)
+					if e == nil || e.Kind != signal.KindTooMany || e.RetryAfter > lock || e.RetryAfter < lock-time.Minute-time.Since(start) {
+						t.Errorf("lock %d: %+v, want about %v", i+1, e, lock)
+					}
+				}
+				w.clock.forward(lock)
+			}
+			if n := testutil.ToFloat64(w.metrics.locks); n != 4 {
+				t.Errorf("%v locks are counted", n)
+			}
+			if n := testutil.ToFloat64(w.metrics.failures.WithLabelValues("account_locked")); n != 8 {
+				t.Errorf("%v refusals are counted", n)
+			}
+		})
+	}
+}
+
+func TestLoginClearsTheCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	w.register(t, "a@example.com")
+	fail := func(n int) {
+		t.Helper()
+		for range n {
+			_, err := w.Login(t.Context(), "a@example.com", "wrong password")
+			wantCode(t, err, "invalid_credentials")
+		}
+	}
+	fail(4)
+	w.login(t, "a@example.com")
+	fail(4)
+	w.login(t, "a@example.com")
+	fail(4)
+	w.clock.forward(15*time.Minute + time.Second) // they no longer count
+	fail(4)
+	w.login(t, "a@example.com")
+	fail(5)
+	_, err := w.Login(t.Context(), "a@example.com", goodPassword)
+	wantCode(t, err, "account_locked")
+	if err := w.Unlock(t.Context(), " A@EXAMPLE.com"); err != nil {
+		t.Fatal(err)
+	}
+	w.login(t, "a@example.com")
+}
+
+func TestLockSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{Lock: signal.LockRules{After: 2, Duration: time.Minute}})
+	w.register(t, "a@example.com")
+	for range 2 {
+		_, err := w.Login(t.Context(), "a@example.com", "wrong password")
+		wantCode(t, err, "invalid_credentials")
+	}
+	_, err := w.Login(t.Context(), "a@example.com", goodPassword)
+	wantCode(t, err, "account_locked")
+	w.clock.forward(time.Minute)
+	w.login(t, "a@example.com")
+}
+
+// TestGuessesAtOnce makes many guesses before the first of them is counted: only
+// five may be looked at, the right one behind them included.
+func TestGuessesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{HashesAtOnce: 50})
+	w.register(t, "a@example.com")
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	answers := map[string]int{}
+	for range 40 {
+		wg.Go(func() {
+			_, err := w.Login(context.Background(), "a@example.com", "wrong password")
+			e, _ := errors.AsType[*signal.Error](err)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[e.Code]++
+		})
+	}
+	wg.Wait()
+	if d := cmp.Diff(map[string]int{"invalid_credentials": 5, "account_locked": 35}, answers); d != "" {
+		t.Errorf("answers (-want +got):\n%s", d)
+	}
+}
+
+func TestManyRightLoginsAtOnceLockNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	w.register(t, "a@example.com")
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := w.Login(context.Background(), "a@example.com", goodPassword); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := newWorld(t, Options{Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	first := w.login(t, a.Email)
+	second, err := w.Refresh(ctx, first.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.principal(t, secret)
+	w.log.fail(errors.New("away"))
+	if _, err := w.Refresh(ctx, first.Refresh); err == nil {
+		t.Error("reuse is accepted")
+	}
+	for range 6 {
+		w.Login(ctx, a.Email, "wrong password")
+	}
+	w.storeUses(ctx)
+	w.server.Kill()
+	w.storeUses(ctx)
+	w.Login(ctx, a.Email, goodPassword)
+	w.sweep(ctx)
+	if out.Len() == 0 {
+		t.Error("nothing is logged")
+	}
+	for _, s := range []string{secret, first.Access, first.Refresh, second.Access, second.Refresh, goodPassword, "wrong password", a.Email} {
+		if strings.Contains(out.String(), s) {
+			t.Errorf("the log shows %q:\n%s", s, out.String())
+		}
+	}
+}
+
+func TestSecretsAreNotStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	tokens := w.login(t, a.Email)
+	_, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.server.Client()
+	var all strings.Builder
+	for _, key := range c.Keys(ctx, "*").Val() {
+		all.WriteString(key + "\n" + c.Dump(ctx, key).Val() + "\n")
+		for field, value := range c.HGetAll(ctx, key).Val() {
+			all.WriteString(field + "=" + value + "\n")
+		}
+	}
+	for _, s := range []string{goodPassword, tokens.Access, tokens.Refresh, tokens.Refresh[3:24], secret, secret[8:]} {
+		if strings.Contains(all.String(), s) {
+			t.Errorf("Redis holds %q", s)
+		}
+	}
+	if !strings.Contains(all.String(), signal.DigestOf(secret).String()) || !strings.Contains(all.String(), signal.DigestOf(tokens.Refresh).String()) {
+		t.Error("Redis does not hold the digests")
+	}
+}
+
+func TestCredentialsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	ctx := t.Context()
+	a := w.register(t, "a@example.com")
+	tokens := w.login(t, a.Email)
+	w.server.Kill()
+	_, login := w.Login(ctx, a.Email, goodPassword)
+	_, refresh := w.Refresh(ctx, tokens.Refresh)
+	_, access := w.Authenticate(ctx, tokens.Access)
+	_, key := w.Authenticate(ctx, newKeySecret())
+	for name, err := range map[string]error{"login": login, "refresh": refresh, "access token": access, "key": key,
+		"logout": w.Logout(ctx, signal.Principal{Account: a.ID, Session: tokens.Session}, false)} {
+		if signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("%s: %v, want KindUnavailable", name, err)
+		}
+	}
+}
