@@ -115,7 +115,7 @@ func (a *connection) onStarted(c engine.Context) {
 func (a *connection) onReceived(c engine.Context, m received) {
 	if m.excess {
 		message, _ := decodeMessage(m.text)
-		a.refuse(message.ref, faultf(codeTooMany, "at most %d messages a second", messagesPerSecond))
+		a.refuse(message.ref, faultf(codeTooMany, "at most %d messages a second", a.hub.o.MessageRate))
 		return
 	}
 	if !a.busy {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type Options struct {
 	AuthTimeout   time.Duration // 10 s
 	QueueMessages int           // 256 behind
 	QueueBytes    int           // 1 MiB behind
+	MessageRate   int           // 20 messages of a client a second
 
 	MaxConnections int           // 10,000 of an account
 	ReplayMessages int           // 10,000
@@ -57,6 +59,7 @@ func (o Options) withDefaults() Options {
 	o.AuthTimeout = cmp.Or(o.AuthTimeout, 10*time.Second)
 	o.QueueMessages = cmp.Or(o.QueueMessages, 256)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
+	o.MessageRate = cmp.Or(o.MessageRate, 20)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 10_000)
 	o.ReplayMessages = cmp.Or(o.ReplayMessages, 10_000)
 	o.ReplayAge = cmp.Or(o.ReplayAge, time.Hour)
@@ -89,7 +92,8 @@ type Hub struct {
 	mu       sync.Mutex
 	open     int
 	accounts map[signal.AccountID]int // authenticated connections
-	empty    chan struct{}            // closed when open is 0 while draining; nil before
+	draining bool
+	empty    chan struct{} // closed when open is 0 while draining; nil before
 }
 
 // NewHub starts a hub. Drain ends it.
@@ -136,15 +140,28 @@ func (h *Hub) clock() int64 { return int64(time.Since(h.born)) + 1 }
 // upgrade. p is who authenticated the handshake; nil: the first message must. It
 // returns at once. After a drain has begun the client is sent away.
 func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal) {
+	h.mu.Lock()
+	if h.draining {
+		h.mu.Unlock()
+		h.o.Metrics.connected(connectGoingAway)
+		go sendAway(ws.NetConn())
+		return
+	}
+	h.open++
+	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f}
 	peer.socket = newSocket(ws.NetConn(), func() { f.post(takenOver{peer}) })
-	h.mu.Lock()
-	h.open++
-	h.mu.Unlock()
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})
+}
+
+// sendAway closes a connection that came after a drain had begun.
+func sendAway(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(lingerTime))
+	_, _ = conn.Write(appendClose(nil, closeGoingAway)) // if it fails, the client is gone already
+	conn.Close()
 }
 
 // begin starts to read from p for its actor.
@@ -224,6 +241,7 @@ func (h *Hub) left(p *peer) {
 // ado and ctx's error is returned. The hub is of no use after it.
 func (h *Hub) Drain(ctx context.Context) error {
 	h.mu.Lock()
+	h.draining = true
 	empty := make(chan struct{})
 	if h.open == 0 {
 		close(empty)

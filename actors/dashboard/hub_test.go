@@ -182,7 +182,7 @@ func newService(tb testing.TB, change func(*Options)) *service {
 // newUnstarted returns a service that does not listen yet.
 func newUnstarted(tb testing.TB, change func(*Options)) *service {
 	sys := engine.NewSystem(engine.Options{})
-	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: map[string]signal.Principal{}}}
+	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: map[string]signal.Principal{"alice": *principalOf(alice)}}}
 	o := Options{PartitionOf: func(signal.AccountID) int { return testPartition }, Authenticator: s.tokens, Log: s.journal, Flushers: 2}
 	if change != nil {
 		change(&o)
@@ -246,12 +246,12 @@ func (s *service) welcomed(p *signal.Principal) *client {
 	return c
 }
 
-// smallDialer connects with a receive buffer of a few kilobytes.
-func smallDialer() *websocket.Dialer {
+// smallDialer connects with a small receive buffer.
+func smallDialer(bytes int) *websocket.Dialer {
 	return &websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
 		if err == nil {
-			err = conn.(*net.TCPConn).SetReadBuffer(2048)
+			err = conn.(*net.TCPConn).SetReadBuffer(bytes)
 		}
 		return conn, err
 	}}

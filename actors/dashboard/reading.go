@@ -1,12 +1,9 @@
 package dashboard
 
-import (
-	"time"
-)
+import "time"
 
 // Limits of a client's pace.
 const (
-	messagesPerSecond = 20
 	// mostExcess is how many messages over the pace are told to the actor, which
 	// closes long before that.
 	mostExcess = 32
@@ -61,10 +58,10 @@ func (r *reading) heard(opcode byte, payload []byte) {
 	if r.deaf {
 		return
 	}
-	now := r.peer.flusher.hub.clock()
+	now, rate := r.peer.flusher.hub.clock(), r.peer.flusher.hub.o.MessageRate
 	switch opcode {
 	case opText:
-		m := received{text: payload, excess: !r.messages.allow(now, messagesPerSecond, time.Second)}
+		m := received{text: payload, excess: !r.messages.allow(now, rate, time.Second)}
 		if m.excess {
 			if r.excess++; r.excess > mostExcess {
 				r.deaf = true
@@ -75,7 +72,7 @@ func (r *reading) heard(opcode byte, payload []byte) {
 		r.peer.ref.Tell(m)
 	case opPing:
 		// A flood of pings is not answered: its client could not use the answers.
-		if r.pings.allow(now, messagesPerSecond, time.Second) {
+		if r.pings.allow(now, rate, time.Second) {
 			r.peer.flusher.post(pinged{r.peer, payload})
 		}
 	case opClose:

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -42,32 +41,42 @@ const readBytes = 512
 // copied and written by a goroutine, which lives as long as there is something to
 // write. Meanwhile the socket refuses more, like a full one.
 type handover struct {
-	conn   net.Conn
-	taken  func() // called when more can be taken
-	busy   atomic.Bool
-	failed atomic.Pointer[error]
-	ending sync.Once
+	conn  net.Conn
+	taken func() // called when more can be taken
+
+	mu        sync.Mutex
+	busy      bool // the goroutine is at work
+	finishing bool // nothing more will be written
+	err       error
 }
 
 func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
-	if s.busy.Load() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.busy:
 		return 0, errRefused
+	case s.err != nil:
+		return 0, s.err
 	}
-	if err := s.failed.Load(); err != nil {
-		return 0, *err
-	}
-	s.busy.Store(true)
-	b = append(grow(nil, len(b)), b...)
-	go func() {
-		s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
-		if _, err := s.conn.Write(b); err != nil {
-			s.failed.Store(&err)
-		}
-		recycle(b)
-		s.busy.Store(false)
-		s.taken()
-	}()
+	s.busy = true
+	go s.writeAll(append(grow(nil, len(b)), b...))
 	return len(b), nil
+}
+
+func (s *handover) writeAll(b []byte) {
+	s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
+	_, err := s.conn.Write(b)
+	recycle(b)
+	s.mu.Lock()
+	s.busy, s.err = false, err
+	finishing := s.finishing
+	s.mu.Unlock()
+	if finishing {
+		s.closeWrite()
+		return
+	}
+	s.taken()
 }
 
 func (s *handover) receive(yield func(b []byte)) error {
@@ -83,27 +92,25 @@ func (s *handover) receive(yield func(b []byte)) error {
 	}
 }
 
-func (s *handover) widen() {
-	conn := s.conn
-	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = t.NetConn()
-	}
-	if t, ok := conn.(*net.TCPConn); ok {
-		t.SetWriteBuffer(wideBuffer)
+// widen does nothing: more room would not wake the write that waits. A client that
+// does not read within closingTime does not learn why it is closed.
+func (s *handover) widen() {}
+
+// finish ends the sending side when what was handed over is written.
+func (s *handover) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finishing = true; !s.busy {
+		go s.closeWrite()
 	}
 }
 
-// finish ends the sending side when what was handed over is written. TLS says so
-// to the client by a message of its own, for which it may wait.
-func (s *handover) finish() {
-	s.ending.Do(func() {
-		t, ok := s.conn.(interface{ CloseWrite() error })
-		if !ok {
-			s.Close()
-			return
-		}
-		go t.CloseWrite()
-	})
+// closeWrite ends the sending side. TLS tells the client of it by a message of its
+// own, for which it may wait.
+func (s *handover) closeWrite() {
+	if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
+		s.conn.Close()
+	}
 }
 
 // Close implements socket. Closing TLS may wait to tell the client.
