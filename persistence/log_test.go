@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"sync"
@@ -29,7 +30,7 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	s, err := Open(Options{URL: server.URL(), Partitions: 4})
+	s, err := Open(Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,7 +584,7 @@ func TestAppendAcrossKill(t *testing.T) {
 func TestAppendWhileDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewDurable(t)
-	b := newLogBench(t, server, LogOptions{AppendTimeout: 100 * time.Millisecond, Writers: 1})
+	b := newLogBench(t, server, LogOptions{AppendTimeout: time.Second, Writers: 1})
 	account := signal.NewAccountID()
 	b.append(noted(account, "before"))
 	server.Kill()
@@ -677,7 +678,7 @@ func TestRetriable(t *testing.T) {
 // TestAppendOutOfMemory: a full Redis refuses the whole batch and answers later.
 func TestAppendOutOfMemory(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{AppendTimeout: 100 * time.Millisecond})
+	b := newLogBench(t, redistest.New(t), LogOptions{AppendTimeout: time.Second})
 	account := signal.NewAccountID()
 	b.append(noted(account, "before"))
 	b.rdb.ConfigSet(t.Context(), "maxmemory", "1")

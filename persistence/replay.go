@@ -48,36 +48,36 @@ func (s *Store) ReadEvents(ctx context.Context, account signal.AccountID, after 
 		cursor = entries[len(entries)-1].position
 	}
 	// Asked last: what is trimmed while the log is read counts too.
-	complete, err = s.retains(ctx, p, after)
+	complete, _, err = s.retains(ctx, p, after)
 	return events, complete, err
 }
 
-// retains says that nothing behind a position has been removed from an event log,
-// and that the log has got that far.
-func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool, error) {
+// retains says whether everything that was ever behind a position of an event log
+// is still there, but for entries of deleted accounts. When in doubt it says no.
+func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool, streamInfo, error) {
 	info, err := s.readInfo(ctx, eventsKey(p))
-	if err != nil {
-		return false, signal.Unavailable(err)
+	switch {
+	case err != nil:
+		return false, info, signal.Unavailable(err)
+	case !info.exists:
+		return after.IsZero(), info, nil
+	case info.complete && info.generated.Compare(after) <= 0:
+		return info.generated == after, info, nil
+	case after.IsZero():
+		return info.complete && info.added == info.length, info, nil
 	}
-	if !info.exists {
-		return after.IsZero(), nil
-	}
-	if info.complete {
-		if info.generated.Compare(after) < 0 {
-			return false, nil
-		}
-		if info.maxDeleted.Compare(after) <= 0 {
-			return true, nil
-		}
-	}
-	// Entries of a deleted account are removed anywhere; trimming removes the
-	// oldest. So if the entry itself is there, nothing behind it was trimmed.
+	// Trimming removes the oldest entries, so while the entry itself is there, or an
+	// older one, nothing behind it was trimmed.
 	at := after.String()
 	entries, err := s.readRange(ctx, eventsKey(p), at, at, 1)
 	if err != nil {
-		return false, signal.Unavailable(err)
+		return false, info, signal.Unavailable(err)
 	}
-	return len(entries) == 1, nil
+	if len(entries) == 1 {
+		return true, info, nil
+	}
+	// The entry may have been deleted singly, with its account.
+	return info.complete && info.maxDeleted.Compare(after) >= 0 && info.length > 0 && info.first.Compare(after) < 0, info, nil
 }
 
 // ReadLog returns the events of all accounts of a partition after a position, in

@@ -202,18 +202,19 @@ func (s *Store) readRange(ctx context.Context, key, start, end string, count int
 type streamInfo struct {
 	exists     bool
 	length     int64
+	added      int64           // how many entries were ever added
 	generated  signal.Position // the last id that was ever given
-	maxDeleted signal.Position // the greatest id that was trimmed or deleted
+	maxDeleted signal.Position // the greatest id that was deleted singly; trimming is not counted
 	first      signal.Position // zero if it is empty
 	last       signal.Position
-	complete   bool // the server told generated and maxDeleted
+	complete   bool // the server told added, generated and maxDeleted
 }
 
 // readInfo asks about a stream. One that does not exist is no error.
 func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
 	reply, err := s.raw(ctx, s.rdb, "XINFO", "STREAM", key)
 	if err != nil {
-		if redis.HasErrorPrefix(err, "ERR no such key") {
+		if redis.HasErrorPrefix(err, "no such key") { // the library cuts off ERR
 			return streamInfo{}, nil
 		}
 		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
@@ -225,6 +226,9 @@ func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
 		switch name := string(r.text()); name {
 		case "length":
 			info.length, _ = parseDigits(r.text())
+		case "entries-added":
+			info.added, _ = parseDigits(r.text())
+			known++
 		case "last-generated-id":
 			info.generated, _ = parsePosition(r.text())
 			known++
@@ -248,6 +252,6 @@ func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
 	if r.err != nil {
 		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, r.err)
 	}
-	info.complete = known == 2
+	info.complete = known == 3
 	return info, nil
 }

@@ -125,7 +125,7 @@ func (t *Tail) Run(ctx context.Context) error {
 
 // follow reads some partitions until ctx ends.
 func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.Bool) {
-	step, backoff := t.attach, leastBackoff
+	step, backoff, failure := t.attach, leastBackoff, ""
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := step(ctx, partitions)
@@ -133,14 +133,16 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 			if !connected.Swap(true) {
 				t.log.Info("event logs are followed", "component", "tail")
 			}
-			step, backoff = t.read, leastBackoff
+			step, backoff, failure = t.read, leastBackoff, ""
 			sleep(ctx, t.pause-time.Since(start))
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if connected.Swap(false) {
+		connected.Store(false)
+		if text := err.Error(); text != failure {
+			failure = text
 			t.log.Warn("event logs cannot be read", "component", "tail", "err", err)
 		}
 		for _, p := range partitions {
@@ -173,6 +175,16 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 		end, err := t.store.lastEvent(ctx, p)
 		if err != nil {
 			return err
+		}
+		if end.IsZero() {
+			// Empty, but perhaps only now.
+			info, err := t.store.readInfo(ctx, eventsKey(p))
+			if err != nil {
+				return err
+			}
+			if info.length == 0 {
+				end = info.generated
+			}
 		}
 		part := &t.partitions[p]
 		part.cursor, part.suspect = end, false
@@ -262,27 +274,23 @@ func (t *Tail) hand(p int, entries []entry) {
 // read, and tells of it. found says that there are entries to be handed on.
 func (t *Tail) inspect(ctx context.Context, p int, found bool) error {
 	part := &t.partitions[p]
-	info, err := t.store.readInfo(ctx, eventsKey(p))
+	retained, info, err := t.store.retains(ctx, p, part.cursor)
 	if err != nil {
 		return err
 	}
+	if !retained {
+		t.gap(p)
+	}
 	switch {
-	case !info.exists && !part.cursor.IsZero():
-		// Redis has come back without the log.
+	case !info.exists:
 		part.cursor = signal.Position{}
-		t.gap(p)
-	case info.complete && info.generated.Compare(part.cursor) < 0:
-		// Redis has come back without the log's end. The log may have gone on since.
+	case !info.complete:
+	case info.generated.Compare(part.cursor) < 0:
+		// Redis has come back without the log's end, which may have gone on since.
 		part.cursor = info.generated
-		t.gap(p)
-	case info.complete && info.maxDeleted.Compare(part.cursor) > 0:
-		t.gap(p)
-		fallthrough
-	default:
-		// Whoever waits for an entry that was removed must not wait for ever.
-		if info.complete && !found && info.last.Compare(part.cursor) <= 0 && info.generated.Compare(part.cursor) > 0 {
-			part.cursor = info.generated
-		}
+	case !found && info.last.Compare(part.cursor) <= 0:
+		// Whatever was behind the cursor is gone: nobody must wait for it.
+		part.cursor = info.generated
 	}
 	part.suspect = false
 	if !found {

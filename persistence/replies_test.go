@@ -1,0 +1,99 @@
+package persistence
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx, account := t.Context(), signal.NewAccountID()
+	key := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "k", RequestHash: [32]byte{1}}
+	other := key
+	other.RequestHash = [32]byte{2}
+	name := replyKey(b.store.Partition(account), account, replyDigest(&key))
+
+	var winners atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if r, err := b.store.Claim(ctx, account, key); err == nil && r == nil {
+				winners.Add(1)
+			} else {
+				wantKind(t, "the same request", err, signal.KindConflict)
+			}
+		})
+	}
+	wg.Wait()
+	if winners.Load() != 1 {
+		t.Fatalf("%d requests go on, want 1", winners.Load())
+	}
+	if ttl := b.rdb.PTTL(ctx, name).Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("lock lives for %v", ttl)
+	}
+	_, err := b.store.Claim(ctx, account, other)
+	wantKind(t, "another body", err, signal.KindMismatch)
+	for what, k := range map[string]signal.ReplyKey{
+		"another method": {Method: "PUT", Path: key.Path, Key: key.Key},
+		"another path":   {Method: key.Method, Path: key.Path + "/", Key: key.Key},
+		"another key":    {Method: key.Method, Path: key.Path, Key: "l"},
+	} {
+		if r, err := b.store.Claim(ctx, account, k); r != nil || err != nil {
+			t.Errorf("%s: %v, %v", what, r, err)
+		}
+	}
+	if r, err := b.store.Claim(ctx, signal.NewAccountID(), key); r != nil || err != nil {
+		t.Errorf("another account: %v, %v", r, err)
+	}
+
+	// Another request's lock is not freed, one's own is.
+	if err := b.store.Release(ctx, account, other); err != nil || b.rdb.Exists(ctx, name).Val() != 1 {
+		t.Errorf("Release of another request: %v", err)
+	}
+	if err := b.store.Release(ctx, account, key); err != nil || b.rdb.Exists(ctx, name).Val() != 0 {
+		t.Errorf("Release: %v", err)
+	}
+	if r, err := b.store.Claim(ctx, account, other); r != nil || err != nil {
+		t.Errorf("after the release: %v, %v", r, err)
+	}
+
+	reply := signal.Reply{ReplyKey: other, Status: 201, Header: map[string]string{"Location": "/x"}, Body: []byte(`{"a":1}`)}
+	if err := b.store.SaveReply(ctx, account, &reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.Release(ctx, account, other); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.store.Claim(ctx, account, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&reply, got); diff != "" {
+		t.Errorf("kept reply (-want +got):\n%s", diff)
+	}
+	_, err = b.store.Claim(ctx, account, key)
+	wantKind(t, "another body than that of the kept reply", err, signal.KindMismatch)
+	if ttl := b.rdb.TTL(ctx, name).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+		t.Errorf("reply lives for %v", ttl)
+	}
+	if err := b.store.SaveReply(ctx, account, &signal.Reply{ReplyKey: key, Status: 200}); err == nil {
+		t.Error("a reply without a body is saved")
+	}
+}
+
+func TestReplyWithoutSignal(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	c := noted(signal.NewAccountID(), "x")
+	c.Reply = &signal.Reply{Status: 200}
+	if _, err := b.log.Append(t.Context(), c); err == nil {
+		t.Error("a reply that shows a signal is stored without one")
+	}
+}

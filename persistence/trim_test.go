@@ -1,0 +1,161 @@
+package persistence
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// fillEvents appends n small events to the log of partition 0 and returns the
+// position of the i-th.
+func fillEvents(t *testing.T, b *logBench, n int) func(i int) signal.Position {
+	t.Helper()
+	pipe := b.rdb.Pipeline()
+	header := string(appendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount}))
+	old := time.Now().Add(-2 * time.Hour).UnixMilli()
+	at := func(i int) signal.Position { return signal.Position{MS: old + int64(i)} }
+	for i := range n {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: eventsKey(0), ID: at(i).String(), Values: []string{"h", header, "d", strconv.Itoa(i)}})
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func TestTrimEvents(t *testing.T) {
+	t.Parallel()
+	const n, slack = 30_000, 200 // a node of the stream holds some hundred entries
+	cases := map[string]struct {
+		options  TrimOptions
+		position int // of the engine; -1: none stored
+		least    int // how many are left
+		most     int
+	}{
+		"old ones go":                       {TrimOptions{}, n - 1, 1, slack},
+		"none behind the engine":            {TrimOptions{}, n / 2, n/2 - 1, n/2 + slack},
+		"none without an engine":            {TrimOptions{}, -1, n, n},
+		"young ones stay":                   {TrimOptions{Keep: 3 * time.Hour}, n - 1, n, n},
+		"too many go":                       {TrimOptions{Keep: 3 * time.Hour, MaxEntries: 1000}, n - 1, 1000, 1000 + slack},
+		"too many, none behind the engine":  {TrimOptions{Keep: 3 * time.Hour, MaxEntries: 1000}, n / 2, n/2 - 1, n/2 + slack},
+		"some are too old, some too many":   {TrimOptions{Keep: 2*time.Hour - 10*time.Second, MaxEntries: 5000}, n - 1, 5000, 5000 + slack},
+		"few too many are left as they are": {TrimOptions{Keep: 3 * time.Hour, MaxEntries: n - 3}, n - 1, n - 3, n},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newLogBench(t, redistest.New(t), LogOptions{})
+			at := fillEvents(t, b, n)
+			b.rdb.Set(t.Context(), epochKey(0), 3, 0)
+			if c.position >= 0 {
+				b.rdb.Set(t.Context(), positionKey(0), at(c.position).String(), 0)
+			}
+			if err := NewTrimmer(b.store, c.options).TrimEvents(t.Context(), 0, 3); err != nil {
+				t.Fatal(err)
+			}
+			left := int(b.rdb.XLen(t.Context(), eventsKey(0)).Val())
+			if left < c.least || left > c.most {
+				t.Errorf("%d entries are left, want %d to %d", left, c.least, c.most)
+			}
+		})
+	}
+}
+
+func TestTrimEventsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	at := fillEvents(t, b, 1000)
+	b.rdb.Set(t.Context(), positionKey(0), at(999).String(), 0)
+	b.rdb.Set(t.Context(), epochKey(0), 4, 0)
+	err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 3)
+	wantKind(t, "an old epoch", err, signal.KindConflict)
+	if n := b.rdb.XLen(t.Context(), eventsKey(0)).Val(); n != 1000 {
+		t.Errorf("%d entries are left", n)
+	}
+	if err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 0); err != nil {
+		t.Errorf("without an epoch: %v", err)
+	}
+}
+
+func TestTrimSignals(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx := t.Context()
+	const n = 2000
+	start := time.Now().Add(-100 * 24 * time.Hour).UnixMilli()
+	at := func(i int) signal.Position { return signal.Position{MS: start + int64(i)} }
+	pipe := b.rdb.Pipeline()
+	s := logSignal(codecAccount)
+	for i := range n {
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: signalsKey(0), ID: at(i).String(), Values: []string{"h", string(appendRecord(nil, s, time.Time{})), "m", "{}"}})
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	open := func(i int) {
+		p := at(i).String()
+		b.rdb.HSet(ctx, openKey(0), openField(signal.NewSignalID()), p+" "+at(n).String()+" "+string(appendOpen(nil, s, time.Time{})))
+	}
+	trim := func(retention time.Duration) int {
+		t.Helper()
+		if err := NewTrimmer(b.store, TrimOptions{Retention: retention}).TrimSignals(ctx, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		return int(b.rdb.XLen(ctx, signalsKey(0)).Val())
+	}
+	open(1500)
+	open(500)
+	if left := trim(101 * 24 * time.Hour); left != n {
+		t.Errorf("%d are left of %d that are young enough", left, n)
+	}
+	if left := trim(0); left < n-500 || left > n-500+100 {
+		t.Errorf("%d are left; the oldest open signal is number 500 of %d", left, n)
+	}
+	entries, err := b.store.readRange(ctx, signalsKey(0), at(500).String(), at(500).String(), 1)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the record of an open signal is gone: %v", err)
+	}
+	b.rdb.Del(ctx, openKey(0))
+	if left := trim(0); left > 100 {
+		t.Errorf("%d are left, none of them open", left)
+	}
+}
+
+func TestStreamStats(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx := t.Context()
+	if err := b.store.SyncClock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	at := fillEvents(t, b, 300)
+	b.append(created(logSignal(accountIn(b.store, 1))))
+	b.rdb.Set(ctx, positionKey(0), at(99).String(), 0)
+	job := time.Now().Add(-time.Minute).UnixMilli()
+	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: jobQueueKey(2), ID: strconv.FormatInt(job, 10), Values: []string{"a", "b"}})
+	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: jobQueueKey(2), Values: []string{"a", "b"}})
+	b.rdb.XGroupCreateMkStream(ctx, jobQueueKey(2), jobGroup, "0")
+	b.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{Group: jobGroup, Consumer: "n", Streams: []string{jobQueueKey(2), ">"}, Count: 1, Block: -1})
+	got, err := b.store.StreamStats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		stream, group string
+		length, lag   int64
+		oldest        time.Duration
+	}{{"events", "engine", 302, 202, 2 * time.Hour}, {"signals", "", 1, 0, 0}, {"jobs", "jobs", 2, 1, time.Minute}}
+	for i, w := range want {
+		g := got[i]
+		if g.Stream != w.stream || g.Group != w.group || g.Length != w.length || g.Lag != w.lag {
+			t.Errorf("%+v, want %+v", g, w)
+		}
+		if d := g.Oldest - w.oldest; d < -time.Minute || d > time.Minute {
+			t.Errorf("%s: the oldest is %v old, want %v", g.Stream, g.Oldest, w.oldest)
+		}
+	}
+}
