@@ -1,0 +1,175 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
+	t.Parallel()
+	a := newAudience(alice, 0)
+	subs := map[string]*subscription{
+		"all":      newSubscription([]channel{signalNew, agentStatus}, nil),
+		"btc":      newSubscription([]channel{signalNew}, []string{"btc"}),
+		"btc, eth": newSubscription([]channel{signalNew, signalClosed, agentStatus}, []string{"ETH", "BTC", "eth"}),
+		"status":   newSubscription([]channel{agentStatus}, []string{"SOL"}),
+	}
+	for _, s := range subs {
+		a.cohort(s)
+		if a.cohort(newSubscription(channelsIn(s), s.assets)) != a.cohort(s) {
+			t.Error("an equal subscription has a cohort of its own")
+		}
+	}
+	tests := []struct {
+		f    frame
+		want []string
+	}{
+		{frame{channel: signalNew, asset: "BTC"}, []string{"all", "btc", "btc, eth"}},
+		{frame{channel: signalNew, asset: "ETH"}, []string{"all", "btc, eth"}},
+		{frame{channel: signalNew, asset: "SOL"}, []string{"all"}},
+		{frame{channel: signalClosed, asset: "BTC"}, []string{"btc, eth"}},
+		{frame{channel: signalUpdated, asset: "BTC"}, nil},
+		{frame{channel: agentStatus}, []string{"all", "btc, eth", "status"}},
+		{frame{channel: systemNotification}, nil},
+	}
+	for _, test := range tests {
+		got := map[*cohort]int{}
+		a.concerned(&test.f, func(c *cohort) { got[c]++ })
+		want := map[*cohort]int{}
+		for _, name := range test.want {
+			want[a.cohort(subs[name])] = 1
+			if !subs[name].matches(&test.f) {
+				t.Errorf("%s does not match %+v", name, test.f)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%+v concerns %d cohorts, want %d", test.f, len(got), len(want))
+		}
+		for c, n := range got {
+			if n != 1 || want[c] != 1 {
+				t.Errorf("%+v: a cohort came %d times, want %d", test.f, n, want[c])
+			}
+		}
+	}
+	for _, s := range subs {
+		a.drop(a.cohort(s))
+	}
+	if len(a.cohorts)+len(a.singleAsset) > 0 || len(a.everyAsset[agentStatus]) > 0 {
+		t.Error("something is left of cohorts that are gone")
+	}
+}
+
+func channelsIn(s *subscription) []channel {
+	var list []channel
+	for c := range heartbeat {
+		if s.channels.has(c) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// TestCohortLog has members that read at different speeds and wants each to get
+// the bytes of all frames, whatever is released or cut off.
+func TestCohortLog(t *testing.T) {
+	t.Parallel()
+	a := newAudience(alice, 0)
+	c := a.cohort(everything)
+	r := rand.New(rand.NewPCG(4, 2))
+	f := &flusher{hub: &Hub{o: Options{QueueMessages: 10, QueueBytes: 10}}}
+	var all []byte
+	peers := make([]*peer, 4)
+	got := make([][]byte, len(peers))
+	for i := range peers {
+		peers[i] = &peer{flusher: f}
+		c.join(peers[i])
+	}
+	compacted := false
+	for range 3000 {
+		for range r.IntN(3) {
+			e := created(alice, "BTC")
+			e.Data = []byte(`{"text":"` + strings.Repeat("x", r.IntN(2000)) + `"}`)
+			frame := newFrame(&e)
+			c.append(frame)
+			all = append(all, frame.bytes...)
+		}
+		lag := 0
+		for i, p := range peers {
+			rest := c.behind(p)
+			n := len(rest)
+			if i == 0 {
+				n = r.IntN(min(2000, n) + 1)
+			}
+			if i == 0 && r.IntN(300) == 0 {
+				n = len(rest) // now and then it catches up
+			}
+			got[i] = append(got[i], rest[:n]...)
+			f.advance(p, fromLog, n)
+			if start := c.start(p.frame); p.offset < start || p.frame < c.endFrame() && p.offset >= c.start(p.frame+1) {
+				t.Fatalf("offset %d is not in frame %d", p.offset, p.frame)
+			}
+			if p.offset < c.end() {
+				lag++
+			}
+		}
+		base := c.base
+		if lag == 0 {
+			c.release()
+		} else {
+			c.compact()
+			compacted = compacted || c.base != base
+		}
+		for i := range peers {
+			if want := all[:len(got[i])]; i > 0 && len(got[i]) != len(all) || string(want[max(0, len(want)-100):]) != string(got[i][max(0, len(want)-100):]) {
+				t.Fatalf("member %d got something else", i)
+			}
+		}
+	}
+	for i := range peers {
+		if string(got[i]) != string(all[:len(got[i])]) {
+			t.Errorf("member %d got something else", i)
+		}
+	}
+	if !compacted {
+		t.Error("the log was never cut off")
+	}
+}
+
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{0, 10, 125, 126, 1000, 65_535, 65_536, 100_000} {
+		b := withHeader(make([]byte, maxHeaderBytes+length))
+		if b[0] != finalBit|opText || payloadLength(b) != length {
+			t.Errorf("frame of %d bytes: header % x", length, b[:10])
+		}
+	}
+	tests := []struct {
+		name string
+		data string
+		want string
+	}{
+		{"empty object", `{}`, `{"created_at":"1970-01-01T00:00:00.005Z"}`},
+		{"space behind", "{\"a\":1}\n ", `{"a":1,"created_at":"1970-01-01T00:00:00.005Z"}`},
+		{"nothing", ``, `null`},
+	}
+	for _, test := range tests {
+		e := signal.Event{Type: signal.SignalCreated, Position: at(5), Data: []byte(test.data)}
+		f := newFrame(&e)
+		var got envelope
+		if err := json.Unmarshal(f.bytes[len(f.bytes)-payloadLength(f.bytes):], &got); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if d := cmp.Diff(test.want, string(got.Data)); d != "" {
+			t.Errorf("%s: %s", test.name, d)
+		}
+	}
+	e := signal.Event{Type: signal.AgentStarted, Agent: "a\"b\n", Run: "é"}
+	if f := newFrame(&e); !strings.Contains(string(f.bytes), `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`) {
+		t.Errorf("frame %s", f.bytes)
+	}
+}

@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// masked returns a frame of a client.
+func masked(first byte, payload string) []byte {
+	b := []byte{first}
+	switch n := len(payload); {
+	case n <= 125:
+		b = append(b, maskBit|byte(n))
+	case n <= 0xFFFF:
+		b = append(b, maskBit|126, byte(n>>8), byte(n))
+	default:
+		b = append(b, maskBit|127, 0, 0, 0, 0, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	}
+	key := [4]byte{1, 2, 3, 4}
+	b = append(b, key[:]...)
+	for i := range len(payload) {
+		b = append(b, payload[i]^key[i&3])
+	}
+	return b
+}
+
+// heard is what a decoder yields.
+type heard struct {
+	Opcode  byte
+	Payload string
+}
+
+// decodeIn feeds b to a decoder in pieces of at most n bytes.
+func decodeIn(b []byte, n func() int) (list []heard, why closing) {
+	var d decoder
+	over := false
+	for len(b) > 0 && why.code == 0 && !over {
+		piece := bytes.Clone(b[:min(n(), len(b))])
+		b = b[len(piece):]
+		why = d.feed(piece, func(opcode byte, payload []byte) {
+			list = append(list, heard{opcode, string(payload)})
+			over = opcode == opClose
+		})
+	}
+	return list, why
+}
+
+func TestDecoder(t *testing.T) {
+	t.Parallel()
+	const text = finalBit | opText
+	join := func(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
+	long := strings.Repeat("é", maxMessageBytes/2)
+	tests := []struct {
+		name string
+		b    []byte
+		want []heard
+		why  closing
+	}{
+		{"a message", masked(text, "hello"), []heard{{opText, "hello"}}, closing{}},
+		{"an empty message", masked(text, ""), []heard{{opText, ""}}, closing{}},
+		{"two messages", join(masked(text, "a"), masked(text, "b")), []heard{{opText, "a"}, {opText, "b"}}, closing{}},
+		{"fragments with a ping between", join(masked(opText, "he"), masked(finalBit|opPing, "p"), masked(opContinuation, "l"), masked(finalBit|opContinuation, "lo")),
+			[]heard{{opPing, "p"}, {opText, "hello"}}, closing{}},
+		{"a character across fragments", join(masked(opText, "\xc3"), masked(finalBit|opContinuation, "\xa9")), []heard{{opText, "é"}}, closing{}},
+		{"the longest message", masked(text, long), []heard{{opText, long}}, closing{}},
+		{"a longer one", masked(text, long+"x"), nil, closeTooLarge},
+		{"a longer one in fragments", join(masked(opText, long), masked(opContinuation, "x")), nil, closeTooLarge},
+		{"control frames", join(masked(finalBit|opPong, ""), masked(finalBit|opPing, strings.Repeat("x", 125)), masked(finalBit|opClose, "\x03\xe8bye")),
+			[]heard{{opPong, ""}, {opPing, strings.Repeat("x", 125)}, {opClose, "\x03\xe8bye"}}, closing{}},
+		{"nothing after a close", join(masked(finalBit|opClose, ""), masked(text, "late")), []heard{{opClose, ""}}, closing{}},
+		{"bad UTF-8", masked(text, "\xff"), nil, closeBadText},
+		{"half a character", masked(text, "\xc3"), nil, closeBadText},
+		{"binary", masked(finalBit|opBinary, "x"), nil, closeBinary},
+		{"unknown opcode", masked(finalBit|3, "x"), nil, closeProtocol},
+		{"unknown control opcode", masked(finalBit|0xB, "x"), nil, closeProtocol},
+		{"reserved bit", masked(text|0x40, "x"), nil, closeProtocol},
+		{"not masked", []byte{text, 1, 'x'}, nil, closeProtocol},
+		{"a message inside another", join(masked(opText, "a"), masked(text, "b")), nil, closeProtocol},
+		{"a fragment of nothing", masked(finalBit|opContinuation, "b"), nil, closeProtocol},
+		{"a control frame in fragments", masked(opPing, "b"), nil, closeProtocol},
+		{"a long control frame", masked(finalBit|opPing, strings.Repeat("x", 126)), nil, closeProtocol},
+		{"a negative length", []byte{text, maskBit | 127, 0x80, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}, nil, closeProtocol},
+		{"a huge length", []byte{text, maskBit | 127, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0}, nil, closeTooLarge},
+		{"half a close code", masked(finalBit|opClose, "\x03"), nil, closeProtocol},
+		{"a close code that is not sent", masked(finalBit|opClose, "\x03\xee"), nil, closeProtocol},
+		{"a bad close reason", masked(finalBit|opClose, "\x03\xe8\xff"), nil, closeProtocol},
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, test := range tests {
+		for name, pieces := range map[string]func() int{
+			"whole": func() int { return 1 << 20 }, "by bytes": func() int { return 1 }, "in pieces": func() int { return 1 + r.IntN(9) }} {
+			got, why := decodeIn(test.b, pieces)
+			if d := cmp.Diff(test.want, got); d != "" || why != test.why {
+				t.Errorf("%s, %s: closed by %v, want %v %.300s", test.name, name, why, test.why, d)
+			}
+		}
+	}
+}
+
+// FuzzDecoder wants what is heard not to depend on how the bytes arrive, and never
+// more than was sent.
+func FuzzDecoder(f *testing.F) {
+	f.Add(masked(finalBit|opText, `{"action":"ping"}`), uint8(3))
+	f.Add(append(masked(opText, "he"), masked(finalBit|opPing, "")...), uint8(1))
+	f.Add(masked(finalBit|opClose, "\x03\xe8"), uint8(2))
+	f.Fuzz(func(t *testing.T, b []byte, n uint8) {
+		whole, why := decodeIn(b, func() int { return len(b) })
+		pieces, why2 := decodeIn(b, func() int { return int(n)%16 + 1 })
+		if d := cmp.Diff(whole, pieces); d != "" || why != why2 {
+			t.Fatalf("closed by %v and %v: %s", why, why2, d)
+		}
+		sum := 0
+		for _, h := range whole {
+			sum += len(h.Payload) + 6
+		}
+		if sum > len(b) {
+			t.Fatalf("%d bytes were heard of %d", sum, len(b))
+		}
+	})
+}

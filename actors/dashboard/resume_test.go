@@ -1,0 +1,192 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// newFinder returns a resumer on a journal whose events do not reach a hub but the
+// ring directly.
+func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
+	j := newJournal()
+	o := Options{Log: j, RingFrames: 1000}
+	if change != nil {
+		change(&o)
+	}
+	o = o.withDefaults()
+	r := newResumer(newRing(o.RingFrames), o)
+	j.hub = &Hub{o: o, ring: r.ring}
+	tb.Cleanup(r.close)
+	return r, j
+}
+
+// wantReplay wants find to answer with exactly these events.
+func wantReplay(t *testing.T, r *resumer, sub *subscription, id string, want []signal.Position) {
+	t.Helper()
+	got, err := r.find(t.Context(), testPartition, alice, sub, id)
+	if err != nil || !got.complete {
+		t.Fatalf("resume after %s: complete %v, %v", id, got.complete, err)
+	}
+	var at []signal.Position
+	for _, f := range got.frames {
+		at = append(at, f.at)
+	}
+	if d := cmp.Diff(want, at); d != "" {
+		t.Fatalf("resume after %s: %s", id, d)
+	}
+}
+
+func wantUnknown(t *testing.T, r *resumer, id string) {
+	t.Helper()
+	if got, err := r.find(t.Context(), testPartition, alice, everything, id); got.complete || len(got.frames) > 0 || err != nil {
+		t.Fatalf("resume after %s: %+v, %v", id, got, err)
+	}
+}
+
+// several returns n events of alice, with one of bob between every two.
+func several(n int) []signal.Event {
+	var events []signal.Event
+	for range n {
+		events = append(events, created(alice, "BTC"), created(bob, "BTC"))
+	}
+	return events
+}
+
+// every returns every other position: those of alice among several.
+func every(p []signal.Position) []signal.Position {
+	var list []signal.Position
+	for i := 0; i < len(p); i += 2 {
+		list = append(list, p[i])
+	}
+	return list
+}
+
+func TestResumeFromTheRing(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	p := every(j.append(several(5)...))
+	wantReplay(t, r, everything, p[0].String(), p[1:])
+	wantReplay(t, r, everything, p[4].String(), nil)
+	if j.reads > 0 {
+		t.Errorf("the log was read %d times", j.reads)
+	}
+}
+
+func TestResumeFromTheLog(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	past := every(j.record(several(3000)...))
+	j.skip() // the node starts
+	// Nothing was published yet.
+	wantReplay(t, r, everything, past[2990].String(), past[2991:])
+	// Part of it was.
+	live := every(j.append(several(3)...))
+	wantReplay(t, r, everything, past[2995].String(), append(append([]signal.Position(nil), past[2996:]...), live...))
+	// Farther back than what was read before.
+	wantReplay(t, r, everything, past[0].String(), append(append([]signal.Position(nil), past[1:]...), live...))
+	reads := j.reads
+	wantReplay(t, r, everything, past[100].String(), append(append([]signal.Position(nil), past[101:]...), live...))
+	wantReplay(t, r, newSubscription(defaultChannels, []string{"ETH"}), past[7].String(), nil)
+	if j.reads != reads {
+		t.Error("what was read is read again")
+	}
+	// What was read before no longer touches what the ring holds.
+	more := every(j.append(several(2000)...))
+	wantReplay(t, r, everything, past[2999].String(), append(live, more...))
+}
+
+func TestEqualResumesShareARead(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	past := every(j.record(several(50)...))
+	j.skip()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { wantReplay(t, r, everything, past[10].String(), past[11:]) })
+	}
+	wg.Wait()
+	if j.reads > 10 {
+		t.Errorf("the log was read %d times", j.reads)
+	}
+}
+
+func TestResumesThatAreNotPossible(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, func(o *Options) { o.ReplayMessages, o.ReplayEntries = 20, 200 })
+	past := j.record(several(150)...)
+	j.skip()
+	for _, id := range []string{"", "garbage", "-", "1-", "-1-0", "1-1", "0-0", "99999999999999-0", "1795253400000-0"} {
+		wantUnknown(t, r, id)
+	}
+	wantUnknown(t, r, past[1].String())            // another account's
+	wantUnknown(t, r, past[0].Plus(1000).String()) // nobody's
+	wantUnknown(t, r, past[100].String())          // too many messages
+	wantUnknown(t, r, past[0].String())            // too many entries
+	recent := every(past[len(past)-10:])
+	wantReplay(t, r, everything, recent[0].String(), recent[1:]) // and yet this is possible
+	live := j.append(several(3)...)
+	wantUnknown(t, r, live[1].String())
+	wantUnknown(t, r, live[5].Plus(1).String())
+
+	j.mu.Lock()
+	j.events = j.events[len(past)-4:] // trimmed
+	j.mu.Unlock()
+	r.stock = map[signal.AccountID]*backfill{}
+	wantUnknown(t, r, recent[0].String())
+
+	r.now = func() time.Time { return time.Now().Add(time.Hour + time.Second) }
+	wantUnknown(t, r, live[0].String()) // too old
+}
+
+func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	past := j.record(several(3)...)
+	j.skip()
+	j.fail = errors.New("out of order")
+	if got, err := r.find(t.Context(), testPartition, alice, everything, past[0].String()); got.complete || !errors.Is(err, j.fail) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := r.take(alice)
+	b.turn <- struct{}{}
+	if _, err := r.find(ctx, testPartition, alice, everything, past[0].String()); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for a turn: %v", err)
+	}
+	<-b.turn
+	r.release(alice, b)
+	j.fail = nil
+	wantReplay(t, r, everything, past[0].String(), every(past)[1:])
+}
+
+// TestTrimmingDuringARead has the log lose its beginning between two reads.
+func TestTrimmingDuringARead(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	past := j.record(several(10)...)
+	j.skip()
+	r.log = &trimming{journal: j, after: 1}
+	wantUnknown(t, r, past[0].String())
+}
+
+// trimming is a journal that is trimmed after some reads.
+type trimming struct {
+	*journal
+	after int
+}
+
+func (l *trimming) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+	if l.after--; l.after < 0 {
+		l.mu.Lock()
+		l.events = l.events[len(l.events)-3:]
+		l.mu.Unlock()
+	}
+	return l.journal.ReadLog(ctx, partition, after, limit)
+}
