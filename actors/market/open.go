@@ -22,12 +22,23 @@ func (t *term) open(ctx context.Context) error {
 	if err := t.restore(ctx, state.Assets, live); err != nil {
 		return err
 	}
-	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulatedName) {
-		// What somebody gives comes before what is simulated: look what that is.
+	// What somebody gives comes before what is simulated: look what that is. And
+	// where a source is gone, its last ticks must not be taken for somebody's.
+	i := slices.Index(t.sources, streamName)
+	look := i >= 0 && i < slices.Index(t.sources, simulatedName)
+	t.ours = make(map[string]bool)
+	for _, r := range state.Assets {
+		if r.Source != streamName {
+			t.ours[assetKey(r.Symbol)] = true
+			look = look || !slices.Contains(t.sources, r.Source)
+		}
+	}
+	if look {
 		if err := t.catchUp(ctx); err != nil {
 			return err
 		}
 	}
+	t.ours = nil
 	if err := t.fill(ctx, t.strays(state.Assets)); err != nil {
 		return err
 	}
@@ -148,9 +159,6 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 // fill writes series in pieces that do not hold Redis up.
 func (t *term) fill(ctx context.Context, series []signal.MarketSeries) error {
 	for chunk := range slices.Chunk(series, fillChunk) {
-		if err := t.keep(ctx); err != nil {
-			return err
-		}
 		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
 			return err
 		}

@@ -39,6 +39,8 @@ type term struct {
 	opened  []Source
 	assets  map[string]*fed // by key
 	live    map[string]signal.MarketLive
+	// ours are, while the term opens, the assets whose ticks a feeder before wrote.
+	ours    map[string]bool
 	current int64 // up to when all ticks from outside have been read
 
 	ticksTo, barsTo signal.Position
@@ -71,7 +73,7 @@ type batch struct {
 
 // run feeds the market until ctx or the lease ends, or the store fails.
 func (t *term) run(ctx context.Context) error {
-	if err := t.open(ctx); err != nil {
+	if err := t.guarded(ctx, t.open); err != nil {
 		return err
 	}
 	reading, stop := context.WithCancel(ctx)
@@ -104,6 +106,38 @@ func (t *term) run(ctx context.Context) error {
 		}
 		timer.Reset(t.rest())
 	}
+}
+
+// guarded runs open while another goroutine keeps the lease: on a busy machine a
+// history may take longer than that lasts, and two nodes would take it from one
+// another for ever.
+func (t *term) guarded(ctx context.Context, open func(context.Context) error) error {
+	opening, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	opened, kept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(kept)
+		for {
+			select {
+			case <-opened:
+				return
+			case <-ctx.Done():
+				return
+			case <-time.After(t.o.Lease / 8):
+			}
+			if err := t.keep(ctx); err != nil {
+				fail(err)
+				return
+			}
+		}
+	}()
+	err := open(opening)
+	close(opened)
+	<-kept
+	if err == nil {
+		err = context.Cause(opening)
+	}
+	return err
 }
 
 // finish stores what is known when the process ends.

@@ -24,6 +24,9 @@ func (t *term) workTick(e *signal.MarketEntry) reason {
 	if skipped != "" {
 		return skipped
 	}
+	if t.ours[assetKey(canonical(name))] {
+		return ""
+	}
 	a, skipped := t.asset(name, tick.Price)
 	if skipped != "" || a.given {
 		return skipped // a given asset's ticks are our own, and in its bars already
