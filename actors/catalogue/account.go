@@ -17,7 +17,8 @@ type account struct {
 	mu     sync.RWMutex // guards all below
 	rows   rows
 	assets assets
-	index  *index          // nil below indexedRows
+	index  *index // nil below indexedRows
+	sets   sets
 	last   signal.Position // of the newest row: an older creation is a repetition
 }
 
@@ -49,6 +50,7 @@ func (a *account) create(t *strategies, p signal.Position, l *signal.Listing) er
 	switch {
 	case a.index != nil:
 		a.index.add(n, &v, a.assets.groupOf[v.asset])
+		a.sets.update(a, n, &v)
 	case a.rows.next-a.rows.first >= indexedRows:
 		a.index = newIndex(t.count())
 		for n := a.rows.first; n < a.rows.next; n++ {
@@ -84,6 +86,7 @@ func (a *account) change(id signal.SignalID, confidence float64, closed signal.P
 			a.index.open.Remove(n)
 		}
 	}
+	a.sets.update(a, n, v)
 }
 
 // forget gives back the signals created at or before ms, as far as whole blocks.
@@ -93,6 +96,7 @@ func (a *account) forget(ms int64) {
 	before := a.rows.first
 	if n := a.rows.drop(a.rows.after(ms)); n != before && a.index != nil {
 		a.index.drop(n)
+		a.sets.drop(n)
 	}
 }
 
@@ -195,17 +199,9 @@ func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
 	if a.index == nil {
 		return few(a.scan(f, nil, from)), true
 	}
-	set := f.attributes(a.index)
-	if f.least > 0 {
-		if set != nil && set.GetCardinality() < scanBelow {
-			return few(a.scan(f, set, from)), true
-		}
-		confident := a.index.confident(&a.rows, f.least)
-		if set == nil {
-			set = confident
-		} else {
-			set = roaring.And(set, confident)
-		}
+	set := a.sets.get(f)
+	if set == nil {
+		set = a.compute(f)
 	}
 	skip := 0
 	if from > 0 {
@@ -214,9 +210,31 @@ func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
 	return some{set, skip, int(set.GetCardinality()) - skip}, true
 }
 
+// compute returns all rows that f selects, and keeps them unless the index has them
+// as they are.
+func (a *account) compute(f filter) *roaring.Bitmap {
+	set, own := f.attributes(a.index)
+	switch {
+	case f.least == 0:
+	case set != nil && set.GetCardinality() < scanBelow:
+		set, own = roaring.BitmapOf(a.scan(f, set, 0)...), true
+	default:
+		confident, made := a.index.confident(&a.rows, f.least)
+		if set == nil {
+			set, own = confident, made
+		} else {
+			set, own = roaring.And(set, confident), true
+		}
+	}
+	if own {
+		a.sets.put(f, set)
+	}
+	return set
+}
+
 // scan returns the rows from number from on that f selects: of the given set, or
 // of all if it is nil.
-func (a *account) scan(f *filter, set *roaring.Bitmap, from uint32) []uint32 {
+func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 	var found []uint32
 	if set == nil {
 		for n := from; n < a.rows.next; n++ {

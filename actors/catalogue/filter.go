@@ -22,9 +22,9 @@ type Query struct {
 	Limit         int       // 1 or more
 }
 
-// filter is a Query in the terms of rows.
+// filter is a Query in the terms of rows, without its time and page.
 type filter struct {
-	strategies []bool // wanted numbers; nil: all
+	strategies uint64 // bit n stands for number n; 0: all
 	asset      uint32 // group of spellings, if byAsset
 	byAsset    bool
 	direction  signal.Direction
@@ -33,75 +33,74 @@ type filter struct {
 }
 
 // filter returns q in the terms of rows, or false if it can select none.
-func (a *account) filter(t *strategies, q *Query) (*filter, bool) {
-	f := &filter{direction: q.Direction, status: q.Status, least: least(q.MinConfidence)}
+func (a *account) filter(t *strategies, q *Query) (filter, bool) {
+	f := filter{direction: q.Direction, status: q.Status, least: least(q.MinConfidence)}
 	if q.Asset != "" {
 		if f.asset, f.byAsset = a.assets.group(q.Asset); !f.byAsset {
-			return nil, false
+			return f, false
 		}
 	}
 	if q.Strategy == "" && q.Agent == "" {
 		return f, true
 	}
-	f.strategies = make([]bool, t.count())
-	found := false
-	for n := range f.strategies {
+	for n := range t.count() {
 		name, agent := t.name(n)
-		f.strategies[n] = (q.Strategy == "" || q.Strategy == name) && (q.Agent == "" || q.Agent == agent)
-		found = found || f.strategies[n]
+		if (q.Strategy == "" || q.Strategy == name) && (q.Agent == "" || q.Agent == agent) {
+			f.strategies |= 1 << n
+		}
 	}
-	return f, found
+	return f, f.strategies != 0
 }
 
 // any says that f selects every row.
-func (f *filter) any() bool {
-	return f.strategies == nil && !f.byAsset && f.direction == "" && f.status == "" && f.least == 0
+func (f filter) any() bool {
+	return f.strategies == 0 && !f.byAsset && f.direction == "" && f.status == "" && f.least == 0
 }
 
 // selects says that f selects v, looking at the row alone.
-func (f *filter) selects(a *account, v *row) bool {
+func (f filter) selects(a *account, v *row) bool {
 	return v.conf >= f.least &&
-		(f.strategies == nil || f.strategies[v.kind.strategy()]) &&
+		(f.strategies == 0 || f.strategies>>v.kind.strategy()&1 != 0) &&
 		(!f.byAsset || a.assets.groupOf[v.asset] == f.asset) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
 		(f.status == "" || (f.status == signal.Open) == (v.closed == 0))
 }
 
 // attributes returns the rows with the attributes of f, its confidence aside, or
-// nil if f names none. The set may be part of the index: it must not be changed.
-func (f *filter) attributes(x *index) *roaring.Bitmap {
-	var set *roaring.Bitmap
+// nil if f names none; and whether the set was made for this, else it is part of the
+// index and must not be changed.
+func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
 	and := func(other *roaring.Bitmap) {
 		if set == nil {
 			set = other
 		} else {
-			set = roaring.And(set, other)
+			set, own = roaring.And(set, other), true
 		}
 	}
 	not := func(other *roaring.Bitmap) {
 		if set == nil {
 			set = x.atLeast[0] // every row
 		}
-		set = roaring.AndNot(set, other)
+		set, own = roaring.AndNot(set, other), true
 	}
 	if f.byAsset {
 		if int(f.asset) >= len(x.asset) {
-			return roaring.New()
+			return roaring.New(), true // its rows were given back before there was an index
 		}
 		and(x.asset[f.asset])
 	}
-	if f.strategies != nil {
+	if f.strategies != 0 {
 		var wanted []*roaring.Bitmap
-		for n, is := range f.strategies {
-			if is {
+		for n := range x.strategy {
+			if f.strategies>>n&1 != 0 {
 				wanted = append(wanted, x.strategy[n])
 			}
 		}
-		if len(wanted) == 1 {
-			and(wanted[0])
-		} else {
-			and(roaring.FastOr(wanted...))
+		union := wanted[0]
+		if len(wanted) > 1 {
+			union, own = roaring.FastOr(wanted...), true
 		}
+		and(union)
 	}
 	switch f.direction {
 	case signal.Short:
@@ -115,7 +114,7 @@ func (f *filter) attributes(x *index) *roaring.Bitmap {
 	case signal.Closed:
 		not(x.open)
 	}
-	return set
+	return set, own
 }
 
 // strategies numbers the strategies of all agents. A strategy belongs to one agent.
@@ -125,6 +124,7 @@ type strategies struct {
 	numbers map[string]int
 }
 
+// newStrategies panics if there are more than the bits of a filter.
 func newStrategies(agents []signal.Agent) *strategies {
 	t := &strategies{numbers: map[string]int{}}
 	for _, a := range agents {
@@ -133,6 +133,9 @@ func newStrategies(agents []signal.Agent) *strategies {
 			t.names = append(t.names, s)
 			t.agents = append(t.agents, a.ID)
 		}
+	}
+	if len(t.names) > 64 {
+		panic("catalogue: more than 64 strategies")
 	}
 	return t
 }

@@ -94,15 +94,15 @@ func (x *index) drop(n uint32) {
 	}
 }
 
-// confident returns the rows with at least the given confidence. The set may be
-// part of the index: it must not be changed.
-func (x *index) confident(r *rows, least uint16) *roaring.Bitmap {
+// confident returns the rows with at least the given confidence; and whether the set
+// was made for this, else it is part of the index and must not be changed.
+func (x *index) confident(r *rows, least uint16) (set *roaring.Bitmap, own bool) {
 	full := (int(least) + bucketUnits - 1) / bucketUnits // the first bucket that counts whole
 	step := (full + stepBuckets - 1) / stepBuckets       // the first cumulative set that does
 	if full*bucketUnits == int(least) && full == step*stepBuckets {
-		return x.atLeast[step]
+		return x.atLeast[step], false
 	}
-	set := roaring.New()
+	set = roaring.New()
 	if step < steps {
 		set.Or(x.atLeast[step])
 	}
@@ -112,7 +112,7 @@ func (x *index) confident(r *rows, least uint16) *roaring.Bitmap {
 	if full*bucketUnits > int(least) {
 		set.Or(filterConfidence(r, x.bucket[full-1], least))
 	}
-	return set
+	return set, true
 }
 
 // filterConfidence returns the rows of set with at least the given confidence.

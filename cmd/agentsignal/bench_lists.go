@@ -106,13 +106,15 @@ func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountI
 	b.row("catalogue built", "in %s", short(time.Since(start)))
 	for _, q := range listQueries {
 		taken := make([]time.Duration, listRepeats)
-		total := 0
+		start := time.Now()
+		_, total := c.Page(q.query)
+		first := time.Since(start)
 		for i := range taken {
 			start := time.Now()
-			_, total = c.Page(q.query)
+			c.Page(q.query)
 			taken[i] = time.Since(start)
 		}
-		b.row("catalogue, "+q.name+" (target p99 2 ms)", "%s (%d match)", latencies(taken), total)
+		b.row("catalogue, "+q.name+" (target p99 2 ms)", "first %s, then %s (%d match)", short(first), latencies(taken), total)
 	}
 	return nil
 }
@@ -161,14 +163,14 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (time.T
 				strategy := strategies[random.IntN(len(strategies))]
 				sig := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: owner[strategy], Run: signal.NewRunID(),
 					Asset: fmt.Sprintf("A%03d", zipf.Uint64()), Strategy: strategy, Timeframe: signal.H1, Risk: signal.MediumRisk,
-					Direction: signal.Long, Confidence: float64(random.IntN(10_001)) / 10_000, Metadata: appendPayload[230:353],
+					Direction: signal.Long, Confidence: float64(random.IntN(10_001)) / 10_000, Metadata: []byte(appendMetadata),
 					Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, ExpiresAt: r.store.Now().Add(24 * time.Hour)}
 				if random.IntN(2) == 0 {
 					sig.Direction = signal.Short
 				}
 				listing := sig.Listing()
 				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig, Events: []signal.Event{{Type: signal.SignalCreated,
-					Asset: sig.Asset, Listing: &listing, Data: appendPayload}}})
+					Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}})
 				mu.Lock()
 				if at.Time().After(last) {
 					last = at.Time()

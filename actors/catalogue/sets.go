@@ -1,0 +1,70 @@
+package catalogue
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// keptSets is how many answers an account keeps: dashboards ask for the same few
+// filters again and again. A set of a million rows takes 125 KB.
+const keptSets = 16
+
+// sets holds the rows that recent filters select. They are kept up to date row by
+// row, so a filter that is asked for again costs no more than one that selects
+// everything.
+type sets struct {
+	mu   sync.Mutex // guards kept against other readers; the account's lock guards the sets' rows
+	kept []keptSet  // the last used comes first
+}
+
+type keptSet struct {
+	filter filter
+	rows   *roaring.Bitmap
+}
+
+// get returns the rows that f selects, or nil if they are not kept. The caller may
+// read the set while it holds the account's lock.
+func (s *sets) get(f filter) *roaring.Bitmap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.kept, func(k keptSet) bool { return k.filter == f })
+	if i < 0 {
+		return nil
+	}
+	found := s.kept[i]
+	copy(s.kept[1:i+1], s.kept[:i])
+	s.kept[0] = found
+	return found.rows
+}
+
+// put keeps rows as what f selects. From then on they belong to s.
+func (s *sets) put(f filter, rows *roaring.Bitmap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.kept) == keptSets {
+		s.kept = s.kept[:keptSets-1]
+	}
+	s.kept = slices.Insert(s.kept, 0, keptSet{f, rows})
+}
+
+// update puts row n into the sets that now select it and takes it out of the others.
+// The caller holds the account's lock for writing.
+func (s *sets) update(a *account, n uint32, v *row) {
+	for _, k := range s.kept {
+		if k.filter.selects(a, v) {
+			k.rows.Add(n)
+		} else {
+			k.rows.Remove(n)
+		}
+	}
+}
+
+// drop forgets the rows with numbers below n. The caller holds the account's lock
+// for writing.
+func (s *sets) drop(n uint32) {
+	for _, k := range s.kept {
+		k.rows.RemoveRange(0, uint64(n))
+	}
+}
