@@ -14,14 +14,13 @@ import (
 // position of the i-th.
 func fillEvents(t *testing.T, b *logBench, n int) func(i int) signal.Position {
 	t.Helper()
-	pipe := b.rdb.Pipeline()
-	header := string(appendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount}))
+	header := appendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount})
 	old := time.Now().Add(-2 * time.Hour).UnixMilli()
 	at := func(i int) signal.Position { return signal.Position{MS: old + int64(i)} }
-	for i := range n {
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: eventsKey(0), ID: at(i).String(), Values: []string{"h", header, "d", strconv.Itoa(i)}})
-	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
+	err := b.rdb.Eval(t.Context(), `for i = 0, ARGV[1] - 1 do
+		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
+	end`, []string{eventsKey(0)}, n, old, header).Err()
+	if err != nil && err != redis.Nil {
 		t.Fatal(err)
 	}
 	return at
