@@ -1,2 +1,65 @@
-// Package persistence keeps what the service knows in Redis.
+// Package persistence keeps what the service knows in Redis. Nothing else imports
+// the Redis client.
+//
+// # Keys
+//
+// The part in braces is the hash tag: keys with the same tag lie in one slot of a
+// Redis Cluster, so that one script may touch them. NN is the partition of the
+// account, from Store.Partition. keys.go makes the names, tests pin them.
+//
+//	key                           type    content                                              lifetime
+//	{pNN}:events                  stream  event log: h = routing fields packed, d = payload    1 h and 1 M entries, see Trimmer
+//	{pNN}:signals                 stream  signal log: creations (m = metadata) and closings    90 days, and while a signal is open
+//	{pNN}:open                    hash    ULID of each open signal -> its state                until it is closed
+//	{pNN}:batch:WRITER            string  number and result of a writer's last batch           10 min
+//	{pNN}:reply:ACCOUNT:DIGEST    string  a request's lock, then its reply                     60 s, then 24 h
+//	{pNN}:runsdue                 zset    runs under way by the time they must have ended      until they end
+//	{pNN}:job:JOB                 hash    a job                                                until 24 h after its end
+//	{pNN}:jobs:ACCOUNT[:STATUS]   zset    jobs of an account by creation; :ended by expiry     1 h longer than the last job
+//	{pNN}:jobqueue                stream  jobs that wait or are worked on, group "jobs"        until a job ends
+//	{pNN}:owner                   string  node and epoch that own the partition                the lease
+//	{pNN}:epoch                   string  the last epoch given                                 for ever
+//	{pNN}:position                string  up to where events have had their effect             for ever
+//	{pNN}:erase                   hash    deleted accounts that are being erased               until that is done
+//	{auth}:account:ACCOUNT        hash    an account                                           until it is deleted
+//	{auth}:accounts               zset    accounts by creation                                 for ever
+//	{auth}:email:EMAIL            string  the account of an email                              as the account
+//	{auth}:key:DIGEST             hash    an API key, by the SHA-256 of its secret             until it is revoked
+//	{auth}:keys:ACCOUNT           hash    names and ids of an account's keys                   as the account
+//	{auth}:session:SESSION        hash    a login                                              until none of its tokens can be valid
+//	{auth}:sessions:ACCOUNT       zset    sessions of an account by their end                  as the account
+//	{auth}:refresh:DIGEST         string  the session of a refresh token's fixed part          as the session
+//	{auth}:lock:DIGEST            hash    failed logins and locks of an email                  24 h after the last
+//	{auth}:outbox                 stream  events of credential changes, not yet in their log   until they are
+//	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
+//	{node}:installation           hash    what was fixed at first start                        for ever
+//	{node}:live                   zset    nodes by the time until which they are live          as announced
+//	market:ticks, market:bars     stream  prices as they come in, from anybody                 15 min and 1 M; until they are stored
+//	{market}:closed               stream  bars that were closed                                15 min
+//	{market}:bars:TF:ASSET        zset    bars of an asset and timeframe by time               the newest 1,500 and more
+//	{market}:news                 stream  news                                                 as far as strategies look back
+//	{market}:state                hash    the feeder's checkpoint                              for ever
+//	{market}:assets, :live        hash    records of assets, their newest ticks                for ever
+//	{market}:feeder, :feederepoch string  the feeder's lease and epoch                         the lease; for ever
+//
+// # Promises
+//
+// Log appends what a signal.Change names by one script: all of it or nothing, and
+// once, however often it must be sent. The position of an event is its entry's id,
+// and its time: milliseconds of Redis' clock, ascending. What a caller was told
+// survives the end of any process of ours, and of Redis as far as its append-only
+// file does; with Options.WaitReplicas also the loss of the master. What a caller
+// was not told may have happened or not, but not twice.
+//
+// Tail gives every node all events in their order, once, and says so where it cannot.
+// The engine of a partition's owner reads the same log from its stored position,
+// after which it may see events again. Trimming waits for it.
+//
+// Writes that only the owner of a partition may make name its epoch and are refused
+// under a newer one. Refusals are *signal.Error of KindConflict; an unreachable Redis
+// is KindUnavailable; redis.Nil leaves this package as KindNotFound.
+//
+// Stored values begin with a version and are read by this one only: a later version
+// will read the one before it. An entry that cannot be read is logged and passed
+// over, so that one bad record stops nobody.
 package persistence
