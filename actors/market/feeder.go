@@ -103,6 +103,7 @@ type Feeder struct {
 	store   FeederStore
 	o       FeederOptions
 	sources []string
+	known   []*known // the assets of the simulated market
 	skips   skipLog
 }
 
@@ -128,6 +129,9 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 		return nil, errors.New("market feeder: node is empty")
 	}
 	f := &Feeder{store: store, o: o, sources: sources}
+	for i := range knownAssets {
+		f.known = append(f.known, &knownAssets[i])
+	}
 	f.skips = skipLog{log: o.Log, metrics: o.Metrics}
 	return f, nil
 }

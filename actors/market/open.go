@@ -124,8 +124,7 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 	streamFirst := t.sources[0] != simulatedName
 	var own []*known
 	published := int64(0)
-	for i := range knownAssets {
-		k := &knownAssets[i]
+	for _, k := range t.known {
 		if streamFirst && t.assets[assetKey(k.symbol)] != nil {
 			continue
 		}

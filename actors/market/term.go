@@ -21,7 +21,7 @@ const (
 	// longestRest bounds the pause between two looks at the clock.
 	longestRest = 100 * time.Millisecond
 	// Sizes of one call to the store.
-	fillChunk   = 16   // series
+	fillChunk   = 4    // series
 	tickChunk   = 1000 // ticks
 	closedChunk = 500  // bars
 	newsChunk   = 1000 // items
