@@ -30,7 +30,7 @@
 //	{auth}:sessions:ACCOUNT       zset    sessions of an account by their end                  as the account
 //	{auth}:refresh:DIGEST         string  the session of a refresh token's fixed part          as the session
 //	{auth}:lock:DIGEST            hash    failed logins and locks of an email                  24 h after the last
-//	{auth}:outbox                 stream  events of credential changes, not yet in their log   until they are
+//	{auth}:outbox                 zset    events of credential changes, not yet in their log   until they are
 //	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
 //	{node}:installation           hash    what was fixed at first start                        for ever
 //	{node}:live                   zset    nodes by the time until which they are live          as announced
