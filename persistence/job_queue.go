@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +33,6 @@ const (
 	// goneIdle is how long an entry stays with a node that is not live: it may just
 	// be announcing itself.
 	goneIdle = time.Second
-	// ownLimit bounds how many jobs of its former process a node takes back at once.
-	ownLimit = 1000
 	// clusterPoll is the pause between looks at the queues of a cluster, where they
 	// lie in different slots and cannot be waited for by one command.
 	clusterPoll = 200 * time.Millisecond
@@ -45,13 +44,11 @@ const (
 type queueReader struct {
 	cursors  []signal.Position // of each partition: entries up to here have been seen
 	more     []bool            // of each partition: there may be something to take
-	own      []bool            // of each partition: what the former process held was taken back
-	backlog  []signal.Job      // taken, not yet returned
-	nextLeft time.Time         // when to search for what other nodes left
+	nextLeft time.Time         // when to search for what was left
 }
 
 func newQueueReader(partitions int) queueReader {
-	q := queueReader{cursors: make([]signal.Position, partitions), more: make([]bool, partitions), own: make([]bool, partitions)}
+	q := queueReader{cursors: make([]signal.Position, partitions), more: make([]bool, partitions)}
 	for p := range q.more {
 		q.more[p] = true
 	}
@@ -59,13 +56,13 @@ func newQueueReader(partitions int) queueReader {
 }
 
 // Next takes up to limit jobs. They are running then, with their attempt counted,
-// until an outcome is appended, or another node takes them: when this one is live
-// no more, or after Options.Idle. Where no job waits, Next waits for at most about a
+// until an outcome is appended. Call Done when that is over, however it ended.
+//
+// Another node takes a job over when this one is live no more, or after
+// Options.Idle; this one takes back what it is done with, or never heard of because
+// an answer of Redis was lost. Where no job waits, Next waits for at most about a
 // second. Jobs may come with an error, KindUnavailable: what was taken before it.
 func (j *Jobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
-	if err := j.takeBack(ctx); err != nil {
-		return nil, err
-	}
 	jobs, err := j.search(ctx, limit)
 	if err != nil || len(jobs) > 0 {
 		return jobs, err
@@ -76,57 +73,73 @@ func (j *Jobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 	return j.search(ctx, limit)
 }
 
-// takeBack takes the jobs that this node's former process held.
-func (j *Jobs) takeBack(ctx context.Context) error {
-	for p := range j.queue.own {
-		if j.queue.own[p] {
-			continue
-		}
-		jobs, _, err := j.take(ctx, p, ownLimit, "own")
-		j.queue.backlog = append(j.queue.backlog, jobs...)
-		if err != nil {
-			return err
-		}
-		j.queue.own[p] = true
+// Done says that this process works on job no more. If no outcome was stored, the
+// job is taken again.
+func (j *Jobs) Done(job signal.Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.held[j.store.Partition(job.Request.Account)], job.Entry)
+}
+
+// hold notes that this process works on jobs of partition p.
+func (j *Jobs) hold(p int, jobs []signal.Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range jobs {
+		j.held[p][jobs[i].Entry] = struct{}{}
 	}
-	return nil
+}
+
+// heldIn returns the entries of partition p that this process works on, after their
+// number.
+func (j *Jobs) heldIn(p int) []any {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	entries := make([]any, 1, 1+len(j.held[p]))
+	entries[0] = len(j.held[p])
+	for e := range j.held[p] {
+		entries = append(entries, e.String())
+	}
+	return entries
 }
 
 // search takes what can be had without waiting.
-func (j *Jobs) search(ctx context.Context, limit int) ([]signal.Job, error) {
+func (j *Jobs) search(ctx context.Context, limit int) (jobs []signal.Job, err error) {
 	q := &j.queue
-	n := min(limit, len(q.backlog))
-	jobs := append([]signal.Job(nil), q.backlog[:n]...)
-	q.backlog = q.backlog[n:]
+	defer func() {
+		if err != nil {
+			q.nextLeft = time.Time{} // something may have been taken
+		}
+	}()
 	if now := time.Now(); now.After(q.nextLeft) {
-		q.nextLeft = now.Add(j.pause)
 		for p := range q.more {
 			q.more[p] = true // a Redis that lost its data, or its time, wakes nobody
 		}
-		found, err := j.takeLeft(ctx, limit-len(jobs))
-		jobs = append(jobs, found...)
-		if err != nil {
+		if jobs, err = j.takeLeft(ctx, limit); err != nil {
 			return jobs, err
+		}
+		if len(jobs) < limit {
+			q.nextLeft = now.Add(j.pause)
 		}
 	}
 	start := rand.IntN(len(q.more)) // no partition comes first every time
 	for i := range q.more {
 		p := (start + i) % len(q.more)
-		if !q.more[p] || len(jobs) >= limit {
+		left := limit - len(jobs)
+		if !q.more[p] || left <= 0 {
 			continue
 		}
-		left := limit - len(jobs)
-		found, read, err := j.take(ctx, p, left, "new")
+		found, read, e := j.take(ctx, p, left, "new")
 		jobs = append(jobs, found...)
-		if err != nil {
-			return jobs, err
+		if e != nil {
+			return jobs, e
 		}
 		q.more[p] = read == left
 	}
 	return jobs, nil
 }
 
-// takeLeft takes jobs that other nodes hold no more, or for too long.
+// takeLeft takes jobs that no process is at, or one for too long.
 func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	live, err := j.liveNodes(ctx)
 	if err != nil {
@@ -136,12 +149,12 @@ func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	if len(live) > 0 {
 		gone = strconv.FormatInt(goneIdle.Milliseconds(), 10)
 	}
-	args := append([]any{j.idle.Milliseconds(), gone}, live...)
 	var jobs []signal.Job
 	for p := range j.store.partitions {
 		if len(jobs) >= limit {
 			break
 		}
+		args := slices.Concat([]any{j.idle.Milliseconds(), gone}, j.heldIn(p), live)
 		found, _, err := j.take(ctx, p, limit-len(jobs), "left", args...)
 		jobs = append(jobs, found...)
 		if err != nil {
@@ -149,7 +162,7 @@ func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 		}
 	}
 	if len(jobs) > 0 {
-		j.log.Info("jobs of other processes were taken over", "component", "persistence", "jobs", len(jobs))
+		j.log.Info("jobs that were left behind were taken", "component", "persistence", "jobs", len(jobs))
 	}
 	return jobs, nil
 }
@@ -201,6 +214,7 @@ func (j *Jobs) take(ctx context.Context, p, limit int, mode string, args ...any)
 		}
 		jobs = append(jobs, job)
 	}
+	j.hold(p, jobs)
 	return jobs, int(met), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -54,9 +55,12 @@ type Jobs struct {
 	store    *Store
 	consumer string
 	idle     time.Duration
-	pause    time.Duration // between two searches for jobs that other nodes left
+	pause    time.Duration // between two searches for jobs that were left behind
 	log      *slog.Logger
 	queue    queueReader
+
+	mu   sync.Mutex
+	held []map[signal.Position]struct{} // of each partition: the entries that this process works on
 }
 
 // JobsOptions are the options of Jobs.
@@ -64,7 +68,7 @@ type JobsOptions struct {
 	// Idle is how long a job may be in the hands of a live node before another takes
 	// it; default 45 s. It must exceed the time limit of runs.
 	Idle time.Duration
-	// Search is the pause between two searches for jobs that other nodes left;
+	// Search is the pause between two searches for jobs that were left behind;
 	// default 5 s.
 	Search time.Duration
 	Log    *slog.Logger // nil: the Store's
@@ -76,6 +80,9 @@ func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 	j := &Jobs{store: s, consumer: node, idle: cmp.Or(o.Idle, 45*time.Second), pause: cmp.Or(o.Search, 5*time.Second),
 		log: cmp.Or(o.Log, s.log)}
 	j.queue = newQueueReader(s.partitions)
+	for range s.partitions {
+		j.held = append(j.held, make(map[signal.Position]struct{}))
+	}
 	return j
 }
 

@@ -415,6 +415,50 @@ func TestJobOfFormerProcess(t *testing.T) {
 	}
 }
 
+// TestJobThatNobodyHeardOf: the script took a job, and its answer was lost.
+func TestJobThatNobodyHeardOf(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", time.Hour)
+	account := signal.NewAccountID()
+	held := b.enqueue(j, account)
+	if got := b.next(j); got.ID != held.ID {
+		t.Fatalf("took %s, want %s", got.ID, held.ID)
+	}
+	lost := b.enqueue(j, account)
+	unheard := b.jobs("n1", time.Hour)
+	unheard.queue.nextLeft = time.Now().Add(time.Hour)
+	if got := b.next(unheard); got.ID != lost.ID {
+		t.Fatalf("took %s, want %s", got.ID, lost.ID)
+	}
+	if got := b.next(j); got.ID != lost.ID || got.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want the job that it has not heard of", got.ID, got.Attempt)
+	}
+	j.queue.nextLeft = time.Time{}
+	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %d jobs that it is at (%v)", len(jobs), err)
+	}
+}
+
+// TestJobWithoutOutcome: what a worker gave up is taken again; what it is at is not,
+// however slow it is.
+func TestJobWithoutOutcome(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", time.Millisecond)
+	slow := b.enqueue(j, signal.NewAccountID())
+	b.next(j)
+	given := b.enqueue(j, signal.NewAccountID())
+	up := b.next(j)
+	j.Done(up)
+	if again := b.next(j); again.ID != given.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want attempt 2 of the job that was given up", again.ID, again.Attempt)
+	}
+	time.Sleep(5 * time.Millisecond) // beyond Idle
+	j.queue.nextLeft = time.Time{}
+	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %v (%v), though %s is at work", jobs, err, slow.ID)
+	}
+}
+
 func TestJobOfErasedAccount(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)

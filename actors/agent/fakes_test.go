@@ -160,6 +160,7 @@ type fakeJobs struct {
 	failing  error
 	waiting  int64
 	nextSize []int // what Next was asked for
+	done     []signal.JobID
 }
 
 func (j *fakeJobs) Enqueue(_ context.Context, job signal.Job, _ int, reply *signal.Reply) error {
@@ -199,6 +200,12 @@ func (j *fakeJobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 		pause(ctx, 50*time.Millisecond)
 	}
 	return taken, nil
+}
+
+func (j *fakeJobs) Done(job signal.Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done = append(j.done, job.ID)
 }
 
 func (j *fakeJobs) Waiting(context.Context) (int64, error) {

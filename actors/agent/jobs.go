@@ -21,6 +21,9 @@ type Jobs interface {
 	// and their Entry set; it waits for at most about a second for the first one. One
 	// goroutine at a time may call it.
 	Next(ctx context.Context, limit int) ([]signal.Job, error)
+	// Done says that this process works on a job of Next no more. Without an outcome
+	// the job is taken again.
+	Done(j signal.Job)
 	// Waiting returns the number of queued jobs of the installation.
 	Waiting(ctx context.Context) (int64, error)
 }
@@ -143,6 +146,7 @@ func pause(ctx context.Context, d time.Duration) {
 // work runs a job that this process has taken, and returns when its outcome is
 // stored or is another process's matter.
 func (a *Agents) work(j signal.Job) {
+	defer a.o.Jobs.Done(j)
 	if j.Attempt == 1 {
 		a.o.Metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
 	}

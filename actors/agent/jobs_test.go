@@ -87,6 +87,9 @@ func TestJobIsRun(t *testing.T) {
 					j.CompletedAt.IsZero() || j.ExpiresAt.Sub(j.CompletedAt) != 24*time.Hour {
 					t.Errorf("stored job is %+v", j)
 				}
+				if len(b.jobs.done) != 1 || b.jobs.done[0] != job.ID {
+					t.Errorf("done with %v, want %s", b.jobs.done, job.ID)
+				}
 				for _, ch := range changes {
 					if ch.Due != nil || ch.Ended != "" || ch.Reply != nil {
 						t.Errorf("change of a job is %+v", ch)
@@ -237,6 +240,9 @@ func TestJobIsLost(t *testing.T) {
 		stop := b.work()
 		time.Sleep(20 * time.Second)
 		stop()
+		if len(b.jobs.done) != 1 {
+			t.Errorf("done with %v, want the one job", b.jobs.done)
+		}
 		if refusals != 1 {
 			t.Errorf("the outcome was appended %d times, want once", refusals)
 		}

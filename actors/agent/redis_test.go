@@ -215,6 +215,11 @@ func TestJobOfDeadProcess(t *testing.T) {
 func TestJobsSurviveRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.NewDurable(t)
+	// With everysec, Redis answers before it writes while the disk is busy with the
+	// last second, so a killed one may lose what it has acknowledged.
+	if err := r.Client().ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil {
+		t.Fatal(err)
+	}
 	n := startNode(t, r.URL(), "n1", &fakeMarket{}, time.Minute)
 	account := signal.NewAccountID()
 	var jobs []signal.Job

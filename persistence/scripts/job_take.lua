@@ -5,13 +5,14 @@
 -- ARGV[2] how many jobs at most
 -- ARGV[3] what keys of jobs begin with
 -- ARGV[4] what keys of indexes begin with
--- ARGV[5] what to take: "new" ones; "own" ones that the consumer has held since
---         before it was started; "left" ones by other nodes
+-- ARGV[5] what to take: "new" jobs, or those "left" behind: by this node, which held
+--         them in a former process or never heard that it did, and by other nodes
 -- For "left" only:
 -- ARGV[6] ms after which an entry is taken from a node that lives
 -- ARGV[7] ms after which it is taken from one that is gone; "-" if it is not known
 --         which nodes live
--- ARGV[8..] the nodes that live
+-- ARGV[8] how many entries this process holds
+-- ARGV[9..] those, and then the nodes that live
 --
 -- Returns how many entries were read, and {entry, job id, attempt, started at in
 -- ms, request} for each job taken; entries whose job is over or gone are removed
@@ -54,16 +55,19 @@ local function start(entry, fields)
   taken[#taken + 1] = {entry, job, attempt, record[1], record[2] or ''}
 end
 
--- takeOver takes entries of a consumer that have been idle for a time.
-local function takeOver(consumer, idle)
+-- takeOver takes entries of a consumer that have been idle for a time, but for kept
+-- ones, of which there are not more than a number.
+local function takeOver(consumer, idle, kept, number)
   local left = limit - read
   if left <= 0 then
     return
   end
-  for _, p in ipairs(call('XPENDING', queue, 'jobs', 'IDLE', idle, '-', '+', left, consumer)) do
-    local claimed = call('XCLAIM', queue, 'jobs', me, idle, p[1])
-    if claimed[1] then
-      start(claimed[1][1], claimed[1][2])
+  for _, p in ipairs(call('XPENDING', queue, 'jobs', 'IDLE', idle, '-', '+', left + number, consumer)) do
+    if not kept[p[1]] and read < limit then
+      local claimed = call('XCLAIM', queue, 'jobs', me, idle, p[1])
+      if claimed[1] then
+        start(claimed[1][1], claimed[1][2])
+      end
     end
   end
 end
@@ -97,14 +101,16 @@ if ARGV[5] == 'new' then
 end
 
 ensureGroup()
-if ARGV[5] == 'own' then
-  takeOver(me, 0)
-  return finish()
+local number = tonumber(ARGV[8])
+local held = {}
+for i = 9, 8 + number do
+  held[ARGV[i]] = true
 end
+takeOver(me, 0, held, number)
 
 if ARGV[7] ~= '-' then
   local live = {[me] = true}
-  for i = 8, #ARGV do
+  for i = 9 + number, #ARGV do
     live[ARGV[i]] = true
   end
   for _, c in ipairs(call('XINFO', 'CONSUMERS', queue, 'jobs')) do
@@ -114,7 +120,7 @@ if ARGV[7] ~= '-' then
     end
     if not live[info.name] then
       if info.pending > 0 then
-        takeOver(info.name, tonumber(ARGV[7]))
+        takeOver(info.name, tonumber(ARGV[7]), {}, 0)
       elseif info.idle > 86400000 then
         call('XGROUP', 'DELCONSUMER', queue, 'jobs', info.name)
       end
@@ -125,7 +131,9 @@ local left = limit - read
 if left > 0 then
   local r = call('XAUTOCLAIM', queue, 'jobs', me, ARGV[6], '0', 'COUNT', left)
   for _, e in ipairs(r[2]) do
-    start(e[1], e[2])
+    if not held[e[1]] then -- else this process is at it, and slow
+      start(e[1], e[2])
+    end
   end
 end
 return finish()
