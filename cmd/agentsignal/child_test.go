@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program builds the program, with the race detector, and returns its path.
+func program(tb testing.TB) string {
+	tb.Helper()
+	return builtProgram(tb).(string)
+}
+
+var builtProgram = once(func(tb testing.TB) any {
+	path := filepath.Join(lastingTB{tb}.TempDir(), "agentsignal")
+	if out, err := exec.Command("go", "build", "-race", "-o", path, ".").CombinedOutput(); err != nil {
+		tb.Errorf("build the program: %v\n%s", err, out)
+		return nil
+	}
+	return path
+})
+
+// child is a service in a process of its own, which can be killed.
+type child struct {
+	tb   testing.TB
+	cmd  *exec.Cmd
+	log  *journal
+	url  string // http://host:port
+	once sync.Once
+	over chan struct{}
+	err  error // of Wait; set when over is closed
+}
+
+// launch starts the program as a service with the given settings, NAME=value
+// without the prefix, and returns when it listens. It is killed when the test ends.
+func launch(tb testing.TB, settings ...string) *child {
+	tb.Helper()
+	c := spawn(tb, settings...)
+	eventually(tb, "the child listens", func() bool {
+		select {
+		case <-c.over:
+			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.newest())
+		default:
+		}
+		line := c.log.line(`"msg":"agentsignal serves"`)
+		if line == "" || !strings.HasSuffix(line, "\n") {
+			return false
+		}
+		var said struct{ Addr string }
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			tb.Fatalf("read log line %q: %v", line, err)
+		}
+		c.url = "http://" + said.Addr
+		return true
+	})
+	return c
+}
+
+// spawn is launch without waiting.
+func spawn(tb testing.TB, settings ...string) *child {
+	tb.Helper()
+	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
+	c.cmd = exec.Command(program(tb), "serve")
+	// Without a pause at the end, which the race detector makes for reports of other
+	// threads; and ended with the test, however that ends.
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0", "AGENTSIGNAL_LOG_FORMAT=json")
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	for _, s := range settings {
+		c.cmd.Env = append(c.cmd.Env, "AGENTSIGNAL_"+s)
+	}
+	c.cmd.Stderr = c.log
+	c.cmd.Stdout = c.log
+	if err := c.cmd.Start(); err != nil {
+		tb.Fatalf("start child: %v", err)
+	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.over)
+	}()
+	tb.Cleanup(func() {
+		c.kill()
+		c.log.blame(tb)
+	})
+	return c
+}
+
+// signal sends a signal to the process.
+func (c *child) signal(s syscall.Signal) {
+	c.tb.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.tb.Fatalf("send %v: %v", s, err)
+	}
+}
+
+// kill ends the process as kill -9 does.
+func (c *child) kill() {
+	c.tb.Helper()
+	c.signal(syscall.SIGKILL)
+	<-c.over
+}
+
+// exit waits for the end of the process and returns its exit code and how long it
+// took to come.
+func (c *child) exit() (code int, took time.Duration) {
+	c.tb.Helper()
+	began := time.Now()
+	select {
+	case <-c.over:
+	case <-time.After(patience):
+		c.signal(syscall.SIGQUIT) // the log will show where it hangs
+		<-c.over
+		c.tb.Fatalf("the child did not end within %s:\n%s", patience, c.log.newest())
+	}
+	return c.cmd.ProcessState.ExitCode(), time.Since(began)
+}
+
+func (c *child) client(tb testing.TB) *client { return newClient(tb, c.url, "") }
+
+// awaitReady waits until the child is ready.
+func (c *child) awaitReady(tb testing.TB) {
+	tb.Helper()
+	public := c.client(tb)
+	eventually(tb, "the child is ready", func() bool {
+		select {
+		case <-c.over:
+			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.newest())
+		default:
+		}
+		return public.get("/readyz").Status == 200
+	})
+}
+
+// settings returns what makes a child of the service c: on the Redis at url, with
+// prices from outside and without rate limits that a test would meet.
+func childSettings(tb testing.TB, url string, more ...string) []string {
+	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "MARKET_SOURCE=stream"}
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES"} {
+		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
+	}
+	return append(list, more...)
+}
