@@ -93,6 +93,9 @@ type runFailed struct {
 	*signal.RunError
 }
 
+// Unwrap tells the log that this was no unexpected error: the run failed as runs may.
+func (e *runFailed) Unwrap() error { return e.RunError }
+
 // problem is an error document (RFC 9457), with what its answer's headers say.
 type problem struct {
 	*problemKind
