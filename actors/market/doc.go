@@ -27,8 +27,8 @@
 //   - Ticks are not promised: what is read here is at most once. Who must not miss
 //     one reads market:ticks.
 //
-// The asset actors and the snapshots are in watch.go and market.go, the feeder in
-// feeder.go, the rules for what comes in from outside in entry.go and filter.go,
-// how bars come about in builder.go, the simulated market in path.go, history.go
-// and simulated.go.
+// Where to read: market.go (questions), watch.go (asset actors), reader.go (the
+// streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and
+// filter.go (what is taken from outside), builder.go (how bars come about);
+// path.go, history.go, simulated.go and newswire.go (the simulated market).
 package market
