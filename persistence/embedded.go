@@ -32,6 +32,7 @@ const (
 	// killed, may take to end.
 	childLockTimeout = 15 * time.Second
 	childPoll        = 5 * time.Millisecond
+	childSync        = time.Second
 	// A child that dies is started again after childRestartFirst, then after twice
 	// that, to at most childRestartMost.
 	childRestartFirst = 50 * time.Millisecond
@@ -57,8 +58,10 @@ func (e *Embedded) Durable() bool { return e.durable }
 func (e *Embedded) Stop(ctx context.Context) error { return e.stop(ctx) }
 
 // StartEmbedded starts a Redis with its files in dir: a child process where a
-// server is installed, with an append-only file written every second, else one
-// inside this process, whose data end with it. A child that dies is started again.
+// server is installed, else one inside this process, whose data end with it. A child
+// writes each change to its append-only file before it answers, so the end of a
+// process loses nothing; the file is synced every second, so a power cut loses at
+// most about that. A child that dies is started again.
 // If share is set and a service with the same dir runs, its server is used and
 // Stop leaves it alone; otherwise that is an error.
 func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger) (*Embedded, error) {
@@ -118,6 +121,7 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 	c := &child{path: path, dir: dir, socket: socket, lock: lock, log: log, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go c.keep(started)
+	go c.sync()
 	if err := <-started; err == nil {
 		err = c.wait(ctx)
 	}
@@ -215,9 +219,48 @@ func (c *child) keep(started chan<- error) {
 	}
 }
 
+// sync has the system write the append-only file to the disk every second, until the
+// server ends for good. With appendfsync everysec Redis would do so itself, but it
+// then answers before it has written while a sync is under way: a process killed in
+// that moment loses up to two seconds.
+func (c *child) sync() {
+	ticker := time.NewTicker(childSync)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-ticker.C:
+		}
+		// A rewrite starts a new file; older ones are complete and synced by Redis.
+		files, err := filepath.Glob(filepath.Join(c.dir, "appendonlydir", "*.incr.aof"))
+		if err == nil {
+			for _, f := range files {
+				err = errors.Join(err, syncFile(f))
+			}
+		}
+		if err != nil {
+			c.log.Error("the append-only file is not synced", "err", err)
+		}
+	}
+}
+
+// syncFile has the system write a file to the disk. A file that is gone is fine.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return syscall.Fdatasync(int(f.Fd()))
+}
+
 func (c *child) command() *exec.Cmd {
 	cmd := exec.Command(c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
-		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
+		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "no", "--save", "",
 		"--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, "redis.log"), "--loglevel", "warning")
 	cmd.ExtraFiles = []*os.File{c.lock}
 	// A process group of its own, so that Ctrl-C ends the service first and this
