@@ -37,6 +37,7 @@ type streamLoad struct {
 	n    uint32
 	sent [1 << 16]atomic.Int64 // when signal n was due, by n modulo the length, in ns
 
+	patient  atomic.Bool     // throughput is wanted: read less often, and more at once
 	record   atomic.Bool     // latencies are wanted
 	recorded []time.Duration // the reading goroutine's while record is set
 	taken    []time.Duration // of the last pace
@@ -71,6 +72,10 @@ func newStreamLoad(addr, path string, connections int) (*streamLoad, error) {
 	}
 	return l, nil
 }
+
+// readPause is how long clients leave what comes to the system while only throughput
+// is measured: their reads would else take the processor from the publisher.
+const readPause = time.Millisecond
 
 // dialers is how many connections are made at once.
 const dialers = 16
@@ -180,9 +185,12 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 
 // read reads what comes on all connections until close.
 func (l *streamLoad) read(ctx context.Context) {
-	events := make([]unix.EpollEvent, 512)
+	events := make([]unix.EpollEvent, 4096)
 	buf := make([]byte, 256<<10)
 	for ctx.Err() == nil && l.err() == nil {
+		if l.patient.Load() {
+			time.Sleep(readPause)
+		}
 		n, err := unix.EpollWait(l.epoll, events, 100)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return // closed
@@ -280,13 +288,15 @@ func (l *streamLoad) settle(ctx context.Context, most int64) error {
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("%d of %d signals were not delivered", l.expected.Load()-l.received.Load(), l.expected.Load())
 		}
-		time.Sleep(50 * time.Microsecond)
+		time.Sleep(200 * time.Microsecond)
 	}
 	return nil
 }
 
 // saturate keeps streamUnderWay signals under way, and ends when all have come.
 func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Duration) error {
+	l.patient.Store(true)
+	defer l.patient.Store(false)
 	under := int64(streamUnderWay) * int64(l.connections) * streamEach / streamAssets
 	// Several publishers, so that one round trip to Redis does not bound the rate.
 	slots := make(chan struct{}, streamUnderWay)
