@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -85,7 +86,7 @@ func (o *operation) addEvent(c *signal.Change, i int) {
 		e.Listing = &l
 	}
 	header := appendEvent(make([]byte, 0, 160), &e)
-	o.step(cmdEvent, refEvents, string(header), string(e.Data))
+	o.step(cmdEvent, refEvents, text(header), text(e.Data))
 }
 
 // addSignal stores what an event of type t changes of s.
@@ -93,12 +94,12 @@ func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Tim
 	field := openField(s.ID)
 	switch t {
 	case signal.SignalCreated:
-		o.step(cmdRecord, refSignals, string(appendRecord(make([]byte, 0, 160), s, now)), string(s.Metadata))
-		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, string(appendOpen(make([]byte, 0, 160), s, now)))
+		o.step(cmdRecord, refSignals, text(appendRecord(make([]byte, 0, 160), s, now)), text(s.Metadata))
+		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalUpdated:
-		o.stamped(stampKept, 1, cmdHSet, refOpen, field, string(appendOpen(make([]byte, 0, 160), s, now)))
+		o.stamped(stampKept, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalClosed:
-		o.stamped(stampKept, 0, cmdRecord, refSignals, string(appendClosed(make([]byte, 0, 160), s)), string(s.Metadata))
+		o.stamped(stampKept, 0, cmdRecord, refSignals, text(appendClosed(make([]byte, 0, 160), s)), text(s.Metadata))
 		o.step(cmdHDel, refOpen, field)
 	}
 }
@@ -107,9 +108,13 @@ func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Tim
 func (o *operation) addReferring(p int, c *signal.Change) {
 	if c.Reply != nil {
 		k := o.key(replyKey(p, c.Account, replyDigest(&c.Reply.ReplyKey)))
-		o.stamped(stampID, 0, cmdSet, k, string(appendReply(nil, c.Reply)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
+		o.stamped(stampID, 0, cmdSet, k, text(appendReply(nil, c.Reply)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
 	}
 	if c.Job != nil {
 		o.addJob(p, c.Job)
 	}
 }
+
+// text returns b as a string without a copy. Nobody may change b from then on: it
+// was just made here, or belongs to a change, whose values never change.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

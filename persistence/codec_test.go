@@ -254,7 +254,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("*2000000000\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := respReader{b: b}
-		r.entries()
+		r.entries(nil)
 		tail := &Tail{byKey: map[string]int{"{p00}:events": 0}}
 		tail.parse(b)
 		answered(b)

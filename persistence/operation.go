@@ -106,7 +106,15 @@ type operation struct {
 	// What the log needs while the operation is under way.
 	enqueued time.Time
 	done     chan outcome // holds one
+
+	room struct {
+		steps [6 * stepBytes]byte
+		args  [12]string
+	}
 }
+
+// stepBytes is the length of a step in the program.
+const stepBytes = 7
 
 // outcome is how an operation ended.
 type outcome struct {
@@ -114,7 +122,12 @@ type outcome struct {
 	err      error
 }
 
-func newOperation() *operation { return &operation{done: make(chan outcome, 1)} }
+func newOperation() *operation {
+	o := &operation{done: make(chan outcome, 1)}
+	// Room for most changes, in the same piece of memory.
+	o.steps, o.args = o.room.steps[:0], o.room.args[:0]
+	return o
+}
 
 // key returns a reference to a key of the operation's own. It must lie in the slot
 // of the partition.

@@ -134,12 +134,12 @@ func (s *Store) lastEvent(ctx context.Context, p int) (signal.Position, error) {
 // lastEventAfter returns the position of the newest event, or after if that is not
 // behind it, without reading what is at after.
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
-	reply, err := s.raw(ctx, s.rdb, "XREVRANGE", eventsKey(p), "+", "("+after.String(), "COUNT", 1)
+	reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", eventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
 		return after, signal.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
 	}
 	r := respReader{b: reply}
-	entries, err := r.entries()
+	entries, err := r.entries(nil)
 	if err != nil {
 		return after, fmt.Errorf("ask for the end of event log %d: %w", p, err)
 	}

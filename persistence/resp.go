@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
@@ -24,11 +26,39 @@ func (e answerError) RedisError() {}
 // redirects is how often a command follows a slot that has moved.
 const redirects = 3
 
-// raw carries out a command and returns the bytes of its reply. The library does
-// not see errors in raw replies, so moved slots are followed here.
-func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, args ...any) ([]byte, error) {
+// rawBuffer takes the bytes of a reply. Its memory is used again, so the bytes are
+// valid until it is given to the next command. The zero value is ready.
+type rawBuffer struct{ b []byte }
+
+func (w *rawBuffer) Write(p []byte) (int, error) {
+	w.b = append(w.b, p...)
+	return len(p), nil
+}
+
+// ReadFrom takes what the library copies of a string: without it, the library would
+// make a buffer for each.
+func (w *rawBuffer) ReadFrom(r io.Reader) (int64, error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok {
+		return 0, fmt.Errorf("copy reply from %T: %w", r, errors.ErrUnsupported)
+	}
+	start := len(w.b)
+	w.b = slices.Grow(w.b, int(limited.N))[:start+int(limited.N)]
+	n, err := io.ReadFull(limited.R, w.b[start:])
+	limited.N -= int64(n)
+	return int64(n), err
+}
+
+// raw carries out a command and returns the bytes of its reply, which lie in buffer;
+// nil is a new one. The library does not see errors in raw replies, so moved slots
+// are followed here.
+func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawBuffer, args ...any) ([]byte, error) {
+	if buffer == nil {
+		buffer = &rawBuffer{}
+	}
 	for attempt := 0; ; attempt++ {
-		cmd := redis.NewRawCmd(ctx, args...)
+		buffer.b = buffer.b[:0]
+		cmd := redis.NewRawWriteToCmd(ctx, buffer, args...)
 		switch args[0] { // where the key is not the first argument
 		case "XINFO":
 			cmd.SetFirstKeyPos(2)
@@ -38,10 +68,9 @@ func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, args ...any)
 		if err := rdb.Process(ctx, cmd); err != nil {
 			return nil, err
 		}
-		reply := cmd.Val()
-		err := answered(reply)
+		err := answered(buffer.b)
 		if err == nil {
-			return reply, nil
+			return buffer.b, nil
 		}
 		cluster, ok := rdb.(*redis.ClusterClient)
 		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
@@ -173,10 +202,10 @@ func (r *respReader) entry() (e entry) {
 	return e
 }
 
-// entries reads a list of entries: the reply of XRANGE.
-func (r *respReader) entries() ([]entry, error) {
+// entries reads a list of entries, the reply of XRANGE, behind those in list.
+func (r *respReader) entries(list []entry) ([]entry, error) {
 	n := r.array()
-	list := make([]entry, 0, min(n, len(r.b)/16))
+	list = slices.Grow(list, min(n, len(r.b)/16))
 	for ; n > 0 && r.err == nil; n-- {
 		list = append(list, r.entry())
 	}
@@ -186,13 +215,18 @@ func (r *respReader) entries() ([]entry, error) {
 // readRange returns at most count entries of a stream, from start to end as XRANGE
 // has them.
 func (s *Store) readRange(ctx context.Context, key, start, end string, count int) ([]entry, error) {
-	reply, err := s.raw(ctx, s.rdb, "XRANGE", key, start, end, "COUNT", count)
+	return s.readRangeInto(ctx, nil, nil, key, start, end, count)
+}
+
+// readRangeInto is readRange with a buffer in which the entries lie, and a list that
+// may be used again.
+func (s *Store) readRangeInto(ctx context.Context, buffer *rawBuffer, list []entry, key, start, end string, count int) ([]entry, error) {
+	reply, err := s.raw(ctx, s.rdb, buffer, "XRANGE", key, start, end, "COUNT", count)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	r := respReader{b: reply}
-	list, err := r.entries()
-	if err != nil {
+	if list, err = r.entries(list[:0]); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	return list, nil
@@ -212,7 +246,7 @@ type streamInfo struct {
 
 // readInfo asks about a stream. One that does not exist is no error.
 func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
-	reply, err := s.raw(ctx, s.rdb, "XINFO", "STREAM", key)
+	reply, err := s.raw(ctx, s.rdb, nil, "XINFO", "STREAM", key)
 	if err != nil {
 		if redis.HasErrorPrefix(err, "no such key") { // the library cuts off ERR
 			return streamInfo{}, nil

@@ -62,12 +62,12 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
-		reply, err := s.raw(ctx, s.rdb, "XREVRANGE", signalsKey(p), end, oldest, "COUNT", 500)
+		reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", signalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
 			return nil, signal.Unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
 		}
 		r := respReader{b: reply}
-		entries, err := r.entries()
+		entries, err := r.entries(nil)
 		if err != nil {
 			return nil, fmt.Errorf("look for closing of %s: %w", record.ID, err)
 		}
@@ -159,8 +159,10 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 	// Redis sends the next entries while the last ones are decoded.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pages := make(chan page, 1)
-	go s.readPages(ctx, signalsKey(p), pages)
+	pages, free := make(chan *page, 2), make(chan *page, 2)
+	free <- &page{}
+	free <- &page{}
+	go s.readPages(ctx, signalsKey(p), pages, free)
 	for page := range pages {
 		if page.err != nil {
 			return upTo, signal.Unavailable(page.err)
@@ -170,6 +172,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 				return upTo, err
 			}
 		}
+		free <- page
 	}
 	if err := ctx.Err(); err != nil {
 		return upTo, signal.Unavailable(err)
@@ -184,28 +187,32 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 
 // page is a part of a log, or why it could not be read.
 type page struct {
-	entries []entry
+	buffer  rawBuffer
+	entries []entry // in buffer
 	err     error
 }
 
-// readPages sends all of a stream in order and closes pages.
-func (s *Store) readPages(ctx context.Context, key string, pages chan<- page) {
+// readPages fills the pages that it takes from free with all of a stream, in order,
+// and closes pages at the end.
+func (s *Store) readPages(ctx context.Context, key string, pages chan<- *page, free <-chan *page) {
 	defer close(pages)
 	start := "-"
 	for {
-		entries, err := s.readRange(ctx, key, start, "+", scanEntries)
-		if err == nil && len(entries) == 0 {
-			return
-		}
+		var p *page
 		select {
-		case pages <- page{entries, err}:
+		case p = <-free:
 		case <-ctx.Done():
 			return
 		}
-		if err != nil || len(entries) < scanEntries {
+		p.entries, p.err = s.readRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
+		if p.err == nil && len(p.entries) > 0 {
+			start = "(" + p.entries[len(p.entries)-1].position.String()
+		}
+		end := p.err != nil || len(p.entries) < scanEntries
+		pages <- p // there are as many places as pages
+		if end {
 			return
 		}
-		start = "(" + entries[len(entries)-1].position.String()
 	}
 }
 
@@ -307,11 +314,13 @@ func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal
 	})
 }
 
-// eachOpen calls f for each field of the hash of open signals.
+// eachOpen calls f for each field of the hash of open signals. Field and value are
+// valid until f returns.
 func (s *Store) eachOpen(ctx context.Context, p int, f func(field, value []byte) error) error {
 	cursor := "0"
+	var buffer rawBuffer
 	for {
-		reply, err := s.raw(ctx, s.rdb, "HSCAN", openKey(p), cursor, "COUNT", scanEntries)
+		reply, err := s.raw(ctx, s.rdb, &buffer, "HSCAN", openKey(p), cursor, "COUNT", scanEntries)
 		if err != nil {
 			return signal.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}

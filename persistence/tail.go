@@ -202,7 +202,7 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 		args[6+i] = eventsKey(p)
 		args[6+n+i] = t.partitions[p].cursor.String()
 	}
-	reply, err := t.store.raw(ctx, t.store.blocking, args...)
+	reply, err := t.store.raw(ctx, t.store.blocking, nil, args...)
 	if err != nil {
 		return fmt.Errorf("read event logs: %w", err)
 	}
@@ -241,7 +241,7 @@ func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
 			r.fail()
 		}
 		p, ok := t.byKey[string(r.text())]
-		entries, err := r.entries()
+		entries, err := r.entries(nil)
 		if err != nil || !ok {
 			return nil, errReply
 		}
