@@ -48,21 +48,22 @@ func (s *Server) createKey(c *call) error {
 	var scopes []string
 	var expiresIn *int64
 	if err := c.decode(func(o *object) {
-		if name = strings.TrimSpace(o.given("name")); name != "" {
-			if code, detail := checkText(name, 1, maxKeyName); code != "" {
+		given := o.given("name")
+		if name = strings.TrimSpace(given); name != "" {
+			if code, detail := checkText(name, maxKeyName); code != "" {
 				o.bad("name", code, detail)
 			}
-		} else if text, ok := o.text("name"); ok && text != "" {
+		} else if given != "" {
 			o.bad("name", faultTooShort, "must have at least 1 character that is no space")
 		}
-		var given bool
-		scopes, given = o.texts("scopes", maxScopes, func(item string) (code, detail string) {
+		var listed bool
+		scopes, listed = o.texts("scopes", maxScopes, func(item string) (code, detail string) {
 			if signal.ScopesOf(signal.Scope(item)) == 0 {
 				return faultInvalidValue, oneOf(signal.Scopes)
 			}
 			return "", ""
 		})
-		if given && len(scopes) == 0 {
+		if listed && len(scopes) == 0 {
 			o.bad("scopes", faultTooShort, "must name at least one scope")
 		}
 		if n, ok := o.integer("expires_in", 1, maxExpiresIn); ok {

@@ -174,7 +174,12 @@ func (o *object) newPassword(name string) string {
 func (s *Server) register(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *object) {
-		email, password = o.given("email"), o.newPassword("password")
+		email, password = o.given("email"), o.given("password")
+		for _, f := range credentials.CheckAccount(email, password) {
+			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else told of already
+				o.bad(f.Field, f.Code, f.Detail)
+			}
+		}
 	}); err != nil {
 		return err
 	}

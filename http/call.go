@@ -97,7 +97,7 @@ func (c *call) send(status int, contentType []string, body []byte) error {
 	h := c.Header()
 	h["Content-Type"] = contentType
 	compressible := len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress
-	if compressible && strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+	if compressible && strings.Contains(strings.ToLower(c.r.Header.Get("Accept-Encoding")), "gzip") {
 		c.server.gzip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			_, _ = w.Write(body)
@@ -135,7 +135,9 @@ func (c *call) noContent() error {
 
 // fail writes an error document.
 func (c *call) fail(p *problem) {
-	p.setHeaders(c.Header())
+	h := c.Header()
+	p.setHeaders(h)
+	h["Content-Security-Policy"], h["Cache-Control"] = headerAPICSP, headerNoStore // also where pages may be cached
 	body := p.append(make([]byte, 0, 512), c.r.URL.EscapedPath(), c.id)
 	_ = c.send(p.Status, headerProblem, body)
 }

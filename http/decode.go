@@ -316,12 +316,11 @@ func (o *object) close() {
 	}
 }
 
-// checkText says what is wrong with a text that must have low to high characters
-// and no control characters; an empty code says nothing is. Where low is at least
-// 1, s has been trimmed.
-func checkText(s string, low, high int) (code, detail string) {
-	if n := utf8.RuneCountInString(s); n < low {
-		return faultTooShort, fmt.Sprintf("must have at least %d characters", low)
+// checkText says what is wrong with a trimmed text that must have 1 to high
+// characters and no control characters; an empty code says nothing is.
+func checkText(s string, high int) (code, detail string) {
+	if n := utf8.RuneCountInString(s); n == 0 {
+		return faultTooShort, "must have at least 1 character"
 	} else if n > high {
 		return faultTooLong, fmt.Sprintf("must have at most %d characters", high)
 	}

@@ -21,6 +21,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.endpoint, c.vars = s.match(r)
 	c.setHeaders()
 	broken := s.guarded(c)
+	if c.status == 0 && !broken {
+		c.status = http.StatusOK // net/http says so where a handler says nothing
+	}
 	took := time.Since(c.start)
 	s.o.Metrics.ended(c, took)
 	s.logCall(c, took)

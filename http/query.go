@@ -80,7 +80,7 @@ func (q *query) text(name string, high int) string {
 		return ""
 	}
 	v = strings.TrimSpace(v)
-	if code, detail := checkText(v, 1, high); code != "" {
+	if code, detail := checkText(v, high); code != "" {
 		q.bad(name, code, detail)
 		return ""
 	}

@@ -92,7 +92,7 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	o.require("asset")
 	if asset, ok := o.text("asset"); ok {
 		req.Asset = strings.TrimSpace(asset)
-		if code, detail := checkText(req.Asset, 1, maxAssetLength); code != "" {
+		if code, detail := checkText(req.Asset, maxAssetLength); code != "" {
 			o.bad("asset", code, detail)
 			req.Asset = ""
 		}

@@ -233,8 +233,9 @@ func TestPages(t *testing.T) {
 	page("/problems", "text/html; charset=utf-8", "/problems/rate-limited")
 	page("/problems/rate-limited", "text/html; charset=utf-8", "<code>rate_limited</code>, status 429")
 	for _, path := range []string{"/docs/index.html", "/docs/openapi.yaml", "/problems/rate_limited", "/problems/nosuch", "/docs/"} {
-		if a := do(t, s, "GET", path, ""); a.Status != 404 {
-			t.Errorf("%s: %d", path, a.Status)
+		a := do(t, s, "GET", path, "")
+		if a.Status != 404 || a.Header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header.Get("Content-Security-Policy"), "default-src 'none'; frame") {
+			t.Errorf("%s: %d %v", path, a.Status, a.Header)
 		}
 	}
 	if a := do(t, s, "GET", "/", ""); a.Status != 302 || a.Header.Get("Location") != "/docs" {
@@ -283,6 +284,7 @@ func TestCompression(t *testing.T) {
 		name, path, accept, want string
 	}{
 		{"a long answer", "/v1/signals", "br, gzip;q=0.8", "gzip"},
+		{"asked for in capitals", "/v1/signals", "br, GZIP", "gzip"},
 		{"not asked for", "/v1/signals", "", ""},
 		{"refused", "/v1/signals", "gzip;q=0", ""},
 		{"only what we do not have", "/v1/signals", "zstd", ""},
@@ -400,7 +402,11 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 	if series > 1500 {
 		t.Errorf("%d series", series)
 	}
+	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status
 	body := do(t, s, "GET", "/metrics", "", "Authorization:").Body
+	if strings.Contains(body, `code="0"`) {
+		t.Error("an answer is counted without its status")
+	}
 	for _, part := range []string{`agentsignal_http_requests_total{code="404",method="GET",route="unmatched"} `,
 		`agentsignal_http_requests_total{code="405",method="other",route="/v1/agents/{id}/run"} `, `agentsignal_http_requests_in_flight 1`,
 		`agentsignal_http_rate_limited_total{class="logins"} 0`, `agentsignal_http_request_duration_seconds_bucket{method="GET",route="/v1/signals",le="0.0025"}`} {

@@ -25,12 +25,10 @@ type passwordStore interface {
 // CreateAccount registers an email with a password. ValidationError: the faults
 // of "email" and "password". KindConflict, "email_taken".
 func (s *Service) CreateAccount(ctx context.Context, email, password string) (signal.Account, error) {
-	var v ValidationError
-	email = checkEmail(&v, "email", email)
-	checkPassword(&v, "password", password, email)
-	if err := v.orNil(); err != nil {
+	if err := CheckAccount(email, password).orNil(); err != nil {
 		return signal.Account{}, err
 	}
+	email = NormalizeEmail(email)
 	hash, err := s.hashes.hash(ctx, password)
 	if err != nil {
 		return signal.Account{}, err

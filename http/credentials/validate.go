@@ -16,6 +16,15 @@ const (
 // NormalizeEmail returns email as it is stored and compared.
 func NormalizeEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
+// CheckAccount returns the faults of "email" and "password" that CreateAccount would
+// find; empty if there are none.
+func CheckAccount(email, password string) ValidationError {
+	var v ValidationError
+	email = checkEmail(&v, "email", email)
+	checkPassword(&v, "password", password, email)
+	return v
+}
+
 // checkEmail returns the normalized email, and notes its faults.
 func checkEmail(v *ValidationError, field, email string) string {
 	email = NormalizeEmail(email)
