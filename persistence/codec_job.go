@@ -192,12 +192,22 @@ func decodeJob(id signal.JobID, state, started, request, outcome string) (signal
 		if !ok {
 			return signal.Job{}, fmt.Errorf("decode job %s: start %q is no time", id, started)
 		}
-		j.StartedAt = timeOfMilli(ms)
+		j.StartedAt = laterOf(timeOfMilli(ms), j.CreatedAt)
 	}
 	if j.Status == signal.JobCompleted || j.Status == signal.JobFailed {
 		if err := decodeJobOutcome(&j, []byte(outcome)); err != nil {
 			return signal.Job{}, err
 		}
+		j.CompletedAt = laterOf(j.CompletedAt, laterOf(j.StartedAt, j.CreatedAt))
 	}
 	return j, nil
+}
+
+// laterOf returns the later of two times. A job is created by its node's measure of
+// the time of Redis, which may be a little ahead; started and completed by Redis.
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

@@ -171,6 +171,29 @@ func TestJobLife(t *testing.T) {
 	}
 }
 
+func TestTimesOfAJobAreInOrder(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	job := newTestJob(signal.NewAccountID(), b.store.Now().Add(time.Minute)) // by a clock that is ahead
+	if err := j.Enqueue(t.Context(), job, 1000, nil); err != nil {
+		t.Fatal(err)
+	}
+	running := b.next(j)
+	if !running.StartedAt.Equal(job.CreatedAt) {
+		t.Errorf("created %v, started %v", job.CreatedAt, running.StartedAt)
+	}
+	if _, err := b.complete(running); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Job(t.Context(), job.Request.Account, job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.StartedAt.Equal(job.CreatedAt) || !got.CompletedAt.Equal(job.CreatedAt) {
+		t.Errorf("created %v, started %v, completed %v", job.CreatedAt, got.StartedAt, got.CompletedAt)
+	}
+}
+
 func TestJobFails(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
