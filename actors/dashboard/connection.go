@@ -57,7 +57,8 @@ type connection struct {
 	channels  []channel         // of the subscription, in the client's order
 	assets    []string          // of its filter, as the client wrote them
 
-	busy      bool // an auth or a resume is under way
+	busy      bool // an auth or the search for a resume is under way
+	catching  bool // a new subscription is not live yet: a replay may be under way
 	held      []received
 	heldBytes int
 	errors    pace
@@ -81,9 +82,10 @@ func (a *connection) Receive(c engine.Context) {
 	case credentialChecked:
 		a.onCredentialChecked(c, m)
 	case missedFound:
-		a.onMissedFound(m)
+		a.onMissedFound(c, m)
 	case caughtUp:
-		a.free(c)
+		a.catching = false
+		a.resume(c)
 	case authTimedOut:
 		if a.principal == nil {
 			a.close(closeUnauth)
@@ -118,8 +120,7 @@ func (a *connection) onReceived(c engine.Context, m received) {
 		a.refuse(message.ref, faultf(codeTooMany, "at most %d messages a second", a.hub.o.MessageRate))
 		return
 	}
-	if !a.busy {
-		a.handle(c, m.text)
+	if !a.busy && len(a.held) == 0 && a.handle(c, m.text) {
 		return
 	}
 	a.heldBytes += len(m.text)
@@ -128,23 +129,24 @@ func (a *connection) onReceived(c engine.Context, m received) {
 	}
 }
 
-// free handles what waited, up to the next message that makes others wait.
-func (a *connection) free(c engine.Context) {
-	a.busy = false
-	for !a.busy && len(a.held) > 0 {
-		m := a.held[0]
+// resume handles what waited, up to the next message that must wait.
+func (a *connection) resume(c engine.Context) {
+	for !a.busy && len(a.held) > 0 && a.handle(c, a.held[0].text) {
+		a.heldBytes -= len(a.held[0].text)
 		a.held = a.held[1:]
-		a.heldBytes -= len(m.text)
-		a.handle(c, m.text)
 	}
 	if len(a.held) == 0 {
 		a.held = nil
 	}
 }
 
-func (a *connection) handle(c engine.Context, text []byte) {
+// handle returns false if the message must wait: during a replay, which may take
+// as long as its client likes, nothing but pings and faults is answered.
+func (a *connection) handle(c engine.Context, text []byte) bool {
 	m, fault := decodeMessage(text)
 	switch {
+	case a.catching && fault == nil && m.action != actionPing:
+		return false
 	case a.principal == nil && m.action != actionAuth:
 		a.refuse(m.ref, faultf(codeAuthRequired, `the first message must be {"action": "auth", "api_key": "…"}`))
 	case fault != nil:
@@ -158,6 +160,7 @@ func (a *connection) handle(c engine.Context, text []byte) {
 	case m.action == actionPing:
 		a.peer.flusher.post(said{a.peer, "pong", pongData{m.ref}})
 	}
+	return true
 }
 
 // refuse answers a message with an error. The tenth within a minute closes.
@@ -204,7 +207,8 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 		return
 	}
 	a.accept(c, m.principal)
-	a.free(c)
+	a.busy = false
+	a.resume(c)
 }
 
 // accept takes p as the principal, the first or a fresh one of the same account.
@@ -255,11 +259,11 @@ func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel)
 }
 
 func (a *connection) subscribe(c engine.Context, m message) {
-	a.busy = true
 	if m.lastEventID == nil {
 		a.change(m, nil)
 		return
 	}
+	a.busy = true
 	granted, _ := a.wanted(m)
 	sub, account := newSubscription(granted, m.assets), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
@@ -269,11 +273,13 @@ func (a *connection) subscribe(c engine.Context, m message) {
 	})
 }
 
-func (a *connection) onMissedFound(m missedFound) {
+func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 	if m.err != nil {
 		a.hub.o.Logger.Warn("missed events could not be read", "connection", a.peer.id, "err", m.err)
 	}
 	a.change(m.message, &m.replay)
+	a.busy = false
+	a.resume(c)
 }
 
 // wanted returns the channels that m asks for, by whether the scopes suffice.
@@ -287,6 +293,7 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 
 // change replaces the subscription by what m asks for.
 func (a *connection) change(m message, r *replay) {
+	a.catching = true
 	granted, denied := a.wanted(m)
 	a.channels, a.assets = granted, m.assets
 	data := subscribedData{Ref: m.ref, Channels: names(granted), Filters: filtersData{Assets: m.assets}, Denied: names(denied)}
@@ -301,7 +308,7 @@ func (a *connection) change(m message, r *replay) {
 }
 
 func (a *connection) unsubscribe(m message) {
-	a.busy = true
+	a.catching = true
 	remove := setOf(m.channels)
 	var rest []channel
 	for _, ch := range a.channels {

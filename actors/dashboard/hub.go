@@ -139,19 +139,21 @@ func (h *Hub) clock() int64 { return int64(time.Since(h.born)) + 1 }
 // Serve takes over ws, which nothing was read from or written to since the
 // upgrade. p is who authenticated the handshake; nil: the first message must. It
 // returns at once. After a drain has begun the client is sent away.
-func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal) {
+func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal) { h.serve(ws.NetConn(), p) }
+
+func (h *Hub) serve(conn net.Conn, p *signal.Principal) {
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
-		go sendAway(ws.NetConn())
+		go sendAway(conn)
 		return
 	}
 	h.open++
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f}
-	peer.socket = newSocket(ws.NetConn(), func() { f.post(takenOver{peer}) })
+	peer.socket = newSocket(conn, func() { f.post(takenOver{peer}) })
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})

@@ -1,0 +1,216 @@
+package dashboard
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// audienceOf are connections whose other ends count what they get.
+type audienceOf struct {
+	servers []*net.TCPConn
+	got     atomic.Int64
+	wanted  atomic.Int64
+	reached chan struct{}
+}
+
+func newAudienceOf(b *testing.B, connections int) *audienceOf {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	a := &audienceOf{reached: make(chan struct{}, 1)}
+	var clients []net.Conn
+	var reading sync.WaitGroup
+	for range connections {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		server, err := l.Accept()
+		if err != nil {
+			b.Fatal(err)
+		}
+		clients = append(clients, client)
+		a.servers = append(a.servers, server.(*net.TCPConn))
+		reading.Go(func() {
+			buffer := make([]byte, 16<<10)
+			for {
+				n, err := client.Read(buffer)
+				if err != nil {
+					return
+				}
+				if got := a.got.Add(int64(n)); got == a.wanted.Load() {
+					a.reached <- struct{}{}
+				}
+			}
+		})
+	}
+	b.Cleanup(func() {
+		for _, c := range clients {
+			c.Close()
+		}
+		reading.Wait()
+		for _, c := range a.servers {
+			c.Close()
+		}
+	})
+	return a
+}
+
+// expect begins a round in which all get n bytes; wait waits for its end.
+func (a *audienceOf) expect(n int) {
+	a.got.Store(0)
+	a.wanted.Store(int64(n * len(a.servers)))
+}
+
+func (a *audienceOf) wait() { <-a.reached }
+
+// benchEvent is a signal whose frame has about 376 bytes.
+func benchEvent() signal.Event {
+	e := created(alice, "BTC")
+	e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", 210))
+	return e
+}
+
+// BenchmarkFanOut delivers signals to 1,000 connections of one account: by the hub,
+// and by a bare loop of write(2) of the same bytes to the same sort of connections,
+// which is the floor. One operation is one message to one connection.
+func BenchmarkFanOut(b *testing.B) {
+	const connections = 1000
+	for _, batch := range []int{1, 40} {
+		b.Run(fmt.Sprintf("hub/%d", batch), func(b *testing.B) {
+			a := newAudienceOf(b, connections)
+			s := newUnstarted(b, nil)
+			s.server.Start()
+			welcome := encodeReply("welcome", welcomeData{ConnectionID: signal.NewConnectionID(), HeartbeatSeconds: 30,
+				Channels: names(defaultChannels)}, time.Now())
+			a.expect(len(welcome))
+			for _, c := range a.servers {
+				s.hub.serve(c, principalOf(alice))
+			}
+			a.wait()
+			events := make([]signal.Event, batch)
+			position := signal.Position{MS: 1}
+			for b.Loop() {
+				for i := range events {
+					events[i] = benchEvent()
+					position = position.Plus(1)
+					events[i].Position = position
+				}
+				bytes := 0
+				for i := range events {
+					bytes += len(newFrame(&events[i]).bytes)
+				}
+				a.expect(bytes)
+				s.hub.Publish(testPartition, events)
+				a.wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch*connections), "ns/message")
+		})
+		b.Run(fmt.Sprintf("bare/%d", batch), func(b *testing.B) {
+			a := newAudienceOf(b, connections)
+			for b.Loop() {
+				var frames []byte
+				for range batch {
+					e := benchEvent()
+					frames = append(frames, newFrame(&e).bytes...)
+				}
+				a.expect(len(frames))
+				bareWrite(b, a.servers, frames)
+				a.wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch*connections), "ns/message")
+		})
+	}
+}
+
+// bareWrite writes b to every connection, from as many goroutines as there are
+// flushers.
+func bareWrite(tb testing.TB, connections []*net.TCPConn, b []byte) {
+	const flushers = 2
+	var wg sync.WaitGroup
+	for i := range flushers {
+		wg.Go(func() {
+			for j := i; j < len(connections); j += flushers {
+				raw, err := connections[j].SyscallConn()
+				if err == nil {
+					err = raw.Write(func(fd uintptr) bool {
+						_, err := syscall.Write(int(fd), b)
+						return err != syscall.EAGAIN
+					})
+				}
+				if err != nil {
+					tb.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// subscribedPeers counts the connections that get live events.
+func subscribedPeers(h *Hub) int {
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for _, f := range h.flushers {
+		wg.Add(1)
+		f.post(look(func(f *flusher) {
+			for _, p := range f.peers {
+				if p.cohort != nil {
+					n.Add(1)
+				}
+			}
+			wg.Done()
+		}))
+	}
+	wg.Wait()
+	return int(n.Load())
+}
+
+// BenchmarkIdleConnection reports the heap and stacks of a connection that waits,
+// the client's end and its socket not included.
+func BenchmarkIdleConnection(b *testing.B) {
+	const connections = 2000
+	for range b.N {
+		b.StopTimer()
+		a := newAudienceOf(b, connections)
+		s := newUnstarted(b, nil)
+		s.server.Start()
+		before := memory()
+		b.StartTimer()
+		for _, c := range a.servers {
+			s.hub.serve(c, principalOf(alice))
+		}
+		until(b, "all are subscribed", func() bool { return subscribedPeers(s.hub) == connections })
+		b.StopTimer()
+		b.ReportMetric(float64(memory()-before)/connections, "bytes/connection")
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*connections), "us/connection")
+	}
+}
+
+func memory() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// BenchmarkEncode makes the frame of a signal.
+func BenchmarkEncode(b *testing.B) {
+	e := benchEvent()
+	b.ReportAllocs()
+	for b.Loop() {
+		newFrame(&e)
+	}
+}
