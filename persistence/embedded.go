@@ -122,7 +122,7 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 	started := make(chan error, 1)
 	go c.keep(started)
 	go c.sync()
-	if err := <-started; err == nil {
+	if err = <-started; err == nil {
 		err = c.wait(ctx)
 	}
 	if err != nil {

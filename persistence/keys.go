@@ -1,10 +1,6 @@
 package persistence
 
-import (
-	"strconv"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
-)
+import "github.com/agentsignal/agentsignal/actors/signal"
 
 // Every key name of the service is made in this file. The part in braces is the
 // hash tag: keys with the same tag live in one slot of a Redis Cluster, so that
@@ -105,6 +101,3 @@ func marketLiveKey() string   { return "{market}:live" }
 
 func feederKey() string      { return "{market}:feeder" }
 func feederEpochKey() string { return "{market}:feederepoch" }
-
-// tag returns the two digits of partition p, for logs.
-func tag(p int) string { return strconv.Itoa(p) }

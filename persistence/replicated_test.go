@@ -53,7 +53,7 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	}
 	b.rdb.ConfigSet(t.Context(), "repl-diskless-sync-delay", "0")
 	copied := replica.Client()
-	if err := copied.SlaveOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
+	if err := copied.ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool {
