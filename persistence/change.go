@@ -94,12 +94,12 @@ func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Tim
 	field := openField(s.ID)
 	switch t {
 	case signal.SignalCreated:
-		o.step(cmdRecord, refSignals, text(appendRecord(make([]byte, 0, 160), s, now)), text(s.Metadata))
+		o.step(cmdRecord, refSignals, text(appendRecord(make([]byte, 0, 160), s, now)), text(packMetadata(s.Metadata)))
 		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalUpdated:
 		o.stamped(stampKept, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalClosed:
-		o.stamped(stampKept, 0, cmdRecord, refSignals, text(appendClosed(make([]byte, 0, 160), s)), text(s.Metadata))
+		o.stamped(stampKept, 0, cmdRecord, refSignals, text(appendClosed(make([]byte, 0, 160), s)), text(packMetadata(s.Metadata)))
 		o.step(cmdHDel, refOpen, field)
 	}
 }

@@ -3,7 +3,6 @@ package persistence
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -163,7 +162,7 @@ func appendRecord(b []byte, s *signal.Signal, now time.Time) []byte {
 
 // decodeRecord returns the signal whose creation stands at position p of the signal
 // log, as it was then.
-func decodeRecord(p signal.Position, header, metadata []byte) (*signal.Signal, error) {
+func decodeRecord(p signal.Position, header, metadata []byte) (_ *signal.Signal, err error) {
 	d := decode(header)
 	if kind := d.byte(); kind != kindCreated {
 		d.fail(fmt.Errorf("entry of kind %d is no creation", kind))
@@ -175,8 +174,8 @@ func decodeRecord(p signal.Position, header, metadata []byte) (*signal.Signal, e
 	if d.err != nil {
 		return nil, fmt.Errorf("decode signal at %v: %w", p, d.err)
 	}
-	if len(metadata) > 0 {
-		s.Metadata = append(json.RawMessage(nil), metadata...)
+	if s.Metadata, err = unpackMetadata(metadata); err != nil {
+		return nil, fmt.Errorf("decode signal at %v: %w", p, err)
 	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -231,6 +232,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		decodeOpen([]byte("0123456789abcdef"), b)
 		decodeClosed(at, b)
+		if m, err := unpackMetadata(b); err == nil {
+			if again, err := unpackMetadata(packMetadata(m)); err != nil && len(m) > 0 && m[0] == '{' || err == nil && !bytes.Equal(m, again) {
+				t.Errorf("metadata %q becomes %q, %v", m, again, err)
+			}
+		}
 		if r, _, err := decodeReply(b); err == nil && r.Status != 0 {
 			again, _, err := decodeReply(append([]byte("1-1 "), appendReply(nil, r)...))
 			if diff := cmp.Diff(r, again); err != nil || diff != "" {
@@ -277,6 +283,39 @@ func TestParseBatchReply(t *testing.T) {
 	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b"} {
 		if _, _, _, err := parseBatchReply(reply); err == nil {
 			t.Errorf("parseBatchReply(%q) has no error", reply)
+		}
+	}
+}
+
+func TestPackMetadata(t *testing.T) {
+	t.Parallel()
+	long := `{"indicators":["x"],"content":"` + strings.Repeat("standing desk ", 5000) + `"}`
+	for name, m := range map[string]string{"typical": string(benchMetadata), "short": `{"a":1}`, "empty": "", "long": long,
+		"foreign": `{"` + strings.Repeat("\x00\xff\x7fq9", 3) + `8fj2kKqQzZ1234567890"}`} {
+		packed := packMetadata([]byte(m))
+		got, err := unpackMetadata(packed)
+		if err != nil || string(got) != m {
+			t.Errorf("%s: unpacked to %.100q, %v", name, got, err)
+		}
+		if len(packed) > len(m) {
+			t.Errorf("%s: %d bytes are packed to %d", name, len(m), len(packed))
+		}
+	}
+	if n := len(packMetadata(benchMetadata)); n > len(benchMetadata)/3 {
+		t.Errorf("typical metadata of %d bytes are packed to %d", len(benchMetadata), n)
+	}
+	// What was packed by the first version must be read for ever.
+	const old = "AcwDFQAIGaumXwIx6RUA2zkfEDowLjgxNSQQOjI3LjM5+Rg0MTIuMTI1OtABBDgzes4BDDAuMDc5yxAxNDMuMiHMFQAg"
+	stored, err := base64.StdEncoding.DecodeString(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := unpackMetadata(stored); err != nil || string(got) != string(benchMetadata) {
+		t.Errorf("stored before: %q, %v; packed now: %s", got, err, base64.StdEncoding.EncodeToString(packMetadata(benchMetadata)))
+	}
+	for name, stored := range map[string][]byte{"form": {9, 1, 2}, "no length": {1}, "huge": {1, 0xff, 0xff, 0xff, 0x7f, 0}, "cut": packMetadata(benchMetadata)[:50]} {
+		if got, err := unpackMetadata(stored); err == nil {
+			t.Errorf("%s: unpacked to %q", name, got)
 		}
 	}
 }

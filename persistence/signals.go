@@ -111,7 +111,11 @@ func closeRecord(record *signal.Signal, e *entry) (*signal.Signal, error) {
 	c.updated = e.position
 	c.apply(record)
 	record.Closing = &c.closing
-	if record.Metadata, err = mergeMetadata(record.Metadata, e.body); err != nil {
+	more, err := unpackMetadata(e.body)
+	if err == nil {
+		record.Metadata, err = mergeMetadata(record.Metadata, more)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decode closing of %s: %w", record.ID, err)
 	}
 	return record, nil

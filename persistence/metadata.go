@@ -1,0 +1,73 @@
+package persistence
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// The metadata of signals is most of what is kept of them for months, and one is
+// much like another: packed with a dictionary of the strategies' phrases it takes a
+// quarter, in less than two microseconds.
+
+// metadataText1 is dictionary 1: never change it, since what was packed with it can
+// only be read with it. A better one is a new file with a new number.
+//
+//go:embed metadata_1.dict
+var metadataText1 []byte
+
+var metadataDict1 = s2.MakeDictManual(metadataText1, 0)
+
+const (
+	// metadataPacked1 is the first byte of metadata packed with dictionary 1. JSON
+	// objects that are not packed begin with a brace.
+	metadataPacked1 = 1
+	// maxMetadata bounds what is unpacked: no signal has as much.
+	maxMetadata = 4 << 20
+)
+
+// packMetadata returns what is stored of metadata: in a new slice, or metadata
+// itself if packing does not make it smaller.
+func packMetadata(metadata []byte) []byte {
+	if len(metadata) < 32 || len(metadata) > maxMetadata || metadata[0] != '{' {
+		return metadata
+	}
+	b := make([]byte, 1+s2.MaxEncodedLen(len(metadata)))
+	b[0] = metadataPacked1
+	packed := metadataDict1.Encode(b[1:], metadata)
+	if 1+len(packed) >= len(metadata) {
+		return metadata
+	}
+	return b[:1+len(packed)]
+}
+
+// unpackMetadata is the inverse of packMetadata. The result shares no memory with
+// stored; nil if that is empty.
+func unpackMetadata(stored []byte) (json.RawMessage, error) {
+	switch {
+	case len(stored) == 0:
+		return nil, nil
+	case stored[0] == '{':
+		return append(json.RawMessage(nil), stored...), nil
+	case stored[0] != metadataPacked1:
+		return nil, fmt.Errorf("unpack metadata: form %d is not known", stored[0])
+	}
+	n, err := s2.DecodedLen(stored[1:])
+	if err != nil {
+		return nil, fmt.Errorf("unpack metadata: %w", err)
+	}
+	if n > maxMetadata {
+		return nil, fmt.Errorf("unpack metadata: it claims to have %d bytes", n)
+	}
+	metadata, err := metadataDict1.Decode(make([]byte, n), stored[1:])
+	if err != nil {
+		return nil, fmt.Errorf("unpack metadata: %w", err)
+	}
+	if len(metadata) != n {
+		return nil, errors.New("unpack metadata: it is cut short")
+	}
+	return metadata, nil
+}
