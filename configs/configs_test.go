@@ -81,6 +81,20 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAllFaultsOfAFileAreReported(t *testing.T) {
+	t.Parallel()
+	_, err := Load(write(t, "c.yaml", "http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\npartitions: 99\n"), nil)
+	if err == nil {
+		t.Fatal("no fault was found")
+	}
+	for _, want := range []string{"line 2: field adr not found", `line 4: "soon" is not a duration`, "line 5: must be a single value",
+		`line 7: "big" is not a size`, "partitions: must be 1 to 64"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no word of %q in:\n%v", want, err)
+		}
+	}
+}
+
 func TestBadFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

@@ -1,11 +1,15 @@
 package configs
 
 import (
+	"encoding"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Duration is a time.Duration that is written like 90s, 15m or 2160h.
@@ -18,6 +22,22 @@ func (d *Duration) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a duration: write 30s, 15m or 24h", text)
 	}
 	*d = Duration(v)
+	return nil
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return textAt(n, d) }
+
+// textAt reads a scalar of the file. Its error names the line and, being a
+// yaml.TypeError, lets the decoder go on to other faults.
+func textAt(n *yaml.Node, v encoding.TextUnmarshaler) error {
+	err := errors.New("must be a single value")
+	if n.Kind == yaml.ScalarNode {
+		err = v.UnmarshalText([]byte(n.Value))
+	}
+	if err != nil {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %v", n.Line, err)}}
+	}
 	return nil
 }
 
@@ -56,6 +76,9 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	*b = Bytes(n * factor)
 	return nil
 }
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error { return textAt(n, b) }
 
 // MarshalText writes the greatest unit that divides the size.
 func (b Bytes) MarshalText() ([]byte, error) {
