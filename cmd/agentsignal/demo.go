@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -108,8 +109,8 @@ agentsignal runs at %[1]s  (API: %[1]s/docs)
 
 See signals appear:
 
-  curl -s %[1]s/v1/signals?limit=3 -H "Authorization: Bearer %[4]s"
-  agentsignal tail --url %[5]s/ws/dashboard --key %[4]s
+  curl -s '%[1]s/v1/signals?limit=3' -H "Authorization: Bearer %[4]s"
+  %[6]s tail --url %[5]s/ws/dashboard --key %[4]s
 
-`, address, demoEmail, password, key, "ws"+strings.TrimPrefix(address, "http"))
+`, address, demoEmail, password, key, "ws"+strings.TrimPrefix(address, "http"), os.Args[0])
 }
