@@ -9,7 +9,7 @@
 //
 //	key                           type    content                                              lifetime
 //	{pNN}:events                  stream  event log: h = routing fields packed, d = payload    1 h and 1 M entries, see Trimmer
-//	{pNN}:signals                 stream  signal log: creations (m = metadata packed), closings  90 days, and while a signal is open
+//	{pNN}:signals                 stream  signal log: creations (m = metadata), closings         90 days, and while a signal is open
 //	{pNN}:open                    hash    ULID of each open signal -> its state                until it is closed
 //	{pNN}:batch:WRITER            string  number and result of a writer's last batch           10 min
 //	{pNN}:reply:ACCOUNT:DIGEST    string  a request's lock, then its reply                     60 s, then 24 h

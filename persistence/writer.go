@@ -185,11 +185,11 @@ func (w *writer) write(batches []*batch) {
 		for _, b := range batches {
 			switch {
 			case b.err == nil:
+				w.recovered() // before callers know, who may come back at once
 				b.succeed()
-				w.recovered()
 			case !retriable(b.err):
-				b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err))
 				w.recovered()
+				b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err))
 			case redis.HasErrorPrefix(b.err, "NOSCRIPT") && now.Before(b.deadline):
 				reloaded = true
 				again = append(again, b)
