@@ -73,6 +73,10 @@ func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawB
 			return buffer.b, nil
 		}
 		cluster, ok := rdb.(*redis.ClusterClient)
+		if s.metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
+			// The hook has seen a reply like any other.
+			s.metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
+		}
 		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
 			return nil, err
 		}

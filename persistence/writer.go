@@ -215,7 +215,6 @@ func (w *writer) write(batches []*batch) {
 // failed answers b, whose deadline has passed, and refuses what waits.
 func (w *writer) failed(b *batch) {
 	err := fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err)
-	b.fail(signal.Unavailable(err))
 	w.mu.Lock()
 	if w.down == nil {
 		w.log.Warn("event log cannot be written", "partition", b.queue.partition, "err", b.err)
@@ -230,6 +229,7 @@ func (w *writer) failed(b *batch) {
 	}
 	w.dirty = w.dirty[:0]
 	w.mu.Unlock()
+	b.fail(signal.Unavailable(err))
 	for _, o := range waiting {
 		o.done <- outcome{err: signal.Unavailable(err)}
 	}
@@ -287,7 +287,12 @@ func (w *writer) attempt(batches []*batch) {
 		// On the connection of the writes, which is what WAIT goes by.
 		acknowledged = pipe.Do(ctx, "WAIT", w.replicas, max(1, (timeout/2).Milliseconds()))
 	}
-	pipe.Exec(ctx)
+	start := time.Now()
+	_, err = pipe.Exec(ctx) // of the first command that failed; each has its own
+	if m := w.store.metrics; m != nil {
+		// A client with another timeout has lost the hooks.
+		m.observe("evalsha", start, err)
+	}
 	var lagging error
 	if acknowledged != nil {
 		n, err := acknowledged.Int()

@@ -1,0 +1,55 @@
+package persistence
+
+import (
+	"context"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// TestLogIsMeasured: batches and raw replies pass the hook of the client, too.
+func TestLogIsMeasured(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	server := redistest.New(t)
+	s, err := Open(Options{URL: server.URL(), Metrics: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := NewLog(s, LogOptions{})
+	defer l.Close(context.Background())
+	account := signal.NewAccountID()
+	if _, err := l.Append(t.Context(), noted(account, "x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	server.Client().Set(t.Context(), eventsKey(0), "no stream", 0)
+	if _, err := s.ReadLog(t.Context(), 0, signal.Position{}, 1); err == nil {
+		t.Error("a string is read as a log")
+	}
+	if n := testutil.ToFloat64(m.errors.WithLabelValues("xrange")); n != 1 {
+		t.Errorf("%v errors of xrange, want 1", n)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() == "agentsignal_redis_command_duration_seconds" {
+			for _, metric := range f.GetMetric() {
+				counts[metric.GetLabel()[0].GetValue()] = metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	if counts["evalsha"] == 0 || counts["xrange"] == 0 {
+		t.Errorf("commands measured: %v", counts)
+	}
+}
