@@ -1,0 +1,275 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// What the log does when Redis is away, full, slow or new.
+
+func TestAppendReloadsScript(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	for i := range 3 {
+		b.append(noted(account, strconv.Itoa(i)))
+		if err := b.rdb.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.eventsOf(account)); n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+}
+
+func TestAppendLimits(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{Queue: 2, Writers: 1})
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	server.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error)
+	const callers = 8
+	for range callers {
+		go func() {
+			_, err := b.log.Append(ctx, noted(account, "x"))
+			errs <- err
+		}()
+	}
+	// One batch is under way and two wait: the others are refused at once.
+	refused := 0
+	for ; refused < callers-3-1; refused++ {
+		if err := <-errs; signal.KindOf(err) != signal.KindUnavailable {
+			t.Fatalf("refused with %v", err)
+		}
+	}
+	cancel()
+	for ; refused < callers; refused++ {
+		if err := <-errs; signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("after the context's end: %v", err)
+		}
+	}
+	server.Continue()
+	if _, err := b.log.Append(ctx, noted(account, "x")); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+func TestAppendAfterLostReplies(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
+	b.log.writers[0].attempts = 30 * time.Millisecond
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	const callers = 20
+	var wg sync.WaitGroup
+	server.Pause()
+	for i := range callers {
+		wg.Go(func() { b.append(noted(account, strconv.Itoa(i))) })
+	}
+	time.Sleep(200 * time.Millisecond) // several attempts, all of which Redis will read later
+	server.Continue()
+	wg.Wait()
+	seen := map[string]int{}
+	for _, e := range b.eventsOf(account) {
+		seen[string(e.Data)]++
+	}
+	for text, n := range seen {
+		if n != 1 {
+			t.Errorf("event %s is there %d times", text, n)
+		}
+	}
+	if len(seen) != callers+1 {
+		t.Errorf("%d events, want %d", len(seen), callers+1)
+	}
+}
+
+// TestAppendAcrossKill kills Redis under load: what was answered is there once, and
+// nothing is there twice.
+func TestAppendAcrossKill(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewDurable(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: 500 * time.Millisecond})
+	b.log.writers[0].attempts = 50 * time.Millisecond
+	accounts := []signal.AccountID{signal.NewAccountID(), signal.NewAccountID(), signal.NewAccountID()}
+	var mu sync.Mutex
+	acknowledged := map[string]signal.Position{}
+	var done atomic.Bool
+	var count atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for k := 0; !done.Load(); k++ {
+				text := fmt.Sprintf("%d %d", i, k)
+				p, err := b.log.Append(t.Context(), noted(accounts[i%len(accounts)], text))
+				if err != nil {
+					if signal.KindOf(err) != signal.KindUnavailable {
+						t.Errorf("Append: %v", err)
+					}
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				mu.Lock()
+				acknowledged[text] = p
+				mu.Unlock()
+				count.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		n := count.Load()
+		eventually(t, func() bool { return count.Load() > n+500 })
+		server.Kill()
+		server.Restart()
+	}
+	n := count.Load()
+	eventually(t, func() bool { return count.Load() > n+500 })
+	done.Store(true)
+	wg.Wait()
+
+	found := map[string]signal.Position{}
+	for p := range b.store.Partitions() {
+		events, err := b.store.ReadLog(t.Context(), p, signal.Position{}, 10_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if at, twice := found[string(e.Data)]; twice {
+				t.Errorf("event %s is there twice: at %v and %v", e.Data, at, e.Position)
+			}
+			found[string(e.Data)] = e.Position
+		}
+	}
+	for text, p := range acknowledged {
+		if found[text] != p {
+			t.Errorf("event %s was said to be at %v; found at %v", text, p, found[text])
+		}
+	}
+	t.Logf("%d acknowledged, %d found", len(acknowledged), len(found))
+}
+
+func TestAppendWhileDown(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewDurable(t)
+	b := newLogBench(t, server, LogOptions{AppendTimeout: time.Second, Writers: 1})
+	account := signal.NewAccountID()
+	b.append(noted(account, "before"))
+	server.Kill()
+	if _, err := b.log.Append(t.Context(), noted(account, "lost")); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("while Redis is away: %v", err)
+	}
+	w := b.log.writers[0]
+	w.mu.Lock()
+	if w.down == nil {
+		t.Error("the writer does not know that Redis is away")
+	}
+	// Nobody may try for a while: all are refused without a queue.
+	w.nextProbe = time.Now().Add(time.Hour)
+	w.mu.Unlock()
+	for range 1000 {
+		if _, err := b.log.Append(t.Context(), noted(account, "refused")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Fatalf("while Redis is away: %v", err)
+		}
+	}
+	w.mu.Lock()
+	w.nextProbe = time.Time{}
+	w.mu.Unlock()
+	server.Restart()
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
+		return err == nil
+	})
+	b.append(noted(account, "then"))
+	events := b.eventsOf(account)
+	if first, last := string(events[0].Data), string(events[len(events)-1].Data); first != "before" || last != "then" {
+		t.Errorf("log goes from %s to %s", first, last)
+	}
+	for _, e := range events {
+		if string(e.Data) == "refused" {
+			t.Fatal("a refused event is in the log")
+		}
+	}
+}
+
+func TestLogClose(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newLogBench(t, server, LogOptions{})
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	var stored atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for {
+				if _, err := b.log.Append(t.Context(), noted(account, "x")); err != nil {
+					if signal.KindOf(err) != signal.KindUnavailable {
+						t.Errorf("Append: %v", err)
+					}
+					return
+				}
+				stored.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		wg.Go(func() {
+			eventually(t, func() bool { return stored.Load() > 100 })
+			if err := b.log.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := int64(len(b.eventsOf(account))); n != stored.Load()+1 {
+		t.Errorf("%d events, %d were answered", n, stored.Load()+1)
+	}
+}
+
+func TestRetriable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"NOSCRIPT No matching script.": true, "LOADING Redis is loading": true, "READONLY You can't write": true, "CLUSTERDOWN x": true,
+		"TRYAGAIN x": true, "MOVED 1 a:1": true, "MASTERDOWN x": true, "OOM command not allowed": true, "BUSY x": true, "NOREPLICAS x": true,
+		"ERR max number of clients reached": true, "ERR syntax error": false, "WRONGTYPE x": false, "CROSSSLOT x": false, "OLDBATCH x": false,
+	} {
+		if got := retriable(answerError(text)); got != want {
+			t.Errorf("retriable(%q) = %v, want %v", text, got, want)
+		}
+	}
+	if !retriable(context.DeadlineExceeded) || !retriable(fmt.Errorf("dial: %w", errors.New("refused"))) {
+		t.Error("an error of the network is not retriable")
+	}
+}
+
+// TestAppendOutOfMemory: a full Redis refuses the whole batch and answers later.
+func TestAppendOutOfMemory(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{AppendTimeout: time.Second})
+	account := signal.NewAccountID()
+	b.append(noted(account, "before"))
+	b.rdb.ConfigSet(t.Context(), "maxmemory", "1")
+	if _, err := b.log.Append(t.Context(), created(logSignal(account))); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("a full Redis: %v", err)
+	}
+	b.rdb.ConfigSet(t.Context(), "maxmemory", "0")
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
+		return err == nil
+	})
+	if n := b.rdb.Exists(t.Context(), openKey(b.store.Partition(account))).Val(); n != 0 {
+		t.Error("a refused signal is open")
+	}
+}
