@@ -74,7 +74,7 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 		t.Fatal("no fault was found")
 	}
 	for _, want := range []string{"partitions: ", "runs.max_queued: ", "auth.registration: ", "rate_limit.runs: ",
-		"AGENTSIGNAL_RATE_LIMITS is not a setting", "auth.jwt_keys: ", "AGENTSIGNAL_LEASE_FILE", "Speed", `"soon" is not a duration`} {
+		"AGENTSIGNAL_RATE_LIMITS is not a setting", "auth.jwt_keys: ", "AGENTSIGNAL_LEASE_FILE", "AGENTSIGNAL_MARKET_SPEED: ", "AGENTSIGNAL_RUNS_TIMEOUT: ", `"soon" is not a duration`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %q in:\n%v", want, err)
 		}

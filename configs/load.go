@@ -34,11 +34,11 @@ func Load(path string, environ []string) (Config, error) {
 	}
 	variables, err := fromFiles(environ)
 	faults = append(faults, err, unknownVariables(variables))
-	err = env.ParseWithOptions(&c, env.Options{Prefix: Prefix, Environment: variables})
-	if all, ok := errors.AsType[env.AggregateError](err); ok {
-		faults = append(faults, all.Errors...)
-	} else {
-		faults = append(faults, err)
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		// One at a time, since the library names the field and not the variable.
+		if err := env.ParseWithOptions(&c, env.Options{Prefix: Prefix, Environment: map[string]string{name: variables[name]}}); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+		}
 	}
 	faults = append(faults, c.Validate())
 	return c, errors.Join(faults...)

@@ -85,9 +85,14 @@ func (j *Jobs) Done(job signal.Job) {
 func (j *Jobs) hold(p int, jobs []signal.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	again := 0
 	for i := range jobs {
 		j.held[p][jobs[i].Entry] = struct{}{}
+		if jobs[i].Attempt > 1 {
+			again++
+		}
 	}
+	j.store.countReclaimed(again)
 }
 
 // heldIn returns the entries of partition p that this process works on, after their

@@ -15,6 +15,8 @@ import (
 type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
+	streams         streamMetrics
+	registry        prometheus.Registerer
 }
 
 // NewMetrics registers the metrics of this package.
@@ -29,6 +31,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"command"}),
 	}
 	r.MustRegister(m.commandDuration, m.errors)
+	m.streams, m.registry = newStreamMetrics(r), r
 	for c := range knownCommands {
 		m.errors.WithLabelValues(c)
 	}

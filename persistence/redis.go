@@ -101,6 +101,7 @@ func Open(o Options) (*Store, error) {
 	if o.Metrics != nil {
 		s.rdb.AddHook(o.Metrics)
 		s.blocking.AddHook(o.Metrics)
+		o.Metrics.registry.MustRegister(newPoolCollector(s))
 	}
 	return s, nil
 }

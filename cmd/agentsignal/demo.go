@@ -42,6 +42,7 @@ func (p *process) runDemo(ctx context.Context) error {
 		return fmt.Errorf("make demo key: %w", err)
 	}
 	p.printDemo(password, key)
+	p.waitForMarket(ctx)
 	t := time.NewTicker(demoEvery)
 	defer t.Stop()
 	for i := 0; ; i++ {
@@ -55,6 +56,25 @@ func (p *process) runDemo(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		}
+	}
+}
+
+// demoPatience bounds the wait for the market: it begins within a second.
+const demoPatience = 10 * time.Second
+
+// waitForMarket waits until the first run has something to read.
+func (p *process) waitForMarket(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, demoPatience)
+	defer cancel()
+	for {
+		if _, err := p.market.Series(ctx, demoRuns[0].asset, demoRuns[0].timeframe); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

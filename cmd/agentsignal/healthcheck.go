@@ -4,20 +4,30 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/configs"
 )
 
 // healthcheckTimeout bounds the question: /readyz itself answers within a second.
 const healthcheckTimeout = 3 * time.Second
 
-func healthcheckCommand() *cobra.Command {
+func healthcheckCommand(s *settings) *cobra.Command {
 	url := ""
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a running service whether it is ready", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if url == "" {
+				c, err := s.load()
+				if err != nil {
+					return err
+				}
+				url = readyURL(c)
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
 			defer cancel()
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -40,6 +50,19 @@ func healthcheckCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&url, "url", "http://localhost:8080/readyz", "address of the service's /readyz")
+	c.Flags().StringVar(&url, "url", "", "address of the service's /readyz; that of the configuration if left out")
 	return c
+}
+
+// readyURL returns where the configured service answers on this machine.
+func readyURL(c configs.Config) string {
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	host, port, _ := net.SplitHostPort(c.HTTP.Addr) // checked by Load
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + "/readyz"
 }

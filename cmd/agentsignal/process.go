@@ -91,7 +91,7 @@ func (p *process) run(ctx context.Context) error {
 	for what, f := range map[string]func(context.Context) error{
 		"serve": func(context.Context) error { return p.server.Serve(p.listener) }, "serve admin": p.serveAdmin,
 		"watch clock": p.syncClock, "keep credentials": p.credentials.Run, "limit requests": p.limiter.Run,
-		"trim lists": p.trimLists, "read settings": p.readSettings,
+		"trim lists": p.trimLists, "update gauges": p.updateGauges, "read settings": p.readSettings,
 	} {
 		p.start(background, failed, what, f)
 	}
@@ -261,6 +261,15 @@ func (p *process) syncClock(ctx context.Context) error {
 	return every(ctx, clockEvery, func() {
 		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil {
 			p.log.Debug("clock is not compared", "err", err)
+		}
+	})
+}
+
+// updateGauges shows how full Redis' streams are.
+func (p *process) updateGauges(ctx context.Context) error {
+	return every(ctx, gaugesEvery, func() {
+		if err := p.store.UpdateGauges(ctx); err != nil && ctx.Err() == nil {
+			p.log.Debug("gauges are not updated", "err", err)
 		}
 	})
 }

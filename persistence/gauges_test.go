@@ -1,0 +1,53 @@
+package persistence
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestGaugesShowStreamsAndConnections(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s, err := Open(Options{URL: redistest.New(t).URL(), Metrics: NewMetrics(registry)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l := NewLog(s, LogOptions{})
+	defer l.Close(t.Context())
+	account := signal.NewAccountID()
+	for range 3 {
+		if _, err := l.Append(t.Context(), signal.Change{Account: account, Events: []signal.Event{{Type: signal.KeyRevoked, Subject: "x"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.UpdateGauges(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+# HELP agentsignal_stream_lag_messages Entries that a reader has still to read. The same in every process.
+# TYPE agentsignal_stream_lag_messages gauge
+agentsignal_stream_lag_messages{group="engine",stream="events"} 3
+agentsignal_stream_lag_messages{group="jobs",stream="jobs"} 0
+# HELP agentsignal_stream_length Entries of a kind of stream, all partitions together. The same in every process.
+# TYPE agentsignal_stream_length gauge
+agentsignal_stream_length{group="",stream="signals"} 0
+agentsignal_stream_length{group="engine",stream="events"} 3
+agentsignal_stream_length{group="jobs",stream="jobs"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "agentsignal_stream_lag_messages", "agentsignal_stream_length"); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(registry, "agentsignal_redis_pool_connections", "agentsignal_redis_pool_timeouts_total"); err != nil || n != 3 {
+		t.Errorf("%d series of the pool, want 3: %v", n, err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
