@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Limits of the connections to Redis.
@@ -45,7 +46,7 @@ type Options struct {
 	Partitions int
 	// WaitReplicas is how many replicas must have an append before it is answered.
 	WaitReplicas int
-	// BlockingReaders is how many loops read with BLOCK at once; 0 means 8.
+	// BlockingReaders is how many loops read with BLOCK at once; default Partitions + 8.
 	BlockingReaders int
 	Log             *slog.Logger // nil: none
 	Metrics         *Metrics     // nil: none
@@ -77,7 +78,8 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, MaxPartitions)
 	}
 	if o.BlockingReaders == 0 {
-		o.BlockingReaders = 8
+		// On a cluster the tail reads each partition by itself.
+		o.BlockingReaders = 8 + o.Partitions
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -91,6 +93,9 @@ func Open(o Options) (*Store, error) {
 	base.ReadTimeout = commandTimeout
 	base.WriteTimeout = commandTimeout
 	base.MaxRetries = -1
+	base.DialerRetries = 1 // callers decide here, too
+	// These are for servers of one vendor; others refuse the question.
+	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
 	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
 	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics}
