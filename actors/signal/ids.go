@@ -60,12 +60,25 @@ func newID(prefix string) string {
 	return prefix + id.String()
 }
 
+// NewAccountID returns an identifier for a new account.
 func NewAccountID() AccountID { return AccountID(newID(prefixAccount)) }
-func NewSignalID() SignalID   { return SignalID(newID(prefixSignal)) }
-func NewRunID() RunID         { return RunID(newID(prefixRun)) }
-func NewJobID() JobID         { return JobID(newID(prefixJob)) }
-func NewEventID() EventID     { return EventID(newID(prefixEvent)) }
-func NewKeyID() KeyID         { return KeyID(newID(prefixKey)) }
+
+// NewSignalID returns an identifier for a new signal.
+func NewSignalID() SignalID { return SignalID(newID(prefixSignal)) }
+
+// NewRunID returns an identifier for a new run.
+func NewRunID() RunID { return RunID(newID(prefixRun)) }
+
+// NewJobID returns an identifier for a new job.
+func NewJobID() JobID { return JobID(newID(prefixJob)) }
+
+// NewEventID returns an identifier for a new event.
+func NewEventID() EventID { return EventID(newID(prefixEvent)) }
+
+// NewKeyID returns an identifier for a new API key.
+func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
+
+// NewSessionID returns an identifier for a new login session.
 func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
 
 // NewRequestID returns an identifier for one HTTP request.
