@@ -174,9 +174,11 @@ func lockChild(ctx context.Context, dir string) (*os.File, error) {
 }
 
 // keep starts the server and, until stop, starts it again when it has died. The
-// kernel ends a child when the thread that started it ends, so keep stays on one.
+// kernel ends a child when the thread that started it ends, so keep stays on one,
+// and gives it back: it may have started children of others before.
 func (c *child) keep(started chan<- error) {
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	defer close(c.ended)
 	defer c.lock.Close()
 	pause := childRestartFirst
