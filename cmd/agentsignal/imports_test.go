@@ -41,7 +41,7 @@ var mayImport = []struct {
 // onlyIn says which packages alone may import a library; all others must not.
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
-	"github.com/redis/go-redis":         {"persistence", "persistence/redistest"},
+	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "cmd/..."},
 	"github.com/alicebob/miniredis":     {"persistence"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
