@@ -170,10 +170,17 @@ func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 func TestTrimmingDuringARead(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
-	past := j.record(several(10)...)
+	past := j.record(several(readPage)...) // two pages
 	j.skip()
-	r.log = &trimming{journal: j, after: 1}
-	wantUnknown(t, r, past[0].String())
+	for reads := range 3 { // before the first page, the second, the look behind them
+		r.log = &trimming{journal: j, after: reads + 1}
+		wantUnknown(t, r, past[0].String())
+		if j.events = j.events[:0]; len(r.stock[alice].frames) > 0 {
+			t.Error("frames of a log with a gap are kept")
+		}
+		past = j.record(several(readPage)...)
+		j.skip()
+	}
 }
 
 // trimming is a journal that is trimmed after some reads.

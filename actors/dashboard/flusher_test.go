@@ -1,0 +1,394 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// tap is a socket that takes as many bytes as a test gives it room for.
+type tap struct {
+	out    []byte
+	room   int
+	wide   bool
+	ended  bool // finish or Close was called
+	limits int  // most bytes of one write; 0: no limit
+}
+
+func (s *tap) write(_ *rawWriter, b []byte) (int, error) {
+	n := min(len(b), s.room)
+	if s.limits > 0 {
+		n = min(n, s.limits)
+	}
+	if n == 0 {
+		return 0, errRefused
+	}
+	s.out, s.room = append(s.out, b[:n]...), s.room-n
+	return n, nil
+}
+
+func (s *tap) receive(func(b []byte)) error { return nil }
+func (s *tap) widen()                       { s.wide, s.room = true, s.room+10_000 }
+func (s *tap) finish()                      { s.ended = true }
+func (s *tap) Close()                       { s.ended = true }
+
+// sent returns the messages, and the code of the close frame if there is one. It
+// fails if the bytes are not whole frames.
+func (s *tap) sent(tb testing.TB) (list []envelope, code int) {
+	tb.Helper()
+	for b := s.out; len(b) > 0; {
+		header, n := 2, payloadLength(b)
+		switch b[1] {
+		case 126:
+			header = 4
+		case 127:
+			header = 10
+		}
+		if len(b) < header+n || b[0]&finalBit == 0 {
+			tb.Fatalf("%d bytes are left of a frame of %d", len(b), header+n)
+		}
+		payload := b[header : header+n]
+		switch b[0] &^ finalBit {
+		case opText:
+			var e envelope
+			if err := json.Unmarshal(payload, &e); err != nil {
+				tb.Fatalf("message %q: %v", payload, err)
+			}
+			list = append(list, e)
+		case opClose:
+			code = int(payload[0])<<8 | int(payload[1])
+		case opPing, opPong:
+		default:
+			tb.Fatalf("frame that begins with % x", b[:2])
+		}
+		b = b[header+n:]
+	}
+	return list, code
+}
+
+// bench is a flusher whose passes a test makes itself.
+type bench struct {
+	tb      testing.TB
+	hub     *Hub
+	flusher *flusher
+	journal *journal
+}
+
+func newBench(tb testing.TB, change func(*Options)) *bench {
+	j := newJournal()
+	o := Options{PartitionOf: func(signal.AccountID) int { return testPartition }, Log: j}
+	if change != nil {
+		change(&o)
+	}
+	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: map[signal.AccountID]int{}}
+	h.ring = newRing(h.o.RingFrames)
+	h.resumer = newResumer(h.ring, h.o)
+	tb.Cleanup(h.resumer.close)
+	f := newFlusher(h)
+	h.flushers = []*flusher{f}
+	j.hub = h
+	return &bench{tb, h, f, j}
+}
+
+// attach returns an authenticated connection with the default subscription.
+func (b *bench) attach() (*peer, *tap) {
+	s := &tap{}
+	p := &peer{id: "con", flusher: b.flusher, socket: s}
+	p.reading.Store(true)
+	b.flusher.post(attached{p})
+	b.flusher.post(authenticated{peer: p, account: alice, sub: everything})
+	return p, s
+}
+
+// pass makes a pass, in which what was refused is tried again.
+func (b *bench) pass() {
+	b.flusher.retryAt = 0
+	b.flusher.work()
+}
+
+// settle makes passes until there is nothing more to write.
+func (b *bench) settle() {
+	b.pass()
+	for len(b.flusher.ready)+len(b.flusher.waiting) > 0 {
+		b.pass()
+	}
+}
+
+// model is what one connection must get.
+type model struct {
+	peer    *peer
+	tap     *tap
+	sub     *subscription
+	sent    map[signal.Position]bool
+	want    []string // ids, and the ref of each "subscribed"
+	waiting *subscribed
+}
+
+// TestFlusherAgainstModel does at random what may happen: events are published,
+// become known to the ring earlier than to the flusher, subscriptions change with
+// and without a resume that was searched some time before, clients take few bytes.
+// Each must get exactly what the model says, in that order.
+func TestFlusherAgainstModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 77))
+			b := newBench(t, func(o *Options) { o.QueueMessages, o.QueueBytes, o.RingFrames = 1<<30, 1<<40, 1000 })
+			m := &machine{bench: b, r: r}
+			for range r.IntN(20) {
+				m.bench.journal.record(randomEvent(r))
+			}
+			m.bench.journal.skip() // of the past: in the log only
+			for _, e := range m.bench.journal.events {
+				m.posted = append(m.posted, newEventFrame(e))
+			}
+			for range 3 {
+				p, s := b.attach()
+				m.models = append(m.models, &model{peer: p, tap: s, sub: everything, sent: map[signal.Position]bool{}})
+			}
+			b.pass()
+			for range 400 {
+				m.step()
+			}
+			m.finish(t)
+		})
+	}
+}
+
+// newEventFrame returns the frame of e, which may be nil.
+func newEventFrame(e signal.Event) *frame { return newFrame(&e) }
+
+type machine struct {
+	bench  *bench
+	r      *rand.Rand
+	models []*model
+	posted []*frame   // all events that the flusher knows or that are of the past
+	held   *published // in the ring, but not yet posted
+}
+
+func (m *machine) step() {
+	one := m.models[m.r.IntN(len(m.models))]
+	switch m.r.IntN(10) {
+	case 0, 1, 2:
+		m.release()
+		m.publish()
+		if m.r.IntN(3) > 0 {
+			m.release()
+		}
+	case 3, 4:
+		one.tap.room += m.r.IntN(1500)
+	case 5:
+		one.tap.limits = m.r.IntN(300)
+		m.bench.pass()
+	case 6:
+		m.bench.flusher.post(said{one.peer, "pong", pongData{}})
+	case 7:
+		m.search(one)
+	case 8:
+		m.post(one)
+	case 9:
+		m.bench.pass()
+	}
+}
+
+// publish makes an event known to the log and the ring.
+func (m *machine) publish() {
+	e := randomEvent(m.r)
+	at := m.bench.journal.record(e)[0]
+	e.Position = at
+	o := published{partition: testPartition, first: at, last: at}
+	if f := newFrame(&e); f != nil {
+		o.frames = []*frame{f}
+	}
+	m.bench.hub.ring.add(testPartition, at, at, o.frames)
+	m.held = &o
+}
+
+// release makes it known to the flusher.
+func (m *machine) release() {
+	if m.held == nil {
+		return
+	}
+	m.bench.flusher.post(*m.held)
+	m.bench.journal.skip()
+	for _, f := range m.held.frames {
+		m.posted = append(m.posted, f)
+		for _, one := range m.models {
+			if f.account == alice && one.sub.matches(f) {
+				one.want = append(one.want, f.at.String())
+				one.sent[f.at] = true
+			}
+		}
+	}
+	m.held = nil
+}
+
+// search begins a change of the subscription.
+func (m *machine) search(one *model) {
+	if one.waiting != nil {
+		return
+	}
+	sub, _ := randomSubscription(m.r)
+	o := &subscribed{peer: one.peer, sub: sub, kind: "subscribed",
+		reply: func(r *resumedData) any { return subscribedData{Resumed: r} }}
+	if n := len(m.posted); n > 0 && m.r.IntN(4) > 0 {
+		f := m.posted[m.r.IntN(n)]
+		if f != nil && f.account == alice {
+			if _, known := m.bench.hub.ring.floor(testPartition); !known {
+				m.release() // the search would wait for it
+			}
+			found, err := m.bench.hub.resumer.find(m.bench.tb.Context(), testPartition, alice, sub, f.at.String())
+			if err != nil || !found.complete {
+				m.bench.tb.Fatalf("search after %s: %+v, %v", f.at, found, err)
+			}
+			o.replay = &found
+		}
+	}
+	one.waiting = o
+}
+
+// post makes the change known to the flusher, unless a replay is under way: then
+// the connection's actor would wait.
+func (m *machine) post(one *model) {
+	o := one.waiting
+	if o == nil {
+		return
+	}
+	if m.bench.pass(); one.peer.replay != nil {
+		return
+	}
+	one.waiting = nil
+	m.bench.flusher.post(*o)
+	one.want = append(one.want, "subscribed")
+	one.sub = o.sub
+	if o.replay == nil {
+		return
+	}
+	for _, f := range m.posted {
+		if f != nil && f.account == alice && f.at.Compare(o.replay.from) > 0 && o.sub.matches(f) && !one.sent[f.at] {
+			one.want = append(one.want, f.at.String())
+			one.sent[f.at] = true
+		}
+	}
+}
+
+// finish lets all clients read and compares.
+func (m *machine) finish(t *testing.T) {
+	m.release()
+	for _, one := range m.models {
+		one.tap.room, one.tap.limits = 1<<40, 0
+	}
+	m.bench.settle()
+	for i, one := range m.models {
+		list, code := one.tap.sent(t)
+		if code != 0 {
+			t.Errorf("connection %d was closed with %d", i, code)
+		}
+		var got []string
+		for _, e := range list {
+			switch {
+			case e.ID != "":
+				got = append(got, e.ID)
+			case e.Type == "subscribed":
+				got = append(got, e.Type)
+				if strings.Contains(string(e.Data), `"complete":false`) {
+					t.Errorf("connection %d: reply %s", i, e.Data)
+				}
+			}
+		}
+		if d := cmp.Diff(one.want, got); d != "" {
+			t.Errorf("connection %d: %s", i, d)
+		}
+	}
+	for _, a := range m.bench.flusher.audiences {
+		for _, c := range a.cohorts {
+			if len(c.log) > 0 || c.lagging != 0 {
+				t.Errorf("a cohort whose members got everything keeps %d bytes, %d lag", len(c.log), c.lagging)
+			}
+		}
+	}
+}
+
+func TestSlowConsumerLearnsWhy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.QueueMessages = 5 })
+	p, s := b.attach()
+	s.room = 1 << 20
+	b.settle()
+	s.room = 10 // ends inside the first frame
+	for range 5 {
+		b.journal.append(created(alice, "BTC"))
+	}
+	b.pass()
+	if b.pass(); p.overSince != 0 || p.closed.code != 0 {
+		t.Fatal("over the limits with as much as they allow")
+	}
+	b.journal.append(created(alice, "BTC"))
+	b.pass()
+	if p.overSince == 0 || p.closed.code != 0 {
+		t.Fatal("not over the limits, or closed at the first refusal")
+	}
+	p.overSince -= int64(retryAfter)
+	b.pass()
+	if p.closed != closeSlow {
+		t.Fatal("not closed at the second refusal")
+	}
+	b.settle()
+	if list, code := s.sent(t); code != closeSlow.code || !s.wide || !s.ended || len(list) == 0 {
+		t.Errorf("%d messages, closed with %d, more room %v, ended %v", len(list), code, s.wide, s.ended)
+	}
+}
+
+// settlePart makes a pass that leaves some peers waiting.
+func (b *bench) settlePart() {
+	b.pass()
+	for len(b.flusher.ready) > 0 {
+		b.pass()
+	}
+}
+
+func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, test := range []string{"log", "replay", "private"} {
+		b := newBench(t, nil)
+		first := b.journal.append(created(alice, "BTC"))[0]
+		p, s := b.attach()
+		s.room = 1 << 20
+		b.settle()
+		s.room = 10
+		switch test {
+		case "log":
+			b.journal.append(created(alice, "BTC"), created(alice, "BTC"))
+		case "replay":
+			b.journal.append(created(alice, "BTC"))
+			s.room = 1 << 20
+			b.settle()
+			p.sent = nil
+			found, err := b.hub.resumer.find(t.Context(), testPartition, alice, everything, first.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply := encodeReply("subscribed", subscribedData{Resumed: &resumedData{1, true}}, time.Now())
+			s.room = len(reply) + 10
+			b.flusher.post(subscribed{peer: p, sub: everything, replay: &found, kind: "subscribed",
+				reply: func(r *resumedData) any { return subscribedData{Resumed: r} }})
+		case "private":
+			b.flusher.post(said{p, "pong", pongData{}})
+			b.flusher.post(said{p, "pong", pongData{}})
+		}
+		b.settlePart()
+		b.flusher.post(said{p, "pong", pongData{}})
+		b.flusher.post(shut{p, closeErrors})
+		s.room = 1 << 20
+		b.settle()
+		if _, code := s.sent(t); code != closeErrors.code || !s.ended {
+			t.Errorf("%s: closed with %d", test, code)
+		}
+	}
+}
