@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	// The reference is what a program without this service would do with the client.
-	"github.com/redis/go-redis/v9"
-
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/barelog"
 )
 
 const (
@@ -44,16 +41,16 @@ func (b *bench) appends(ctx context.Context) (err error) {
 				Direction: signal.Long, Confidence: .4372}}}})
 		return err
 	}
-	o, err := redis.ParseURL(r.url)
+	bare, err := barelog.New(r.url, appendBatch, []byte(appendPayload))
 	if err != nil {
 		return err
 	}
-	bare := newBarePipeline(redis.NewClient(o))
-	defer bare.close()
+	defer bare.Close()
+	pipeline := func(_ context.Context, caller int) error { return bare.Append(caller % r.store.Partitions()) }
 	// In turn, so that a machine that slows down does not favour either.
 	var ours, reference []float64
 	for range 3 {
-		rate, err := b.callers(ctx, bare.add)
+		rate, err := b.callers(ctx, pipeline)
 		if err != nil {
 			return err
 		}
@@ -94,64 +91,4 @@ func (b *bench) callers(ctx context.Context, f func(ctx context.Context, caller 
 		return 0, *e
 	}
 	return float64(calls.Load()) / time.Since(start).Seconds(), nil
-}
-
-// barePipeline appends by group commit: who comes while a pipeline is under way is
-// in the next one.
-type barePipeline struct {
-	client *redis.Client
-	queue  chan bareEntry
-	done   chan struct{}
-}
-
-type bareEntry struct {
-	key    string
-	answer chan error
-}
-
-func newBarePipeline(c *redis.Client) *barePipeline {
-	p := &barePipeline{client: c, queue: make(chan bareEntry, appendCallers), done: make(chan struct{})}
-	go p.run()
-	return p
-}
-
-// bareHeader is as long as the routing fields of the log's entry.
-var bareHeader = string(make([]byte, 100))
-
-func (p *barePipeline) run() {
-	defer close(p.done)
-	ctx := context.Background()
-	for e := range p.queue {
-		batch := []bareEntry{e}
-		for waiting := true; waiting && len(batch) < appendBatch; {
-			select {
-			case e, waiting = <-p.queue:
-				if waiting {
-					batch = append(batch, e)
-				}
-			default:
-				waiting = false
-			}
-		}
-		pipe := p.client.Pipeline()
-		for _, e := range batch {
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: e.key, Values: []any{"h", bareHeader, "d", appendPayload}})
-		}
-		_, err := pipe.Exec(ctx)
-		for _, e := range batch {
-			e.answer <- err
-		}
-	}
-}
-
-func (p *barePipeline) add(_ context.Context, caller int) error {
-	e := bareEntry{key: fmt.Sprintf("bare:%d", caller%16), answer: make(chan error, 1)}
-	p.queue <- e
-	return <-e.answer
-}
-
-func (p *barePipeline) close() {
-	close(p.queue)
-	<-p.done
-	p.client.Close()
 }

@@ -26,6 +26,7 @@ var mayImport = []struct {
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
 	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/webhook"}},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
+	{"persistence/barelog", nil},
 	{"persistence/redistest", nil},
 	{"persistence", []string{"actors/signal"}},
 	{"http/apitest", nil},
@@ -41,7 +42,7 @@ var mayImport = []struct {
 // onlyIn says which packages alone may import a library; all others must not.
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
-	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "cmd/..."},
+	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "persistence/barelog"},
 	"github.com/alicebob/miniredis":     {"persistence"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
