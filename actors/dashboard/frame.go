@@ -27,7 +27,7 @@ const (
 )
 
 // frame is one event as clients get it. It is never changed after it was made:
-// the ring and all flusher share it.
+// the ring and all flushers share it.
 type frame struct {
 	bytes   []byte // the whole WebSocket frame; nil if no client hears of the event
 	at      signal.Position

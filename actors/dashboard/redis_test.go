@@ -1,0 +1,88 @@
+package dashboard
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// redisLog is the event log of a real Redis, as the process ties it to the hub.
+type redisLog struct {
+	*persistence.Store
+	tail *persistence.Tail
+}
+
+func (l redisLog) Wait(ctx context.Context, partition int, p signal.Position) error {
+	return l.tail.Wait(ctx, partition, p)
+}
+
+// TestResumeAcrossARestart has a second node, which knows nothing but what is in
+// Redis, fill the gap that a client has from the first.
+func TestResumeAcrossARestart(t *testing.T) {
+	t.Parallel()
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	log := persistence.NewLog(store, persistence.LogOptions{})
+	t.Cleanup(func() {
+		if err := log.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	record := func() signal.Position {
+		t.Helper()
+		p, err := log.Append(t.Context(), signal.Change{Account: alice, Events: []signal.Event{{Account: alice, ID: signal.NewEventID(),
+			Type: signal.SystemNotification, Data: []byte(`{"message":"m","severity":"info"}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	node := func() *service {
+		tail := persistence.NewTail(store, persistence.TailOptions{})
+		s := newService(t, func(o *Options) {
+			o.PartitionOf, o.Log, o.Now = store.Partition, redisLog{store, tail}, store.Now
+		})
+		tail.Subscribe(s.hub.Publish)
+		tail.OnGap(s.hub.Gap)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			tail.Run(ctx)
+			close(done)
+		}()
+		t.Cleanup(func() {
+			cancel()
+			<-done
+		})
+		until(t, "the tail is attached", tail.Attached)
+		return s
+	}
+
+	c := node().welcomed(principalOf(alice))
+	seen := record()
+	if e := c.want("system.notification"); e.ID != seen.String() {
+		t.Fatalf("got %s, want %s", e.ID, seen)
+	}
+	c.ws.Close()
+	var missed []signal.Position
+	for range 5 {
+		missed = append(missed, record())
+		time.Sleep(2 * time.Millisecond) // another millisecond, another first part of the position
+	}
+
+	c = node().welcomed(principalOf(alice))
+	c.subscribe(after1(seen), `{"replayed":5,"complete":true}`, missed...)
+	live := record()
+	if e := c.want("system.notification"); e.ID != live.String() {
+		t.Fatalf("got %s, want %s", e.ID, live)
+	}
+	c.subscribe(after1(seen), `{"replayed":0,"complete":true}`)
+	c.subscribe(after1(live.Plus(1)), `{"replayed":0,"complete":false}`)
+}
