@@ -49,6 +49,7 @@ type Market struct {
 	// changed: mu guards making the next one.
 	watches atomic.Pointer[map[string]*watch]
 	mu      sync.Mutex
+	recent  recentTicks
 	news    *newsbook
 
 	ticksUp, closedUp atomic.Bool // the reader's last read of each went well

@@ -50,8 +50,12 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	}
 }
 
+// attachBefore is how far before the end of market:ticks reading begins, in
+// milliseconds: the records have what is older.
+const attachBefore = 5_000
+
 // ticksReader returns a function that reads what came into market:ticks since its
-// last call. The first call reads nothing but where the stream ends.
+// last call. The first call reads nothing but where to begin.
 func (m *Market) ticksReader() func(context.Context) error {
 	var at signal.Position
 	attached := false
@@ -61,28 +65,68 @@ func (m *Market) ticksReader() func(context.Context) error {
 			if err != nil {
 				return err
 			}
-			at, attached = end, true
+			at, attached = signal.Position{MS: max(0, end.MS-attachBefore)}, true
 			return nil
 		}
 		entries, err := m.o.Store.ReadTicks(ctx, at, readBlock)
 		if err != nil {
 			return err
 		}
-		watches := *m.watches.Load()
 		for i := range entries {
-			e := &entries[i]
-			at = e.Position
-			w := watches[assetKey(canonical(e.Fields["asset"]))]
-			if w == nil {
-				continue
-			}
-			// The feeder counts and logs what is wrong.
-			if _, t, skipped := parseTick(e); skipped == "" {
-				w.ref.Tell(ticked{t})
-			}
+			at = entries[i].Position
 		}
+		m.tellTicks(entries)
 		return nil
 	}
+}
+
+// tellTicks tells the assets' actors of ticks, and remembers the newest of assets
+// that nobody watches.
+func (m *Market) tellTicks(entries []signal.MarketEntry) {
+	m.recent.mu.Lock()
+	defer m.recent.mu.Unlock()
+	watches := *m.watches.Load()
+	for i := range entries {
+		// The feeder counts and logs what is wrong.
+		name, t, skipped := parseTick(&entries[i])
+		if skipped != "" {
+			continue
+		}
+		key := assetKey(canonical(name))
+		if w := watches[key]; w != nil {
+			w.ref.Tell(ticked{t})
+		} else {
+			m.recent.note(key, t)
+		}
+	}
+}
+
+// recentTicks holds the newest tick of each asset that nobody watches. The records
+// have it up to a second later only, and whoever asks for the asset by then would
+// not learn of it before the next one.
+type recentTicks struct {
+	mu     sync.Mutex // held while ticks are told, and while a watch is added
+	newest map[string]signal.Tick
+}
+
+// note remembers t. Called with mu held.
+func (r *recentTicks) note(key string, t signal.Tick) {
+	before, known := r.newest[key]
+	if known && t.Time < before.Time || !known && len(r.newest) >= maxAssets {
+		return
+	}
+	if r.newest == nil {
+		r.newest = make(map[string]signal.Tick)
+	}
+	r.newest[key] = t
+}
+
+// take returns the newest tick of an asset that is watched from now on. Called with
+// mu held.
+func (r *recentTicks) take(key string) (t signal.Tick, ok bool) {
+	t, ok = r.newest[key]
+	delete(r.newest, key)
+	return t, ok
 }
 
 // closedReader is ticksReader for closed bars, and for news from their beginning

@@ -85,7 +85,13 @@ func (s *supervisor) Receive(c engine.Context) {
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
 			return &assetActor{watch: w, store: s.market.o.Store}
 		}, engine.Supervision{})
+		recent := &s.market.recent
+		recent.mu.Lock()
 		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
+		if last, ok := recent.take(m.key); ok {
+			w.ref.Tell(ticked{last})
+		}
+		recent.mu.Unlock()
 		m.reply <- w
 	case engine.Terminated:
 		// It failed too often, or the market ends. Who asks next starts another.
