@@ -308,6 +308,15 @@ func (s *service) awaitPrices(tb testing.TB, asset string, tf signal.Timeframe) 
 	})
 }
 
+// awaitTrade waits until the last trade of the asset is the one with the price.
+func (s *service) awaitTrade(tb testing.TB, asset string, price float64) {
+	tb.Helper()
+	eventually(tb, "the last trade of "+asset+" is known", func() bool {
+		seen, err := s.process.market.Series(context.Background(), asset, signal.H1)
+		return err == nil && seen.Ticks && seen.Last.Price == price
+	})
+}
+
 // metric returns the sum of a metric of the service, see metricOf.
 func (s *service) metric(tb testing.TB, name string, labels ...string) float64 {
 	tb.Helper()

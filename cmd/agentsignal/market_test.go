@@ -124,6 +124,25 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	}
 }
 
+func TestTheFirstRunOnAnAssetKnowsItsLastTrade(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	rdb := redis.Client()
+	s := start(t, testConfig(t, redis.URL()))
+	prices := newMarket(t, rdb)
+	trader, _ := s.account(t)
+	for i := range 5 {
+		asset := fmt.Sprintf("NEW%d", i)
+		prices.hours(asset, 400)
+		eventually(t, "the bars are taken", func() bool { return rdb.XLen(t.Context(), "market:bars").Val() == 0 })
+		ticks := s.metric(t, "agentsignal_market_ticks_total")
+		prices.tick(asset, "102.5")
+		eventually(t, "the tick is taken", func() bool { return s.metric(t, "agentsignal_market_ticks_total") > ticks })
+		// Nobody has asked for the asset before, and it does not trade again.
+		eventually(t, "the tick is the entry", func() bool { return *trader.run(asset, "momentum").Entry == 102.5 })
+	}
+}
+
 func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)

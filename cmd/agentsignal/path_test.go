@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -19,7 +18,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	c := testConfig(t, redis.URL())
 	s := start(t, c)
 	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitPrices(t, "ACME", signal.H1)
+	s.awaitTrade(t, "ACME", 101.25)
 
 	settings := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(settings, fmt.Appendf(nil, "redis:\n  url: %s\n", redis.URL()), 0o600); err != nil {
