@@ -20,6 +20,7 @@ type audienceOf struct {
 	got     atomic.Int64
 	wanted  atomic.Int64
 	reached chan struct{}
+	close   func()
 }
 
 func newAudienceOf(b *testing.B, connections int) *audienceOf {
@@ -55,7 +56,7 @@ func newAudienceOf(b *testing.B, connections int) *audienceOf {
 			}
 		})
 	}
-	b.Cleanup(func() {
+	a.close = func() {
 		for _, c := range clients {
 			c.Close()
 		}
@@ -63,7 +64,8 @@ func newAudienceOf(b *testing.B, connections int) *audienceOf {
 		for _, c := range a.servers {
 			c.Close()
 		}
-	})
+	}
+	b.Cleanup(a.close)
 	return a
 }
 
@@ -195,6 +197,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 		b.StopTimer()
 		b.ReportMetric(float64(memory()-before)/connections, "bytes/connection")
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*connections), "us/connection")
+		a.close()
 	}
 }
 
