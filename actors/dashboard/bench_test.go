@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,6 @@ type audienceOf struct {
 	got     atomic.Int64
 	wanted  atomic.Int64
 	reached chan struct{}
-	close   func()
 }
 
 func newAudienceOf(b *testing.B, connections int) *audienceOf {
@@ -56,7 +54,7 @@ func newAudienceOf(b *testing.B, connections int) *audienceOf {
 			}
 		})
 	}
-	a.close = func() {
+	b.Cleanup(func() {
 		for _, c := range clients {
 			c.Close()
 		}
@@ -64,8 +62,7 @@ func newAudienceOf(b *testing.B, connections int) *audienceOf {
 		for _, c := range a.servers {
 			c.Close()
 		}
-	}
-	b.Cleanup(a.close)
+	})
 	return a
 }
 
@@ -158,55 +155,6 @@ func bareWrite(tb testing.TB, connections []*net.TCPConn, b []byte) {
 		})
 	}
 	wg.Wait()
-}
-
-// subscribedPeers counts the connections that get live events.
-func subscribedPeers(h *Hub) int {
-	var n atomic.Int64
-	var wg sync.WaitGroup
-	for _, f := range h.flushers {
-		wg.Add(1)
-		f.post(look(func(f *flusher) {
-			for _, p := range f.peers {
-				if p.cohort != nil {
-					n.Add(1)
-				}
-			}
-			wg.Done()
-		}))
-	}
-	wg.Wait()
-	return int(n.Load())
-}
-
-// BenchmarkIdleConnection reports the heap and stacks of a connection that waits,
-// the client's end and its socket not included.
-func BenchmarkIdleConnection(b *testing.B) {
-	const connections = 2000
-	for range b.N {
-		b.StopTimer()
-		a := newAudienceOf(b, connections)
-		s := newUnstarted(b, nil)
-		s.server.Start()
-		before := memory()
-		b.StartTimer()
-		for _, c := range a.servers {
-			s.hub.serve(c, principalOf(alice))
-		}
-		until(b, "all are subscribed", func() bool { return subscribedPeers(s.hub) == connections })
-		b.StopTimer()
-		b.ReportMetric(float64(memory()-before)/connections, "bytes/connection")
-		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*connections), "us/connection")
-		a.close()
-	}
-}
-
-func memory() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse
 }
 
 // BenchmarkEncode makes the frame of a signal.
