@@ -16,7 +16,7 @@ run: deps-run build ## Start the service with a demo account; data in ./data
 	@$(BIN) serve --demo
 
 build: ## Build bin/agentsignal
-	@$(GO) build -trimpath -o $(BIN) ./cmd/agentsignal
+	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
