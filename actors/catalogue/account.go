@@ -154,15 +154,20 @@ func (a *account) listing(t *strategies, n uint32) signal.Listing {
 // matches are the rows that a query selects, from the oldest to the newest.
 type matches interface {
 	total() int
-	// at returns the row with i newer ones before it.
-	at(i int) uint32
+	// slice appends to rows those with i to i+n-1 newer ones before them.
+	slice(rows []uint32, i, n int) []uint32
 }
 
 // all is every row from first to next.
 type all struct{ first, next uint32 }
 
-func (m all) total() int      { return int(m.next - m.first) }
-func (m all) at(i int) uint32 { return m.next - 1 - uint32(i) }
+func (m all) total() int { return int(m.next - m.first) }
+func (m all) slice(rows []uint32, i, n int) []uint32 {
+	for k := range n {
+		rows = append(rows, m.next-1-uint32(i+k))
+	}
+	return rows
+}
 
 // some are the rows of a set, without the first skip.
 type some struct {
@@ -172,19 +177,31 @@ type some struct {
 }
 
 func (m some) total() int { return m.count }
-func (m some) at(i int) uint32 {
-	n, err := m.set.Select(uint32(m.skip + m.count - 1 - i))
+func (m some) slice(rows []uint32, i, n int) []uint32 {
+	oldest, err := m.set.Select(uint32(m.skip + m.count - i - n))
 	if err != nil {
 		panic("select a row beyond the total: " + err.Error())
 	}
-	return n
+	it := m.set.Iterator()
+	it.AdvanceIfNeeded(oldest)
+	from := len(rows)
+	for range n {
+		rows = append(rows, it.Next())
+	}
+	slices.Reverse(rows[from:])
+	return rows
 }
 
 // few are rows that were looked at one by one, from the oldest to the newest.
 type few []uint32
 
-func (m few) total() int      { return len(m) }
-func (m few) at(i int) uint32 { return m[len(m)-1-i] }
+func (m few) total() int { return len(m) }
+func (m few) slice(rows []uint32, i, n int) []uint32 {
+	for k := range n {
+		rows = append(rows, m[len(m)-1-i-k])
+	}
+	return rows
+}
 
 // match returns the rows from number from on that q selects, or false if a value
 // of q occurs nowhere.
@@ -258,17 +275,21 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 // order of lists. Rows of one millisecond are ordered by id, so the groups of
 // equal time that the page cuts are read whole.
 func (a *account) page(m matches, offset, count int) []uint32 {
-	time := func(i int) int64 { return a.rows.at(m.at(i)).created.ms() }
-	first, end := offset, offset+count
-	for first > 0 && time(first-1) == time(offset) {
-		first--
+	time := func(n uint32) int64 { return a.rows.at(n).created.ms() }
+	page := m.slice(make([]uint32, 0, count+2), offset, count)
+	for end := offset + count; end < m.total(); end++ {
+		if page = m.slice(page, end, 1); time(page[len(page)-1]) != time(page[len(page)-2]) {
+			page = page[:len(page)-1]
+			break
+		}
 	}
-	for end < m.total() && time(end) == time(offset+count-1) {
-		end++
-	}
-	page := make([]uint32, 0, end-first)
-	for i := first; i < end; i++ {
-		page = append(page, m.at(i))
+	first := offset
+	for ; first > 0; first-- {
+		before := m.slice(nil, first-1, 1)[0]
+		if time(before) != time(page[0]) {
+			break
+		}
+		page = slices.Insert(page, 0, before)
 	}
 	slices.SortFunc(page, func(x, y uint32) int {
 		switch {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	sizeSignals = 200_000
+	sizeSignals = 1_000_000
 	sizeIdle    = 5000 // connections
 )
 
@@ -46,7 +46,7 @@ func (b *bench) listedSignal(ctx context.Context) error {
 	price := 64250.125
 	start := time.Now()
 	for i := range sizeSignals {
-		c.Publish(0, []signal.Event{{Position: signal.Position{MS: time.Now().UnixMilli(), Seq: int64(i)}, Account: account, Type: signal.SignalCreated,
+		c.Publish(0, []signal.Event{{Position: signal.Position{MS: start.UnixMilli() + int64(i)}, Account: account, Type: signal.SignalCreated,
 			Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: fmt.Sprintf("A%03d", i%500), Strategy: "momentum",
 				Direction: signal.Long, Confidence: float64(i%10_000) / 10_000, Entry: &price}}})
 	}
