@@ -43,7 +43,13 @@ type child struct {
 // without the prefix, and returns when it listens. It is killed when the test ends.
 func launch(tb testing.TB, settings ...string) *child {
 	tb.Helper()
-	c := spawn(tb, settings...)
+	return launchArgs(tb, []string{"serve"}, settings...)
+}
+
+// launchArgs is launch with arguments of the program.
+func launchArgs(tb testing.TB, args []string, settings ...string) *child {
+	tb.Helper()
+	c := spawn(tb, args, settings...)
 	eventually(tb, "the child listens", func() bool {
 		select {
 		case <-c.over:
@@ -64,17 +70,23 @@ func launch(tb testing.TB, settings ...string) *child {
 	return c
 }
 
-// spawn is launch without waiting.
-func spawn(tb testing.TB, settings ...string) *child {
+// noPath is a setting for a child that finds no other program.
+const noPath = "no path"
+
+// spawn is launchArgs without waiting.
+func spawn(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
 	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
-	c.cmd = exec.Command(program(tb), "serve")
+	c.cmd = exec.Command(program(tb), args...)
 	// Without a pause at the end, which the race detector makes for reports of other
 	// threads; and ended with the test, however that ends.
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0", "AGENTSIGNAL_LOG_FORMAT=json")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for _, s := range settings {
-		c.cmd.Env = append(c.cmd.Env, "AGENTSIGNAL_"+s)
+		if s = "AGENTSIGNAL_" + s; s == "AGENTSIGNAL_"+noPath {
+			s = "PATH=/nonexistent"
+		}
+		c.cmd.Env = append(c.cmd.Env, s)
 	}
 	c.cmd.Stderr = c.log
 	c.cmd.Stdout = c.log

@@ -158,6 +158,19 @@ lines:
 	return ""
 }
 
+// forget takes lines with a part out of the log: those that a test asked for.
+func (j *journal) forget(part string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var rest bytes.Buffer
+	for line := range bytes.Lines(j.text.Bytes()) {
+		if !bytes.Contains(line, []byte(part)) {
+			rest.Write(line)
+		}
+	}
+	j.text = rest
+}
+
 // newest returns the end of the log.
 func (j *journal) newest() string {
 	const most = 12_000

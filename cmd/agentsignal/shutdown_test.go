@@ -139,7 +139,7 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)
-	second := spawn(t, "DATA_DIR="+c.DataDir)
+	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
 	if code, _ := second.exit(); code != exitFailed || second.log.line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
 		t.Errorf("a second service on the data directory ends with %d and says: %s", code, second.log)
 	}

@@ -58,8 +58,22 @@ func (c *client) tryDial(h http.Header) (*stream, *http.Response, error) {
 	if c.token != "" {
 		h.Set("Authorization", "Bearer "+c.token)
 	}
-	d := websocket.Dialer{HandshakeTimeout: patience}
-	ws, answer, err := d.Dial("ws"+strings.TrimPrefix(c.url, "http")+"/ws/dashboard", h)
+	return c.connect("/ws/dashboard", h)
+}
+
+// dialAt opens a stream without a header.
+func (c *client) dialAt(path string) *stream {
+	c.tb.Helper()
+	s, _, err := c.connect(path, nil)
+	if err != nil {
+		c.tb.Fatalf("open stream at %s: %v", path, err)
+	}
+	return s
+}
+
+func (c *client) connect(path string, h http.Header) (*stream, *http.Response, error) {
+	d := websocket.Dialer{HandshakeTimeout: patience, TLSClientConfig: c.base.TLSClientConfig}
+	ws, answer, err := d.Dial("ws"+strings.TrimPrefix(c.url, "http")+path, h)
 	if err != nil {
 		return nil, answer, err
 	}
