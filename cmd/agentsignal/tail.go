@@ -32,7 +32,7 @@ type tailer struct {
 	channels []string
 	assets   []string
 	raw      bool
-	out      io.Writer
+	out, err io.Writer
 	last     string // position of the last event, to resume from
 }
 
@@ -48,7 +48,7 @@ func tailCommand() *cobra.Command {
 			if t.key == "" {
 				return errors.New("give an API key by --key or AGENTSIGNAL_API_KEY: agentsignal key create makes one")
 			}
-			t.out = cmd.OutOrStdout()
+			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return t.follow(cmd.Context())
 		},
 	}
@@ -78,7 +78,7 @@ func (t *tailer) follow(ctx context.Context) error {
 		if time.Since(began) > reconnectMost {
 			pause = reconnectFirst
 		}
-		fmt.Fprintf(os.Stderr, "agentsignal: %v; trying again in %v\n", err, pause)
+		fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", err, pause)
 		select {
 		case <-ctx.Done():
 			return nil
