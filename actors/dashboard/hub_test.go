@@ -38,7 +38,6 @@ type journal struct {
 	mu        sync.Mutex
 	changed   *sync.Cond
 	events    []signal.Event
-	attached  int // events before that are not published
 	published int // events up to that are published, or never will be
 	reads     int
 	fail      error

@@ -308,10 +308,9 @@ func TestChangingSubscriptions(t *testing.T) {
 
 // segment is what came between two replies to subscribe.
 type segment struct {
-	sub      *subscription
-	from     signal.Position // everything after it must have come; zero: unknown
-	replayed int
-	ids      []signal.Position
+	sub  *subscription
+	from signal.Position // everything after it must have come; zero: unknown
+	ids  []signal.Position
 }
 
 func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes int) {

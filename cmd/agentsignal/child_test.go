@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +33,6 @@ type child struct {
 	cmd  *exec.Cmd
 	log  *journal
 	url  string // http://host:port
-	once sync.Once
 	over chan struct{}
 	err  error // of Wait; set when over is closed
 }

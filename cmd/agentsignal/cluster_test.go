@@ -179,7 +179,8 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 		n.first.signal(syscall.SIGSTOP)
 		// The second look finds what is left when Redis has worked off what the node had
 		// sent before it was stopped.
-		if heldBy(t, rdb, node) > 0 && heldBy(t, rdb, node) > 0 {
+		first := heldBy(t, rdb, node)
+		if second := heldBy(t, rdb, node); first > 0 && second > 0 {
 			return true
 		}
 		n.first.signal(syscall.SIGCONT)
