@@ -219,8 +219,9 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	return c
 }
 
-// begin builds and runs a service. It is stopped when the test ends.
-func begin(tb testing.TB, c configs.Config) *service {
+// begin builds and runs a service. It is stopped when the test ends. change may
+// change it between the two.
+func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &service{tb: tb, log: &journal{}, end: cancel, ended: make(chan struct{})}
@@ -228,6 +229,9 @@ func begin(tb testing.TB, c configs.Config) *service {
 	if err != nil {
 		cancel()
 		tb.Fatalf("build service: %v", err)
+	}
+	for _, f := range change {
+		f(p)
 	}
 	s.process, s.url = p, "http://"+p.listener.Addr().String()
 	go func() {
@@ -244,9 +248,9 @@ func begin(tb testing.TB, c configs.Config) *service {
 
 // start is begin for a service that is to be used: it waits until it is ready, and
 // it must end well.
-func start(tb testing.TB, c configs.Config) *service {
+func start(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 	tb.Helper()
-	s := begin(tb, c)
+	s := begin(tb, c, change...)
 	tb.Cleanup(func() { s.stop(tb) })
 	s.awaitReady(tb)
 	return s

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -100,6 +102,28 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 	wg.Wait()
 	if all := trader.allSignals(); len(all) != workers*runs {
 		t.Errorf("%d signals are listed, want %d", len(all), workers*runs)
+	}
+}
+
+func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	c := testConfig(t, redis.URL())
+	// Each read of the event log keeps the node busy for a while, so that the next
+	// events reach it late.
+	s := start(t, c, func(p *process) {
+		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(40 * time.Millisecond) })
+	})
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	for n := 1; n <= 10; n++ {
+		trader.run("ACME", "breakout") // keeps the node busy
+		made := trader.run("ACME", "momentum")
+		if p := trader.signals("limit=1"); p.Total != 2*n || p.Signals[0].ID != made.ID {
+			t.Errorf("after run %d the list has %d signals, the first %+v, want %s", n, p.Total, p.Signals, made.ID)
+		}
+		trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
 	}
 }
 
