@@ -300,7 +300,7 @@ func (s *service) account(tb testing.TB, scopes ...string) (*client, signal.Acco
 func newEmail() string { return strings.ToLower(string(signal.NewAccountID())) + "@example.com" }
 
 // shared returns a service that many tests use at once, each with an account of its
-// own: with the default settings but for rate limits.
+// own. Some assets have bars and no trades, so that no run finds them too old.
 func shared(tb testing.TB) *service {
 	tb.Helper()
 	return sharedService(tb).(*service)
@@ -308,11 +308,16 @@ func shared(tb testing.TB) *service {
 
 var sharedService = once(func(tb testing.TB) any {
 	long := lastingTB{tb}
-	c := testConfig(long, redistest.New(long).URL())
-	c.Market = configs.Default().Market
-	s := begin(long, c)
+	redis := redistest.New(long)
+	s := begin(long, testConfig(long, redis.URL()))
 	s.awaitReady(tb)
-	s.awaitPrices(tb, "BTC", signal.H1)
+	prices := newMarket(long, redis.Client())
+	for _, asset := range []string{"BTC", "ETH", "AAPL", "oil"} {
+		prices.hours(asset, 400)
+		s.awaitPrices(tb, asset, signal.H1)
+	}
+	prices.bars("ETH", signal.M5, 5*time.Minute, 400)
+	s.awaitPrices(tb, "ETH", signal.M5)
 	return s
 })
 

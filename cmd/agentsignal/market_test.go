@@ -45,16 +45,23 @@ func (m pricer) tick(asset, price string) {
 // hours writes the last n closed bars of 1h and returns them.
 func (m pricer) hours(asset string, n int) []strategy.Bar {
 	m.tb.Helper()
-	const hour = int64(time.Hour / time.Millisecond)
-	end := time.Now().UnixMilli() / hour * hour
+	return m.bars(asset, signal.H1, time.Hour, n)
+}
+
+// bars writes the last n closed bars of a timeframe, which has the given length,
+// and returns them.
+func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n int) []strategy.Bar {
+	m.tb.Helper()
+	step := length.Milliseconds()
+	end := time.Now().UnixMilli() / step * step
 	bars := make([]strategy.Bar, n)
 	entries := make([][]any, n)
 	for i := range bars {
-		open := end - int64(n-i)*hour
-		b := strategy.Bar{OpenTime: open, CloseTime: open + hour, Open: path(i), Close: path(i + 1), Volume: 5 + float64(i%7)}
+		open := end - int64(n-i)*step
+		b := strategy.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1), Volume: 5 + float64(i%7)}
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime,
+		entries[i] = []any{"asset", asset, "timeframe", string(tf), "open_time", b.OpenTime,
 			"open", b.Open, "high", b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
