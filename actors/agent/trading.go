@@ -43,10 +43,14 @@ type trader struct {
 	limit int    // of kept
 }
 
-// seriesKey names a series by the asset's symbol, so that all spellings share one.
+// seriesKey names a series by the asset's symbol, so that all spellings share one,
+// and by who gives its bars at which compression: those of another source are no
+// later bars of the same market, whatever their times say.
 type seriesKey struct {
-	symbol    string
-	timeframe signal.Timeframe
+	symbol      string
+	timeframe   signal.Timeframe
+	source      string
+	compression float64
 }
 
 func newTrader(m Market, now func() time.Time) *trader {
@@ -59,7 +63,7 @@ func (t *trader) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion
 	if err != nil {
 		return conclusion{}, err
 	}
-	kept := t.series(seriesKey{seen.Asset.Symbol, r.Timeframe})
+	kept := t.series(seriesKey{seen.Asset.Symbol, r.Timeframe, seen.Source, seen.Compression})
 	series, state, err := kept.follow(&seen, r.Timeframe)
 	if err != nil {
 		return conclusion{}, err
@@ -147,13 +151,11 @@ type keptSeries struct {
 	memories map[memoryKey]conclusion
 }
 
-// memoryKey is what a conclusion depends on beside the bars.
+// memoryKey is what a conclusion depends on beside the bars and their source.
 type memoryKey struct {
 	asset, strategy string
 	risk            signal.RiskLevel
 	price           float64
-	source          string
-	compression     float64
 }
 
 // follow brings the series up to what was seen and returns it with its state. A
@@ -223,7 +225,7 @@ func continues(known, bars []strategy.Bar) bool {
 // conclude is describe with a memory: in a busy moment many runs ask the same. a was
 // made by the series in the given state, or in a later one.
 func (k *keptSeries) conclude(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment, state uint64) (conclusion, error) {
-	key := memoryKey{r.Asset, r.Strategy, r.Risk, seen.Last.Price, seen.Source, seen.Compression}
+	key := memoryKey{r.Asset, r.Strategy, r.Risk, seen.Last.Price}
 	k.mu.Lock()
 	c, ok := k.memories[key]
 	ok = ok && k.state == state

@@ -125,6 +125,11 @@ func TestSeriesFollowTheMarket(t *testing.T) {
 	check("a gap of the history was filled")
 }
 
+// keyOf returns the key of what BTC on 1h is seen by.
+func keyOf(seen *market.Snapshot) seriesKey {
+	return seriesKey{"BTC", signal.H1, seen.Source, seen.Compression}
+}
+
 // TestOlderSnapshot: a run that has seen less than another does not turn the series
 // back.
 func TestOlderSnapshot(t *testing.T) {
@@ -134,14 +139,31 @@ func TestOlderSnapshot(t *testing.T) {
 	tr := newTrader(at(&seen), time.Now)
 	r := request("BTC")
 	want := tr.must(t, r)
-	kept := tr.series(seriesKey{"BTC", signal.H1}).series
+	kept := tr.series(keyOf(&seen)).series
 	seen.Bars = all[:1009]
 	got := tr.must(t, r)
-	if tr.series(seriesKey{"BTC", signal.H1}).series != kept || kept.Last() != all[1009] {
+	if tr.series(keyOf(&seen)).series != kept || kept.Last() != all[1009] {
 		t.Error("the series was turned back")
 	}
 	if got.Direction != want.Direction || got.Confidence != want.Confidence {
 		t.Errorf("concluded %+v, want %+v", got, want)
+	}
+}
+
+// TestBarsOfAnotherSourceAreNotOlderOnes: bars of compressed time are newer than
+// those that a source of real prices gives after them, and have nothing to do with
+// them.
+func TestBarsOfAnotherSourceAreNotOlderOnes(t *testing.T) {
+	seen := history()
+	tr := newTrader(at(&seen), time.Now)
+	r := request("BTC")
+	tr.must(t, r)
+	seen.Source, seen.Compression = "stream", 1
+	seen.Bars = slices.Clone(seen.Bars[:700])
+	got := tr.must(t, r)
+	want := newTrader(at(&seen), time.Now).must(t, r)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("conclusion after a change of source (-alone +after):\n" + diff)
 	}
 }
 
@@ -189,11 +211,11 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d series are kept, want 3", len(tr.kept))
 	}
 	for _, symbol := range []string{"BTC", "A9", "A8"} {
-		if tr.kept[seriesKey{symbol, signal.H1}] == nil {
+		if tr.kept[seriesKey{symbol, signal.H1, seen.Source, seen.Compression}] == nil {
 			t.Errorf("the series of %s, used lately, was dropped", symbol)
 		}
 	}
-	k := tr.series(seriesKey{"BTC", signal.H1})
+	k := tr.series(keyOf(&seen))
 	for i := range 3 * maxMemories {
 		seen.Last.Price = 60000 + float64(i)
 		tr.must(t, request("x"))
