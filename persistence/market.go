@@ -186,7 +186,8 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 	return nil
 }
 
-// AppendTicks writes ticks to market:ticks, in their order.
+// AppendTicks writes ticks to market:ticks, in their order. They carry their
+// source, by which readers know them from what somebody else writes there.
 func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
@@ -195,7 +196,7 @@ func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) erro
 		for _, t := range ticks {
 			p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: []any{"asset", t.Asset,
 				"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
-				"time", t.Time}})
+				"time", t.Time, "source", t.Source}})
 		}
 		return nil
 	})

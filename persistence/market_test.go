@@ -217,7 +217,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if end, err := m.TicksEnd(ctx); !end.IsZero() || err != nil {
 		t.Errorf("end of no stream is %v, %v", end, err)
 	}
-	err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
+	err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Source: "simulated", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
 		{Asset: "ETH", Tick: signal.Tick{Price: 1e7, Time: 5}}})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
-	want := map[string]string{"asset": "BTC", "price": "67000.125", "volume": "0.0000001", "time": "1795253400123"}
+	want := map[string]string{"asset": "BTC", "price": "67000.125", "volume": "0.0000001", "time": "1795253400123", "source": "simulated"}
 	if d := cmp.Diff(want, entries[0].Fields); d != "" {
 		t.Errorf("entry (-want +got):\n%s", d)
 	}

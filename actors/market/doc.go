@@ -19,6 +19,9 @@
 //     at most.
 //   - Between the records and the stream of closed bars nothing is missed: entries
 //     are counted, and who misses one reads the records again.
+//   - An asset has one source at a time. Ticks of our own carry their source; what
+//     anybody else writes of an asset that another source gives is counted as
+//     skipped, and is in no bar and no snapshot.
 //   - A bar may be replaced by a later copy. Bars of 5m, 1h and 1d that a source
 //     gives win over those built from finer ones.
 //   - The simulated market follows one path for one seed, start and clock, whoever

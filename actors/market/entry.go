@@ -2,6 +2,7 @@ package market
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -26,7 +27,7 @@ const (
 	skipOld       reason = "old"       // older than the newest tick
 	skipJump      reason = "jump"      // far from the last price, and not confirmed
 	skipLate      reason = "late"      // its minute was closed before it came
-	skipSource    reason = "source"    // the asset's prices are made by the simulated market
+	skipSource    reason = "source"    // another source gives the asset's prices
 	skipAssets    reason = "assets"    // one asset more than there may be
 )
 
@@ -47,39 +48,46 @@ const (
 	futureMS = 5_000
 )
 
-// parseTick reads an entry of market:ticks. The name is returned as it stands.
-func parseTick(e *signal.MarketEntry) (name string, t signal.Tick, skipped reason) {
+// parseTick reads an entry of market:ticks. Asset is the name as it stands. Source
+// is that of a tick of our own, which carries it in a field, and streamName for
+// what somebody else wrote.
+func parseTick(e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
 	known := 0
-	for _, field := range [...]string{"asset", "price", "volume", "time"} {
+	for _, field := range [...]string{"asset", "price", "volume", "time", "source"} {
 		if _, ok := e.Fields[field]; ok {
 			known++
 		}
 	}
 	if known != len(e.Fields) {
-		return "", t, skipFields
+		return t, skipFields
 	}
-	name, price, skipped := nameAndNumber(e.Fields, "price")
-	if skipped != "" {
-		return "", t, skipped
+	t.Source, t.Time = streamName, e.Position.MS
+	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
+		return t, skipped
 	}
-	t = signal.Tick{Price: price, Time: e.Position.MS}
 	if skipped = checkPrice(t.Price); skipped != "" {
-		return "", t, skipped
+		return t, skipped
 	}
 	if text, ok := e.Fields["volume"]; ok {
 		if t.Volume, skipped = parseVolume(text); skipped != "" {
-			return "", t, skipped
+			return t, skipped
 		}
 	}
 	if text, ok := e.Fields["time"]; ok {
 		if t.Time, skipped = parseTime(text); skipped != "" {
-			return "", t, skipped
+			return t, skipped
 		}
 		if t.Time > e.Position.MS+futureMS {
-			return "", t, skipTime
+			return t, skipTime
 		}
 	}
-	return name, t, ""
+	if source, ok := e.Fields["source"]; ok {
+		if source == streamName || !slices.Contains(sourceNames, source) {
+			return t, skipFields
+		}
+		t.Source = source
+	}
+	return t, ""
 }
 
 // barFields are the fields of an entry of market:bars; volume may be missing.

@@ -1,13 +1,14 @@
 package market
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // at is when the entries of these tests were written.
@@ -35,50 +36,52 @@ func TestTicksAreChecked(t *testing.T) {
 		changes []string
 		want    signal.Tick
 		skipped reason
+		source  string // where it is not the stream
 	}{
-		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
-		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
-		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
-		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime},
-		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime},
-		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime},
-		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime},
-		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime},
-		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields},
-		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields},
-		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields},
-		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset},
-		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset},
-		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset},
-		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset},
-		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset},
-		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset},
-		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber},
-		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber},
-		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber},
-		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber},
-		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber},
-		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber},
-		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber},
-		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice},
-		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice},
-		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice},
-		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice},
-		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume},
-		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber},
+		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, "", ""},
+		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, "", ""},
+		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, "", ""},
+		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, "", ""},
+		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, "", ""},
+		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime, ""},
+		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime, ""},
+		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime, ""},
+		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime, ""},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime, ""},
+		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields, ""},
+		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields, ""},
+		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields, ""},
+		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset, ""},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset, ""},
+		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset, ""},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset, ""},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset, ""},
+		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset, ""},
+		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber, ""},
+		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber, ""},
+		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber, ""},
+		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber, ""},
+		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber, ""},
+		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber, ""},
+		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber, ""},
+		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice, ""},
+		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice, ""},
+		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice, ""},
+		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice, ""},
+		{"of our own", []string{"source", "simulated"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, "", "simulated"},
+		{"source that is none", []string{"source", "exchange"}, signal.Tick{}, skipFields, ""},
+		{"source of nobody's own", []string{"source", "stream"}, signal.Tick{}, skipFields, ""},
+		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume, ""},
+		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-			name, got, skipped := parseTick(e)
+			got, skipped := parseTick(e)
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
 			}
-			if skipped == "" && name != "BTC" {
-				t.Errorf("asset is %q", name)
-			}
-			if d := cmp.Diff(c.want, got); skipped == "" && d != "" {
+			want := signal.AssetTick{Asset: "BTC", Source: cmp.Or(c.source, "stream"), Tick: c.want}
+			if d := gocmp.Diff(want, got); skipped == "" && d != "" {
 				t.Errorf("tick (-want +got):\n%s", d)
 			}
 		})
@@ -138,11 +141,11 @@ func FuzzParseTick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, asset, price, volume, time string) {
 		e := &signal.MarketEntry{Position: signal.Position{MS: at},
 			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
-		name, tick, skipped := parseTick(e)
+		tick, skipped := parseTick(e)
 		if skipped != "" {
 			return
 		}
-		if !(tick.Price > 0) || math.IsInf(tick.Price, 0) || !(tick.Volume >= 0) || tick.Time > at+futureMS || tick.Time < earliestTime || !validName(name) {
+		if !(tick.Price > 0) || math.IsInf(tick.Price, 0) || !(tick.Volume >= 0) || tick.Time > at+futureMS || tick.Time < earliestTime || !validName(tick.Asset) {
 			t.Errorf("%q passed as %+v", e.Fields, tick)
 		}
 	})

@@ -48,14 +48,14 @@ func (b *bench) path(asset string) map[int64]float64 {
 		}
 		for i := range entries {
 			after = entries[i].Position
-			name, x, skipped := parseTick(&entries[i])
+			x, skipped := parseTick(&entries[i])
 			if skipped != "" {
 				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
 			}
-			if before, twice := all[x.Time]; name == asset && twice && before != x.Price {
+			if before, twice := all[x.Time]; x.Asset == asset && twice && before != x.Price {
 				b.t.Fatalf("two prices at %d", x.Time)
 			}
-			if name == asset {
+			if x.Asset == asset {
 				all[x.Time] = x.Price
 			}
 		}

@@ -83,7 +83,7 @@ func (a *simulatedAsset) run(from, to int64, p plan, since, thin int64) yield {
 		a.bars.add(a.last.Time, price, volume, keep)
 		y.news = append(y.news, a.news.until(t, a.path.regime, g)...)
 		if a.last.Time > since && t/minuteStep%thin == 0 {
-			y.ticks = append(y.ticks, signal.AssetTick{Asset: a.k.symbol, Tick: a.last})
+			y.ticks = append(y.ticks, signal.AssetTick{Asset: a.k.symbol, Source: simulatedName, Tick: a.last})
 		}
 	}
 }

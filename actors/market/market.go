@@ -109,7 +109,7 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 // snapshot puts together what is published of w, if it is fresh enough.
 func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	record, series, last := w.record.Load(), w.series[frame].Load(), w.last.Load()
-	if record == nil || series == nil {
+	if series == nil {
 		return Snapshot{}, m.unreachable(nil) // the actor began anew just now
 	}
 	tf := signal.Timeframes[frame]
@@ -170,11 +170,11 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	w := (*m.watches.Load())[key]
 	if w == nil {
 		// Only what has a record gets an actor: names come from outside.
-		if _, _, err := m.o.Store.Asset(ctx, key); err != nil {
+		record, _, err := m.o.Store.Asset(ctx, key)
+		if err != nil {
 			return nil, m.unknown(name, err)
 		}
-		var err error
-		if w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, reply} }); err != nil {
+		if w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, record, reply} }); err != nil {
 			return nil, m.unreachable(err)
 		}
 	}

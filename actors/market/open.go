@@ -22,23 +22,12 @@ func (t *term) open(ctx context.Context) error {
 	if err := t.restore(ctx, state.Assets, live); err != nil {
 		return err
 	}
-	// What somebody gives comes before what is simulated: look what that is. And
-	// where a source is gone, its last ticks must not be taken for somebody's.
-	i := slices.Index(t.sources, streamName)
-	look := i >= 0 && i < slices.Index(t.sources, simulatedName)
-	t.ours = make(map[string]bool)
-	for _, r := range state.Assets {
-		if r.Source != streamName {
-			t.ours[assetKey(r.Symbol)] = true
-			look = look || !slices.Contains(t.sources, r.Source)
-		}
-	}
-	if look {
+	// What somebody gives comes before what is simulated: look what that is.
+	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulatedName) {
 		if err := t.catchUp(ctx); err != nil {
 			return err
 		}
 	}
-	t.ours = nil
 	if err := t.fill(ctx, t.strays(state.Assets)); err != nil {
 		return err
 	}

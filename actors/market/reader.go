@@ -88,42 +88,45 @@ func (m *Market) tellTicks(entries []signal.MarketEntry) {
 	watches := *m.watches.Load()
 	for i := range entries {
 		// The feeder counts and logs what is wrong.
-		name, t, skipped := parseTick(&entries[i])
+		t, skipped := parseTick(&entries[i])
 		if skipped != "" {
 			continue
 		}
-		key := assetKey(canonical(name))
+		key := assetKey(canonical(t.Asset))
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		} else {
-			m.recent.note(key, t)
+			m.recent.note(recentKey{key, t.Source}, t)
 		}
 	}
 }
 
-// recentTicks holds the newest tick of each asset that nobody watches. The records
-// have it up to a second later only, and whoever asks for the asset by then would
-// not learn of it before the next one.
+// recentTicks holds the newest tick of each asset that nobody watches, by source.
+// The records have it up to a second later only, and whoever asks for the asset by
+// then would not learn of it before the next one.
 type recentTicks struct {
 	mu     sync.Mutex // held while ticks are told, and while a watch is added
-	newest map[string]signal.Tick
+	newest map[recentKey]signal.AssetTick
 }
 
+// recentKey names an asset by its key, and who gave the tick.
+type recentKey struct{ asset, source string }
+
 // note remembers t. Called with mu held.
-func (r *recentTicks) note(key string, t signal.Tick) {
+func (r *recentTicks) note(key recentKey, t signal.AssetTick) {
 	before, known := r.newest[key]
 	if known && t.Time < before.Time || !known && len(r.newest) >= maxAssets {
 		return
 	}
 	if r.newest == nil {
-		r.newest = make(map[string]signal.Tick)
+		r.newest = make(map[recentKey]signal.AssetTick)
 	}
 	r.newest[key] = t
 }
 
 // take returns the newest tick of an asset that is watched from now on. Called with
 // mu held.
-func (r *recentTicks) take(key string) (t signal.Tick, ok bool) {
+func (r *recentTicks) take(key recentKey) (t signal.AssetTick, ok bool) {
 	t, ok = r.newest[key]
 	delete(r.newest, key)
 	return t, ok

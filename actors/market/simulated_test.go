@@ -212,10 +212,10 @@ func TestThePathIsPinned(t *testing.T) {
 	s.Open(nil, 0, begin)
 	o := s.Advance(begin + 200)
 	want := []signal.AssetTick{
-		{Asset: "BTC", Tick: signal.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
-		{Asset: "AAPL", Tick: signal.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
-		{Asset: "BTC", Tick: signal.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
-		{Asset: "AAPL", Tick: signal.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
+		{Asset: "BTC", Source: simulatedName, Tick: signal.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
+		{Asset: "AAPL", Source: simulatedName, Tick: signal.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
+		{Asset: "BTC", Source: simulatedName, Tick: signal.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
+		{Asset: "AAPL", Source: simulatedName, Tick: signal.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
 	}
 	if d := gocmp.Diff(want, o.Ticks); d != "" {
 		t.Errorf("ticks (-want +got):\n%s", d)

@@ -222,6 +222,36 @@ func TestBadTicksDoNotBecomeTheLastPrice(t *testing.T) {
 	last(151)
 }
 
+// TestForeignTicksDoNotTouchASimulatedAsset: who writes ticks of an asset that
+// another source gives is told by the counter, and changes nothing.
+func TestForeignTicksDoNotTouchASimulatedAsset(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	rdb := b.server.Client()
+	registry := prometheus.NewRegistry()
+	b.feed(FeederOptions{Metrics: NewMetrics(registry)})
+	m := b.market(Options{})
+	btc := func() (Snapshot, bool) {
+		s, err := m.Series(t.Context(), "BTC", signal.M1)
+		return s, err == nil && s.Ticks
+	}
+	foreign := func() { b.write(rdb, "market:ticks", "asset", "BTC", "price", "1.5") }
+	foreign() // before anybody watches
+	eventually(t, "a price", func() bool { _, ok := btc(); return ok })
+	// Two that confirm one another pass for a move of the market.
+	foreign()
+	foreign()
+	last, _ := btc()
+	eventually(t, "prices behind the foreign ones", func() bool {
+		s, ok := btc()
+		if ok && s.Last.Price < 1000 {
+			t.Fatalf("the last price is %v", s.Last.Price)
+		}
+		return ok && s.Last.Time > last.Last.Time+500
+	})
+	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == 3 })
+}
+
 func TestStreamBeforeSimulated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)

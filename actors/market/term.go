@@ -39,8 +39,6 @@ type term struct {
 	opened  []Source
 	assets  map[string]*fed // by key
 	live    map[string]signal.MarketLive
-	// ours are, while the term opens, the assets whose ticks a feeder before wrote.
-	ours    map[string]bool
 	current int64 // up to when all ticks from outside have been read
 
 	ticksTo, barsTo signal.Position

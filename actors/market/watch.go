@@ -15,8 +15,9 @@ import (
 // watchAsset asks for the watch of an asset that has a record; it is made if need
 // be.
 type watchAsset struct {
-	key   string
-	reply chan<- *watch
+	key    string
+	record signal.MarketAsset
+	reply  chan<- *watch
 }
 
 // loadSeries asks for a timeframe to be read and kept up to date. The reply is nil
@@ -36,8 +37,8 @@ type seriesLoaded struct {
 	err    error
 }
 
-// ticked says that the asset traded.
-type ticked struct{ tick signal.Tick }
+// ticked says that the asset traded. Asset is the name as it stood in the stream.
+type ticked struct{ tick signal.AssetTick }
 
 // barClosed says that a bar was closed or replaced; without a CloseTime, that the
 // whole series was written anew.
@@ -60,7 +61,7 @@ type watch struct {
 	ref engine.Ref
 
 	// Written by the actor, read by all.
-	record atomic.Pointer[signal.MarketAsset]
+	record atomic.Pointer[signal.MarketAsset] // never nil
 	last   atomic.Pointer[Tick]
 	series [timeframes]atomic.Pointer[series]
 }
@@ -82,13 +83,14 @@ func (s *supervisor) Receive(c engine.Context) {
 			return
 		}
 		w := &watch{key: m.key}
+		w.record.Store(&m.record)
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
 			return &assetActor{watch: w, store: s.market.o.Store}
 		}, engine.Supervision{})
 		recent := &s.market.recent
 		recent.mu.Lock()
 		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
-		if last, ok := recent.take(m.key); ok {
+		if last, ok := recent.take(recentKey{m.key, m.record.Source}); ok {
 			w.ref.Tell(ticked{last})
 		}
 		recent.mu.Unlock()
@@ -234,7 +236,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		}
 		return
 	}
-	if before := a.watch.record.Load(); before != nil && (before.Source != m.record.Source || before.Speed != m.record.Speed) {
+	if before := a.watch.record.Load(); before.Source != m.record.Source || before.Speed != m.record.Speed {
 		a.forgetPrices()
 	}
 	a.watch.record.Store(&m.record)
@@ -268,8 +270,13 @@ func (a *assetActor) forgetPrices() {
 	a.watch.last.Store(nil)
 }
 
+// onTick takes the tick of the source that gives the asset's prices. Anybody may
+// write to market:ticks: what others say of the asset is not its price.
 func (a *assetActor) onTick(m ticked) {
-	if passed, _ := a.filter.take(m.tick, a.atr); len(passed) > 0 {
+	if m.tick.Source != a.watch.record.Load().Source {
+		return
+	}
+	if passed, _ := a.filter.take(m.tick.Tick, a.atr); len(passed) > 0 {
 		a.showLast()
 	}
 }

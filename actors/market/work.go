@@ -20,18 +20,21 @@ func (t *term) workTicks(entries []signal.MarketEntry) {
 }
 
 func (t *term) workTick(e *signal.MarketEntry) reason {
-	name, tick, skipped := parseTick(e)
+	tick, skipped := parseTick(e)
 	if skipped != "" {
 		return skipped
 	}
-	if t.ours[assetKey(canonical(name))] {
-		return ""
+	if tick.Source != streamName {
+		return "" // our own, or those of a feeder before, and in the bars already
 	}
-	a, skipped := t.asset(name, tick.Price)
-	if skipped != "" || a.given {
-		return skipped // a given asset's ticks are our own, and in its bars already
+	a, skipped := t.asset(tick.Asset, tick.Price)
+	if skipped != "" {
+		return skipped
 	}
-	passed, skipped := a.filter.take(tick, a.builder.atr)
+	if a.given {
+		return skipSource
+	}
+	passed, skipped := a.filter.take(tick.Tick, a.builder.atr)
 	for _, p := range passed {
 		if !a.builder.tick(p) {
 			skipped = skipLate

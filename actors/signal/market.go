@@ -12,7 +12,8 @@ type Tick struct {
 
 // AssetTick is a tick with the asset's symbol.
 type AssetTick struct {
-	Asset string
+	Asset  string
+	Source string // who gives the asset's prices
 	Tick
 }
 
