@@ -118,6 +118,7 @@ type link struct {
 	detached bool
 
 	announceTakes, takeTakes time.Duration // on their way to Redis
+	leaseReplyTakes          time.Duration // on its way back
 }
 
 func (l *link) cut(down bool) {
@@ -185,6 +186,7 @@ func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Durat
 	if err := l.up(ctx); err != nil {
 		return 0, "", err
 	}
+	defer time.Sleep(l.leaseReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
 	if held := l.owner[p]; held.node != node && time.Now().Before(held.until) {
 		return 0, held.node, nil
@@ -198,6 +200,7 @@ func (l *link) RenewLease(ctx context.Context, p int, node string, epoch int64, 
 	if err := l.up(ctx); err != nil {
 		return err
 	}
+	defer time.Sleep(l.leaseReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
 	held := l.owner[p]
 	if held.node != node || held.epoch != epoch || !time.Now().Before(held.until) {

@@ -245,28 +245,59 @@ func TestLeasesUnderTrouble(t *testing.T) {
 	}
 }
 
+// Redis counts a lease from when it got the request. An owner that counted from the
+// reply would go on after another node may have taken the partition.
+func TestLeaseLastsFromTheRequest(t *testing.T) {
+	for name, last := range map[string]time.Duration{"taken": 1200 * time.Millisecond, "renewed": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(1)
+				a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).leaseReplyTakes = time.Second })
+				time.Sleep(last)
+				wantOwned(t, "before the link is cut", map[*node]int{a: 1})
+				a.link.cut(true)
+				var until time.Time
+				r.set(func() { until = r.owner[0].until })
+				time.Sleep(time.Until(until))
+				synctest.Wait()
+				wantOwned(t, "when the lease has run out", map[*node]int{a: 0})
+			})
+		})
+	}
+}
+
 func TestRefusedWriteEndsTheOwnership(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		time.Sleep(time.Second)
-		r.set(func() { r.refuse = true })
-		r.append(0, "acc_1", signal.SignalCreated)
-		a.Publish(0, r.now().logs[0])
-		time.Sleep(300 * time.Millisecond)
-		synctest.Wait()
-		epoch := r.now().epoch[0]
-		r.set(func() { r.refuse = false })
-		if epoch == 1 && a.Owned() == 1 {
-			t.Error("the owner goes on after a fenced write was refused")
-		}
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		wantOwned(t, "afterwards", map[*node]int{a: 1})
-		if r.now().epoch[0] < 2 {
-			t.Errorf("epoch %d: the lease was not taken anew", r.now().epoch[0])
-		}
-	})
+	for name, event := range map[string]signal.EventType{"position": signal.SignalCreated, "effect": signal.AccountDeleted, "duty": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(1)
+				a := startNode(t, r, "a", func(o *Options) {
+					if event == "" {
+						o.Trimmer, o.TrimEvery = o.Tail.(*link), 200*time.Millisecond
+					}
+				})
+				time.Sleep(time.Second)
+				r.set(func() { r.refuse = true })
+				if event != "" {
+					r.append(0, "acc_1", event)
+					a.Publish(0, r.now().logs[0])
+				}
+				time.Sleep(300 * time.Millisecond)
+				synctest.Wait()
+				epoch := r.now().epoch[0]
+				r.set(func() { r.refuse = false })
+				if epoch == 1 && a.Owned() == 1 {
+					t.Error("the owner goes on after a fenced write was refused")
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				wantOwned(t, "afterwards", map[*node]int{a: 1})
+				if r.now().epoch[0] < 2 {
+					t.Errorf("epoch %d: the lease was not taken anew", r.now().epoch[0])
+				}
+			})
+		})
+	}
 }
 
 // A node that is told to leave while leases are on their way to it keeps none.
