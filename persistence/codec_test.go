@@ -244,9 +244,10 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		eventAccount(b)
-		scan := signalScan{f: func(SignalEntry) error { return nil }, texts: map[string]string{}}
-		scan.entry(&entry{header: b})
-		scan.open([]byte("x"), b)
+		log := logScan{f: func(SignalEntry) error { return nil }, known: knownTexts{}}
+		log.add(&entry{header: b})
+		open := openScan{known: knownTexts{}}
+		open.add([]byte("x"), b)
 	})
 }
 

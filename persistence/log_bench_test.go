@@ -245,7 +245,7 @@ func BenchmarkScanSignals(b *testing.B) {
 	total := memory() - before - events
 	for b.Loop() {
 		n := 0
-		if _, err := s.ScanSignals(context.Background(), 0, func(e SignalEntry) error {
+		if err := s.ScanSignals(context.Background(), 0, func(e SignalEntry) error {
 			if e.Created != nil {
 				n++
 			}

@@ -458,9 +458,9 @@ func TestAppendOnMiniredis(t *testing.T) {
 		t.Error(err)
 	}
 	listed := 0
-	upTo, err := s.ScanSignals(t.Context(), s.Partition(account), func(SignalEntry) error { listed++; return nil })
-	if err != nil || listed != 1 || upTo != at.Plus(1) {
-		t.Errorf("ScanSignals gave %d entries up to %v, %v", listed, upTo, err)
+	err = s.ScanSignals(t.Context(), s.Partition(account), func(SignalEntry) error { listed++; return nil })
+	if err != nil || listed != 1 {
+		t.Errorf("ScanSignals gave %d entries, %v", listed, err)
 	}
 	if err := NewTrimmer(s, TrimOptions{}).TrimSignals(t.Context(), s.Partition(account), 0); err != nil {
 		t.Error(err)

@@ -47,40 +47,45 @@ func (a *account) create(t *strategies, p signal.Position, l *signal.Listing) er
 	n := a.rows.next
 	v.created = a.rows.pack(p, n, 0)
 	a.rows.add(v)
-	switch {
-	case a.index != nil:
+	if a.index != nil {
 		a.index.add(n, &v, a.assets.groupOf[v.asset])
 		a.sets.update(a, n, &v)
-	case a.rows.next-a.rows.first >= indexedRows:
-		a.index = newIndex(t.count())
-		for n := a.rows.first; n < a.rows.next; n++ {
-			v := a.rows.at(n)
-			a.index.add(n, v, a.assets.groupOf[v.asset])
-		}
 	}
 	return nil
 }
 
+// ensureIndex makes the index if the account has grown to where it is worth it. The
+// caller holds the lock, or is the only one that knows the account.
+func (a *account) ensureIndex(t *strategies) {
+	if a.index == nil && a.rows.next-a.rows.first >= indexedRows {
+		a.index = indexOf(&a.rows, &a.assets, t.count())
+	}
+}
+
 // change sets the current confidence of a signal, and where it was closed unless
-// that is zero. A signal that is not there is no error: its record may be older
-// than the lists reach.
-func (a *account) change(id signal.SignalID, confidence float64, closed signal.Position) {
+// that is zero. origin is where it was created, zero if the caller does not know. A
+// signal that is not there is no error: its record may be older than the lists
+// reach. One that is closed stays as it is: what comes then is from before.
+func (a *account) change(id signal.SignalID, origin signal.Position, confidence float64, closed signal.Position) {
 	ulid, ok := signal.ULIDBytes(string(id))
 	if !ok {
 		return
 	}
-	n, ok := a.rows.find(ulid)
+	n, ok := a.rows.findAt(ulid, origin)
 	if !ok {
 		return
 	}
 	v := a.rows.at(n)
+	if v.closed != 0 {
+		return
+	}
 	if conf := confUnits(confidence); conf != v.conf {
 		if a.index != nil {
 			a.index.moveConfidence(n, v.conf, conf)
 		}
 		v.conf = conf
 	}
-	if !closed.IsZero() && v.closed == 0 {
+	if !closed.IsZero() {
 		v.closed = a.rows.pack(closed, n, 1)
 		if a.index != nil {
 			a.index.open.Remove(n)

@@ -23,7 +23,8 @@ type Tail interface {
 type Records interface {
 	Partition(account signal.AccountID) int
 	// ScanSignals calls f for each entry of a partition's signal log in its order,
-	// and then for each signal whose published confidence has changed.
+	// and then for each open signal whose published confidence has changed. Some of
+	// the latter may have been closed by an entry before.
 	ScanSignals(ctx context.Context, partition int, f func(Entry) error) error
 }
 
@@ -31,12 +32,14 @@ type Records interface {
 // what has changed since.
 type Entry struct {
 	Account  signal.AccountID
-	Position signal.Position
+	Position signal.Position // of a creation or a closing
 	Created  *signal.Listing // of a creation; nil for a change
-	ID       signal.SignalID // of a change, and so the next two
+	ID       signal.SignalID
+	// Origin is where a signal that has changed was created.
+	Origin signal.Position
 	// Confidence is the current one.
 	Confidence float64
-	// Closed says that Position is where the signal was closed.
+	// Closed says that the change is the closing.
 	Closed bool
 }
 
@@ -100,10 +103,11 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 // List returns the page of q and the exact number of matches. It fails with
 // KindUnavailable if Redis cannot be asked.
 func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, error) {
-	if _, err := c.account(ctx, q.Account); err != nil {
+	a, err := c.account(ctx, q.Account)
+	if err != nil {
 		return nil, 0, err
 	}
-	items, total := c.Page(q)
+	items, total := c.page(a, q)
 	return items, total, nil
 }
 
@@ -184,26 +188,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	start := time.Now()
-	accounts := map[signal.AccountID]*account{}
-	signals := 0
-	err := c.records.ScanSignals(ctx, p, func(e Entry) error {
-		a := accounts[e.Account]
-		if a == nil {
-			a = &account{}
-			accounts[e.Account] = a
-		}
-		if e.Created != nil {
-			signals++
-			c.report(a.create(c.strategies, e.Position, e.Created))
-			return nil
-		}
-		closed := signal.Position{}
-		if e.Closed {
-			closed = e.Position
-		}
-		a.change(e.ID, e.Confidence, closed)
-		return nil
-	})
+	accounts, err := c.scan(ctx, p)
 	part := &c.partitions[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -221,7 +206,35 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	part.state = ready
 	c.apply(part, part.waiting)
 	part.waiting = nil
-	c.log.Debug("catalogue built", "partition", p, "signals", signals, "took", time.Since(start))
+	c.log.Debug("catalogue built", "partition", p, "accounts", len(accounts), "took", time.Since(start))
+}
+
+// scan returns the accounts of a partition as its signal log tells of them.
+func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*account, error) {
+	accounts := map[signal.AccountID]*account{}
+	err := c.records.ScanSignals(ctx, p, func(e Entry) error {
+		a := accounts[e.Account]
+		if a == nil {
+			a = &account{}
+			accounts[e.Account] = a
+		}
+		switch {
+		case e.Created != nil:
+			c.report(a.create(c.strategies, e.Position, e.Created))
+		case e.Closed:
+			a.change(e.ID, e.Origin, e.Confidence, e.Position)
+		default:
+			a.change(e.ID, e.Origin, e.Confidence, signal.Position{})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range accounts {
+		a.ensureIndex(c.strategies)
+	}
+	return accounts, nil
 }
 
 // Publish takes the events that the tail read, in their order. It does not block
@@ -282,10 +295,11 @@ func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
 			deleted = true
 		case signal.SignalCreated:
 			c.report(a.create(c.strategies, e.Position, e.Listing))
+			a.ensureIndex(c.strategies)
 		case signal.SignalUpdated:
-			a.change(e.Listing.ID, e.Listing.Confidence, signal.Position{})
+			a.change(e.Listing.ID, signal.Position{}, e.Listing.Confidence, signal.Position{})
 		case signal.SignalClosed:
-			a.change(e.Listing.ID, e.Listing.Confidence, e.Position)
+			a.change(e.Listing.ID, signal.Position{}, e.Listing.Confidence, e.Position)
 		}
 	}
 	return deleted
@@ -352,6 +366,10 @@ func (c *Catalogue) Page(q Query) ([]signal.Listing, int) {
 	part.mu.Lock()
 	a := part.accounts[q.Account]
 	part.mu.Unlock()
+	return c.page(a, q)
+}
+
+func (c *Catalogue) page(a *account, q Query) ([]signal.Listing, int) {
 	if a == nil {
 		return []signal.Listing{}, 0
 	}

@@ -37,21 +37,22 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) 
 	f.scans++
 	events := slices.Clone(f.events)
 	f.mu.Unlock()
-	last := map[signal.SignalID]*signal.Event{}
+	origin := map[signal.SignalID]signal.Position{}
+	last := map[signal.SignalID]*signal.Event{} // also of the closed: they may have been read before
 	for i := range events {
 		e := &events[i]
 		switch e.Type {
 		case signal.SignalCreated:
-			each(Entry{Account: e.Account, Position: e.Position, Created: e.Listing})
+			origin[e.Listing.ID] = e.Position
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Confidence: e.Listing.Confidence})
 		case signal.SignalClosed:
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Confidence: e.Listing.Confidence, Closed: true})
-			delete(last, e.Listing.ID)
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID], Confidence: e.Listing.Confidence, Closed: true})
 		case signal.SignalUpdated:
 			last[e.Listing.ID] = e
 		}
 	}
 	for id, e := range last {
-		each(Entry{Account: e.Account, Position: e.Position, ID: id, Confidence: e.Listing.Confidence})
+		each(Entry{Account: e.Account, ID: id, Origin: origin[id], Confidence: e.Listing.Confidence})
 	}
 	if f.scanned != nil {
 		<-f.scanned

@@ -46,7 +46,38 @@ func newIndex(strategies int) *index {
 	return x
 }
 
+// indexOf returns the index of all rows. The cumulative bitmaps, of which a row is
+// in ten on average, are made of whole buckets.
+func indexOf(r *rows, t *assets, strategies int) *index {
+	x := newIndex(strategies)
+	for n := r.first; n < r.next; n++ {
+		v := r.at(n)
+		x.addAttributes(n, v, t.groupOf[v.asset])
+		x.bucket[v.conf/bucketUnits].Add(n)
+	}
+	for i := steps - 1; i >= 0; i-- {
+		if i+1 < steps {
+			x.atLeast[i].Or(x.atLeast[i+1])
+		}
+		for _, b := range x.bucket[i*stepBuckets : min((i+1)*stepBuckets, buckets)] {
+			x.atLeast[i].Or(b)
+		}
+	}
+	return x
+}
+
+// add takes row n, which is new, with the group of its asset.
 func (x *index) add(n uint32, v *row, group uint32) {
+	x.addAttributes(n, v, group)
+	b := int(v.conf) / bucketUnits
+	x.bucket[b].Add(n)
+	for i := b / stepBuckets; i >= 0; i-- {
+		x.atLeast[i].Add(n)
+	}
+}
+
+// addAttributes is add without the confidence.
+func (x *index) addAttributes(n uint32, v *row, group uint32) {
 	x.strategy[v.kind.strategy()].Add(n)
 	for len(x.asset) <= int(group) {
 		x.asset = append(x.asset, roaring.New())
@@ -57,15 +88,6 @@ func (x *index) add(n uint32, v *row, group uint32) {
 	}
 	if v.closed == 0 {
 		x.open.Add(n)
-	}
-	x.addConfidence(n, v.conf)
-}
-
-func (x *index) addConfidence(n uint32, conf uint16) {
-	b := int(conf) / bucketUnits
-	x.bucket[b].Add(n)
-	for i := b / stepBuckets; i >= 0; i-- {
-		x.atLeast[i].Add(n)
 	}
 }
 

@@ -341,8 +341,7 @@ type signalRecords struct{ *persistence.Store }
 
 // ScanSignals implements catalogue.Records.
 func (r signalRecords) ScanSignals(ctx context.Context, p int, f func(catalogue.Entry) error) error {
-	_, err := r.Store.ScanSignals(ctx, p, func(e persistence.SignalEntry) error { return f(catalogue.Entry(e)) })
-	return err
+	return r.Store.ScanSignals(ctx, p, func(e persistence.SignalEntry) error { return f(catalogue.Entry(e)) })
 }
 
 // eventLog is the event log as the dashboard's resumes read it.
