@@ -99,9 +99,11 @@ func assetKey(name string) string {
 	return name
 }
 
+var separators = strings.NewReplacer("-", "", "/", "", "_", "", " ", "", ":", "")
+
 // bare returns the key of name without the separators that pairs are spelt with.
 func bare(name string) string {
-	return strings.NewReplacer("-", "", "/", "", "_", "", " ", "", ":", "").Replace(assetKey(name))
+	return separators.Replace(assetKey(name))
 }
 
 // lookUp returns the known asset that name means, or nil.

@@ -2,10 +2,12 @@ package market
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -83,6 +85,16 @@ func hours(n int, end int64, speed int64) []signal.MarketBar {
 		open := end - int64(n-i)*length
 		bars = append(bars, signal.MarketBar{Asset: "X", Timeframe: signal.H1,
 			Bar: signal.Bar{OpenTime: open, CloseTime: open + length, Open: 1, High: 2, Low: 1, Close: 2}})
+	}
+	return bars
+}
+
+// minutes is hours for bars of 1m, which are read alone: with other timeframes those
+// of 1m are read, too.
+func minutes(n int, end int64) []signal.MarketBar {
+	bars := hours(n, end, 60)
+	for i := range bars {
+		bars[i].Timeframe = signal.M1
 	}
 	return bars
 }
@@ -218,6 +230,47 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	}
 }
 
+// TestAPanicHarmsNoOther: who waits for an actor that panics is told so at once, and
+// who asks next is served.
+func TestAPanicHarmsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: minutes(12, c.Now().UnixMilli())}
+		m := newFake(t, store, c)
+		store.onBars = func() { panic("broken") }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := m.Series(ctx, "X", signal.M1)
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || !e.Retryable || ctx.Err() != nil {
+			t.Errorf("got %v (context: %v), want DATA_UNAVAILABLE, retryable, at once", err, ctx.Err())
+		}
+		if s, err := m.Series(ctx, "X", signal.M1); err != nil || len(s.Bars) != 12 {
+			t.Errorf("afterwards: %d bars, %v", len(s.Bars), err)
+		}
+	})
+}
+
+// TestTickBeforeAnybodyWatched: the newest tick of an asset is known to who asks for
+// it first, even if the records do not have it yet.
+func TestTickBeforeAnybodyWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		now := c.Now().UnixMilli()
+		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Speed: 1}, bars: hours(12, now, 1),
+			live: signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 1.5, Time: now - 2000}}}
+		m := newFake(t, store, c)
+		at := signal.Position{MS: now - 1000}
+		m.tellTicks([]signal.MarketEntry{
+			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
+			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulatedName}},
+		})
+		s, err := m.Series(t.Context(), "X", signal.H1)
+		if want := (Tick{Price: 1.75, Time: at.MS}); err != nil || s.Last != want {
+			t.Errorf("last is %+v, %v, want %+v", s.Last, err, want)
+		}
+	})
+}
+
 func TestMissedBarsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -234,6 +287,31 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	eventually(t, "bars", func() bool {
 		s, _ := m.Series(t.Context(), "X", signal.H1)
 		return len(s.Bars) == 12
+	})
+}
+
+// TestBarsMissedWhileReading: what is said to be missed while the records are being
+// read may not be in them yet.
+func TestBarsMissedWhileReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		all := minutes(12, c.Now().UnixMilli())
+		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+		m := newFake(t, store, c)
+		store.onBars = func() {
+			m.tellMissed()
+			synctest.Wait() // the actor has heard it
+			store.mu.Lock()
+			store.bars, store.count = all, 12
+			store.mu.Unlock()
+		}
+		if _, err := m.Series(t.Context(), "X", signal.M1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s, err := m.Series(t.Context(), "X", signal.M1); err != nil || len(s.Bars) != 12 {
+			t.Errorf("%d bars, %v, want 12", len(s.Bars), err)
+		}
 	})
 }
 

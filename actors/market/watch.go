@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -142,6 +143,8 @@ func (a *assetActor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		a.onStarted()
+	case engine.Restarting:
+		a.onRestarting()
 	case loadSeries:
 		a.onLoad(c, m)
 	case seriesLoaded:
@@ -165,6 +168,18 @@ func (a *assetActor) Receive(c engine.Context) {
 func (a *assetActor) onStarted() {
 	for frame := range a.watch.series {
 		a.watch.series[frame].Store(nil)
+	}
+}
+
+// errFailed is what those are told who waited for an actor that panicked.
+var errFailed = errors.New("the asset's actor failed")
+
+// onRestarting answers who waits: the next incarnation knows nothing of them.
+func (a *assetActor) onRestarting() {
+	for frame := range a.frames {
+		for _, reply := range a.frames[frame].waiting {
+			reply <- errFailed
+		}
 	}
 }
 
