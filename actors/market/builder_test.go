@@ -260,3 +260,22 @@ func (b *book) series() (all [timeframes][]signal.MarketBar) {
 	}
 	return all
 }
+
+// TestARestoredBuilderEndsWhatWasBegun: a feeder that was killed between two writes
+// left bars of 1m without the bar of 5m that they make, and a minute noted as open
+// which is closed.
+func TestARestoredBuilderEndsWhatWasBegun(t *testing.T) {
+	t.Parallel()
+	b, book := newTestBuilder()
+	var recent [timeframes][]signal.MarketBar
+	for minute := range int64(5) {
+		recent[m1] = append(recent[m1], bar(signal.M1, minute, 10, 12, 9, 11, 1))
+	}
+	b.restore(bar(signal.M1, 4, 10, 10, 10, 10, 1).Bar, recent)
+	b.advance(day + 5*60_000)
+	want := newBook()
+	want.put(bar(signal.M5, 0, 10, 12, 9, 11, 5))
+	if d := cmp.Diff(want.bars, book.bars); d != "" {
+		t.Errorf("bars (-want +got):\n%s", d)
+	}
+}

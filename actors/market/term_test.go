@@ -1,0 +1,231 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+var errStoreAway = errors.New("store is away")
+
+// stepStore keeps what terms store. What it does not implement is not called here.
+type stepStore struct {
+	FeederStore
+	steps  []signal.MarketStep
+	fails  int  // the number, from 1, of the call of Store that fails; 0: none
+	taken  bool // the lease, by another node
+	writes int  // of all kinds
+}
+
+func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
+	return !s.taken, nil
+}
+
+func (s *stepStore) Store(_ context.Context, step *signal.MarketStep) error {
+	s.writes++
+	if s.writes == s.fails {
+		return errStoreAway
+	}
+	kept := *step
+	kept.Closed, kept.Live = slices.Clone(step.Closed), slices.Clone(step.Live)
+	s.steps = append(s.steps, kept)
+	return nil
+}
+
+func (s *stepStore) AppendTicks(context.Context, []signal.AssetTick) error {
+	s.writes++
+	return nil
+}
+
+func (s *stepStore) Trim(context.Context, time.Time, signal.Position, time.Time) error { return nil }
+func (s *stepStore) TrimBars(context.Context, signal.Position) error                   { return nil }
+func (s *stepStore) Fill(context.Context, int64, []signal.MarketSeries) error          { return nil }
+
+// State implements FeederStore.
+func (s *stepStore) State(context.Context) (signal.MarketState, error) {
+	var state signal.MarketState
+	live := make(map[string]signal.MarketLive)
+	for i := range s.steps {
+		state.Ticks, state.Bars = s.steps[i].Ticks, s.steps[i].Bars
+		state.Assets = append(state.Assets, s.steps[i].Assets...)
+		for _, l := range s.steps[i].Live {
+			live[l.Asset] = l
+		}
+	}
+	for _, l := range live {
+		state.Live = append(state.Live, l)
+	}
+	return state, nil
+}
+
+// EachRecent implements FeederStore.
+func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int, f func(string, []signal.MarketBar)) error {
+	if bars := s.closed(tf); len(bars) > 0 {
+		f(bars[0].Asset, bars)
+	}
+	return nil
+}
+
+// closed returns the bars of a timeframe in the order in which they were stored.
+func (s *stepStore) closed(tf signal.Timeframe) []signal.MarketBar {
+	var bars []signal.MarketBar
+	for i := range s.steps {
+		for _, b := range s.steps[i].Closed {
+			if b.Timeframe == tf {
+				bars = append(bars, b)
+			}
+		}
+	}
+	return bars
+}
+
+// streamTerm returns a term of prices from outside, at a clock.
+func streamTerm(t *testing.T, store FeederStore, c *clock) *term {
+	t.Helper()
+	f, err := NewFeeder(store, FeederOptions{Node: "n1", Sources: streamName, Now: c.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newTerm(f, 1, c.Now())
+}
+
+// traded returns the entry of a tick of X.
+func traded(ms int64, price float64) signal.MarketEntry {
+	return signal.MarketEntry{Position: signal.Position{MS: ms},
+		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'f', -1, 64), "volume": "1"}}
+}
+
+// minuteClock returns a clock that stands at the beginning of a minute, and that.
+func minuteClock() (*clock, int64) {
+	c := newClock()
+	minute := c.Now().Truncate(time.Minute)
+	c.Add(minute.Sub(c.Now()))
+	return c, minute.UnixMilli()
+}
+
+func TestATermEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	c, minute := minuteClock()
+	store := &stepStore{taken: true}
+	term := streamTerm(t, store, c)
+	term.workTicks([]signal.MarketEntry{traded(minute, 10)})
+	c.Add(time.Minute) // a pause longer than the lease
+	if err := term.turn(t.Context()); !errors.Is(err, errLeaseLost) {
+		t.Errorf("got %v, want %v", err, errLeaseLost)
+	}
+	if store.writes != 0 {
+		t.Errorf("%d writes after another node took the lease", store.writes)
+	}
+}
+
+// TestAMinuteWaitsForTicksUnderWay: a bar is closed when its minute is over for long
+// enough that what was traded in it has come.
+func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
+	t.Parallel()
+	c, minute := minuteClock()
+	store := &stepStore{}
+	term := streamTerm(t, store, c)
+	turn := func(passed time.Duration, entries ...signal.MarketEntry) {
+		t.Helper()
+		c.Add(passed)
+		term.workTicks(entries)
+		term.current = c.Now().UnixMilli()
+		if err := term.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := traded(minute+61_000, 12)
+	late.Fields["time"] = strconv.FormatInt(minute+59_900, 10)
+	turn(time.Second, traded(minute+1000, 10))
+	turn(60 * time.Second)
+	turn(900*time.Millisecond, late)
+	if got := store.closed(signal.M1); len(got) != 0 {
+		t.Fatalf("closed too early: %+v", got)
+	}
+	turn(time.Second)
+	want := []signal.MarketBar{{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2}}}
+	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
+		t.Errorf("bars (-want +got):\n%s", d)
+	}
+}
+
+// TestASuccessorGoesOnWithTheOpenMinute: neither what was traded in the minute nor
+// the newest tick is forgotten when the feeder changes.
+func TestASuccessorGoesOnWithTheOpenMinute(t *testing.T) {
+	t.Parallel()
+	c, minute := minuteClock()
+	store := &stepStore{}
+	first := streamTerm(t, store, c)
+	first.workTicks([]signal.MarketEntry{traded(minute+1000, 10), traded(minute+2000, 14)})
+	if err := first.finish(); err != nil {
+		t.Fatal(err)
+	}
+	second := streamTerm(t, store, c)
+	if err := second.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := (signal.Position{MS: minute + 2000}); second.ticksTo != want {
+		t.Errorf("goes on after %v, want %v", second.ticksTo, want)
+	}
+	old := traded(minute+3000, 99)
+	old.Fields["time"] = strconv.FormatInt(minute+1500, 10)
+	second.workTicks([]signal.MarketEntry{old, traded(minute+30_000, 8)})
+	c.Add(time.Minute + grace*time.Millisecond)
+	second.current = c.Now().UnixMilli()
+	if err := second.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []signal.MarketBar{{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+		Open: 10, High: 14, Low: 8, Close: 8, Volume: 3}}}
+	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
+		t.Errorf("bars (-want +got):\n%s", d)
+	}
+}
+
+// TestAPositionIsStoredWithTheLastOfItsEffects: a feeder that ends in the middle of a
+// large step has not passed the entries whose bars are not stored.
+func TestAPositionIsStoredWithTheLastOfItsEffects(t *testing.T) {
+	t.Parallel()
+	c, minute := minuteClock()
+	store := &stepStore{fails: 2}
+	term := streamTerm(t, store, c)
+	var entries []signal.MarketEntry
+	for i := range int64(closedChunk + 100) {
+		open := strconv.FormatInt(minute-(closedChunk+100-i)*60_000, 10)
+		entries = append(entries, signal.MarketEntry{Position: signal.Position{MS: minute, Seq: i}, Fields: map[string]string{
+			"asset": "X", "timeframe": "1m", "open_time": open, "open": "1", "high": "2", "low": "1", "close": "2"}})
+	}
+	term.workBars(entries)
+	if err := term.turn(t.Context()); !errors.Is(err, errStoreAway) {
+		t.Fatalf("got %v, want %v", err, errStoreAway)
+	}
+	if len(store.steps) != 1 || len(store.steps[0].Closed) != closedChunk || !store.steps[0].Bars.IsZero() {
+		t.Errorf("%d steps are stored, the first one up to %v", len(store.steps), store.steps[0].Bars)
+	}
+}
+
+// TestNamesInAStreamMakeAssetsUpToALimit: whoever writes to the streams cannot fill
+// the memory of the feeder with names.
+func TestNamesInAStreamMakeAssetsUpToALimit(t *testing.T) {
+	t.Parallel()
+	c, _ := minuteClock()
+	term := streamTerm(t, &stepStore{}, c)
+	for i := range maxAssets {
+		if _, skipped := term.asset("A"+strconv.Itoa(i), 1); skipped != "" {
+			t.Fatalf("asset %d is skipped for %q", i, skipped)
+		}
+	}
+	if _, skipped := term.asset("one more", 1); skipped != skipAssets || len(term.assets) != maxAssets {
+		t.Errorf("skipped for %q, %d assets", skipped, len(term.assets))
+	}
+	if _, skipped := term.asset("a7", 1); skipped != "" {
+		t.Errorf("a known asset is skipped for %q", skipped)
+	}
+}
