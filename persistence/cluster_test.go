@@ -2,14 +2,12 @@ package persistence
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -60,6 +58,29 @@ func TestOnCluster(t *testing.T) {
 			test(t)
 		})
 	}
+}
+
+// A command whose reply was lost may have been carried out: who asked decides whether
+// to ask again.
+func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t, 1)
+	s, err := Open(Options{URL: cluster.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.rdb.Set(t.Context(), "counter", 0, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// The server is silent for longer than a reply is waited for, and then answers.
+	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (commandTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.rdb.Incr(t.Context(), "counter").Result(); err == nil {
+		t.Fatalf("it was asked for again: %d", n)
+	}
+	eventually(t, func() bool { return s.rdb.Incr(t.Context(), "counter").Err() == nil })
 }
 
 // testLog covers the log, the tail and the reading of both logs.
@@ -240,264 +261,6 @@ func (b *clusterBench) testTrimming(t *testing.T) {
 	wantKind(t, "trimming by a former owner", trimmer.TrimEvents(ctx, 2, epoch-1), signal.KindConflict)
 	if err := trimmer.TrimSignals(ctx, 2, epoch); err != nil {
 		t.Errorf("trim signals: %v", err)
-	}
-}
-
-func (b *clusterBench) testJobs(t *testing.T) {
-	ctx := t.Context()
-	bench := &jobBench{t: t, store: b.store, log: b.log}
-	first, second := bench.jobs("n1", 0), bench.jobs("n2", time.Millisecond)
-	want := map[signal.JobID]bool{}
-	for p := range b.store.Partitions() {
-		want[bench.enqueue(first, accountIn(b.store, p)).ID] = true
-	}
-	if n, err := first.Waiting(ctx); n != int64(len(want)) || err != nil {
-		t.Errorf("%d jobs wait, %v; want %d", n, err, len(want))
-	}
-	// The first node takes all and does nothing; the second takes them over.
-	for range want {
-		bench.next(first)
-	}
-	for range b.store.Partitions() {
-		job := bench.next(second)
-		if !want[job.ID] || job.Attempt != 2 {
-			t.Errorf("job %s was taken over in attempt %d", job.ID, job.Attempt)
-		}
-		delete(want, job.ID)
-		if _, err := bench.complete(job); err != nil {
-			t.Errorf("complete: %v", err)
-		}
-		second.Done(job)
-		account := job.Request.Account
-		if done, err := first.Job(ctx, account, job.ID); done.Status != signal.JobCompleted || done.Signal == nil || err != nil {
-			t.Errorf("job %s is %+v, %v", job.ID, done, err)
-		}
-		if list, total, err := first.Jobs(ctx, account, signal.JobCompleted, 10, 0); len(list) != 1 || total != 1 || err != nil {
-			t.Errorf("listed: %d of %d, %v", len(list), total, err)
-		}
-	}
-	// A job that comes while a node waits wakes it, though no command can wait for all queues.
-	woken := make(chan signal.Job, 1)
-	idle := bench.jobs("n3", 0)
-	go func() {
-		for ctx.Err() == nil {
-			if jobs, err := idle.Next(ctx, 1); err != nil || len(jobs) > 0 {
-				woken <- append(jobs, signal.Job{})[0]
-				return
-			}
-		}
-	}()
-	late := bench.enqueue(first, accountIn(b.store, 0))
-	if job := <-woken; job.ID != late.ID {
-		t.Errorf("the waiting node got job %q, want %s", job.ID, late.ID)
-	}
-}
-
-func (b *clusterBench) testReplies(t *testing.T) {
-	ctx, account := t.Context(), accountIn(b.store, 4)
-	key := signal.ReplyKey{Method: "POST", Path: "/v1/x", Key: "k"}
-	claim := func() (*signal.Reply, error) { return b.store.Claim(ctx, account, key) }
-	if r, err := claim(); r != nil || err != nil {
-		t.Fatalf("claim: %v, %v", r, err)
-	}
-	if err := b.store.Release(ctx, account, key); err != nil {
-		t.Errorf("release: %v", err)
-	}
-	if r, err := claim(); r != nil || err != nil {
-		t.Errorf("claim after release: %v, %v", r, err)
-	}
-	// The reply without a body is stored with its signal, and shows that.
-	sig := logSignal(account)
-	change := created(sig)
-	change.Reply = &signal.Reply{ReplyKey: key, Status: 200}
-	if _, err := b.log.Append(ctx, change); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := claim(); err != nil || r == nil || r.Signal == nil || r.Signal.ID != sig.ID {
-		t.Errorf("the reply is %+v, %v", r, err)
-	}
-	other := &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/y", Key: "k"}, Status: 201, Body: []byte("{}")}
-	if err := b.store.SaveReply(ctx, account, other); err != nil {
-		t.Errorf("save reply: %v", err)
-	}
-}
-
-func (b *clusterBench) testMarket(t *testing.T) {
-	ctx, m := t.Context(), NewMarket(b.store)
-	epoch, err := m.TakeLease(ctx, "a", time.Minute)
-	if err != nil || epoch == 0 {
-		t.Fatalf("take lease: %d, %v", epoch, err)
-	}
-	if other, err := m.TakeLease(ctx, "b", time.Minute); other != 0 || err != nil {
-		t.Errorf("another feeder: %d, %v", other, err)
-	}
-	if kept, err := m.RenewLease(ctx, "a", epoch, time.Minute); !kept || err != nil {
-		t.Errorf("renew: %v, %v", kept, err)
-	}
-	if err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: signal.Tick{Price: 6, Time: 1}}}); err != nil {
-		t.Fatal(err)
-	}
-	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"asset", "BTC"}})
-	ticks, err := m.ReadTicks(ctx, signal.Position{}, time.Second)
-	if len(ticks) != 2 || err != nil {
-		t.Fatalf("%d ticks, %v", len(ticks), err)
-	}
-	if end, err := m.TicksEnd(ctx); end != ticks[1].Position || err != nil {
-		t.Errorf("the ticks end at %v, %v", end, err)
-	}
-	bars, err := m.ReadBars(ctx, signal.Position{}, time.Second)
-	if len(bars) != 1 || err != nil {
-		t.Fatalf("%d entries of bars, %v", len(bars), err)
-	}
-	asset := signal.MarketAsset{Symbol: "BTC", Class: "crypto", Source: "stream", TickSize: .01, Speed: 1}
-	step := &signal.MarketStep{Epoch: epoch, Ticks: ticks[1].Position, Bars: bars[0].Position, Checkpoint: []byte("x"), Assets: []signal.MarketAsset{asset},
-		Live: []signal.MarketLive{{Asset: "BTC", Last: signal.Tick{Price: 5, Time: 1}}}, Closed: []signal.MarketBar{marketBar(0, 9), marketBar(1, 9)},
-		News: []signal.MarketNews{{ID: "n", At: 1, Headline: "h", Weight: 1, Symbols: []string{"BTC"}}}}
-	if err := m.Store(ctx, step); err != nil {
-		t.Fatal(err)
-	}
-	fill := []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(2, 9)}},
-		{Asset: "ETH", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(0, 9)}}}
-	if err := m.Fill(ctx, epoch, fill); err != nil {
-		t.Fatal(err)
-	}
-	recent := map[string]int{}
-	err = m.EachRecent(ctx, []string{"BTC", "ETH"}, signal.H1, 10, func(asset string, bars []signal.MarketBar) { recent[asset] = len(bars) })
-	if d := cmp.Diff(map[string]int{"BTC": 3, "ETH": 1}, recent); d != "" || err != nil {
-		t.Errorf("recent bars: %v (-want +got):\n%s", err, d)
-	}
-	if bars, count, err := m.Bars(ctx, "BTC", signal.H1); len(bars) != 3 || count != 4 || err != nil {
-		t.Errorf("%d bars, count %d, %v", len(bars), count, err)
-	}
-	if got, live, err := m.Asset(ctx, "BTC"); got != asset || live.Last.Price != 5 || err != nil {
-		t.Errorf("asset %+v, live %+v, %v", got, live, err)
-	}
-	state, err := m.State(ctx)
-	if state.Ticks != step.Ticks || state.Bars != step.Bars || len(state.Assets) != 1 || len(state.Live) != 1 || err != nil {
-		t.Errorf("state %+v, %v", state, err)
-	}
-	closed, news, closedTo, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
-	if len(closed) != 4 || len(news) != 1 || err != nil {
-		t.Errorf("followed: %d closed bars, %d news, %v", len(closed), len(news), err)
-	}
-	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 4 || err != nil {
-		t.Errorf("closed bars end at %v after %d, %v; want %v", end, n, err, closedTo)
-	}
-	if err := m.Trim(ctx, b.store.Now(), ticks[1].Position, b.store.Now().Add(-time.Hour)); err != nil {
-		t.Errorf("trim: %v", err)
-	}
-	if err := m.TrimBars(ctx, bars[0].Position); err != nil {
-		t.Errorf("trim bars: %v", err)
-	}
-	if err := m.GiveUpLease(ctx, "a", epoch); err != nil {
-		t.Errorf("give up: %v", err)
-	}
-	if next, err := m.TakeLease(ctx, "b", time.Minute); next <= epoch || err != nil {
-		t.Errorf("the next feeder has epoch %d, %v", next, err)
-	}
-	wantKind(t, "a step of the former feeder", m.Store(ctx, step), signal.KindConflict)
-	wantKind(t, "a series of the former feeder", m.Fill(ctx, epoch, fill), signal.KindConflict)
-}
-
-func (b *clusterBench) testAccounts(t *testing.T) {
-	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "accounts@example.com")
-	wantError(t, s.CreateAccount(ctx, signal.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}, "hash"), signal.KindConflict, "email_taken")
-	if got, _, err := s.AccountByEmail(ctx, a.Email); got != a || err != nil {
-		t.Errorf("by email: %+v, %v", got, err)
-	}
-	if list, total, err := s.Accounts(ctx, 1000, 0); !slices.Contains(list, a) || total < 1 || err != nil {
-		t.Errorf("listed: %v of %d, %v", list, total, err)
-	}
-	if err := s.Rehash(ctx, a.ID, "hash", "other hash"); err != nil {
-		t.Errorf("rehash: %v", err)
-	}
-	kept, ended := addSession(t, s, a.ID), addSession(t, s, a.ID)
-	events, err := s.SetPassword(ctx, a.ID, "new hash", 1, kept.ID, nowMS())
-	if len(events) != 1 || events[0].Subject != string(ended.ID) || err != nil {
-		t.Errorf("a new password ends %v, %v", events, err)
-	}
-	if _, p, err := s.AccountByID(ctx, a.ID); p.Hash != "new hash" || err != nil {
-		t.Errorf("password: %+v, %v", p, err)
-	}
-	_, secret := addKey(t, s, a.ID, "key")
-	gone, err := s.DeleteAccount(ctx, a.ID, nowMS())
-	if len(gone) != 1 || err != nil {
-		t.Fatalf("deleting announces %v, %v", gone, err)
-	}
-	_, err = s.KeyByDigest(ctx, secret)
-	wantKind(t, "a key of the deleted account", err, signal.KindNotFound)
-	_, err = s.SessionByLocator(ctx, kept.Locator)
-	wantKind(t, "a session of the deleted account", err, signal.KindNotFound)
-	events = append(events, gone...)
-	for _, e := range events {
-		if _, err := b.log.Append(ctx, signal.Change{Account: a.ID, Events: []signal.Event{e}}); err != nil {
-			t.Errorf("announce: %v", err)
-		}
-	}
-	if err := s.Settle(ctx, events); err != nil {
-		t.Errorf("settle: %v", err)
-	}
-	for _, e := range outboxOf(t, s) {
-		if e.Account == a.ID {
-			t.Errorf("%+v is not settled", e)
-		}
-	}
-}
-
-func (b *clusterBench) testKeys(t *testing.T) {
-	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "keys@example.com")
-	first, one := addKey(t, s, a.ID, "one")
-	_, two := addKey(t, s, a.ID, "two")
-	used := nowMS()
-	if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{one: used, two: used}); err != nil {
-		t.Errorf("note uses: %v", err)
-	}
-	if k, err := s.KeyByDigest(ctx, one); k.ID != first.ID || !k.LastUsedAt.Equal(used) || err != nil {
-		t.Errorf("key %+v, %v", k, err)
-	}
-	if events, err := s.RevokeKey(ctx, a.ID, first.ID, nowMS()); len(events) != 1 || err != nil {
-		t.Errorf("revoking announces %v, %v", events, err)
-	}
-	if keys, err := s.Keys(ctx, a.ID); len(keys) != 1 || err != nil {
-		t.Errorf("%d keys are left, %v", len(keys), err)
-	}
-}
-
-func (b *clusterBench) testSessions(t *testing.T) {
-	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "sessions@example.com")
-	n := addSession(t, s, a.ID)
-	next := nextOf(n, "next")
-	if events, err := s.RotateSession(ctx, next, n.Refresh, nowMS()); len(events) != 0 || err != nil {
-		t.Errorf("rotate: %v, %v", events, err)
-	}
-	if got, err := s.SessionByLocator(ctx, n.Locator); got.Refresh != next.Refresh || err != nil {
-		t.Errorf("rotated: %+v, %v", got, err)
-	}
-	if events, err := s.RotateSession(ctx, nextOf(next, "third"), n.Refresh, nowMS()); len(events) != 1 || err != nil {
-		t.Errorf("a used token announces %v, %v", events, err)
-	}
-	one := addSession(t, s, a.ID)
-	if events, err := s.EndSession(ctx, a.ID, one.ID, nowMS()); len(events) != 1 || err != nil {
-		t.Errorf("ending announces %v, %v", events, err)
-	}
-	addSession(t, s, a.ID)
-	if events, err := s.EndSessions(ctx, a.ID, nowMS()); len(events) != 1 || err != nil {
-		t.Errorf("ending all announces %v, %v", events, err)
-	}
-	email, rules := signal.DigestOf(a.Email), signal.LockRules{After: 2, Window: time.Hour, Duration: time.Hour}
-	for want, i := false, 0; i < 2; want, i = true, i+1 {
-		if _, locked, err := s.FailLogin(ctx, email, rules, nowMS()); locked != want || err != nil {
-			t.Errorf("failed login %d: locked %v, %v", i+1, locked, err)
-		}
-	}
-	if until, err := s.LockedUntil(ctx, email); until.IsZero() || err != nil {
-		t.Errorf("locked until %v, %v", until, err)
-	}
-	if err := s.Unlock(ctx, email); err != nil {
-		t.Errorf("unlock: %v", err)
 	}
 }
 

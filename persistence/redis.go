@@ -125,9 +125,50 @@ func newClient(o *redis.UniversalOptions) redis.UniversalClient {
 	if o.IsClusterMode {
 		c := o.Cluster()
 		c.ClusterStateReloadInterval = clusterReload
+		c.NewClient = func(o *redis.Options) *redis.Client {
+			node := redis.NewClient(o)
+			node.AddHook(sentOnce{})
+			return node
+		}
 		return redis.NewClusterClient(c)
 	}
 	return redis.NewUniversalClient(o)
+}
+
+// sentOnce keeps a cluster's client from sending a command again whose reply was
+// lost, which it does whatever MaxRetries says. It goes on following slots that have
+// moved, and repeats what a node has refused to do.
+type sentOnce struct{}
+
+// lostReply is an error after which the client does not try again: it hides what the
+// client would know.
+type lostReply struct{ text string }
+
+func (e lostReply) Error() string { return e.text }
+
+// ProcessHook implements redis.Hook.
+func (sentOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		var answer redis.Error
+		var dial *net.OpError
+		if errors.As(err, &answer) || errors.As(err, &dial) && dial.Op == "dial" {
+			return err
+		}
+		return lostReply{err.Error()}
+	}
+}
+
+// DialHook implements redis.Hook.
+func (sentOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook. What this package pipelines to a cluster
+// may be repeated.
+func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // parseURL reads the address forms of Options.URL.
