@@ -15,16 +15,14 @@ import (
 // This package imports nothing but the standard library, with this exception:
 // the ULID library is the one place that knows base 32 and monotonic time.
 type (
-	AccountID  string // acc_
-	AgentID    string // a name of the catalogue, such as "trading"
-	SignalID   string // sig_
-	RunID      string // run_
-	JobID      string // job_
-	EventID    string // evt_
-	KeyID      string // key_
-	SessionID  string // ses_, internal: the sid of an access token
-	WebhookID  string // whk_
-	DeliveryID string // dlv_
+	AccountID string // acc_
+	AgentID   string // a name of the catalogue, such as "trading"
+	SignalID  string // sig_
+	RunID     string // run_
+	JobID     string // job_
+	EventID   string // evt_
+	KeyID     string // key_
+	SessionID string // ses_, internal: the sid of an access token
 )
 
 // Prefixes of the identifiers.
@@ -130,11 +128,5 @@ func ULIDBytes(id string) ([16]byte, bool) {
 	return u, ok
 }
 
-// The inverses of ULIDBytes for the identifiers that are stored compactly.
-
+// SignalIDFromBytes is the inverse of ULIDBytes for signals.
 func SignalIDFromBytes(b [16]byte) SignalID { return SignalID(prefixSignal + ulid.ULID(b).String()) }
-func RunIDFromBytes(b [16]byte) RunID       { return RunID(prefixRun + ulid.ULID(b).String()) }
-func EventIDFromBytes(b [16]byte) EventID   { return EventID(prefixEvent + ulid.ULID(b).String()) }
-func AccountIDFromBytes(b [16]byte) AccountID {
-	return AccountID(prefixAccount + ulid.ULID(b).String())
-}

@@ -1,0 +1,58 @@
+package signal
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestIdentifiersIncrease(t *testing.T) {
+	t.Parallel()
+	var ids []SignalID
+	for range 1000 {
+		ids = append(ids, NewSignalID())
+	}
+	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
+		t.Error("identifiers of one process are not in the order in which they were made")
+	}
+}
+
+func TestParseSignalID(t *testing.T) {
+	t.Parallel()
+	id := string(NewSignalID())
+	for name, c := range map[string]struct {
+		text string
+		want bool
+	}{
+		"a new one":             {id, true},
+		"the largest":           {"sig_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", true},
+		"beyond 128 bits":       {"sig_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", false},
+		"lower case":            {"sig_" + strings.ToLower(id[4:]), false},
+		"another prefix":        {"job_" + id[4:], false},
+		"no prefix":             {id[4:], false},
+		"too short":             {id[:29], false},
+		"too long":              {id + "0", false},
+		"a letter of no base":   {id[:29] + "U", false},
+		"empty":                 {"", false},
+		"the prefix alone":      {"sig_", false},
+		"a character too large": {id[:27] + "é" + id[29:], false},
+	} {
+		if got, ok := ParseSignalID(c.text); ok != c.want || ok && string(got) != c.text {
+			t.Errorf("%s: %q is %q, %v", name, c.text, got, ok)
+		}
+	}
+}
+
+// FuzzParseSignalID: what passes has one spelling only.
+func FuzzParseSignalID(f *testing.F) {
+	f.Add("sig_01M7YQ1WTVKN9DZNWV9NV456V1")
+	f.Add("sig_01m7yq1wtvkn9dznwv9nv456v1")
+	f.Add("sig_ZZZZZZZZZZZZZZZZZZZZZZZZZZ")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, ok := ParseSignalID(text)
+		b, compact := ULIDBytes(text)
+		if ok && (!compact || SignalIDFromBytes(b) != id || string(id) != text) {
+			t.Errorf("%q is read as %q and stored as %x", text, id, b)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package signal
+
+import "time"
+
+// WebhookStatus says whether events are recorded for a webhook.
+type WebhookStatus string
+
+// The statuses of webhooks.
+const (
+	WebhookEnabled  WebhookStatus = "enabled"
+	WebhookDisabled WebhookStatus = "disabled"
+)
+
+// WebhookStatuses lists them, for metrics and the API description.
+var WebhookStatuses = []WebhookStatus{WebhookEnabled, WebhookDisabled}
+
+// DisabledReason says who disabled a webhook.
+type DisabledReason string
+
+// The reasons.
+const (
+	DisabledFailing DisabledReason = "failing" // the service, after too long a failure
+	DisabledManual  DisabledReason = "manual"  // its owner
+)
+
+// DisabledReasons lists them, for metrics.
+var DisabledReasons = []DisabledReason{DisabledFailing, DisabledManual}
+
+// WebhookEvents lists the types of events that a webhook may subscribe to, in the
+// order of the specification.
+var WebhookEvents = []EventType{SignalCreated, SignalUpdated, SignalClosed, AgentStarted, AgentCompleted, AgentFailed, WebhookTest}
+
+// Webhook is an endpoint that an account has registered.
+type Webhook struct {
+	ID          WebhookID
+	Account     AccountID
+	URL         string
+	Events      []EventType // without duplicates, as given
+	Description *string     // nil without one
+	APIVersion  string      // of the bodies of its events, such as "2026-11-01"
+	Status      WebhookStatus
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+
+	DisabledAt     time.Time      // zero while it is enabled
+	DisabledReason DisabledReason // empty while it is enabled
+
+	// Secret signs what is sent, sealed. PreviousSecret signs beside it until
+	// PreviousUntil; nil and zero if there is none.
+	Secret         []byte
+	PreviousSecret []byte
+	PreviousUntil  time.Time
+
+	// Health is kept apart: only the owner of the partition writes it.
+	Health WebhookHealth
+
+	// Revision is what the record was read from, so that a change of it is refused
+	// if another came first. Set by the store.
+	Revision string
+}
+
+// Subscribed says that events of type t are recorded for the webhook.
+func (w *Webhook) Subscribed(t EventType) bool {
+	if w.Status != WebhookEnabled {
+		return false
+	}
+	for _, e := range w.Events {
+		if e == t {
+			return true
+		}
+	}
+	return false
+}
+
+// WebhookHealth is how an endpoint has answered of late. The zero value: well, or
+// not at all.
+type WebhookHealth struct {
+	FailingSince time.Time // the first failed attempt since a success; zero if there is none
+	Failures     int       // failed attempts since then, that one included
+	Warned       int       // how many warnings went out since then
+}
+
+// DeliveryStatus is the state of a delivery.
+type DeliveryStatus string
+
+// The states of a delivery: pending, then succeeded or failed; both may become
+// pending again by hand.
+const (
+	DeliveryPending   DeliveryStatus = "pending"
+	DeliverySucceeded DeliveryStatus = "succeeded"
+	DeliveryFailed    DeliveryStatus = "failed"
+)
+
+// DeliveryStatuses lists them, for metrics and the API description.
+var DeliveryStatuses = []DeliveryStatus{DeliveryPending, DeliverySucceeded, DeliveryFailed}
+
+// Delivery is one event for one webhook.
+type Delivery struct {
+	ID        DeliveryID
+	Webhook   WebhookID
+	Account   AccountID
+	Event     EventID
+	Type      EventType
+	Status    DeliveryStatus
+	CreatedAt time.Time
+
+	// NextAttemptAt is when a pending delivery is due; zero otherwise.
+	NextAttemptAt time.Time
+	// CompletedAt is when it succeeded or failed; zero while it is pending.
+	CompletedAt time.Time
+	// Single says that the next attempt has no further ones behind it: it was asked
+	// for by hand, or is the test of a disabled webhook.
+	Single bool
+	// Scheduled counts the attempts of the schedule so far, 0 to 7: the first and
+	// its retries. Manual ones do not count.
+	Scheduled int
+	// Error is why the delivery is not a success, empty if it is or was not tried;
+	// see DeliveryErrors.
+	Error string
+	// Attempts are those made so far, oldest first. Beyond a limit the oldest are
+	// forgotten; their numbers stay.
+	Attempts []Attempt
+}
+
+// AttemptCount returns how many attempts were made.
+func (d *Delivery) AttemptCount() int {
+	if n := len(d.Attempts); n > 0 {
+		return d.Attempts[n-1].Number
+	}
+	return 0
+}
+
+// AttemptTrigger says why an attempt was made.
+type AttemptTrigger string
+
+// The triggers.
+const (
+	TriggerSchedule AttemptTrigger = "schedule"
+	TriggerManual   AttemptTrigger = "manual"
+)
+
+// Attempt is one request to an endpoint and its outcome.
+type Attempt struct {
+	Number         int // from 1
+	Trigger        AttemptTrigger
+	At             time.Time
+	Duration       time.Duration
+	ResponseStatus int    // 0 if no response came
+	Error          string // empty for a success
+	ResponseBody   string // its beginning, as text
+}
+
+// DeliveryCancelled is the error of a delivery that was given up before it ended.
+const DeliveryCancelled = "cancelled"
