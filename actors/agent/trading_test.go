@@ -180,6 +180,28 @@ func TestBadBars(t *testing.T) {
 	tr.must(t, r) // recovers
 }
 
+// TestMemoryOfAnotherState: a run that assessed the bars of before neither takes what
+// was concluded from newer ones, nor leaves its own for them.
+func TestMemoryOfAnotherState(t *testing.T) {
+	seen := history()
+	tr := newTrader(at(&seen), time.Now)
+	r := request("BTC")
+	newest := tr.must(t, r)
+	k := tr.series(keyOf(&seen))
+	a, err := k.series.Assess(r.Strategy, r.Risk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Confidence = 0.1234 // as the bars of before had it
+	got, err := k.conclude(&r, &seen, a, k.state-1)
+	if err != nil || got.Confidence != a.Confidence {
+		t.Errorf("concluded %v, %v, want its own %v", got.Confidence, err, a.Confidence)
+	}
+	if again := tr.must(t, r); again.Confidence != newest.Confidence {
+		t.Errorf("the newest bars give %v, want %v", again.Confidence, newest.Confidence)
+	}
+}
+
 func TestSpellingsShareASeries(t *testing.T) {
 	seen := history()
 	tr := newTrader(at(&seen), time.Now)

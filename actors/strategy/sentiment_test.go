@@ -55,8 +55,10 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%q scores %v, %q scores %v, want the same", c[0], a, c[1], b)
 		}
 	}
-	if got := TextScore("A record, high above the clouds"); got != 0 {
-		t.Errorf("a phrase crossed a comma: %v", got)
+	for _, text := range []string{"A record, high above the clouds", "A record (high above the clouds"} {
+		if got := TextScore(text); got != 0 {
+			t.Errorf("a phrase crossed punctuation: %q scores %v", text, got)
+		}
 	}
 	if got := analyser().joinPhrases("Bitcoin breaks below support, again"); got != "Bitcoin breaks_below_support, again" {
 		t.Errorf("joined %q", got)

@@ -404,3 +404,18 @@ func TestManyGoroutines(t *testing.T) {
 		}
 	}
 }
+
+// TestBaseCountsEveryResolvedEntry: an entry without an opinion rests on all past
+// ones, discounted because their lives overlap.
+func TestBaseCountsEveryResolvedEntry(t *testing.T) {
+	s := seriesOf(t, signal.H1, walk(3, 1000, 0.01))
+	for risk, horizon := range map[signal.RiskLevel]float64{signal.MediumRisk: 24, signal.HighRisk: 48} {
+		b, err := s.Base(risk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (window - warmUp - horizon) * 4 / horizon; math.Abs(b.Sample-want) > 1e-9 {
+			t.Errorf("%s: a sample of %v, want %v", risk, b.Sample, want)
+		}
+	}
+}
