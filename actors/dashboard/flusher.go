@@ -44,6 +44,7 @@ type flusher struct {
 	peers       deadlines
 	draining    bool
 	halted      bool
+	pacing      pacing
 
 	writer  *rawWriter
 	scratch []byte // to gather a replay's frames
@@ -103,7 +104,9 @@ func (f *flusher) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !f.halted {
+		from := f.hub.clock()
 		f.work()
+		next := f.pacing.worked(from, f.hub.clock())
 		if len(f.ready) > 0 || f.halted {
 			continue
 		}
@@ -112,6 +115,7 @@ func (f *flusher) run() {
 		case <-f.wake:
 		case <-timer.C:
 		}
+		time.Sleep(time.Duration(next - f.hub.clock()))
 	}
 	f.mu.Lock()
 	f.ended, f.inbox = true, nil
