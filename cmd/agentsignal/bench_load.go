@@ -269,13 +269,47 @@ func (l *streamLoad) note(frame []byte, now int64) {
 	l.recorded = append(l.recorded, time.Duration(now-l.sent[n%len(l.sent)].Load()))
 }
 
-// publish sends the next signal and counts who will get it.
-func (l *streamLoad) publish(ctx context.Context, f publisher, due time.Time) error {
+// sender publishes signals, several at once: else the round trip to Redis would
+// bound the rate, and what waits for it would count as latency.
+type sender struct {
+	load    *streamLoad
+	publish publisher
+	slots   chan struct{}
+	sending sync.WaitGroup
+}
+
+func (l *streamLoad) sender(f publisher) *sender {
+	return &sender{load: l, publish: f, slots: make(chan struct{}, streamUnderWay)}
+}
+
+// send publishes the next signal, which is due at due, and counts who will get it.
+func (s *sender) send(ctx context.Context, due time.Time) {
+	l := s.load
 	l.n++
-	asset := l.names[int(l.n)%len(l.names)]
-	l.sent[l.n%uint32(len(l.sent))].Store(due.UnixNano())
+	n := l.n
+	asset := l.names[int(n)%len(l.names)]
+	l.sent[n%uint32(len(l.sent))].Store(due.UnixNano())
 	l.expected.Add(l.receivers[asset])
-	return f(ctx, asset, l.n)
+	publish := func() {
+		if err := s.publish(ctx, asset, n); err != nil {
+			l.fail(err)
+		}
+	}
+	if l.path == "/stream" {
+		publish() // the bare server's feed is one connection
+		return
+	}
+	s.slots <- struct{}{}
+	s.sending.Go(func() {
+		defer func() { <-s.slots }()
+		publish()
+	})
+}
+
+// finish waits until all that was sent has come.
+func (s *sender) finish(ctx context.Context) error {
+	s.sending.Wait()
+	return s.load.settle(ctx, 0)
 }
 
 // settle waits until at most so many signals are still to be read.
@@ -298,34 +332,14 @@ func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Dura
 	l.patient.Store(true)
 	defer l.patient.Store(false)
 	under := int64(streamUnderWay) * int64(l.connections) * streamEach / streamAssets
-	// Several publishers, so that one round trip to Redis does not bound the rate.
-	slots := make(chan struct{}, streamUnderWay)
-	var wg sync.WaitGroup
+	out := l.sender(f)
 	for start := time.Now(); time.Since(start) < window; {
 		if err := l.settle(ctx, under); err != nil {
 			return err
 		}
-		slots <- struct{}{}
-		l.n++
-		n := l.n
-		asset := l.names[int(n)%len(l.names)]
-		l.expected.Add(l.receivers[asset])
-		wg.Add(1)
-		send := func() {
-			defer wg.Done()
-			defer func() { <-slots }()
-			if err := f(ctx, asset, n); err != nil {
-				l.fail(err)
-			}
-		}
-		if l.path == "/stream" {
-			send() // the bare server's feed is one connection
-			continue
-		}
-		go send()
+		out.send(ctx, time.Now())
 	}
-	wg.Wait()
-	return l.settle(ctx, 0)
+	return out.finish(ctx)
 }
 
 // pace sends rate signals a second and records how long each delivery took, from
@@ -333,18 +347,16 @@ func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Dura
 func (l *streamLoad) pace(ctx context.Context, f publisher, window time.Duration, rate float64) error {
 	l.recorded = nil
 	l.record.Store(true)
-	start := time.Now()
+	out, start := l.sender(f), time.Now()
 	for i := 0; ; i++ {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 		if due.Sub(start) > window {
 			break
 		}
 		time.Sleep(time.Until(due))
-		if err := l.publish(ctx, f, due); err != nil {
-			return err
-		}
+		out.send(ctx, due)
 	}
-	if err := l.settle(ctx, 0); err != nil {
+	if err := out.finish(ctx); err != nil {
 		return err
 	}
 	l.record.Store(false)

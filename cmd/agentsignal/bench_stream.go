@@ -51,7 +51,7 @@ func (b *bench) stream(ctx context.Context) (err error) {
 		b.row("  ratio of rates (target at least 0.7)", "%.2f", ours.rate/bare.rate)
 		b.row(fmt.Sprintf("  at %.0f signals/s", ours.paced), "%s, %.2f us CPU each", latencies(ours.taken), ours.pacedCost)
 		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced), "%s, %.2f us CPU each", latencies(bare.taken), bare.pacedCost)
-		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s)", ours.accepted, ours.acceptCost, bare.accepted)
+		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)", ours.accepted, ours.acceptCost, bare.accepted, bare.acceptCost)
 		b.row("  memory of an idle connection", "%d bytes (bare %d)", ours.memory, bare.memory)
 	}
 	return nil
