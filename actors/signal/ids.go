@@ -15,14 +15,16 @@ import (
 // This package imports nothing but the standard library, with this exception:
 // the ULID library is the one place that knows base 32 and monotonic time.
 type (
-	AccountID string // acc_
-	AgentID   string // a name of the catalogue, such as "trading"
-	SignalID  string // sig_
-	RunID     string // run_
-	JobID     string // job_
-	EventID   string // evt_
-	KeyID     string // key_
-	SessionID string // ses_, internal: the sid of an access token
+	AccountID  string // acc_
+	AgentID    string // a name of the catalogue, such as "trading"
+	SignalID   string // sig_
+	RunID      string // run_
+	JobID      string // job_
+	EventID    string // evt_
+	KeyID      string // key_
+	SessionID  string // ses_, internal: the sid of an access token
+	WebhookID  string // whk_
+	DeliveryID string // dlv_
 )
 
 // Prefixes of the identifiers.
