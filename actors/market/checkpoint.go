@@ -14,7 +14,7 @@ const checkpointVersion = 1
 // pcgBytes is the length of a generator's state.
 const pcgBytes = 20
 
-// Checkpoint implements Source.
+// Checkpoint implements source.
 func (s *simulated) Checkpoint() []byte {
 	p := []byte{checkpointVersion}
 	put := func(values ...uint64) {

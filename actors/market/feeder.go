@@ -13,9 +13,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Source gives the prices of assets. The feeder alone calls it, from one
+// source gives the prices of assets. The feeder alone calls it, from one
 // goroutine, in the order Open, then Advance and Checkpoint as often as it likes.
-type Source interface {
+type source interface {
 	// Name is what market.source calls it.
 	Name() string
 	// Assets are those for which it is asked now.
@@ -23,17 +23,17 @@ type Source interface {
 	// Open begins, or goes on from a checkpoint that a source of this name made,
 	// perhaps in another process. What lies between comes in Fill. Ticks up to the
 	// time published have been written before. Times are in milliseconds.
-	Open(checkpoint []byte, published, now int64) Output
+	Open(checkpoint []byte, published, now int64) output
 	// Advance returns what happened since, up to now.
-	Advance(now int64) Output
+	Advance(now int64) output
 	// Next is when Advance will have something.
 	Next() int64
 	// Checkpoint is from where another Open can go on.
 	Checkpoint() []byte
 }
 
-// Output is what a source gives: by time, finer bars first.
-type Output struct {
+// output is what a source gives: by time, finer bars first.
+type output struct {
 	Ticks  []signal.AssetTick
 	Closed []signal.MarketBar
 	Fill   []signal.MarketSeries
@@ -49,10 +49,10 @@ const streamName = "stream"
 // sourceNames lists the sources that there are.
 var sourceNames = []string{simulatedName, streamName}
 
-// ParseSources reads the setting market.source: a comma list of sources, which are
+// parseSources reads the setting market.source: a comma list of sources, which are
 // asked in their order for each asset. An unknown name is an error that lists the
 // known ones.
-func ParseSources(list string) ([]string, error) {
+func parseSources(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
@@ -118,11 +118,11 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "feeder")
-	sources, err := ParseSources(o.Sources)
+	sources, err := parseSources(o.Sources)
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckSpeed(o.Speed); err != nil {
+	if err := checkSpeed(o.Speed); err != nil {
 		return nil, err
 	}
 	if o.Node == "" {
@@ -136,8 +136,8 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	return f, nil
 }
 
-// CheckSpeed returns an error if the simulated market cannot run at speed.
-func CheckSpeed(speed int64) error {
+// checkSpeed returns an error if the simulated market cannot run at speed.
+func checkSpeed(speed int64) error {
 	if speed < 1 || speed > maxSpeed {
 		return fmt.Errorf("market.speed is %d: must be 1 to %d", speed, maxSpeed)
 	}

@@ -48,7 +48,7 @@ func newSimulated(speed int64, seed uint64, assets []*known) *simulated {
 
 func (s *simulated) Name() string { return simulatedName }
 
-// Assets implements Source.
+// Assets implements source.
 func (s *simulated) Assets() []signal.MarketAsset {
 	records := make([]signal.MarketAsset, 0, len(s.known))
 	for _, k := range s.known {
@@ -58,10 +58,10 @@ func (s *simulated) Assets() []signal.MarketAsset {
 	return records
 }
 
-// Open implements Source: it goes on from the checkpoint, or begins a market with
+// Open implements source: it goes on from the checkpoint, or begins a market with
 // a history that ends now. A checkpoint of another speed, or of other assets, is of
 // no use: its times would not fit. Nor is one that lies in the future.
-func (s *simulated) Open(checkpoint []byte, published, now int64) Output {
+func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 	var reset [timeframes]bool
 	to := s.grid.reached(now, minuteStep)
 	p := planFor(to)
@@ -106,11 +106,11 @@ func (s *simulated) begin(p plan, now int64) {
 	}
 }
 
-// Advance implements Source.
-func (s *simulated) Advance(now int64) Output {
+// Advance implements source.
+func (s *simulated) Advance(now int64) output {
 	to := s.grid.reached(now, minuteStep)
 	if to <= s.at {
-		return Output{}
+		return output{}
 	}
 	// The plan is that of a path that is not behind, whatever the gap: a gap too long
 	// for that ends the feeder's term before it comes here.
@@ -128,7 +128,7 @@ func (s *simulated) Advance(now int64) Output {
 	return o
 }
 
-// Next implements Source.
+// Next implements source.
 func (s *simulated) Next() int64 {
 	thin := s.thin() * minuteStep
 	return s.grid.wall(s.at - s.at%thin + thin)
@@ -166,8 +166,8 @@ func (s *simulated) run(to int64, p plan, since int64) []yield {
 }
 
 // collect gathers ticks, news and last prices, by time.
-func (s *simulated) collect(yields []yield) Output {
-	var o Output
+func (s *simulated) collect(yields []yield) output {
+	var o output
 	for i, y := range yields {
 		o.Ticks = append(o.Ticks, y.ticks...)
 		o.News = append(o.News, y.news...)

@@ -33,7 +33,7 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{bars: make(map[string][]signal.MarketBar)} }
 
-func (s *shelf) take(o Output) {
+func (s *shelf) take(o output) {
 	s.ticks = append(s.ticks, o.Ticks...)
 	s.news = append(s.news, o.News...)
 	for _, f := range o.Fill {

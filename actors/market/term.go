@@ -36,7 +36,7 @@ type term struct {
 	*Feeder
 	epoch   int64
 	renewed time.Time // when the lease was taken or prolonged
-	opened  []Source
+	opened  []source
 	assets  map[string]*fed // by key
 	live    map[string]signal.MarketLive
 	current int64 // up to when all ticks from outside have been read
@@ -260,7 +260,7 @@ func (t *term) publish(ctx context.Context, ticks []signal.AssetTick) error {
 }
 
 // gather adds what a source gave to the next step.
-func (t *term) gather(o Output) {
+func (t *term) gather(o output) {
 	t.step.Closed = append(t.step.Closed, o.Closed...)
 	t.step.News = append(t.step.News, o.News...)
 	for _, l := range o.Live {
