@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 3})
+		defer b.close()
+		b.slow(time.Second)
+		var runs sync.WaitGroup
+		for range 3 {
+			runs.Go(func() {
+				if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		req := request("BTC")
+		req.Agent, req.Strategy = "weather", "agriculture" // the limit is for all agents together
+		_, err := b.agents.Run(t.Context(), req)
+		e, ok := errors.AsType[*signal.Error](err)
+		if !ok || e.Kind != signal.KindTooMany || e.Code != "too_many_runs" || e.RetryAfter != time.Second {
+			t.Errorf("fourth run: %v, want too_many_runs", err)
+		}
+		req.Account = "acc_2"
+		if _, err := b.agents.Run(t.Context(), req); codeOf(err) != signal.DataUnavailable {
+			t.Errorf("another account's run: %v, want DATA_UNAVAILABLE", err)
+		}
+		runs.Wait()
+		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+			t.Errorf("after the others ended: %v", err)
+		}
+	})
+}
+
+// TestSteadyClientsAreNotRefused: as many clients as may run at once, each of which
+// waits for its answer, never meet the limit.
+func TestSteadyClientsAreNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 8})
+		defer b.close()
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for range 50 {
+					if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		clients.Wait()
+	})
+}
+
+func TestWorkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{MaxConcurrent: 100, Workers: 2})
+		defer b.close()
+		b.slow(time.Second)
+		var mu sync.Mutex
+		results := map[signal.Kind]int{}
+		var runs sync.WaitGroup
+		begun := time.Now()
+		for range 5 {
+			runs.Go(func() {
+				_, err := b.agents.Run(t.Context(), request("BTC"))
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					results[signal.KindInternal]++ // stands for success
+				} else {
+					results[signal.KindOf(err)]++
+				}
+			})
+		}
+		runs.Wait()
+		if diff := cmp.Diff(map[signal.Kind]int{signal.KindInternal: 4, signal.KindTooMany: 1}, results); diff != "" {
+			t.Error("two run, two wait, one is refused (-want +got):\n" + diff)
+		}
+		if d := time.Since(begun); d != 2*time.Second {
+			t.Errorf("took %v, want 2s", d)
+		}
+		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnknownAgents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{Disabled: []signal.AgentID{"seo"}, Statuses: map[signal.AgentID]signal.AgentStatus{"weather": signal.AgentDeprecated}})
+		defer b.close()
+		for _, id := range []signal.AgentID{"seo", "none", ""} {
+			req := request("BTC")
+			req.Agent = id
+			if _, err := b.agents.Run(t.Context(), req); signal.KindOf(err) != signal.KindNotFound {
+				t.Errorf("agent %q: %v, want not found", id, err)
+			}
+			if _, err := b.agents.Submit(t.Context(), req, nil); signal.KindOf(err) != signal.KindNotFound {
+				t.Errorf("job of agent %q: %v, want not found", id, err)
+			}
+		}
+		req := request("BTC")
+		req.Strategy = "blog_post"
+		if _, err := b.agents.Run(t.Context(), req); signal.KindOf(err) != signal.KindInvalid {
+			t.Errorf("foreign strategy: %v, want invalid", err)
+		}
+		var got []string
+		for _, a := range b.agents.Catalogue() {
+			got = append(got, string(a.ID)+" "+string(a.Status))
+		}
+		if diff := cmp.Diff([]string{"trading active", "weather deprecated"}, got); diff != "" {
+			t.Error("catalogue (-want +got):\n" + diff)
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.slow(20 * time.Second)
+		answers := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := b.agents.Run(context.Background(), request("BTC"))
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		drained := make(chan error)
+		go func() { drained <- b.agents.Drain(ctx) }()
+		time.Sleep(time.Second)
+		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("a run while draining: %v, want unavailable", err)
+		}
+		if err := <-drained; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		if d := time.Since(begun); d != 5*time.Second {
+			t.Errorf("drained after %v, want 5s", d)
+		}
+		for range 2 {
+			if err := <-answers; codeOf(err) != signal.Cancelled {
+				t.Errorf("run ended with %v, want CANCELLED", err)
+			}
+		}
+		b.expect(startedOnly, startedOnly, failedEnd, failedEnd)
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStartAndStopFromManyGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		var callers sync.WaitGroup
+		for i := range 40 {
+			callers.Go(func() {
+				if i%10 == 9 {
+					if err := b.agents.Drain(t.Context()); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				req := request("BTC")
+				req.Account = signal.AccountID(fmt.Sprint("acc_", i))
+				if _, err := b.agents.Run(t.Context(), req); err != nil && signal.KindOf(err) != signal.KindUnavailable {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStoppedAgent: an agent that ended leaves no caller waiting for ever.
+func TestStoppedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{Workers: 1})
+		b.slow(10 * time.Second)
+		answers := make(chan error, 2)
+		for range 2 { // one runs, one waits
+			go func() {
+				_, err := b.agents.Run(context.Background(), request("BTC"))
+				answers <- err
+			}()
+		}
+		time.Sleep(time.Second)
+		if err := b.sys.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("run on a stopped agent: %v, want unavailable", err)
+		}
+		failed := 0
+		for range 2 {
+			if err := <-answers; signal.KindOf(err) == signal.KindUnavailable && err != nil {
+				failed++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d runs were refused, want the one that waited", failed)
+		}
+		if err := b.agents.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
