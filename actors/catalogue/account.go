@@ -3,7 +3,6 @@ package catalogue
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -156,58 +155,6 @@ func (a *account) listing(t *strategies, n uint32) signal.Listing {
 	return l
 }
 
-// matches are the rows that a query selects, from the oldest to the newest.
-type matches interface {
-	total() int
-	// slice appends to rows those with i to i+n-1 newer ones before them.
-	slice(rows []uint32, i, n int) []uint32
-}
-
-// all is every row from first to next.
-type all struct{ first, next uint32 }
-
-func (m all) total() int { return int(m.next - m.first) }
-func (m all) slice(rows []uint32, i, n int) []uint32 {
-	for k := range n {
-		rows = append(rows, m.next-1-uint32(i+k))
-	}
-	return rows
-}
-
-// some are the rows of a set, without the first skip.
-type some struct {
-	set   *roaring.Bitmap
-	skip  int
-	count int
-}
-
-func (m some) total() int { return m.count }
-func (m some) slice(rows []uint32, i, n int) []uint32 {
-	oldest, err := m.set.Select(uint32(m.skip + m.count - i - n))
-	if err != nil {
-		panic("select a row beyond the total: " + err.Error())
-	}
-	it := m.set.Iterator()
-	it.AdvanceIfNeeded(oldest)
-	from := len(rows)
-	for range n {
-		rows = append(rows, it.Next())
-	}
-	slices.Reverse(rows[from:])
-	return rows
-}
-
-// few are rows that were looked at one by one, from the oldest to the newest.
-type few []uint32
-
-func (m few) total() int { return len(m) }
-func (m few) slice(rows []uint32, i, n int) []uint32 {
-	for k := range n {
-		rows = append(rows, m[len(m)-1-i-k])
-	}
-	return rows
-}
-
 // match returns the rows from number from on that q selects, or false if a value
 // of q occurs nowhere.
 func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
@@ -274,36 +221,4 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 		}
 	}
 	return found
-}
-
-// page returns the numbers of count rows after the offset newest ones, in the
-// order of lists. Rows of one millisecond are ordered by id, so the groups of
-// equal time that the page cuts are read whole.
-func (a *account) page(m matches, offset, count int) []uint32 {
-	time := func(n uint32) int64 { return a.rows.at(n).created.ms() }
-	page := m.slice(make([]uint32, 0, count+2), offset, count)
-	for end := offset + count; end < m.total(); end++ {
-		if page = m.slice(page, end, 1); time(page[len(page)-1]) != time(page[len(page)-2]) {
-			page = page[:len(page)-1]
-			break
-		}
-	}
-	first := offset
-	for ; first > 0; first-- {
-		before := m.slice(nil, first-1, 1)[0]
-		if time(before) != time(page[0]) {
-			break
-		}
-		page = slices.Insert(page, 0, before)
-	}
-	slices.SortFunc(page, func(x, y uint32) int {
-		switch {
-		case newer(a.rows.at(x), a.rows.at(y)):
-			return -1
-		case x == y:
-			return 0
-		}
-		return 1
-	})
-	return page[offset-first:][:count]
 }

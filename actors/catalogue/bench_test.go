@@ -25,14 +25,23 @@ func million(b *testing.B) (*Catalogue, time.Time) {
 	c := New(log, log, 1, Options{Now: func() time.Time { return start.Add(80 * 24 * time.Hour) }})
 	c.List(b.Context(), Query{Account: acc, Limit: 1})
 	price := 1.5
+	// As if many callers at once made them: hundreds in a millisecond, in any order.
+	const together = 400
+	ids := make([]signal.SignalID, together)
 	for i := range signals {
+		if i%together == 0 {
+			for k := range ids {
+				ids[k] = signal.NewSignalID()
+			}
+			r.Shuffle(together, func(x, y int) { ids[x], ids[y] = ids[y], ids[x] })
+		}
 		s, agent := t.name(r.IntN(t.count()))
-		l := signal.Listing{ID: signal.NewSignalID(), Agent: agent, Strategy: s, Asset: names[zipf.Uint64()], Entry: &price,
+		l := signal.Listing{ID: ids[i%together], Agent: agent, Strategy: s, Asset: names[zipf.Uint64()], Entry: &price,
 			Confidence: r.Float64(), Direction: signal.Long}
 		if i%2 == 0 {
 			l.Direction = signal.Short
 		}
-		p := signal.Position{MS: start.UnixMilli() + int64(i)*5, Seq: 0}
+		p := signal.Position{MS: start.UnixMilli() + int64(i/together*5*together), Seq: int64(i % together)}
 		c.Publish(0, []signal.Event{{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &l}})
 	}
 	return c, start
@@ -55,9 +64,9 @@ func BenchmarkList(b *testing.B) {
 		"direction+conf>=.8":                {Direction: signal.Long, MinConfidence: .8},
 		"direction+conf>=.8137":             {Direction: signal.Long, MinConfidence: .8137},
 		"since 1h":                          {Since: start.Add(5000*time.Second - time.Hour)},
-		"offset 50000":                      {Offset: 50_000},
-		"asset+offset 50000":                {Asset: "AAA", Offset: 50_000},
-		"direction+conf>=.8+offset 50000":   {Direction: signal.Long, MinConfidence: .8, Offset: 50_000},
+		"offset 50100":                      {Offset: 50_100},
+		"asset+offset 50100":                {Asset: "AAA", Offset: 50_100},
+		"direction+conf>=.8+offset 50100":   {Direction: signal.Long, MinConfidence: .8, Offset: 50_100},
 	} {
 		b.Run(name, func(b *testing.B) {
 			q.Account, q.Limit = acc, 25

@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"bytes"
 	"math"
 	"sort"
 	"strings"
@@ -175,14 +174,6 @@ func (r *rows) drop(n uint32) uint32 {
 		}
 	}
 	return r.first
-}
-
-// newer orders two rows as lists do: the later created first, then the greater id.
-func newer(a, b *row) bool {
-	if x, y := a.created.ms(), b.created.ms(); x != y {
-		return x > y
-	}
-	return bytes.Compare(a.id[:], b.id[:]) > 0
 }
 
 // ulidTime returns the milliseconds inside a ULID.

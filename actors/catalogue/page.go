@@ -1,0 +1,146 @@
+package catalogue
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+)
+
+// matches are the rows that a query selects, from the oldest to the newest.
+type matches interface {
+	total() int
+	// at returns the row with i older ones before it.
+	at(i int) uint32
+	// between appends to rows those of the numbers from first to before next.
+	between(rows []uint32, first, next uint32) []uint32
+}
+
+// all is every row from first to before next.
+type all struct{ first, next uint32 }
+
+func (m all) total() int      { return int(m.next - m.first) }
+func (m all) at(i int) uint32 { return m.first + uint32(i) }
+func (m all) between(rows []uint32, first, next uint32) []uint32 {
+	for n := first; n < next; n++ {
+		rows = append(rows, n)
+	}
+	return rows
+}
+
+// some are the rows of a set, without the first skip.
+type some struct {
+	set   *roaring.Bitmap
+	skip  int
+	count int
+}
+
+func (m some) total() int { return m.count }
+func (m some) at(i int) uint32 {
+	n, err := m.set.Select(uint32(m.skip + i))
+	if err != nil {
+		panic("select a row beyond the total: " + err.Error())
+	}
+	return n
+}
+func (m some) between(rows []uint32, first, next uint32) []uint32 {
+	var it roaring.IntIterator
+	it.Initialize(m.set)
+	for it.AdvanceIfNeeded(first); it.HasNext(); {
+		n := it.Next()
+		if n >= next {
+			break
+		}
+		rows = append(rows, n)
+	}
+	return rows
+}
+
+// few are rows that were looked at one by one.
+type few []uint32
+
+func (m few) total() int      { return len(m) }
+func (m few) at(i int) uint32 { return m[i] }
+func (m few) between(rows []uint32, first, next uint32) []uint32 {
+	from, _ := slices.BinarySearch(m, first)
+	to, _ := slices.BinarySearch(m, next)
+	return append(rows, m[from:to]...)
+}
+
+// page returns the numbers of count rows after the offset newest ones, in the order
+// of lists: the later created first, then the greater id. Rows of one millisecond
+// stand in any order, so those that the page cuts are read whole.
+func (a *account) page(m matches, offset, count int) []uint32 {
+	newest, oldest := m.at(m.total()-1-offset), m.at(m.total()-offset-count)
+	first, next := a.rows.after(a.rows.at(oldest).created.ms()-1), a.rows.after(a.rows.at(newest).created.ms())
+	numbers := m.between(make([]uint32, 0, 2*count), first, next)
+	cut, _ := slices.BinarySearch(numbers, newest)
+	skip := len(numbers) - 1 - cut // later rows of the newest one's millisecond
+	candidates := make([]candidate, len(numbers))
+	for i, n := range numbers {
+		v := a.rows.at(n)
+		candidates[i] = candidate{v.created.ms(), binary.BigEndian.Uint64(v.id[:8]), binary.BigEndian.Uint64(v.id[8:]), n}
+	}
+	sortPart(candidates, skip, skip+count)
+	page := numbers[:count]
+	for i := range page {
+		page[i] = candidates[skip+i].row
+	}
+	return page
+}
+
+// candidate is a row with what its place in a list depends on.
+type candidate struct {
+	ms            int64
+	idHigh, idLow uint64
+	row           uint32
+}
+
+// before says that x comes before y in a list.
+func (x *candidate) before(y *candidate) bool {
+	if x.ms != y.ms {
+		return x.ms > y.ms
+	}
+	if x.idHigh != y.idHigh {
+		return x.idHigh > y.idHigh
+	}
+	return x.idLow > y.idLow
+}
+
+// sortPart puts those candidates in their order that belong at from to before to,
+// by a quicksort that leaves the rest as it falls: a page is a small part of a
+// millisecond in which hundreds were created.
+func sortPart(c []candidate, from, to int) {
+	for from < len(c) && to > 0 && len(c) > 1 {
+		p := split(c)
+		if from < p {
+			sortPart(c[:p], from, to)
+		}
+		c, from, to = c[p+1:], max(from-p-1, 0), to-p-1
+	}
+}
+
+// split moves what comes before the middle one of three candidates to its front, and
+// returns where that one is then.
+func split(c []candidate) int {
+	last := len(c) - 1
+	x, y := 0, last/2
+	if c[y].before(&c[x]) {
+		x, y = y, x
+	}
+	if c[last].before(&c[x]) {
+		y = x
+	} else if c[last].before(&c[y]) {
+		y = last
+	}
+	c[y], c[last] = c[last], c[y]
+	p := 0
+	for i := range c[:last] {
+		if c[i].before(&c[last]) {
+			c[i], c[p] = c[p], c[i]
+			p++
+		}
+	}
+	c[p], c[last] = c[last], c[p]
+	return p
+}
