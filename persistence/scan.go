@@ -8,9 +8,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// scanEntries is how many entries one command of a pass over a log returns. It
-// blocks Redis for one to five milliseconds.
-const scanEntries = 4000
+// scanEntries is how many entries one command of a pass returns: Redis does nothing
+// else for a millisecond, and more would not be quicker.
+const scanEntries = 1000
 
 // SignalEntry is what a pass over a partition's signals tells of one.
 type SignalEntry struct {
