@@ -60,13 +60,14 @@ func (o operator) fails(part string, args ...string) {
 
 func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 	t.Parallel()
-	for _, where := range []string{"of a Redis elsewhere", "of the Redis that the service brought along"} {
+	for where, address := range map[string]func(*testing.T) string{
+		"of a Redis elsewhere":                        func(t *testing.T) string { return redistest.New(t).URL() },
+		"of a Redis Cluster":                          func(t *testing.T) string { return redistest.NewCluster(t, 3).URL() },
+		"of the Redis that the service brought along": func(*testing.T) string { return "" },
+	} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
-			url := ""
-			if where == "of a Redis elsewhere" {
-				url = redistest.New(t).URL()
-			}
+			url := address(t)
 			c := testConfig(t, url)
 			s := start(t, c)
 			public := s.client(t)

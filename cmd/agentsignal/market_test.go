@@ -19,10 +19,10 @@ import (
 // pricer writes prices as anybody may: by XADD to the two streams.
 type pricer struct {
 	tb  testing.TB
-	rdb *redis.Client
+	rdb redis.Cmdable
 }
 
-func newMarket(tb testing.TB, rdb *redis.Client) pricer { return pricer{tb, rdb} }
+func newMarket(tb testing.TB, rdb redis.Cmdable) pricer { return pricer{tb, rdb} }
 
 // add writes entries, each a list of names and values, to a stream.
 func (m pricer) add(stream string, entries ...[]any) {
