@@ -17,12 +17,15 @@ const (
 	SystemNotification EventType = "system.notification"
 )
 
-// Events that only the service itself hears of: what they name is no longer
-// valid, and every node forgets it.
+// Events that only the service itself hears of. What the first three name is no
+// longer valid, and every node forgets it; the last two are for the owner of the
+// partition.
 const (
 	AccountDeleted EventType = "account.deleted" // Subject: empty
 	KeyRevoked     EventType = "key.revoked"     // Subject: the KeyID
 	SessionEnded   EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
+	WebhookChanged EventType = "webhook.changed" // Subject: the WebhookID, whose record is new, another one or gone
+	WebhookPoked   EventType = "webhook.poked"   // Subject: the WebhookID, to whose pending deliveries one was added or of which one was taken
 )
 
 // Event is what happened: one entry of the event log.
@@ -44,7 +47,11 @@ func (e *Event) Time() time.Time { return e.Position.Time() }
 
 // Internal says that no client hears of e.
 func (t EventType) Internal() bool {
-	return t == AccountDeleted || t == KeyRevoked || t == SessionEnded
+	switch t {
+	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, WebhookPoked:
+		return true
+	}
+	return false
 }
 
 // Change is what one append records: the events in their order, and the records

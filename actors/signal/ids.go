@@ -38,6 +38,8 @@ const (
 	prefixSession    = "ses_"
 	prefixRequest    = "req_"
 	prefixConnection = "con_"
+	prefixWebhook    = "whk_"
+	prefixDelivery   = "dlv_"
 )
 
 // ulidLength is the number of characters of a ULID in text.
@@ -81,6 +83,12 @@ func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
 // NewSessionID returns an identifier for a new login session.
 func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
 
+// NewWebhookID returns an identifier for a new webhook.
+func NewWebhookID() WebhookID { return WebhookID(newID(prefixWebhook)) }
+
+// NewDeliveryID returns an identifier for a new delivery.
+func NewDeliveryID() DeliveryID { return DeliveryID(newID(prefixDelivery)) }
+
 // NewRequestID returns an identifier for one HTTP request.
 func NewRequestID() string { return newID(prefixRequest) }
 
@@ -104,6 +112,18 @@ func ParseJobID(s string) (JobID, bool) {
 func ParseKeyID(s string) (KeyID, bool) {
 	_, ok := parseULID(s, prefixKey)
 	return KeyID(s), ok
+}
+
+// ParseWebhookID is ParseSignalID for webhooks.
+func ParseWebhookID(s string) (WebhookID, bool) {
+	_, ok := parseULID(s, prefixWebhook)
+	return WebhookID(s), ok
+}
+
+// ParseDeliveryID is ParseSignalID for deliveries.
+func ParseDeliveryID(s string) (DeliveryID, bool) {
+	_, ok := parseULID(s, prefixDelivery)
+	return DeliveryID(s), ok
 }
 
 func parseULID(s, prefix string) (ulid.ULID, bool) {

@@ -152,3 +152,73 @@ type Attempt struct {
 
 // DeliveryCancelled is the error of a delivery that was given up before it ended.
 const DeliveryCancelled = "cancelled"
+
+// EventDeliveries are the deliveries of one event that are stored together with its
+// body.
+type EventDeliveries struct {
+	Event      EventID
+	Body       []byte // what is sent, of every attempt
+	Deliveries []Delivery
+}
+
+// PendingDelivery is a delivery with what is to be sent.
+type PendingDelivery struct {
+	Delivery
+	Body []byte
+}
+
+// EndpointDue is a webhook of which a delivery is due.
+type EndpointDue struct {
+	Account AccountID
+	Webhook WebhookID
+	At      time.Time
+}
+
+// Outcomes are what attempts of one endpoint have changed, to be stored at once.
+type Outcomes struct {
+	Account AccountID
+	Webhook WebhookID
+	// Deliveries are the states after the attempts. One that is not pending any
+	// more, because it was cancelled meanwhile, is left out.
+	Deliveries []Delivery
+	// Health is the endpoint's new one; nil: unchanged.
+	Health *WebhookHealth
+	// Disabled is the webhook's new record if the attempts have disabled it; nil
+	// otherwise. The store is to refuse all of it if the record has changed since
+	// its Revision.
+	Disabled *Webhook
+	// Event goes to the account's streams with it; nil: none.
+	Event *Event
+	// Mails are to be sent to the account.
+	Mails []Mail
+}
+
+// MailKind says what a mail is about.
+type MailKind string
+
+// The kinds of mails.
+const (
+	MailWebhookFailing   MailKind = "webhook_failing"
+	MailWebhookDisabled  MailKind = "webhook_disabled"
+	MailWebhookRecovered MailKind = "webhook_recovered"
+)
+
+// Mail is a message to the address of an account that is still to be sent.
+type Mail struct {
+	ID      string // tells two mails apart; made by the store
+	Kind    MailKind
+	Account AccountID
+	Webhook WebhookID
+	URL     string    // of the webhook
+	Since   time.Time // since when it fails, or failed
+	At      time.Time // when what it tells happened
+	Error   string    // of the last attempt; empty if it has recovered
+	Tries   int       // how often it was tried to be sent
+}
+
+// WebhookStats are counts over all partitions, for metrics.
+type WebhookStats struct {
+	Pending           int64
+	Enabled, Disabled int64
+	OldestDue         time.Time // of the pending deliveries; zero if there is none
+}
