@@ -165,3 +165,14 @@ func BenchmarkEncode(b *testing.B) {
 		newFrame(&e)
 	}
 }
+
+// BenchmarkDecodeMessage reads what every client sends first.
+func BenchmarkDecodeMessage(b *testing.B) {
+	text := []byte(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC","ETH"]}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, f := decodeMessage(text); f != nil {
+			b.Fatal(f)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,6 +14,9 @@ const (
 	maxRefCharacters   = 64
 	maxFilterAssets    = 100
 	maxAssetCharacters = 64
+	// maxMembers is how many members of an object are looked at; no message has more
+	// than five.
+	maxMembers = 16
 )
 
 // Error codes of messages.
@@ -61,19 +65,19 @@ func faultf(code, format string, args ...any) *fault {
 // decodeMessage reads a client's message. With a fault, the message holds the
 // action and the ref as far as they could be read, for the reply.
 //
-// Member names are compared exactly, unlike in encoding/json's structs, and
-// unknown ones are refused, so that a misspelt option is never silently dropped.
+// Member names are compared exactly, unlike in encoding/json's structs, and unknown
+// and repeated ones are refused, so that an option is never silently dropped.
 func decodeMessage(text []byte) (message, *fault) {
 	var m message
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
+	list, problem := decodeObject(text)
+	if list == nil {
 		return m, faultf(codeInvalidMessage, "a message must be one JSON object")
 	}
-	if members == nil {
-		return m, faultf(codeInvalidMessage, "a message must be one JSON object, not null")
+	bad := m.decodeRef(list.value("ref"))
+	if problem != "" {
+		return m, faultf(codeInvalidMessage, "%s", problem)
 	}
-	bad := m.decodeRef(members["ref"])
-	name, given, ok := stringMember(members["action"])
+	name, given, ok := stringMember(list.value("action"))
 	if !ok || !given {
 		return m, faultf(codeInvalidMessage, "action is required and must be a string")
 	}
@@ -93,11 +97,11 @@ func decodeMessage(text []byte) (message, *fault) {
 	if bad != nil {
 		return m, bad
 	}
-	for member, value := range members {
-		if member == "action" || member == "ref" {
+	for _, one := range list {
+		if one.name == "action" || one.name == "ref" {
 			continue
 		}
-		if f := decode(&m, member, value); f != nil {
+		if f := decode(&m, one.name, one.value); f != nil {
 			return m, f
 		}
 	}
@@ -187,15 +191,21 @@ func (m *message) decodeChannels(value json.RawMessage) *fault {
 }
 
 func (m *message) decodeFilters(value json.RawMessage) *fault {
-	var filters map[string]json.RawMessage
-	if err := json.Unmarshal(value, &filters); err != nil {
+	if isNull(value) {
+		return nil
+	}
+	filters, problem := decodeObject(value)
+	if filters == nil {
 		return faultf(codeInvalidFilter, "filters must be an object")
 	}
-	for member, value := range filters {
-		if member != "assets" {
-			return faultf(codeInvalidFilter, "no filter %q", shorten(member))
+	if problem != "" {
+		return faultf(codeInvalidFilter, "%s", problem)
+	}
+	for _, one := range filters {
+		if one.name != "assets" {
+			return faultf(codeInvalidFilter, "no filter %q", shorten(one.name))
 		}
-		assets, _, ok := stringsMember(value)
+		assets, _, ok := stringsMember(one.value)
 		if !ok {
 			return faultf(codeInvalidFilter, "filters.assets must be an array of strings")
 		}
@@ -228,25 +238,99 @@ func unknownMember(name string) *fault {
 	return faultf(codeInvalidMessage, "no member %q", shorten(name))
 }
 
-// stringMember reads a string; null is as good as absence.
-func stringMember(value json.RawMessage) (s string, given, ok bool) {
-	if value == nil {
-		return "", false, true
-	}
-	var p *string
-	if err := json.Unmarshal(value, &p); err != nil {
-		return "", false, false
-	}
-	if p == nil {
-		return "", false, true
-	}
-	return *p, true, true
+// members are those of a JSON object, each once, in their order.
+type members []member
+
+type member struct {
+	name  string
+	value json.RawMessage
 }
 
-// stringsMember reads an array of strings; null is as good as absence, but not
-// inside the array.
+// value returns the value of a member, nil if there is none of that name.
+func (m members) value(name string) json.RawMessage {
+	for i := range m {
+		if m[i].name == name {
+			return m[i].value
+		}
+	}
+	return nil
+}
+
+// decodeObject returns the members of text, or nil if it is not one JSON object. The
+// problem is what is wrong with them; the list then ends there.
+func decodeObject(text []byte) (list members, problem string) {
+	text = bytes.Trim(text, spaces)
+	if !json.Valid(text) || text[0] != '{' {
+		return nil, ""
+	}
+	list = make(members, 0, 5)
+	next := byte('{')
+	for text = bytes.TrimLeft(text[1:], spaces); next != '}' && text[0] != '}'; {
+		var name, value []byte
+		name, _, text = cutElement(text)
+		value, next, text = cutElement(text)
+		m := member{value: value}
+		m.name, _ = decodeString(name)
+		if len(list) == maxMembers {
+			return list, fmt.Sprintf("an object must not have more than %d members", maxMembers)
+		}
+		if list.value(m.name) != nil {
+			return list, fmt.Sprintf("member %q is given more than once", shorten(m.name))
+		}
+		list = append(list, m)
+	}
+	return list, ""
+}
+
+// spaces is the white space of JSON.
+const spaces = " \t\r\n"
+
+// cutElement cuts a name or value of valid JSON from what is behind it: a colon, a
+// comma or the closing brace.
+func cutElement(text []byte) (element []byte, end byte, rest []byte) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+		case depth == 0 && (c == ':' || c == ',' || c == '}'):
+			return bytes.Trim(text[:i], spaces), c, text[i+1:]
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return text, 0, nil // cannot be: the object is closed
+}
+
+// decodeString reads a string, or null, which is empty. It returns false if value is
+// neither.
+func decodeString(value json.RawMessage) (s string, ok bool) {
+	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
+		return string(value[1:last]), true // nearly always
+	}
+	return s, json.Unmarshal(value, &s) == nil
+}
+
+// isNull says that value is absent or null, which is as good as absence.
+func isNull(value json.RawMessage) bool { return value == nil || value[0] == 'n' }
+
+// stringMember reads a string.
+func stringMember(value json.RawMessage) (s string, given, ok bool) {
+	if isNull(value) {
+		return "", false, true
+	}
+	s, ok = decodeString(value)
+	return s, ok, ok
+}
+
+// stringsMember reads an array of strings, none of them null.
 func stringsMember(value json.RawMessage) (list []string, given, ok bool) {
-	if value == nil {
+	if isNull(value) {
 		return nil, false, true
 	}
 	var items []*string
@@ -259,7 +343,7 @@ func stringsMember(value json.RawMessage) (list []string, given, ok bool) {
 		}
 		list = append(list, *p)
 	}
-	return list, items != nil, true
+	return list, true, true
 }
 
 // shorten bounds what of a client's text is quoted back.

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestDecodeMessage(t *testing.T) {
@@ -59,6 +60,14 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"subscribe","last_event_id":1795253400000}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"subscribe","resume":"x"}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"unsubscribe","filters":{}}`, message{action: actionUnsubscribe}, codeInvalidMessage},
+		{`{"action":"ping","action":"ping","ref":"r"}`, message{}, codeInvalidMessage},
+		{`{"ref":"r","action":"ping","ref":"r"}`, message{ref: text("r")}, codeInvalidMessage},
+		{`{"action":"subscribe","channels":[],"channels":null}`, message{}, codeInvalidMessage},
+		{`{"action":"subscribe","channels":[],"ch\u0061nnels":[]}`, message{}, codeInvalidMessage},
+		{`{"action":"subscribe","filters":{"assets":[],"assets":[]}}`, message{action: actionSubscribe}, codeInvalidFilter},
+		{`{"action":"ping"` + strings.Repeat(`,"":1`, 2) + `}`, message{}, codeInvalidMessage},
+		{`{"action":"ping","ref":"r","1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}`,
+			message{ref: text("r")}, codeInvalidMessage},
 	}
 	for _, test := range tests {
 		got, fault := decodeMessage([]byte(test.text))
@@ -69,13 +78,20 @@ func TestDecodeMessage(t *testing.T) {
 		if code != test.code {
 			t.Errorf("%s: code %q, want %q", test.text, code, test.code)
 		}
-		// Of several members it depends on their order which were read before a fault.
-		if d := cmp.Diff(test.want, got, allowUnexported); d != "" && (code == "" || got.action != test.want.action) {
+		if d := cmp.Diff(test.want, got, allowUnexported); d != "" {
 			t.Errorf("%s: %s", test.text, d)
 		}
 	}
 	if _, f := decodeMessage([]byte(`{"action":"auth","api_key":"k","token":"l"}`)); f == nil {
 		t.Error("two credentials are taken")
+	}
+	for text, want := range map[string]string{
+		`{"action":"ping","x":1,"x":1}`: `member "x" is given more than once`,
+		`{"action":"ping","1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`: "an object must not have more than 16 members",
+	} {
+		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
+			t.Errorf("%s: %v, want %s", text, f, want)
+		}
 	}
 }
 
@@ -84,7 +100,19 @@ func FuzzDecodeMessage(f *testing.F) {
 	f.Add(`{"action":"auth","token":"x"}`)
 	f.Add(`{"action":"unsubscribe","channels":[]}`)
 	f.Add(`{"action":"nap","ref":"\ud800"}`)
+	f.Add(` {"action" : "ping" , "ref" :"\"},{" } `)
 	f.Fuzz(func(t *testing.T, text string) {
+		var reference map[string]json.RawMessage
+		if list, problem := decodeObject([]byte(text)); problem == "" {
+			_ = json.Unmarshal([]byte(text), &reference) // what is no object stays nil
+			got := map[string]json.RawMessage{}
+			for _, m := range list {
+				got[m.name] = m.value
+			}
+			if d := cmp.Diff(reference, got, cmpopts.EquateEmpty()); d != "" || (list == nil) != (reference == nil) {
+				t.Fatalf("members of %q: %s", text, d)
+			}
+		}
 		m, fault := decodeMessage([]byte(text))
 		if fault == nil && m.action == actionNone {
 			t.Fatal("a message without action is taken")
