@@ -118,6 +118,10 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
+	if _, err := socketPath(dir); err != nil { // whoever had the lock has removed its directory
+		lock.Close()
+		return nil, err
+	}
 	c := &child{path: path, dir: dir, socket: socket, lock: lock, log: log, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go c.keep(started)
@@ -152,6 +156,14 @@ func socketPath(dir string) (string, error) {
 	return filepath.Join(private, "redis.sock"), nil
 }
 
+// removeSocketDir removes the directory that socketPath has made for the socket, if
+// it has.
+func (c *child) removeSocketDir() {
+	if private := filepath.Dir(c.socket); private != c.dir {
+		os.Remove(private) // fails if something is left in it, which is fine
+	}
+}
+
 // lockChild locks dir for one server. The child inherits the lock, so it is free
 // only when the process that asked and its child have both ended.
 func lockChild(ctx context.Context, dir string) (*os.File, error) {
@@ -181,6 +193,7 @@ func (c *child) keep(started chan<- error) {
 	defer runtime.UnlockOSThread()
 	defer close(c.ended)
 	defer c.lock.Close()
+	defer c.removeSocketDir()
 	pause := childRestartFirst
 	for {
 		cmd := c.command()

@@ -67,6 +67,10 @@ func TestChildKeepsDataOverStopAndKill(t *testing.T) {
 			if err := e.Stop(ctx); err != nil {
 				t.Fatal(err)
 			}
+			socket := strings.TrimPrefix(e.URL(), "unix://")
+			if _, err := os.Stat(filepath.Dir(socket)); (err == nil) != (filepath.Dir(socket) == dir) {
+				t.Errorf("after the end the directory of %s is found: %v", socket, err)
+			}
 		})
 	}
 }
