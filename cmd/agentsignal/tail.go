@@ -33,7 +33,9 @@ type tailer struct {
 	assets   []string
 	raw      bool
 	out, err io.Writer
-	last     string // position of the last event, to resume from
+	last     string // position of the last event after a reply, to resume from
+
+	subscribed bool // this connection's subscription is confirmed
 }
 
 func tailCommand() *cobra.Command {
@@ -101,6 +103,7 @@ func (t *tailer) connect(ctx context.Context) error {
 	defer ws.Close()
 	defer context.AfterFunc(ctx, func() { ws.Close() })()
 	subscribe := map[string]any{"action": "subscribe", "channels": t.channels, "filters": map[string]any{"assets": t.assets}}
+	t.subscribed = false
 	if t.last != "" {
 		subscribe["last_event_id"] = t.last
 	}
@@ -163,7 +166,10 @@ func (t *tailer) show(text []byte) error {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
-	if m.ID != "" {
+	if m.Type == "subscribed" {
+		t.subscribed = true
+	}
+	if m.ID != "" && t.subscribed { // what came before says nothing of what a resume still sends
 		t.last = m.ID
 	}
 	if t.raw {
