@@ -37,8 +37,9 @@
 //     order of the account's stream, each at most once, and none is left out while
 //     it is open. Who reads too slowly is closed with 4008, never thinned.
 //   - A resume sends what matches and was not sent on the connection before, after
-//     the "subscribed" reply and ahead of what follows live, without a gap. If that
-//     is not possible, it says so and sends nothing of the past.
+//     the "subscribed" reply and ahead of what follows live, without a gap. That may
+//     be older than what came before the reply (deploy/decisions/0007). If it is not
+//     possible, the reply says so and nothing of the past is sent.
 //   - If the node itself does not know what lies between two events (Hub.Gap), it
 //     closes the connections concerned with 1001, so that they come back and resume
 //     from the event log.

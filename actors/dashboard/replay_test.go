@@ -75,14 +75,27 @@ func TestReplayAfterVeryManySubscriptions(t *testing.T) {
 	c.subscribe(after1(last), `{"replayed":0,"complete":true}`)
 }
 
-func TestDefaultSubscriptionCountsAsSent(t *testing.T) {
+// TestResumeAfterLaterEvents has a connection that got later events, by the default
+// subscription and by one of its own, before it asks for what it missed: that comes
+// after the reply, each once, and what follows live is behind it.
+func TestResumeAfterLaterEvents(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	p := s.journal.append(created(alice, "BTC"), created(alice, "BTC"))
-	c := s.welcomed(principalOf(alice))
-	p = append(p, s.journal.append(created(alice, "BTC"))...)
-	c.want("signal.new")
-	c.subscribe(after1(p[0]), `{"replayed":1,"complete":true}`, p[1])
+	for _, ring := range []int{65_536, 2} { // from memory, and from the log
+		s := newService(t, func(o *Options) { o.RingFrames = ring })
+		p := s.journal.append(created(alice, "BTC"), created(alice, "ETH"), created(alice, "BTC"))
+		c := s.welcomed(principalOf(alice))
+		p = append(p, s.journal.append(created(alice, "BTC"))...)
+		c.want("signal.new")
+		c.send(`{"action":"subscribe","filters":{"assets":["ETH"]}}`)
+		c.want("subscribed")
+		p = append(p, s.journal.append(created(alice, "BTC"), created(alice, "ETH"))...)
+		c.want("signal.new")
+		c.subscribe(after1(p[0]), `{"replayed":3,"complete":true}`, p[1], p[2], p[4])
+		p = append(p, s.journal.append(created(alice, "BTC"))...)
+		if e := c.want("signal.new"); e.ID != p[6].String() {
+			t.Errorf("after the replay: got %s, want %s", e.ID, p[6])
+		}
+	}
 }
 
 // TestReplayAtTheClientsPace has a client that is slow to read a long replay while
