@@ -2,7 +2,6 @@ package configs
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -108,9 +106,9 @@ func knownVariables() map[string]bool {
 	return known
 }
 
-var quota = regexp.MustCompile(`^([1-9][0-9]{0,8}/[smh]|off)$`)
-
 // Validate returns all faults in the values, each with the key that it concerns.
+// Values that have a form of their own (redis.url, market.source, auth.jwt_keys and
+// the rate limits) are judged by the packages that read them.
 func (c *Config) Validate() error {
 	var faults []error
 	check := func(ok bool, key, rule string) {
@@ -130,14 +128,8 @@ func (c *Config) Validate() error {
 	check(c.DataDir != "", "data_dir", "must not be empty")
 	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
-	for key, value := range map[string]string{"reads": c.RateLimit.Reads, "runs": c.RateLimit.Runs, "writes": c.RateLimit.Writes,
-		"streams": c.RateLimit.Streams, "logins": c.RateLimit.Logins, "registrations": c.RateLimit.Registrations,
-		"sessions": c.RateLimit.Sessions, "failures": c.RateLimit.Failures} {
-		check(quota.MatchString(value), "rate_limit."+key, "must be NUMBER/s, NUMBER/m, NUMBER/h or off")
-	}
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")
 	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
-	check(validKeys(string(c.Auth.JWTKeys)), "auth.jwt_keys", "must be a list of name:base64 of 32 bytes")
 	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be set where cluster is true")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", "must be given where cluster is true: nodes share them")
 	for key, d := range map[string]Duration{"lease": c.Lease, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
@@ -151,6 +143,9 @@ func (c *Config) Validate() error {
 		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
 		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued} {
 		check(n >= 1, key, "must be 1 or more")
+	}
+	for agent, status := range c.Agents.Statuses {
+		check(slices.Contains([]string{"active", "beta", "deprecated"}, status), "agents.statuses", agent+" must be active, beta or deprecated")
 	}
 	check(c.Market.Speed >= 1 && c.Market.Speed <= 3600, "market.speed", "must be 1 to 3600")
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
@@ -173,21 +168,6 @@ func validAddr(addr string) bool {
 func validOrigin(o string) bool {
 	u, err := url.Parse(o)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Path == "" && u.RawQuery == "" && u.User == nil
-}
-
-// validKeys says that list is empty or a list of name:base64 of 32 bytes.
-func validKeys(list string) bool {
-	if list == "" {
-		return true
-	}
-	for k := range strings.SplitSeq(list, ",") {
-		name, value, ok := strings.Cut(strings.TrimSpace(k), ":")
-		raw, err := base64.StdEncoding.DecodeString(value)
-		if !ok || name == "" || err != nil || len(raw) != 32 {
-			return false
-		}
-	}
-	return true
 }
 
 // YAML returns the settings as a configuration file, with secrets as ***.

@@ -171,6 +171,12 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
+// CheckURL says what is wrong with an address for Options.URL.
+func CheckURL(address string) error {
+	_, err := parseURL(address)
+	return err
+}
+
 // parseURL reads the address forms of Options.URL.
 func parseURL(address string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(address, "://")

@@ -49,10 +49,10 @@ const streamName = "stream"
 // sourceNames lists the sources that there are.
 var sourceNames = []string{simulatedName, streamName}
 
-// parseSources reads the setting market.source: a comma list of sources, which are
+// ParseSources reads the setting market.source: a comma list of sources, which are
 // asked in their order for each asset. An unknown name is an error that lists the
 // known ones.
-func parseSources(list string) ([]string, error) {
+func ParseSources(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
@@ -118,7 +118,7 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "feeder")
-	sources, err := parseSources(o.Sources)
+	sources, err := ParseSources(o.Sources)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func New(sys *engine.System, o Options) *Market {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed)}
-	names, _ := parseSources(o.Sources) // the feeder refuses what is wrong
+	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
 	m.simulates = slices.Contains(names, simulatedName)
 	m.watches.Store(new(map[string]*watch))
 	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})

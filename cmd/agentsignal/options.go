@@ -1,13 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
 )
 
 // signingKeys returns the configured keys of access tokens, or those of the data
@@ -19,19 +25,59 @@ func signingKeys(c configs.Config) (credentials.KeyRing, error) {
 	return credentials.ParseKeys(string(c.Auth.JWTKeys))
 }
 
-// quotasOf returns the quotas as they are configured.
+// checkOptions returns all faults of settings whose form the packages know that use
+// them.
+func checkOptions(c configs.Config) error {
+	var faults []error
+	fault := func(key string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if c.Redis.URL != "" {
+		faults = append(faults, persistence.CheckURL(string(c.Redis.URL)))
+	}
+	_, err := market.ParseSources(c.Market.Source)
+	faults = append(faults, err)
+	_, err = credentials.ParseKeys(string(c.Auth.JWTKeys))
+	fault("auth.jwt_keys", err)
+	_, err = quotasOf(c.RateLimit)
+	faults = append(faults, err)
+	for _, id := range c.Agents.Disabled {
+		fault("agents.disabled", knownAgent(id))
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Agents.Statuses)) {
+		fault("agents.statuses", knownAgent(id))
+	}
+	return errors.Join(faults...)
+}
+
+func knownAgent(id string) error {
+	var known []string
+	for _, a := range signal.Agents() {
+		known = append(known, string(a.ID))
+	}
+	if slices.Contains(known, id) {
+		return nil
+	}
+	return fmt.Errorf("%q is no agent: use %s", id, strings.Join(known, ", "))
+}
+
+// quotasOf returns the quotas as they are configured. The error names all that are
+// not valid.
 func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	quotas := limits.Quotas{}
+	var faults []error
 	for class, text := range map[limits.Class]string{limits.Reads: c.Reads, limits.Runs: c.Runs, limits.Writes: c.Writes,
 		limits.Streams: c.Streams, limits.Logins: c.Logins, limits.Registrations: c.Registrations, limits.Sessions: c.Sessions,
 		limits.Failures: c.Failures} {
 		q, err := limits.ParseQuota(text)
 		if err != nil {
-			return nil, fmt.Errorf("rate_limit.%s: %w", class, err)
+			faults = append(faults, fmt.Errorf("rate_limit.%s: %w", class, err))
 		}
 		quotas[class] = q
 	}
-	return quotas, nil
+	return quotas, errors.Join(faults...)
 }
 
 func parsePrefixes(networks []string) ([]netip.Prefix, error) {

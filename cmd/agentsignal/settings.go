@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -15,13 +16,14 @@ type settings struct {
 	dataDir string
 }
 
-// load returns the configuration with the flags over it.
+// load returns the configuration with the flags over it. The error names all faults
+// at once.
 func (s *settings) load() (configs.Config, error) {
 	c, err := configs.Load(s.file, os.Environ())
 	if s.dataDir != "" {
 		c.DataDir = s.dataDir
 	}
-	return c, err
+	return c, errors.Join(err, checkOptions(c))
 }
 
 func configCommand(s *settings) *cobra.Command {
