@@ -1,14 +1,12 @@
 // Package configs holds every setting of the service with its unit and default.
 //
-// Settings come from four layers, later ones first asked: flags, environment
-// variables, a YAML file, the defaults. The name of a variable follows from the
+// Settings come from four layers: the defaults, a YAML file over them, environment
+// variables over that, flags over all. The name of a variable follows from the
 // key of the file: runs.timeout is AGENTSIGNAL_RUNS_TIMEOUT, and
 // AGENTSIGNAL_RUNS_TIMEOUT_FILE names a file that holds its value.
 package configs
 
-import (
-	"time"
-)
+import "time"
 
 // Prefix begins the name of every environment variable of the service.
 const Prefix = "AGENTSIGNAL_"
@@ -74,35 +72,50 @@ type RateLimit struct {
 
 // Auth rules accounts and sessions.
 type Auth struct {
-	Registration string `yaml:"registration" env:"REGISTRATION"` // open or closed
+	// Registration is open where anybody may make an account over HTTP, else closed.
+	Registration string `yaml:"registration" env:"REGISTRATION"`
 	// JWTKeys is a list of name:base64 of 32 bytes; the first signs, all verify.
 	// Empty: one is made and kept in the data directory.
-	JWTKeys      Secret   `yaml:"jwt_keys" env:"JWT_KEYS"`
-	AccessTTL    Duration `yaml:"access_ttl" env:"ACCESS_TTL"`
-	RefreshTTL   Duration `yaml:"refresh_ttl" env:"REFRESH_TTL"`
-	SessionTTL   Duration `yaml:"session_ttl" env:"SESSION_TTL"`
-	LockAfter    int      `yaml:"lock_after" env:"LOCK_AFTER"` // failed logins
+	JWTKeys Secret `yaml:"jwt_keys" env:"JWT_KEYS"`
+	// AccessTTL is how long an access token is valid, RefreshTTL a refresh token that
+	// is not used, SessionTTL a login however often it is refreshed.
+	AccessTTL  Duration `yaml:"access_ttl" env:"ACCESS_TTL"`
+	RefreshTTL Duration `yaml:"refresh_ttl" env:"REFRESH_TTL"`
+	SessionTTL Duration `yaml:"session_ttl" env:"SESSION_TTL"`
+	// LockAfter failed logins within LockWindow lock an email for LockDuration, for
+	// longer if that comes again within a day.
+	LockAfter    int      `yaml:"lock_after" env:"LOCK_AFTER"`
 	LockWindow   Duration `yaml:"lock_window" env:"LOCK_WINDOW"`
 	LockDuration Duration `yaml:"lock_duration" env:"LOCK_DURATION"`
 }
 
 // Dashboard bounds the WebSocket connections.
 type Dashboard struct {
-	Heartbeat      Duration `yaml:"heartbeat" env:"HEARTBEAT"`
-	AuthTimeout    Duration `yaml:"auth_timeout" env:"AUTH_TIMEOUT"`
-	QueueMessages  int      `yaml:"queue_messages" env:"QUEUE_MESSAGES"`
-	QueueBytes     Bytes    `yaml:"queue_bytes" env:"QUEUE_BYTES"`
-	MaxConnections int      `yaml:"max_connections" env:"MAX_CONNECTIONS"` // an account and process
+	// Heartbeat is the time between two heartbeats of a connection.
+	Heartbeat Duration `yaml:"heartbeat" env:"HEARTBEAT"`
+	// AuthTimeout is how long a connection may take to authenticate itself.
+	AuthTimeout Duration `yaml:"auth_timeout" env:"AUTH_TIMEOUT"`
+	// QueueMessages and QueueBytes are what may wait for a slow reader before its
+	// connection is closed.
+	QueueMessages int   `yaml:"queue_messages" env:"QUEUE_MESSAGES"`
+	QueueBytes    Bytes `yaml:"queue_bytes" env:"QUEUE_BYTES"`
+	// MaxConnections is how many an account may have in one process.
+	MaxConnections int `yaml:"max_connections" env:"MAX_CONNECTIONS"`
+	// ReplayMessages and ReplayAge are how far back a connection may resume.
 	ReplayMessages int      `yaml:"replay_messages" env:"REPLAY_MESSAGES"`
 	ReplayAge      Duration `yaml:"replay_age" env:"REPLAY_AGE"`
 }
 
 // Runs bounds the runs of agents.
 type Runs struct {
-	Timeout       Duration `yaml:"timeout" env:"TIMEOUT"`
-	MaxConcurrent int      `yaml:"max_concurrent" env:"MAX_CONCURRENT"` // synchronous, an account and process
-	MaxQueued     int      `yaml:"max_queued" env:"MAX_QUEUED"`         // jobs an account
-	JobRetention  Duration `yaml:"job_retention" env:"JOB_RETENTION"`   // after a job's end
+	// Timeout is how long a run may take before it fails.
+	Timeout Duration `yaml:"timeout" env:"TIMEOUT"`
+	// MaxConcurrent is how many synchronous runs an account may have in one process.
+	MaxConcurrent int `yaml:"max_concurrent" env:"MAX_CONCURRENT"`
+	// MaxQueued is how many jobs of an account may wait.
+	MaxQueued int `yaml:"max_queued" env:"MAX_QUEUED"`
+	// JobRetention is how long a job is kept after its end.
+	JobRetention Duration `yaml:"job_retention" env:"JOB_RETENTION"`
 }
 
 // Agents changes the catalogue.
@@ -113,14 +126,15 @@ type Agents struct {
 	Statuses map[string]string `yaml:"statuses" env:"STATUSES"`
 }
 
-// Signals says how long signals are kept.
+// Signals rules what is kept of signals.
 type Signals struct {
+	// Retention is how long a signal is shown, from its creation.
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 }
 
 // Market says where prices come from.
 type Market struct {
-	// Source is simulated or stream, or a list tried in its order for each asset.
+	// Source is a list of simulated and stream, tried in its order for each asset.
 	Source string `yaml:"source" env:"SOURCE"`
 	// Speed is how many times as fast as real time the simulated market runs.
 	Speed int64 `yaml:"speed" env:"SPEED"`
@@ -128,7 +142,7 @@ type Market struct {
 	Seed uint64 `yaml:"seed" env:"SEED"`
 }
 
-// TLS is set where TLS ends in this process.
+// TLS is set where TLS ends in this process: files in PEM, both or none.
 type TLS struct {
 	CertFile string `yaml:"cert_file" env:"CERT_FILE"`
 	KeyFile  string `yaml:"key_file" env:"KEY_FILE"`
