@@ -153,6 +153,21 @@ type Attempt struct {
 // DeliveryCancelled is the error of a delivery that was given up before it ended.
 const DeliveryCancelled = "cancelled"
 
+// DeliveryQuery says which deliveries of a webhook are wanted. A zero member does not
+// filter.
+type DeliveryQuery struct {
+	Status        DeliveryStatus
+	Type          EventType
+	Limit, Offset int
+}
+
+// RetryQuery says which ended deliveries of a webhook are to be sent again.
+type RetryQuery struct {
+	Status       DeliveryStatus // DeliveryFailed or DeliverySucceeded
+	Since, Until time.Time      // of CreatedAt: at or after Since, before Until; zero: no bound
+	DryRun       bool           // count them, and change nothing
+}
+
 // EventDeliveries are the deliveries of one event that are stored together with its
 // body.
 type EventDeliveries struct {
