@@ -1,0 +1,295 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+	"golang.org/x/net/idna"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// MaxURLLength is the length of the longest URL that may be registered, in bytes.
+const MaxURLLength = 2048
+
+// maxHostLength and maxLabelLength are the limits of DNS, in bytes.
+const (
+	maxHostLength  = 253
+	maxLabelLength = 63
+)
+
+// The codes of what CheckURL finds.
+const (
+	CodeInvalidFormat = "invalid_format"
+	CodeTooLong       = "too_long"
+	CodeNotAllowed    = "url_not_allowed"
+	CodeHTTPSRequired = "https_required"
+)
+
+// ErrAddressNotAllowed says that a connection was refused because of its address.
+var ErrAddressNotAllowed = errors.New("the address is not allowed")
+
+// azureWireServer answers virtual machines of Azure with their credentials. It lies
+// among the public addresses.
+var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
+
+// loopback is what localhost means where no resolver knows it.
+var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+
+// Resolver finds the addresses of a host, as *net.Resolver does.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// GuardOptions are the settings of a Guard.
+type GuardOptions struct {
+	// AllowedNetworks may be reached though they are not public, and without TLS.
+	AllowedNetworks []netip.Prefix
+	// AllowHTTP lets public addresses be reached without TLS.
+	AllowHTTP bool
+	// Resolver is asked by CheckURL; nil: net.DefaultResolver.
+	Resolver Resolver
+	// LookupTimeout is how long CheckURL waits for it; 0: 2 s.
+	LookupTimeout time.Duration
+}
+
+// Guard says which URLs may be registered and which addresses be connected to. It
+// is safe for concurrent use.
+type Guard struct {
+	allowed       []netip.Prefix
+	allowHTTP     bool
+	resolver      Resolver
+	lookupTimeout time.Duration
+	public        *ssrf.Guardian // knows nothing of allowed
+}
+
+// NewGuard returns a guard with the settings o.
+func NewGuard(o GuardOptions) *Guard {
+	g := &Guard{
+		allowHTTP:     o.AllowHTTP,
+		resolver:      o.Resolver,
+		lookupTimeout: cmp.Or(o.LookupTimeout, 2*time.Second),
+		public:        ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer)),
+	}
+	if g.resolver == nil {
+		g.resolver = net.DefaultResolver
+	}
+	for _, p := range o.AllowedNetworks {
+		g.allowed = append(g.allowed, p.Masked())
+	}
+	return g
+}
+
+// CheckURL says whether text may be registered: nil, or an error that holds one
+// *signal.Error of KindInvalid for each fault, the gravest first, with Code and
+// Message for the client. More than one are joined by errors.Join. A host that does
+// not resolve now is no fault: its addresses are checked at each connection.
+func (g *Guard) CheckURL(ctx context.Context, text string) error {
+	if len(text) > MaxURLLength {
+		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", MaxURLLength))
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fault(CodeInvalidFormat, "must be a URL")
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Opaque != "":
+		return fault(CodeInvalidFormat, "must be an absolute URL that begins with https://")
+	case u.User != nil:
+		return fault(CodeInvalidFormat, "must have no user info")
+	case strings.Contains(text, "#"):
+		return fault(CodeInvalidFormat, "must have no fragment")
+	}
+	host, err := readHost(u.Hostname())
+	if err != nil {
+		return err
+	}
+	var faults []error
+	if port := u.Port(); !portAllowed(port, u.Host) {
+		faults = append(faults, fault(CodeNotAllowed, "the port must be 443, 80 or 1024 and above"))
+	}
+	addresses := host.addresses
+	if len(addresses) == 0 {
+		addresses = g.lookUp(ctx, host.name)
+	}
+	if !g.reachable(addresses) {
+		faults = append(faults, fault(CodeNotAllowed, "the host must have public addresses only"))
+	}
+	if u.Scheme == "http" && !g.allowHTTP && !g.within(addresses) {
+		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://"))
+	}
+	if len(faults) == 1 {
+		return faults[0]
+	}
+	return errors.Join(faults...)
+}
+
+// Control is the net.Dialer.Control of connections with TLS: it refuses addresses
+// that are neither public nor in an allowed network, with ErrAddressNotAllowed.
+func (g *Guard) Control(_, address string, _ syscall.RawConn) error {
+	_, err := g.dialled(address)
+	return err
+}
+
+// ControlPlain is Control for connections without TLS: it refuses public addresses,
+// too, unless AllowHTTP is set.
+func (g *Guard) ControlPlain(_, address string, _ syscall.RawConn) error {
+	a, err := g.dialled(address)
+	if err == nil && !g.allowHTTP && !g.isAllowed(a) {
+		return fmt.Errorf("%w: %s needs TLS", ErrAddressNotAllowed, a)
+	}
+	return err
+}
+
+// dialled returns the address in host:port as a dialer has it after resolution.
+func (g *Guard) dialled(address string) (netip.Addr, error) {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%w: %w", ErrAddressNotAllowed, err)
+	}
+	if !portNumberAllowed(ap.Port()) {
+		return netip.Addr{}, fmt.Errorf("%w: port %d", ErrAddressNotAllowed, ap.Port())
+	}
+	return ap.Addr(), g.check(ap.Addr())
+}
+
+// check returns nil if a may be reached, else ErrAddressNotAllowed with the reason.
+func (g *Guard) check(a netip.Addr) error {
+	if g.isAllowed(a) {
+		return nil
+	}
+	if err := g.public.SafeAddr(a.Unmap()); err != nil {
+		return fmt.Errorf("%w: %w", ErrAddressNotAllowed, err)
+	}
+	return nil
+}
+
+// isAllowed says that a lies in one of AllowedNetworks.
+func (g *Guard) isAllowed(a netip.Addr) bool {
+	return slices.ContainsFunc(g.allowed, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
+}
+
+// reachable says that no address is forbidden.
+func (g *Guard) reachable(addresses []netip.Addr) bool {
+	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return g.check(a) != nil })
+}
+
+// within says that there are addresses and that all lie in AllowedNetworks.
+func (g *Guard) within(addresses []netip.Addr) bool {
+	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !g.isAllowed(a) })
+}
+
+// lookUp returns the addresses of a host name, none if it does not resolve in time.
+func (g *Guard) lookUp(ctx context.Context, name string) []netip.Addr {
+	ctx, cancel := context.WithTimeout(ctx, g.lookupTimeout)
+	defer cancel()
+	addresses, err := g.resolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		addresses = nil
+	}
+	if name := strings.TrimSuffix(name, "."); len(addresses) == 0 && (name == "localhost" || strings.HasSuffix(name, ".localhost")) {
+		return loopback
+	}
+	return addresses
+}
+
+// host is what the host of a URL says: a name or one address.
+type host struct {
+	name      string
+	addresses []netip.Addr
+}
+
+// readHost reads the host of a URL, without brackets and port. Names are brought
+// into the form in which they are looked up. A number that a resolver of the
+// operating system might take for an address (2130706433, 0x7f.1, 127.0.0.1.) is
+// refused however it is meant: no DNS name ends in a number.
+func readHost(text string) (host, error) {
+	if strings.ContainsRune(text, ':') {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return host{}, fault(CodeInvalidFormat, "the host must be a name or an address")
+		}
+		return host{addresses: []netip.Addr{a}}, nil
+	}
+	name, err := idna.Lookup.ToASCII(text)
+	if err != nil && isASCII(text) {
+		name, err = strings.ToLower(text), nil // such as one with an underscore
+	}
+	if err != nil || !isName(name) {
+		return host{}, fault(CodeInvalidFormat, "the host must be a name or an address")
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
+		return host{addresses: []netip.Addr{a}}, nil
+	}
+	if endsInNumber(name) {
+		return host{}, fault(CodeNotAllowed, "an address must be four decimal numbers")
+	}
+	return host{name: name}, nil
+}
+
+// isName says that s could be looked up: labels of letters, digits, hyphens and
+// underscores, and perhaps a dot at the end.
+func isName(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	if len(s) > maxHostLength {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > maxLabelLength {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// endsInNumber says that the last label of a name is a number, decimal, octal or
+// hexadecimal.
+func endsInNumber(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(last, "0123456789") == ""
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// portAllowed says that the port of a URL may be connected to; empty is the
+// scheme's own, but not if hostport names an empty one.
+func portAllowed(port, hostport string) bool {
+	if port == "" {
+		return !strings.HasSuffix(hostport, ":")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && portNumberAllowed(uint16(n))
+}
+
+func portNumberAllowed(n uint16) bool { return n == 443 || n == 80 || n >= 1024 }
+
+func fault(code, message string) error {
+	return &signal.Error{Kind: signal.KindInvalid, Code: code, Message: message}
+}

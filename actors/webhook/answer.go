@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+const (
+	// maxBodyKept is how much of an answer's body is kept, in bytes.
+	maxBodyKept = 8 << 10
+	// maxBodyRead is how much of it is read at most. A connection whose answer is
+	// longer is not used again.
+	maxBodyRead = 64 << 10
+)
+
+var bodyBuffers = sync.Pool{New: func() any { return new([maxBodyKept]byte) }}
+
+// readBody returns how the body of an answer begins, as text, and reads on to its
+// end within limits, so that the connection can be used again. It returns what it
+// has if reading fails; the time is limited by the request's context.
+func readBody(r io.Reader) string {
+	if r == http.NoBody {
+		return ""
+	}
+	b := bodyBuffers.Get().(*[maxBodyKept]byte)
+	defer bodyBuffers.Put(b)
+	n, err := io.ReadFull(r, b[:])
+	if err != nil {
+		return toText(b[:n], err != io.ErrUnexpectedEOF && err != io.EOF)
+	}
+	// A failure here changes nothing: what is kept has been read.
+	more, _ := io.CopyN(io.Discard, r, maxBodyRead-maxBodyKept)
+	return toText(b[:], more > 0)
+}
+
+// toText returns b as valid UTF-8 of at most maxBodyKept bytes. Bytes that are no
+// text become U+FFFD; a character that is cut off at the end is left out if the body
+// goes on.
+func toText(b []byte, cut bool) string {
+	if cut {
+		b = b[:len(b)-tornBytes(b)]
+	}
+	s := string(b)
+	if utf8.ValidString(s) {
+		return s
+	}
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	if len(s) > maxBodyKept { // U+FFFD is longer than what it stands for
+		s = s[:maxBodyKept]
+		s = s[:len(s)-tornBytes([]byte(s))]
+	}
+	return s
+}
+
+// tornBytes returns how many bytes at the end of b begin a character without ending
+// it, 0 to 3.
+func tornBytes(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

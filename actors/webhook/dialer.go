@@ -1,0 +1,74 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// dialer makes the connections of a Sender. Those without TLS are dialled apart,
+// because more addresses are refused to them.
+type dialer struct {
+	plain, secure net.Dialer
+	tls           *tls.Config
+	timeout       time.Duration
+}
+
+func newDialer(o SenderOptions) *dialer {
+	guard := o.Guard
+	if guard == nil {
+		guard = NewGuard(GuardOptions{})
+	}
+	return &dialer{
+		plain:  net.Dialer{Control: guard.ControlPlain},
+		secure: net.Dialer{Control: guard.Control},
+		tls: &tls.Config{
+			RootCAs:            o.RootCAs,
+			MinVersion:         tls.VersionTLS12,
+			NextProtos:         []string{"http/1.1"},
+			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+		},
+		timeout: cmp.Or(o.ConnectTimeout, 5*time.Second),
+	}
+}
+
+// tlsError says that the TLS handshake failed, other than by time.
+type tlsError struct{ err error }
+
+func (e *tlsError) Error() string { return "make TLS handshake: " + e.err.Error() }
+
+func (e *tlsError) Unwrap() error { return e.err }
+
+func (d *dialer) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return d.plain.DialContext(ctx, network, address)
+}
+
+// dialTLS returns a connection whose handshake is done. The transport would do it,
+// but its errors cannot be told from those of HTTP.
+func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := d.secure.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls.Clone()
+	config.ServerName = host
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &tlsError{err}
+	}
+	return conn, nil
+}

@@ -1,0 +1,90 @@
+package webhook
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+)
+
+// Key is a named key that encrypts secrets at rest.
+type Key struct {
+	Name  string // 1 to 255 bytes; stands in front of what the key has sealed
+	Value [32]byte
+}
+
+// Keyring encrypts the secrets of webhooks, with AES-256-GCM. Its first key seals,
+// all of them open, so that a new key can be put in front of an old one and the old
+// one be removed once nothing is sealed by it. It is safe for concurrent use.
+type Keyring struct {
+	current string
+	ciphers map[string]cipher.AEAD
+}
+
+// NewKeyring returns a ring of keys, of which there must be at least one, with
+// different names.
+func NewKeyring(keys []Key) (*Keyring, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("make keyring: no key is given")
+	}
+	r := &Keyring{current: keys[0].Name, ciphers: make(map[string]cipher.AEAD, len(keys))}
+	for _, k := range keys {
+		if len(k.Name) == 0 || len(k.Name) > 255 {
+			return nil, fmt.Errorf("make keyring: the name %q must have 1 to 255 bytes", k.Name)
+		}
+		if r.ciphers[k.Name] != nil {
+			return nil, fmt.Errorf("make keyring: the key %q is given twice", k.Name)
+		}
+		block, err := aes.NewCipher(k.Value[:])
+		if err != nil {
+			return nil, fmt.Errorf("make keyring: %w", err)
+		}
+		if r.ciphers[k.Name], err = cipher.NewGCMWithRandomNonce(block); err != nil {
+			return nil, fmt.Errorf("make keyring: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Seal encrypts plain for a purpose, such as the identifier of a webhook: what was
+// sealed for one opens for no other.
+func (r *Keyring) Seal(plain []byte, purpose string) []byte {
+	aead := r.ciphers[r.current]
+	b := make([]byte, 0, 1+len(r.current)+len(plain)+aead.Overhead())
+	b = append(b, byte(len(r.current)))
+	b = append(b, r.current...)
+	return aead.Seal(b, nil, plain, []byte(purpose))
+}
+
+// Open decrypts what Seal has returned. It fails if the key is not in the ring, or
+// if the bytes or the purpose are not those of Seal.
+func (r *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
+	name, rest, err := cutKeyName(sealed)
+	if err != nil {
+		return nil, err
+	}
+	aead := r.ciphers[name]
+	if aead == nil {
+		return nil, fmt.Errorf("open sealed secret: the encryption key %q is not configured", name)
+	}
+	plain, err := aead.Open(nil, nil, rest, []byte(purpose))
+	if err != nil {
+		return nil, fmt.Errorf("open sealed secret with the encryption key %q: %w", name, err)
+	}
+	return plain, nil
+}
+
+// Current says that sealed was sealed by the first key of the ring.
+func (r *Keyring) Current(sealed []byte) bool {
+	name, _, err := cutKeyName(sealed)
+	return err == nil && name == r.current
+}
+
+// cutKeyName splits sealed bytes into the name of the key and the rest.
+func cutKeyName(sealed []byte) (name string, rest []byte, err error) {
+	if len(sealed) == 0 || len(sealed) < 1+int(sealed[0]) {
+		return "", nil, errors.New("open sealed secret: the bytes are cut off")
+	}
+	n := 1 + int(sealed[0])
+	return string(sealed[1:n]), sealed[n:], nil
+}

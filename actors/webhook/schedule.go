@@ -1,0 +1,66 @@
+package webhook
+
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
+var DefaultRetries = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
+
+const (
+	// maxHold is how much later than scheduled a Retry-After may put an attempt.
+	maxHold = time.Hour
+	// maxAttemptsKept is how many attempts of a delivery are remembered.
+	maxAttemptsKept = 50
+)
+
+// Schedule says when a delivery is tried again.
+type Schedule struct {
+	// Retries are the delays from the end of an attempt to the next one. Nil:
+	// DefaultRetries; empty: there are no retries.
+	Retries []time.Duration
+	// Jitter is by how much a delay may be shorter or longer, from 0 to 0.5 of it.
+	Jitter float64
+}
+
+// After returns d as it is after an attempt with the result r that ended now. trigger
+// says why the attempt was made; jitter, from -1 to 1, is drawn by the caller. A
+// cancelled result is none: the caller drops it. d itself is not changed.
+func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Result, now time.Time, jitter float64) signal.Delivery {
+	d.Attempts = withAttempt(d.Attempts, signal.Attempt{
+		Number: d.AttemptCount() + 1, Trigger: trigger, At: r.At, Duration: r.Duration,
+		ResponseStatus: r.Status, Error: r.Error, ResponseBody: r.Body,
+	})
+	last := d.Single || trigger == signal.TriggerManual
+	if trigger == signal.TriggerSchedule {
+		d.Scheduled++
+	}
+	retries := s.Retries
+	if retries == nil {
+		retries = DefaultRetries
+	}
+	d.Error, d.Single = r.Error, false
+	switch {
+	case r.Error == "":
+		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliverySucceeded, time.Time{}, now
+	case last || d.Scheduled > len(retries):
+		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, time.Time{}, now
+	default:
+		delay := retries[max(d.Scheduled, 1)-1]
+		delay += time.Duration(float64(delay) * s.Jitter * jitter)
+		hold := min(r.RetryAfter, delay+maxHold)
+		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, now.Add(max(delay, hold)), time.Time{}
+	}
+	return d
+}
+
+// withAttempt returns a new slice of the newest attempts, a being the last.
+func withAttempt(all []signal.Attempt, a signal.Attempt) []signal.Attempt {
+	if n := len(all) - (maxAttemptsKept - 1); n > 0 {
+		all = all[n:]
+	}
+	kept := make([]signal.Attempt, 0, len(all)+1)
+	return append(append(kept, all...), a)
+}

@@ -1,0 +1,257 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// The results of attempts, for agentsignal_webhook_attempts_total.
+const (
+	ClassSuccess     = "success"
+	ClassRedirect    = "redirect"
+	ClassClientError = "client_error"
+	ClassServerError = "server_error"
+	ClassTimeout     = "timeout"
+	ClassConnection  = "connection"
+	ClassTLS         = "tls"
+	ClassDNS         = "dns"
+	ClassBlocked     = "blocked"
+)
+
+// Classes lists them.
+var Classes = []string{ClassSuccess, ClassRedirect, ClassClientError, ClassServerError, ClassTimeout, ClassConnection, ClassTLS, ClassDNS, ClassBlocked}
+
+// Why attempts fail, as clients see it. An answer that is not a success is
+// "status " and its number, a cancelled attempt signal.DeliveryCancelled.
+const (
+	errorStatus     = "status "
+	errorTimeout    = "timeout"
+	errorConnection = "connection failed"
+	errorTLS        = "TLS failed"
+	errorBlocked    = "address not allowed"
+	errorDNS        = "host not found"
+)
+
+const (
+	// maxHeaderBytes limits the status line and headers of an answer, those of
+	// interim answers (1xx) included.
+	maxHeaderBytes = 32 << 10
+	// maxRetryAfter is the longest Retry-After that is believed. It keeps sums of
+	// durations in range; Schedule has its own limit.
+	maxRetryAfter = 365 * 24 * time.Hour
+)
+
+// SenderOptions are the settings of a Sender.
+type SenderOptions struct {
+	Guard          *Guard         // nil: public addresses, and TLS only
+	UserAgent      string         // empty: "agentsignal"
+	Timeout        time.Duration  // of a whole attempt; 0: 15 s
+	ConnectTimeout time.Duration  // of look-up, connection and TLS handshake together; 0: 5 s
+	IdleTimeout    time.Duration  // after which an unused connection is closed; 0: 90 s
+	MaxIdle        int            // unused connections; 0: 2,048
+	MaxIdlePerHost int            // of them to one host and port; 0: 64
+	RootCAs        *x509.CertPool // nil: those of the system
+}
+
+// Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
+// redirect and honours no proxy of the environment. It is safe for concurrent use.
+type Sender struct {
+	transport *http.Transport
+	timeout   time.Duration
+	userAgent []string
+}
+
+// NewSender returns a sender with the settings o. Its connections are closed by Close.
+func NewSender(o SenderOptions) *Sender {
+	d := newDialer(o)
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &Sender{
+		transport: &http.Transport{
+			Proxy:                  nil, // a proxy would dial where the guard does not see it
+			DialContext:            d.dialPlain,
+			DialTLSContext:         d.dialTLS,
+			Protocols:              &protocols,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+			MaxIdleConns:           cmp.Or(o.MaxIdle, 2048),
+			MaxIdleConnsPerHost:    cmp.Or(o.MaxIdlePerHost, 64),
+			IdleConnTimeout:        cmp.Or(o.IdleTimeout, 90*time.Second),
+		},
+		timeout:   cmp.Or(o.Timeout, 15*time.Second),
+		userAgent: []string{cmp.Or(o.UserAgent, "agentsignal")},
+	}
+}
+
+// Close closes the connections that are not in use.
+func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+
+// Request is what one attempt sends.
+type Request struct {
+	URL      string
+	Body     []byte // not changed until Send has returned
+	Event    signal.EventID
+	Type     signal.EventType
+	Delivery signal.DeliveryID
+	Attempt  int       // its number, from 1
+	Secrets  []string  // at least one, the newest first
+	At       time.Time // of the attempt, as receivers and records see it
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	At         time.Time     // Request.At
+	Duration   time.Duration // until the answer was read
+	Status     int           // of the answer; 0 if none came
+	Error      string        // empty for a success
+	Class      string        // one of Classes; empty if the attempt was cancelled
+	Body       string        // how the answer's body begins: valid UTF-8, at most 8 KiB
+	RetryAfter time.Duration // as asked for by an answer 429 or 503, at most a year; 0: not
+}
+
+// Cancelled says that the attempt was given up because its context had ended. It
+// says nothing of the endpoint, and is to be dropped.
+func (r *Result) Cancelled() bool { return r.Error == signal.DeliveryCancelled }
+
+// Send makes an attempt and returns how it ended, within the sender's timeout. It is
+// a success once an answer's status is 2xx and its headers are complete, whatever
+// its body does. If ctx ends before, the result is Cancelled; the request may have
+// reached the endpoint nevertheless.
+func (s *Sender) Send(ctx context.Context, r Request) Result {
+	start := time.Now()
+	result := Result{At: r.At}
+	timed, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(timed, http.MethodPost, r.URL, bytes.NewReader(r.Body))
+	if err != nil { // Guard.CheckURL accepts none of these
+		result.Error, result.Class = errorBlocked, ClassBlocked
+		return result
+	}
+	req.Header = s.header(&r)
+	// The transport itself is asked: an http.Client adds redirects and cookies.
+	answer, err := s.transport.RoundTrip(req)
+	if err != nil {
+		result.Error, result.Class = failure(ctx, err)
+		result.Duration = time.Since(start)
+		return result
+	}
+	defer answer.Body.Close()
+	result.Status = answer.StatusCode
+	result.Class = classOf(answer.StatusCode)
+	if result.Class != ClassSuccess {
+		result.Error = errorStatus + strconv.Itoa(answer.StatusCode)
+	}
+	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
+		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	}
+	result.Body = readBody(answer.Body)
+	result.Duration = time.Since(start)
+	return result
+}
+
+var contentType = []string{"application/json"}
+
+// header returns the headers of an attempt. They are written as the transport wants
+// them, with canonical names and all values in one slice, because this is a good
+// part of what a request costs.
+func (s *Sender) header(r *Request) http.Header {
+	timestamp := r.At.Unix()
+	v := [...]string{
+		Signature(r.Secrets[0], r.Body),
+		string(r.Type),
+		string(r.Delivery),
+		strconv.FormatInt(timestamp, 10),
+		strconv.Itoa(r.Attempt),
+		string(r.Event),
+		StandardSignatures(r.Secrets, string(r.Event), timestamp, r.Body),
+	}
+	return http.Header{
+		"Content-Type":          contentType,
+		"User-Agent":            s.userAgent,
+		HeaderSignature:         v[0:1:1],
+		HeaderEvent:             v[1:2:2],
+		HeaderDelivery:          v[2:3:3],
+		HeaderTimestamp:         v[3:4:4],
+		HeaderAttempt:           v[4:5:5],
+		HeaderStandardID:        v[5:6:6],
+		HeaderStandardTimestamp: v[3:4:4],
+		HeaderStandardSignature: v[6:7:7],
+		// Without values it is not sent. It tells the transport that the request may
+		// be sent again if a connection that was used before turns out to be closed:
+		// receivers know a delivery by its id.
+		"Idempotency-Key": nil,
+	}
+}
+
+func classOf(status int) string {
+	switch {
+	case 200 <= status && status <= 299:
+		return ClassSuccess
+	case 300 <= status && status <= 399:
+		return ClassRedirect
+	case 400 <= status && status <= 499:
+		return ClassClientError
+	}
+	return ClassServerError // or no status at all, such as 999
+}
+
+// failure says why no answer came. ctx is that of the caller, without the timeout of
+// the attempt.
+func failure(ctx context.Context, err error) (text, class string) {
+	switch {
+	case ctx.Err() != nil:
+		return signal.DeliveryCancelled, ""
+	case errors.Is(err, ErrAddressNotAllowed):
+		return errorBlocked, ClassBlocked
+	case is[*net.DNSError](err):
+		return errorDNS, ClassDNS
+	case is[*tlsError](err), is[tls.AlertError](err): // an alert may come after the handshake
+		return errorTLS, ClassTLS
+	case isTimeout(err):
+		return errorTimeout, ClassTimeout
+	}
+	return errorConnection, ClassConnection
+}
+
+// is says that err is or wraps an error of type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+// retryAfter reads a Retry-After, in seconds or as a date: how long after now; 0 if
+// there is none that can be read.
+func retryAfter(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(n) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}

@@ -1,0 +1,136 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The headers of a delivery.
+const (
+	HeaderSignature = "X-Service-Signature" // "sha256=" and hex: over the body
+	HeaderEvent     = "X-Service-Event"
+	HeaderDelivery  = "X-Service-Delivery"
+	HeaderTimestamp = "X-Service-Timestamp" // Unix seconds of the attempt
+	HeaderAttempt   = "X-Service-Attempt"
+
+	// Those of Standard Webhooks, which sign the time, too.
+	HeaderStandardID        = "Webhook-Id"
+	HeaderStandardTimestamp = "Webhook-Timestamp"
+	HeaderStandardSignature = "Webhook-Signature" // "v1," and base64, separated by spaces
+)
+
+const (
+	signaturePrefix = "sha256="
+	standardPrefix  = "v1,"
+	// SecretPrefix begins the secrets that the service makes; the base64 of the key
+	// for the Standard Webhooks signature follows.
+	SecretPrefix = "whsec_"
+
+	// Tolerance is how far the time of an attempt may be from the receiver's.
+	Tolerance = 5 * time.Minute
+)
+
+// NewSecret makes a secret from 32 random bytes.
+func NewSecret() string {
+	var b [32]byte
+	rand.Read(b[:])
+	return SecretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+// Signature returns the value of X-Service-Signature: the HMAC-SHA256 of the body
+// with the secret's whole text as key.
+func Signature(secret string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	return signaturePrefix + hex.EncodeToString(mac.Sum(nil))
+}
+
+// StandardSignature returns one signature of Webhook-Signature, for the id of the
+// event and the time of the attempt. Its key is what the base64 of a secret that
+// begins with whsec_ stands for; of any other secret, its bytes.
+func StandardSignature(secret, id string, timestamp int64, body []byte) string {
+	mac := hmac.New(sha256.New, standardKey(secret))
+	head := make([]byte, 0, 64)
+	head = append(append(head, id...), '.')
+	head = append(strconv.AppendInt(head, timestamp, 10), '.')
+	mac.Write(head)
+	mac.Write(body)
+	return standardPrefix + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func standardKey(secret string) []byte {
+	if text, ok := strings.CutPrefix(secret, SecretPrefix); ok {
+		if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) > 0 {
+			return key
+		}
+	}
+	return []byte(secret)
+}
+
+// StandardSignatures returns the value of Webhook-Signature: a signature by each of
+// the secrets, which are more than one while the previous secret is still accepted.
+func StandardSignatures(secrets []string, id string, timestamp int64, body []byte) string {
+	if len(secrets) == 1 {
+		return StandardSignature(secrets[0], id, timestamp, body)
+	}
+	all := make([]string, len(secrets))
+	for i, secret := range secrets {
+		all[i] = StandardSignature(secret, id, timestamp, body)
+	}
+	return strings.Join(all, " ")
+}
+
+// Errors of Verify.
+var (
+	ErrNoSignature  = errors.New("the request carries no signature")
+	ErrBadSignature = errors.New("the signature does not fit the body and the secret")
+	ErrBadTime      = errors.New("the request was sent too long ago, or a clock is wrong")
+)
+
+// Verify says whether a request with the given headers and body was signed with the
+// secret, in constant time: nil, or one of the errors above. Where the headers of
+// Standard Webhooks are there they decide, because they sign the time, which must lie
+// within Tolerance of now, and because they hold the signature by a previous secret,
+// too. Else X-Service-Signature decides.
+func Verify(secret string, header http.Header, body []byte, now time.Time) error {
+	if list := header.Get(HeaderStandardSignature); list != "" {
+		return verifyStandard(secret, list, header, body, now)
+	}
+	given := header.Get(HeaderSignature)
+	if given == "" {
+		return ErrNoSignature
+	}
+	if !hmac.Equal([]byte(given), []byte(Signature(secret, body))) {
+		return ErrBadSignature
+	}
+	return nil
+}
+
+// verifyStandard is Verify for a list of signatures of Webhook-Signature.
+func verifyStandard(secret, list string, header http.Header, body []byte, now time.Time) error {
+	sent, err := strconv.ParseInt(header.Get(HeaderStandardTimestamp), 10, 64)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", HeaderStandardTimestamp, ErrBadTime)
+	}
+	want := []byte(StandardSignature(secret, header.Get(HeaderStandardID), sent, body))
+	fits := false
+	for one := range strings.FieldsSeq(list) {
+		fits = hmac.Equal([]byte(one), want) || fits
+	}
+	switch {
+	case !fits:
+		return ErrBadSignature
+	case now.Sub(time.Unix(sent, 0)).Abs() > Tolerance:
+		return ErrBadTime
+	}
+	return nil
+}
