@@ -23,7 +23,8 @@ var errShort = errors.New("value is cut short")
 // eventCodes are the stored types of events. Only ever add at the end.
 var eventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
 	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
-	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded}
+	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
+	signal.WebhookChanged, signal.WebhookPoked}
 
 var codeOfEvent = func() map[signal.EventType]byte {
 	codes := map[signal.EventType]byte{}

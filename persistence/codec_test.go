@@ -66,7 +66,8 @@ func TestEventCodec(t *testing.T) {
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error",
-		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended"}
+		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended",
+		"webhook.changed", "webhook.poked"}
 	if diff := cmp.Diff(want, eventCodes); diff != "" {
 		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
 	}

@@ -21,6 +21,21 @@
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
 //	{pNN}:position                string  up to where events have had their effect             for ever
 //	{pNN}:erase                   hash    deleted accounts that are being erased               until that is done
+//	{pNN}:webhooks:ACCOUNT        hash    webhooks of an account                               until they are removed
+//	{pNN}:webhookhealth:ACCOUNT   hash    since when their endpoints fail                      until a success
+//	{pNN}:webhookaccounts         set     accounts that have webhooks                          until they have none
+//	{pNN}:webhooksdue             zset    webhooks by the time their first delivery is due     while one is pending
+//	{pNN}:webhookstats            hash    pending deliveries, enabled and disabled webhooks    for ever
+//	{pNN}:webhookserase           hash    removed webhooks whose deliveries are being erased   until that is done
+//	{pNN}:deliveries:WEBHOOK      hash    ULID of each delivery -> its record                  30 days after its end, the newest 10,000
+//	{pNN}:recorded:WEBHOOK        zset    deliveries by creation                               as the delivery
+//	{pNN}:pending:WEBHOOK         zset    those that are pending by when they are due          until their end
+//	{pNN}:succeeded:WEBHOOK       zset    those that succeeded by creation                     as the delivery
+//	{pNN}:failed:WEBHOOK          zset    those that failed by creation                        as the delivery
+//	{pNN}:bodies                  hash    ULID of an event -> what is sent of it               as its last delivery
+//	{pNN}:bodyrefs                hash    deliveries of an event beyond the first              as the body
+//	{pNN}:mails                   zset    mails to be sent by when                             until they are sent
+//	{pNN}:mailrecords             hash    what they are                                        as the mail
 //	{auth}:account:ACCOUNT        hash    an account                                           until it is deleted
 //	{auth}:accounts               zset    accounts by creation                                 for ever
 //	{auth}:email:EMAIL            string  the account of an email                              as the account

@@ -53,6 +53,38 @@ func positionKey(p int) string { return partitionKey(p, "position") }
 // erasing has come: a hash.
 func eraseKey(p int) string { return partitionKey(p, "erase") }
 
+// webhooksKey holds the records of an account's webhooks, webhookHealthKey how their
+// endpoints do, webhookAccountsKey the accounts that have webhooks.
+func webhooksKey(p int, a signal.AccountID) string { return partitionKey(p, "webhooks:"+string(a)) }
+func webhookHealthKey(p int, a signal.AccountID) string {
+	return partitionKey(p, "webhookhealth:"+string(a))
+}
+func webhookAccountsKey(p int) string { return partitionKey(p, "webhookaccounts") }
+
+// webhooksDueKey holds the webhooks with pending deliveries by when the first is due,
+// webhookStatsKey counts, webhooksEraseKey the removed webhooks that left deliveries.
+func webhooksDueKey(p int) string   { return partitionKey(p, "webhooksdue") }
+func webhookStatsKey(p int) string  { return partitionKey(p, "webhookstats") }
+func webhooksEraseKey(p int) string { return partitionKey(p, "webhookserase") }
+
+// deliveriesKey holds the records of a webhook's deliveries. pendingKey is the index
+// of those that are pending by when they are due, the others are by creation: of all,
+// and of those that succeeded or failed.
+func deliveriesKey(p int, w signal.WebhookID) string { return partitionKey(p, "deliveries:"+string(w)) }
+func pendingKey(p int, w signal.WebhookID) string    { return partitionKey(p, "pending:"+string(w)) }
+func recordedKey(p int, w signal.WebhookID) string   { return partitionKey(p, "recorded:"+string(w)) }
+func succeededKey(p int, w signal.WebhookID) string  { return partitionKey(p, "succeeded:"+string(w)) }
+func failedKey(p int, w signal.WebhookID) string     { return partitionKey(p, "failed:"+string(w)) }
+
+// bodiesKey holds what is sent of an event, bodyRefsKey how many deliveries beyond
+// the first share it.
+func bodiesKey(p int) string   { return partitionKey(p, "bodies") }
+func bodyRefsKey(p int) string { return partitionKey(p, "bodyrefs") }
+
+// mailsKey holds mails that are to be sent by when, mailRecordsKey what they are.
+func mailsKey(p int) string       { return partitionKey(p, "mails") }
+func mailRecordsKey(p int) string { return partitionKey(p, "mailrecords") }
+
 // Credentials are looked up before the account is known, so they share a slot.
 
 func accountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }

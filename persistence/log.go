@@ -97,21 +97,27 @@ func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, err
 
 // apply has the append script carry out an operation in partition p.
 func (l *Log) apply(ctx context.Context, p int, o *operation) (signal.Position, error) {
+	r := l.carryOut(ctx, p, o)
+	return r.position, r.err
+}
+
+// carryOut is apply for who must know what was left out.
+func (l *Log) carryOut(ctx context.Context, p int, o *operation) outcome {
 	if err := o.check(); err != nil {
-		return signal.Position{}, fmt.Errorf("append to partition %d: %w", p, err)
+		return outcome{err: fmt.Errorf("append to partition %d: %w", p, err)}
 	}
 	if ctx.Err() != nil {
-		return signal.Position{}, signal.Unavailable(ctx.Err())
+		return outcome{err: signal.Unavailable(ctx.Err())}
 	}
 	w := l.writers[p%len(l.writers)]
 	if err := w.enqueue(p, o); err != nil {
-		return signal.Position{}, signal.Unavailable(err)
+		return outcome{err: signal.Unavailable(err)}
 	}
 	select {
 	case r := <-o.done:
-		return r.position, r.err
+		return r
 	case <-ctx.Done():
-		return signal.Position{}, signal.Unavailable(ctx.Err())
+		return outcome{err: signal.Unavailable(ctx.Err())}
 	}
 }
 

@@ -31,6 +31,14 @@ const (
 	cmdIncrBy    command = 17
 	cmdRPush     command = 18
 	cmdLTrim     command = 19
+
+	// Steps about deliveries, see deliveries_steps.go.
+	cmdDue     command = 20
+	cmdDeliver command = 21
+	cmdBody    command = 22
+	cmdOutcome command = 23
+	cmdShift   command = 24
+	cmdUndue   command = 25
 )
 
 // keyRef names a key of an operation. Below ownKeys it is one of those that every
@@ -38,18 +46,21 @@ const (
 type keyRef int
 
 const (
-	refEvents  keyRef = 2
-	refSignals keyRef = 3
-	refOpen    keyRef = 4
-	refDue     keyRef = 5
-	refEpoch   keyRef = 6
+	refEvents       keyRef = 2
+	refSignals      keyRef = 3
+	refOpen         keyRef = 4
+	refDue          keyRef = 5
+	refEpoch        keyRef = 6
+	refWebhooksDue  keyRef = 7
+	refWebhookStats keyRef = 8
 
 	ownKeys keyRef = 16
 )
 
 // fixedKeys returns the keys that every batch of writer in partition p carries.
-func fixedKeys(p int, writer string) [6]string {
-	return [6]string{batchKey(p, writer), eventsKey(p), signalsKey(p), openKey(p), runsDueKey(p), epochKey(p)}
+func fixedKeys(p int, writer string) [8]string {
+	return [8]string{batchKey(p, writer), eventsKey(p), signalsKey(p), openKey(p), runsDueKey(p), epochKey(p),
+		webhooksDueKey(p), webhookStatsKey(p)}
 }
 
 // stampMode says what the script puts in front of a value. The time of a change is
@@ -78,6 +89,7 @@ const (
 	guardKeyAbsent   guardKind = 5
 	guardKeyExists   guardKind = 6
 	guardMember      guardKind = 7 // of a sorted set
+	guardLengthBelow guardKind = 8 // of a hash
 )
 
 // Limits of an operation, from the width of the program's numbers and from how
@@ -119,6 +131,7 @@ const stepBytes = 7
 // outcome is how an operation ended.
 type outcome struct {
 	position signal.Position
+	left     []int // the deliveries of the operation that were left out, from 0
 	err      error
 }
 
@@ -142,8 +155,8 @@ func (o *operation) key(name string) keyRef {
 
 // guard refuses the operation with the error refusal unless the condition holds.
 // Values are field for guardFieldExists and guardFieldAbsent, field and value for
-// guardFieldIs, the value for guardKeyIs, the member for guardMember, none for the
-// others.
+// guardFieldIs, the value for guardKeyIs, the member for guardMember, the length that
+// must not be reached for guardLengthBelow, none for the others.
 func (o *operation) guard(kind guardKind, k keyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)

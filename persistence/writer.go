@@ -58,7 +58,7 @@ type writer struct {
 // queue holds the operations of one partition.
 type queue struct {
 	partition int
-	keys      [6]string
+	keys      [8]string
 	waiting   []*operation // guarded by writer.mu
 	number    int64        // of the last batch; the writer's goroutine only
 }
@@ -382,6 +382,7 @@ func (b *batch) succeed() {
 		b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, err))
 		return
 	}
+	left := parseLeft(b.reply)
 	at, next := stamp, first
 	for i, o := range b.operations {
 		if g, no := refused[i]; no {
@@ -393,10 +394,10 @@ func (b *batch) succeed() {
 			continue
 		}
 		if o.events == 0 {
-			o.done <- outcome{position: at}
+			o.done <- outcome{position: at, left: left[i]}
 			continue
 		}
-		o.done <- outcome{position: next}
+		o.done <- outcome{position: next, left: left[i]}
 		at = next.Plus(o.events - 1)
 		next = next.Plus(o.events)
 	}
@@ -422,6 +423,9 @@ func parseBatchReply(reply string) (first, stamp signal.Position, refused map[in
 		}
 	}
 	for _, word := range words[2:] {
+		if strings.Contains(word, ".") { // see parseLeft
+			continue
+		}
 		operation, guard, ok := strings.Cut(word, ":")
 		o, err := strconv.Atoi(operation)
 		g, err2 := strconv.Atoi(guard)
@@ -434,4 +438,26 @@ func parseBatchReply(reply string) (first, stamp signal.Position, refused map[in
 		refused[o] = g
 	}
 	return first, stamp, refused, nil
+}
+
+// parseLeft reads the deliveries that a batch has left out of the script's reply: by
+// operation, their numbers in it.
+func parseLeft(reply string) map[int][]int {
+	var left map[int][]int
+	if !strings.Contains(reply, ".") {
+		return left // nearly always
+	}
+	for word := range strings.FieldsSeq(reply) {
+		operation, item, ok := strings.Cut(word, ".")
+		o, err := strconv.Atoi(operation)
+		i, err2 := strconv.Atoi(item)
+		if !ok || err != nil || err2 != nil {
+			continue
+		}
+		if left == nil {
+			left = map[int][]int{}
+		}
+		left[o] = append(left[o], i)
+	}
+	return left
 }

@@ -3,17 +3,19 @@
 -- KEYS[1] batch key of the writer     KEYS[4] open signals
 -- KEYS[2] event log                   KEYS[5] runs due
 -- KEYS[3] signal log                  KEYS[6] epoch
--- KEYS[7..] keys of single operations
+-- KEYS[7] webhooks due                KEYS[8] counts of webhooks
+-- KEYS[9..] keys of single operations
 -- ARGV[1] number of the batch, increasing from batch to batch of a writer
 -- ARGV[2] program, see operation.go: all numbers are big-endian
 -- ARGV[3..] values, used up from left to right by the program
 --
--- Returns "FIRST STAMP" and " OPERATION:GUARD" for each refused operation.
+-- Returns "FIRST STAMP", " OPERATION:GUARD" for each refused operation and
+-- " OPERATION.DELIVERY" for each delivery that an operation has left out.
 -- FIRST is the id of the first event ("-" without one): the others follow by
 -- ones. STAMP is the id that operations before the first event were given ("-" if
 -- none was needed). The same batch again returns the same and does nothing. A
 -- batch older than the last one is an error.
-local call, byte, unpack, match = redis.call, string.byte, unpack, string.match
+local call, byte, unpack, match, cut = redis.call, string.byte, unpack, string.match, string.sub
 local keys, args = KEYS, ARGV
 local events, signals = keys[2], keys[3]
 
@@ -46,6 +48,124 @@ local nextid = '*' -- what XADD is given: "*", then "MS-*"
 local id           -- of the last event, or the stamp
 local refused = ''
 local operation = 0
+
+-- Steps about deliveries, deliveries_steps.go has the same list. A member is the
+-- delivery's 16 bytes and its type; a record begins as deliveries_codec.go says. k is
+-- where the keys of the step begin, i and n its first and its last argument.
+local waiting = 0   -- by how much the number of pending deliveries has changed
+local due = {}      -- webhooks whose first due time may be another: pending deliveries by "ACCOUNT WEBHOOK"
+local made          -- deliveries that the operation has made, by event
+local item          -- deliveries of the operation so far
+local left = ''
+
+local function leave()
+  left = left .. ' ' .. operation .. '.' .. item
+end
+
+local steps = {}
+
+-- [k] pending    ACCOUNT WEBHOOK
+steps[20] = function(k, i)
+  due[args[i]] = keys[k]
+end
+
+-- New deliveries, unless the webhook is gone; those that are there stay as they are.
+-- [k] webhooks [k+1] pending [k+2] records [k+3] all   WEBHOOK, ACCOUNT WEBHOOK, then MEMBER DUE CREATED RECORD of each
+steps[21] = function(k, i, n)
+  if call('HEXISTS', keys[k], args[i]) == 0 then
+    return
+  end
+  local pending, records, all = keys[k + 1], keys[k + 2], keys[k + 3]
+  made = made or {}
+  for d = i + 2, n, 4 do
+    local member, record = args[d], args[d + 3]
+    if call('HSETNX', records, cut(member, 1, 16), record) == 1 then
+      call('ZADD', pending, args[d + 1], member)
+      call('ZADD', all, args[d + 2], member)
+      waiting = waiting + 1
+      local event = cut(record, 2, 17)
+      made[event] = (made[event] or 0) + 1
+    end
+  end
+  due[args[i + 1]] = pending
+end
+
+-- The body of an event of which the operation has made deliveries.
+-- [k] bodies [k+1] references   EVENT BODY
+steps[22] = function(k, i)
+  local event = args[i]
+  local n = made and made[event]
+  if not n then
+    return
+  end
+  made[event] = nil
+  if call('HSETNX', keys[k], event, args[i + 1]) == 1 then
+    n = n - 1
+  end
+  if n > 0 then
+    call('HINCRBY', keys[k + 1], event, n)
+  end
+end
+
+-- States after attempts, unless the delivery is not pending any more or was due at
+-- another time than before the attempt (WAS, "" for any).
+-- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, then MEMBER WAS TO SCORE RECORD of each,
+-- TO 0 for pending, 2 for succeeded, 3 for failed
+steps[23] = function(k, i, n)
+  local pending, records = keys[k], keys[k + 1]
+  for d = i + 1, n, 5 do
+    local member, was, to = args[d], args[d + 1], args[d + 2]
+    local at = call('ZSCORE', pending, member)
+    if at and (was == '' or tonumber(at) == tonumber(was)) then
+      if to == '0' then
+        call('ZADD', pending, args[d + 3], member)
+      else
+        call('ZREM', pending, member)
+        call('ZADD', keys[k + to], args[d + 3], member)
+        waiting = waiting - 1
+      end
+      call('HSET', records, cut(member, 1, 16), args[d + 4])
+    else
+      leave()
+    end
+    item = item + 1
+  end
+  due[args[i]] = pending
+end
+
+-- Deliveries change by hand from one set to another: to pending, due at DUE, or to
+-- failed. PATCH replaces the bytes of their records from 24 on.
+-- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, FROM TO DUE PATCH, then each MEMBER
+steps[24] = function(k, i, n)
+  local from, to, at, patch = keys[k + args[i + 1]], keys[k + args[i + 2]], args[i + 3], args[i + 4]
+  local change = args[i + 2] == '0' and 1 or -1
+  for d = i + 5, n do
+    local member = args[d]
+    local id = cut(member, 1, 16)
+    local record = call('ZREM', from, member) == 1 and call('HGET', keys[k + 1], id)
+    if record then
+      local score = at
+      if change < 0 then
+        local a, b, c, e, f, g = byte(record, 18, 23)
+        score = ((((a * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
+      end
+      call('ZADD', to, score, member)
+      call('HSET', keys[k + 1], id, cut(record, 1, 23) .. patch .. cut(record, 24 + #patch))
+      waiting = waiting + change
+    else
+      leave()
+    end
+    item = item + 1
+  end
+  due[args[i]] = keys[k]
+end
+
+-- The webhook goes: nothing of it is due.
+-- [k] any   ACCOUNT WEBHOOK
+steps[25] = function(_, i)
+  due[args[i]] = nil
+  call('ZREM', keys[7], args[i])
+end
 
 while pc <= size do
   local guards, l1, l2, l3, v1, v2, v3, b1, b2 = byte(program, pc, pc + 8)
@@ -83,6 +203,9 @@ while pc <= size do
     elseif kind == 7 then -- sorted set has the member
       ok = call('ZSCORE', key, args[a])
       a = a + 1
+    elseif kind == 8 then -- hash is shorter
+      ok = call('HLEN', key) < tonumber(args[a])
+      a = a + 1
     end
     if not ok then
       refused = refused .. ' ' .. operation .. ':' .. (g - 1)
@@ -90,6 +213,7 @@ while pc <= size do
       break
     end
   end
+  made, item = nil, 0
   while pc < stop do
     local code, k1, k2, mode, at, n1, n2 = byte(program, pc, pc + 6)
     pc = pc + 7
@@ -117,6 +241,8 @@ while pc <= size do
       end
     elseif code == 2 then
       call('XADD', signals, id, 'h', args[a], 'm', args[a + 1])
+    elseif code >= 20 then
+      steps[code](base + k1 * 256 + k2 - 16, a, a + n - 1)
     else
       local k = k1 * 256 + k2
       call(commands[code], k < 16 and keys[k] or keys[base + k - 16], unpack(args, a, a + n - 1))
@@ -127,6 +253,18 @@ while pc <= size do
   operation = operation + 1
 end
 
-local result = (first or '-') .. ' ' .. (stamp or '-') .. refused
+if waiting ~= 0 then
+  call('HINCRBY', keys[8], 'pending', waiting)
+end
+for webhook, pending in pairs(due) do
+  local earliest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')
+  if earliest[2] then
+    call('ZADD', keys[7], earliest[2], webhook)
+  else
+    call('ZREM', keys[7], webhook)
+  end
+end
+
+local result = (first or '-') .. ' ' .. (stamp or '-') .. refused .. left
 call('SET', keys[1], args[1] .. ' ' .. result, 'EX', 600)
 return result
