@@ -37,6 +37,8 @@ const (
 	// requestGrace and runGrace are what requests and runs get of it.
 	requestGrace = 5 * time.Second
 	runGrace     = 5 * time.Second
+	// tellGrace is what the last events get of it to reach the streams.
+	tellGrace = 2 * time.Second
 	// answerMargin is what a synchronous answer may take beyond its run.
 	answerMargin = 30 * time.Second
 	// jobMargin is how long a job may be silent beyond the timeout of runs.
@@ -87,7 +89,7 @@ type process struct {
 func (p *process) run(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
-	failed := make(chan error, 8)
+	failed := make(chan error)
 	for what, f := range map[string]func(context.Context) error{
 		"serve": func(context.Context) error { return p.server.Serve(p.listener) }, "serve admin": p.serveAdmin,
 		"watch clock": p.syncClock, "keep credentials": p.credentials.Run, "limit requests": p.limiter.Run,
@@ -112,11 +114,14 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, p.undo.run(end))
 }
 
-// start runs f beside the rest. Its error ends the process.
+// start runs f beside the rest. Its error ends the process; the first one counts.
 func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
 	p.background.Go(func() {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
-			failed <- fmt.Errorf("%s: %w", what, err)
+		if err := f(ctx); err != nil {
+			select {
+			case failed <- fmt.Errorf("%s: %w", what, err):
+			case <-ctx.Done():
+			}
 		}
 	})
 }
@@ -190,6 +195,25 @@ func (p *process) subscribe() {
 		p.catalogue.Gap(n)
 		p.partitions.Gap(n)
 	})
+}
+
+// tellAll waits until the streams were given what clients have been answered. Where
+// that takes too long, those who come back get it elsewhere.
+func (p *process) tellAll(ctx context.Context) error {
+	if !p.tail.Attached() {
+		return nil
+	}
+	for n := range p.store.Partitions() {
+		head, err := p.tail.Head(ctx, n)
+		if err == nil {
+			err = p.tail.Wait(ctx, n, head)
+		}
+		if err != nil {
+			p.log.Warn("streams end before they were told everything", "err", err)
+			return nil
+		}
+	}
+	return nil
 }
 
 // health says how the process is.

@@ -127,6 +127,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		QueueMessages: c.Dashboard.QueueMessages, QueueBytes: int(c.Dashboard.QueueBytes), MaxConnections: c.Dashboard.MaxConnections,
 		ReplayMessages: c.Dashboard.ReplayMessages, ReplayAge: time.Duration(c.Dashboard.ReplayAge)})
 	p.undo.add("streams", p.hub.Drain)
+	p.undo.add("events", within(tellGrace, p.tellAll))
 	p.subscribe()
 
 	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {

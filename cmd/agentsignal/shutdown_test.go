@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -185,5 +186,29 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	if n := first.process.partitions.Owned(); n != c.Partitions {
 		t.Errorf("the first service owns %d partitions", n)
+	}
+}
+
+func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	// Each read of the event log keeps the node busy for a while.
+	s := start(t, testConfig(t, redis.URL()), func(p *process) {
+		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(100 * time.Millisecond) })
+	})
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	var made []string
+	for range 3 {
+		made = append(made, trader.run("ACME", "momentum").ID)
+	}
+	s.stop(t)
+	if code := live.closing(); code != 1001 {
+		t.Errorf("the stream is closed with %d, want 1001", code)
+	}
+	if got := signalsOf(live.events()); !equal(got, made) {
+		t.Errorf("before its end the stream told of %v, want %v", got, made)
 	}
 }
