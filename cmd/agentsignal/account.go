@@ -33,8 +33,8 @@ type accountJSON struct {
 // timeLayout is the form of times in the API.
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-func printAccount(w io.Writer, a signal.Account) error {
-	return printJSON(w, accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)})
+func accountForm(a signal.Account) accountJSON {
+	return accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)}
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -70,12 +70,39 @@ func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 		}
 		return strings.TrimRight(line, "\r\n"), nil
 	case term.IsTerminal(int(os.Stdin.Fd())):
-		fmt.Fprint(cmd.ErrOrStderr(), "Password: ")
-		text, err := term.ReadPassword(int(os.Stdin.Fd()))
-		fmt.Fprintln(cmd.ErrOrStderr())
-		return string(text), err
+		return askPassword(cmd.Context(), cmd.ErrOrStderr(), int(os.Stdin.Fd()))
 	}
 	return "", errors.New("give the password by --password or --password-stdin")
+}
+
+// askPassword reads a password from a terminal, which shows again what is typed when
+// it returns, also by the end of ctx.
+func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, error) {
+	before, err := term.GetState(terminal)
+	if err != nil {
+		return "", fmt.Errorf("read password: %w", err)
+	}
+	fmt.Fprint(prompt, "Password: ")
+	defer fmt.Fprintln(prompt)
+	type outcome struct {
+		text []byte
+		err  error
+	}
+	typed := make(chan outcome, 1)
+	go func() {
+		text, err := term.ReadPassword(terminal)
+		typed <- outcome{text, err}
+	}()
+	select {
+	case o := <-typed:
+		if o.err != nil {
+			return "", fmt.Errorf("read password: %w", o.err)
+		}
+		return string(o.text), nil
+	case <-ctx.Done(): // the reading goes on until the process ends
+		term.Restore(terminal, before)
+		return "", ctx.Err()
+	}
 }
 
 func emailFlag(c *cobra.Command, email *string) {
@@ -99,7 +126,7 @@ func accountCreate(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printAccount(cmd.OutOrStdout(), a)
+				return printJSON(cmd.OutOrStdout(), accountForm(a))
 			})
 		},
 	}
@@ -121,7 +148,7 @@ func accountList(s *settings) *cobra.Command {
 						return err
 					}
 					for _, a := range accounts {
-						all = append(all, accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)})
+						all = append(all, accountForm(a))
 					}
 					if len(accounts) == 0 || len(all) >= total {
 						return printJSON(cmd.OutOrStdout(), all)

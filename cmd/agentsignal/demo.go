@@ -112,11 +112,7 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 
 // printDemo tells what a new user needs.
 func (p *process) printDemo(password, key string) {
-	_, port, _ := strings.Cut(p.listener.Addr().String(), "]")
-	if port == "" {
-		_, port, _ = strings.Cut(p.listener.Addr().String(), ":")
-	}
-	address := "http://localhost:" + strings.TrimPrefix(port, ":")
+	address := localURL(p.listener.Addr().String(), p.config.TLS)
 	if password == "" {
 		password = "(as printed at the first start)"
 	}

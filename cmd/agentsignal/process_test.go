@@ -166,6 +166,14 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("Strict-Transport-Security is missing")
 	}
+	settings := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(), c.TLS.CertFile, c.TLS.KeyFile)
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := (operator{t, []string{"--config", settings}}).do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
+		t.Errorf("healthcheck says %q", out)
+	}
 
 	// Whoever connects after a new certificate was put there sees it.
 	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)

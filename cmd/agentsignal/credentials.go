@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -49,30 +48,4 @@ func (s *settings) withCredentials(ctx context.Context, f func(context.Context, 
 	log := persistence.NewLog(store, persistence.LogOptions{})
 	undo.add("log", log.Close)
 	return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now}))
-}
-
-// undoList holds how to end what was built, the last first.
-type undoList struct {
-	steps []undoStep
-}
-
-type undoStep struct {
-	what string
-	f    func(context.Context) error
-}
-
-func (u *undoList) add(what string, f func(context.Context) error) {
-	u.steps = append(u.steps, undoStep{what, f})
-}
-
-// run ends everything, whatever fails on the way.
-func (u *undoList) run(ctx context.Context) error {
-	var errs []error
-	for i := len(u.steps) - 1; i >= 0; i-- {
-		if err := u.steps[i].f(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("end %s: %w", u.steps[i].what, err))
-		}
-	}
-	u.steps = nil
-	return errors.Join(errs...)
 }
