@@ -165,6 +165,24 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 	return s, s.waitFor(ctx, "/readyz")
 }
 
+// newService is newRig with accounts that have a key each, and a service. env has
+// settings of the service.
+func newService(ctx context.Context, accounts int, env ...string) (r *rig, s *server, keys []string, err error) {
+	if r, err = newRig(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.end(ctx, &err)
+		}
+	}()
+	if _, keys, err = r.accounts(ctx, accounts); err != nil {
+		return nil, nil, nil, err
+	}
+	s, err = r.serve(ctx, env...)
+	return r, s, keys, err
+}
+
 // startServer runs this binary with the given arguments on a free port.
 func startServer(env []string, args ...string) (*server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

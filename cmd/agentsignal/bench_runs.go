@@ -26,19 +26,11 @@ var runKinds = func() []string {
 // runs measures synchronous runs over HTTP, each answered when its signal is
 // durable. Service, Redis and load share the machine.
 func (b *bench) runs(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, s, keys, err := newService(ctx, runAccounts)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	_, keys, err := r.accounts(ctx, runAccounts)
-	if err != nil {
-		return err
-	}
-	s, err := r.serve(ctx)
-	if err != nil {
-		return err
-	}
 	l := &load{addr: s.addr, request: func(connection, n int) []byte {
 		return httpRequest("POST", "/v1/agents/trading/run", keys[connection%len(keys)], runKinds[(connection+n)%len(runKinds)])
 	}}

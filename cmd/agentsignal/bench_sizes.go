@@ -68,19 +68,11 @@ func heap() int64 {
 // memory, and what it costs the processor, of which the idle service's own is taken
 // off.
 func (b *bench) idleConnection(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, s, keys, err := newService(ctx, 1, "AGENTSIGNAL_MARKET_SOURCE=stream", "AGENTSIGNAL_DASHBOARD_HEARTBEAT=1s")
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	_, keys, err := r.accounts(ctx, 1)
-	if err != nil {
-		return err
-	}
-	s, err := r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream", "AGENTSIGNAL_DASHBOARD_HEARTBEAT=1s")
-	if err != nil {
-		return err
-	}
 	idle, err := b.cpuOver(s)
 	if err != nil {
 		return err
@@ -124,19 +116,11 @@ func (b *bench) cpuOver(s *server) (time.Duration, error) {
 
 // oneRun measures a run by a single client.
 func (b *bench) oneRun(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, s, keys, err := newService(ctx, 1)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	_, keys, err := r.accounts(ctx, 1)
-	if err != nil {
-		return err
-	}
-	s, err := r.serve(ctx)
-	if err != nil {
-		return err
-	}
 	l := &load{addr: s.addr, request: func(_, n int) []byte {
 		return httpRequest("POST", "/v1/agents/trading/run", keys[0], runKinds[n%len(runKinds)])
 	}}

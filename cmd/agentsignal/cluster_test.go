@@ -21,14 +21,17 @@ import (
 // sharedKeys are the signing keys of nodes that belong together.
 var sharedKeys = "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 
-// nodes are two services on one Redis: the first can be killed.
+// nodes are two services on one Redis: the first can be killed. here and there ask
+// them for the same account.
 type nodes struct {
-	redis  *redistest.Server
-	first  *child
-	second *service
+	redis       *redistest.Server
+	first       *child
+	second      *service
+	here, there *client
+	account     signal.Account
 }
 
-// startNodes starts both, with prices of ACME.
+// startNodes starts both, with prices of ACME. One signal has been made then.
 func startNodes(tb testing.TB) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
@@ -39,17 +42,18 @@ func startNodes(tb testing.TB) nodes {
 	n.first.awaitReady(tb)
 	newMarket(tb, n.redis.Client()).open("ACME", "101.25")
 	n.second.awaitPrices(tb, "ACME", signal.H1)
+	n.there, n.account = n.second.account(tb)
+	n.here = n.there.at(n.first.url)
+	eventually(tb, "the first node has prices", func() bool {
+		return n.here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
 	return n
 }
 
 func TestTwoNodesAreOneService(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t)
-	there, account := n.second.account(t)
-	here := there.at(n.first.url)
-	eventually(t, "the first node has prices", func() bool {
-		return here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	here, there := n.here, n.there
 	before := there.signals("").Total
 
 	// What one has answered the other lists at once, and tells on its stream.
@@ -118,7 +122,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 
 	// Tokens of one node count on the other, and what is revoked on one is refused by
 	// the other: by whatever request begins a second after the answer.
-	email := account.Email
+	email := n.account.Email
 	session := here.with(here.with("").login(email, password).Access)
 	session.at(there.url).get("/v1/account").want(t, http.StatusOK)
 	made1 := session.key("second", "")
@@ -156,11 +160,7 @@ func refusedSoon(tb testing.TB, c *client, revoke func()) {
 func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t)
-	there, _ := n.second.account(t)
-	here := there.at(n.first.url)
-	eventually(t, "the first node has prices", func() bool {
-		return here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	there := n.there
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.partitions.Owned()
 		return owned > 0 && owned < n.second.process.store.Partitions()
