@@ -127,6 +127,11 @@ func (f fakeLimits) Take(_ context.Context, class limits.Class, who string) limi
 	return f.take(class, who)
 }
 
+// Peek says of whom it was asked by what remains, and that Take would refuse.
+func (f fakeLimits) Peek(class limits.Class, who string) limits.Decision {
+	return limits.Decision{Class: class, Limit: 600, Window: time.Minute, Remaining: len(who), RetryAfter: time.Second}
+}
+
 func (f fakeReplies) Claim(_ context.Context, account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error) {
 	if f.claim == nil {
 		return nil, nil

@@ -26,10 +26,22 @@ const (
 
 // Readiness is the answer of /readyz.
 type Readiness struct {
-	Status   string            `json:"status"` // ready, not_ready, draining
-	Checks   map[string]string `json:"checks"` // ok or failed, by name
-	Warnings []string          `json:"warnings"`
+	Status   string   `json:"status"` // ready, not_ready, draining
+	Checks   Checks   `json:"checks"`
+	Warnings []string `json:"warnings"`
 }
+
+// Checks says of each check of /readyz whether it is ok or failed.
+type Checks struct {
+	Redis   string `json:"redis"`
+	Streams string `json:"streams"`
+	Actors  string `json:"actors"`
+}
+
+const (
+	checkOK     = "ok"
+	checkFailed = "failed"
+)
 
 // healthz answers GET /healthz. It never depends on Redis.
 func (s *Server) healthz(c *call) error {
@@ -60,26 +72,26 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	h := s.o.Health
-	checks := map[string]func(context.Context) error{"redis": h.Redis, "streams": h.Streams, "actors": h.Actors}
-	r := Readiness{Status: "ready", Checks: map[string]string{"redis": "ok", "streams": "ok", "actors": "ok"}, Warnings: []string{}}
-	var mu sync.Mutex // guards r
+	r := Readiness{Status: "ready", Checks: Checks{checkOK, checkOK, checkOK}, Warnings: []string{}}
 	var wg sync.WaitGroup
-	for name, check := range checks {
+	run := func(name string, check func(context.Context) error, result *string) {
 		if check == nil {
-			continue
+			return
 		}
 		wg.Go(func() {
-			err := check(ctx)
-			if err == nil {
-				return
+			if err := check(ctx); err != nil {
+				s.log.Debug("readiness check failed", "check", name, "err", err)
+				*result = checkFailed
 			}
-			s.log.Debug("readiness check failed", "check", name, "err", err)
-			mu.Lock()
-			defer mu.Unlock()
-			r.Checks[name], r.Status = "failed", "not_ready"
 		})
 	}
+	run("redis", h.Redis, &r.Checks.Redis)
+	run("streams", h.Streams, &r.Checks.Streams)
+	run("actors", h.Actors, &r.Checks.Actors)
 	wg.Wait()
+	if r.Checks != (Checks{checkOK, checkOK, checkOK}) {
+		r.Status = "not_ready"
+	}
 	if s.draining.Load() {
 		r.Status = "draining"
 	}

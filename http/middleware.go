@@ -139,6 +139,7 @@ func (s *Server) answer(c *call, err error) {
 			p = newProblem(limited)
 		}
 	}
+	s.tellLimit(c)
 	c.fail(&p)
 }
 

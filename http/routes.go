@@ -56,9 +56,14 @@ func get(scope signal.Scope, handle func(*call) error) *operation {
 }
 
 // open is an operation for everybody, without a limit, that is also answered while
-// the process ends.
+// the process ends. Of the request's values it looks only at the version.
 func open(handle func(*call) error) methods {
-	return methods{http.MethodGet: {handle: handle, always: true}}
+	return methods{http.MethodGet: {always: true, handle: func(c *call) error {
+		if err := c.faults.err(); err != nil {
+			return err
+		}
+		return handle(c)
+	}}}
 }
 
 // addRoutes is the list of all routes, grouped by the credential they want. The

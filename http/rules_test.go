@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -215,17 +217,12 @@ func TestHeadersThatAreNotValid(t *testing.T) {
 	}
 }
 
-// versioned lists a request that succeeds for every operation behind a limit.
-var versioned = []string{"POST /v1/agents/trading/run", "GET /v1/signals", "GET /v1/signals/weather", "GET /v1/signals/weather/x", "GET /v1/signals/x",
-	"GET /v1/jobs", "GET /v1/jobs/x", "GET /v1/agents", "GET /v1/agents/trading", "GET /v1/account", "GET /v1/versions", "POST /v1/auth/logout",
-	"POST /v1/auth/password", "POST /v1/auth/api-key", "GET /v1/auth/api-keys", "DELETE /v1/auth/api-keys/x", "POST /v1/auth/login",
-	"POST /v1/auth/refresh", "POST /v1/auth/register"}
-
 func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
-	for _, operation := range versioned {
+	for _, operation := range s.Routes() {
 		method, path, _ := strings.Cut(operation, " ")
+		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
 		body := ""
 		if method == "POST" {
 			body = `{}`
@@ -502,6 +499,50 @@ func TestRateLimits(t *testing.T) {
 	}
 	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
 		t.Errorf("a valid credential after too many failures: %d", a.Status)
+	}
+}
+
+// TestEveryAnswerTellsOfTheLimit has requests fail at each check.
+func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
+	t.Parallel()
+	off := map[limits.Class]bool{}
+	f := &fakes{take: func(class limits.Class, who string) limits.Decision {
+		if off[class] {
+			return limits.Decision{Class: class, Allowed: true}
+		}
+		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 1}
+	}}
+	s := newServer(t, f)
+	// What fakeLimits.Peek says remains.
+	account, address := strconv.Itoa(len(accountID)), strconv.Itoa(len("192.0.2.1"))
+	for _, test := range []struct {
+		name, method, path, authorization string
+		off                               limits.Class
+		status                            int
+		want                              string
+	}{
+		{"no credential", "GET", "/v1/signals", "", "", 401, `"failures";r=1;t=0`},
+		{"a bad one", "POST", "/v1/agents/trading/run", "Bearer wrong", "", 401, `"failures";r=1;t=0`},
+		{"a bad one, failures not limited", "POST", "/v1/agents/trading/run", "Bearer wrong", limits.Failures, 401, `"runs";r=` + address + `;t=0`},
+		{"a key where none is taken", "POST", "/v1/auth/api-key", "Bearer key", "", 401, `"failures";r=1;t=0`},
+		{"a key where none is taken, failures not limited", "POST", "/v1/auth/api-key", "Bearer key", limits.Failures, 401, `"writes";r=` + account + `;t=0`},
+		{"no scope", "POST", "/v1/agents/trading/run", "Bearer reader", "", 403, `"runs";r=` + account + `;t=0`},
+		{"a wrong value", "GET", "/v1/signals?limit=0", "Bearer key", "", 400, `"reads";r=1;t=0`},
+		{"no such thing", "GET", "/v1/signals/x", "Bearer key", "", 404, `"reads";r=1;t=0`},
+		{"an address is limited", "POST", "/v1/auth/login", "", "", 400, `"logins";r=1;t=0`},
+		{"no such method", "PUT", "/v1/signals", "Bearer key", "", 405, ""},
+		{"no such path", "GET", "/v1/nosuch", "Bearer key", "", 404, ""},
+		{"no limit", "GET", "/healthz", "", "", 200, ""},
+	} {
+		off = map[limits.Class]bool{test.off: true}
+		a := do(t, s, test.method, test.path, "", "Authorization:"+test.authorization)
+		h := a.Header
+		if a.Status != test.status || h.Get("RateLimit") != test.want || (h.Get("RateLimit-Policy") == "") != (test.want == "") {
+			t.Errorf("%s: %d with %q, want %d with %q", test.name, a.Status, h.Get("RateLimit"), test.status, test.want)
+		}
+		if retry := h.Get("Retry-After"); retry != "" {
+			t.Errorf("%s: Retry-After: %s", test.name, retry)
+		}
 	}
 }
 

@@ -190,14 +190,14 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	want("/healthz", 200, `{"status":"ok"}`)
-	want("/readyz", 200, `{"status":"ready","checks":{"actors":"ok","redis":"ok","streams":"ok"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 200, `{"status":"ready","checks":{"redis":"ok","streams":"ok","actors":"ok"},"warnings":["nothing survives a restart"]}`)
 	redis, streams = down, down
 	want("/healthz", 200, `{"status":"ok"}`)
-	want("/readyz", 503, `{"status":"not_ready","checks":{"actors":"ok","redis":"failed","streams":"failed"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"failed","actors":"ok"},"warnings":["nothing survives a restart"]}`)
 	redis, streams, alive = nil, nil, down
 	want("/healthz", 503, `{"status":"failed"}`)
 	s.Drain()
-	want("/readyz", 503, `{"status":"draining","checks":{"actors":"ok","redis":"ok","streams":"ok"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 503, `{"status":"draining","checks":{"redis":"ok","streams":"ok","actors":"ok"},"warnings":["nothing survives a restart"]}`)
 }
 
 func TestPages(t *testing.T) {
