@@ -5,17 +5,19 @@
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a
 // Redis Cluster, so that one script may touch them. NN is the partition of the
-// account, from Store.Partition. keys.go makes the names, tests pin them.
+// account, from Store.Partition. keys.go makes the names; a test compares.
 //
 //	key                           type    content                                              lifetime
 //	{pNN}:events                  stream  event log: h = routing fields packed, d = payload    1 h and 1 M entries, see Trimmer
-//	{pNN}:signals                 stream  signal log: creations (m = metadata), closings         90 days, and while a signal is open
+//	{pNN}:signals                 stream  signal log: creations (m = metadata), closings       90 days, and while a signal is open
 //	{pNN}:open                    hash    ULID of each open signal -> its state                until it is closed
 //	{pNN}:batch:WRITER            string  number and result of a writer's last batch           10 min
 //	{pNN}:reply:ACCOUNT:DIGEST    string  a request's lock, then its reply                     60 s, then 24 h
 //	{pNN}:runsdue                 zset    runs under way by the time they must have ended      until they end
 //	{pNN}:job:JOB                 hash    a job                                                until 24 h after its end
-//	{pNN}:jobs:ACCOUNT[:STATUS]   zset    jobs of an account by creation; :ended by expiry     1 h longer than the last job
+//	{pNN}:jobs:ACCOUNT            zset    jobs of an account by creation                       1 h longer than the last job
+//	{pNN}:jobs:ACCOUNT:STATUS     zset    those with one status by creation                    as that
+//	{pNN}:jobs:ACCOUNT:ended      zset    those that ended by when they are forgotten          as that
 //	{pNN}:jobqueue                stream  jobs that wait or are worked on, group "jobs"        until a job ends
 //	{pNN}:owner                   string  node and epoch that own the partition                the lease
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
@@ -49,13 +51,16 @@
 //	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
 //	{node}:installation           hash    what was fixed at first start                        for ever
 //	{node}:live                   zset    nodes by the time until which they are live          as announced
-//	market:ticks, market:bars     stream  prices as they come in, from anybody                 15 min and 1 M; until they are stored
+//	market:ticks                  stream  prices as they come in, from anybody                 15 min and 1 M
+//	market:bars                   stream  bars as they come in, from anybody                   until they are stored
 //	{market}:closed               stream  bars that were closed                                15 min
-//	{market}:bars:TF:ASSET        zset    bars of an asset and timeframe by time               the newest 1,500 and more
+//	{market}:bars:TF:ASSET        zset    bars of an asset and timeframe by time               the newest 1,500
 //	{market}:news                 stream  news                                                 as far as strategies look back
 //	{market}:state                hash    the feeder's checkpoint                              for ever
-//	{market}:assets, :live        hash    records of assets, their newest ticks                for ever
-//	{market}:feeder, :feederepoch string  the feeder's lease and epoch                         the lease; for ever
+//	{market}:assets               hash    record of each asset                                 until it is removed
+//	{market}:live                 hash    each asset's newest tick and open minute             until it is removed
+//	{market}:feeder               string  the feeder's node                                    the lease
+//	{market}:feederepoch          string  the last epoch given                                 for ever
 //
 // # Promises
 //
