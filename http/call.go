@@ -161,15 +161,27 @@ func (c *call) object() (*object, error) {
 
 // optionalObject reads a body that may be left out; it is then an empty object.
 func (c *call) optionalObject() (*object, error) {
-	if c.r.ContentLength == 0 {
-		return &object{faults: &c.faults}, nil
-	}
-	body, err := c.body()
+	body, err := c.optionalBody()
 	if err != nil {
 		return nil, err
 	}
-	if len(body) == 0 {
-		return &object{faults: &c.faults}, nil
+	return decodeOptional(body, &c.faults), nil
+}
+
+// optionalBody is body for one that may be left out, whose type then does not matter.
+func (c *call) optionalBody() ([]byte, error) {
+	if c.r.ContentLength == 0 {
+		return nil, nil
 	}
-	return decodeObject(body, &c.faults), nil
+	return c.body()
+}
+
+// empty reads the body of a request that has nothing to say: none, or an object
+// without members. It returns the faults of the request.
+func (c *call) empty() ([]byte, error) {
+	body, err := c.optionalBody()
+	if err != nil {
+		return nil, err
+	}
+	return body, c.finish(decodeOptional(body, &c.faults), func(*object) {})
 }

@@ -110,6 +110,15 @@ func decodeObject(body []byte, f *faults) *object {
 	return newObject("", body, f)
 }
 
+// decodeOptional is decodeObject for a body that may be left out; it is then an empty
+// object.
+func decodeOptional(body []byte, f *faults) *object {
+	if len(body) == 0 {
+		return &object{faults: f}
+	}
+	return decodeObject(body, f)
+}
+
 // newObject finds the members of value, which is a valid object.
 func newObject(pointer string, value []byte, f *faults) *object {
 	o := &object{pointer: pointer, faults: f, members: make([]member, 0, 8)}
@@ -186,6 +195,11 @@ func (o *object) take(name string) []byte {
 	return nil
 }
 
+// has says that a member is given, also as null.
+func (o *object) has(name string) bool {
+	return slices.ContainsFunc(o.members, func(m member) bool { return string(m.name) == name })
+}
+
 // require notes that a member must be given, if it is absent or null.
 func (o *object) require(name string) {
 	if o.take(name) == nil {
@@ -239,6 +253,19 @@ func (o *object) integer(name string, low, high int64) (int64, bool) {
 		return 0, false
 	}
 	return int64(x), true
+}
+
+// time reads a time; see parseTime.
+func (o *object) time(name string) (time.Time, bool) {
+	text, ok := o.text(name)
+	if !ok {
+		return time.Time{}, false
+	}
+	t, ok := parseTime(text)
+	if !ok {
+		o.bad(name, faultFormat, timeForm)
+	}
+	return t, ok
 }
 
 // object reads an object.

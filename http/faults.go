@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-// The codes of single faults inside an invalid_request.
+// The codes of single faults inside an invalid_request. Addresses has further ones.
 const (
 	faultRequired     = "required"
 	faultInvalidType  = "invalid_type"

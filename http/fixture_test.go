@@ -47,6 +47,7 @@ type fakes struct {
 	take     func(class limits.Class, who string) limits.Decision
 	claim    func(account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
 	release  func(account signal.AccountID, key signal.ReplyKey) error
+	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
 	login    func(email, password string) (credentials.Tokens, error)
 	refresh  func(token string) (credentials.Tokens, error)
@@ -144,6 +145,13 @@ func (f fakeReplies) Release(_ context.Context, account signal.AccountID, key si
 		return nil
 	}
 	return f.release(account, key)
+}
+
+func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *signal.Reply) error {
+	if f.save == nil {
+		return nil
+	}
+	return f.save(account, r)
 }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal) {

@@ -2,6 +2,8 @@ package http
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 )
 
 // Replies keeps the first successful answers to requests with an Idempotency-Key.
-// The change that the request causes stores its answer; see signal.Change.
+// The change that a run causes stores its answer; see signal.Change.
 type Replies interface {
 	// Claim takes a key for a request that begins. It returns the answer that is
 	// kept for it, or nil if this request is the first. The error is KindConflict
@@ -17,6 +19,8 @@ type Replies interface {
 	Claim(ctx context.Context, account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
 	// Release frees a claimed key whose request was not successful.
 	Release(ctx context.Context, account signal.AccountID, key signal.ReplyKey) error
+	// SaveReply keeps the answer to a request whose change does not.
+	SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error
 }
 
 const (
@@ -66,7 +70,7 @@ func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey
 		return err
 	}
 	if kept != nil {
-		return c.replay(kept)
+		return s.replay(c, kept)
 	}
 	succeeded := false
 	defer func() { // also when first panics
@@ -85,7 +89,7 @@ func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey
 }
 
 // replay answers as the first time.
-func (c *call) replay(kept *signal.Reply) error {
+func (s *Server) replay(c *call, kept *signal.Reply) error {
 	h := c.Header()
 	for name, value := range kept.Header {
 		h.Set(name, value)
@@ -95,5 +99,59 @@ func (c *call) replay(kept *signal.Reply) error {
 	if body == nil && kept.Signal != nil {
 		body = appendSignal(nil, kept.Signal)
 	}
+	if c.operation.secret {
+		var err error
+		if body, err = s.o.Sealer.Open(body, replyPurpose(c, kept.Key)); err != nil {
+			return fmt.Errorf("open kept answer: %w", err)
+		}
+	}
 	return c.json(kept.Status, body)
 }
+
+// replyKey returns under what the answer to the request is kept; nil if it names no
+// Idempotency-Key.
+func (c *call) replyKey(body []byte) *signal.ReplyKey {
+	key, given := idempotencyKey(c.r.Header)
+	if !given {
+		return nil
+	}
+	return &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: sha256.Sum256(body)}
+}
+
+// once answers 200 with what do returns. With an Idempotency-Key it is done for the
+// first of the requests, and all get its answer. A client that goes away ends nothing.
+func (s *Server) once(c *call, body []byte, do func(ctx context.Context) ([]byte, error)) error {
+	ctx := context.WithoutCancel(c.r.Context())
+	key := c.replyKey(body)
+	if key == nil {
+		answer, err := do(ctx)
+		if err != nil {
+			return err
+		}
+		return c.json(http.StatusOK, answer)
+	}
+	return s.replayOr(c, c.principal.Account, *key, func() error {
+		answer, err := do(ctx)
+		if err != nil {
+			return err
+		}
+		s.keep(ctx, c, *key, answer)
+		return c.json(http.StatusOK, answer)
+	})
+}
+
+// keep stores an answer for those who ask again. If that fails they are told for a
+// while that the first request is under way; the one who asked first must still be
+// told what was done.
+func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte) {
+	if c.operation.secret {
+		answer = s.o.Sealer.Seal(answer, replyPurpose(c, key.Key))
+	}
+	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Body: answer}
+	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
+		s.log.Warn("answer not kept", "request", c.id, "err", err)
+	}
+}
+
+// replyPurpose is for what an answer that holds a secret is sealed.
+func replyPurpose(c *call, key string) string { return string(c.principal.Account) + " " + key }

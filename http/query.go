@@ -177,32 +177,44 @@ func cut[T any](p page, list []T) []T {
 	return list[from:min(from+p.Limit, len(list))]
 }
 
-// sinceForm is how a time may be written; time.Parse alone also takes hours of one
+// writtenTime is how a time may be written; time.Parse alone also takes hours of one
 // digit and a comma for the decimal point.
-var sinceForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?$`)
+var writtenTime = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?$`)
 
-// sinceLayouts are those forms for time.Parse, which allows any fraction of a
+// timeLayouts are those forms for time.Parse, which allows any fraction of a
 // second in each.
-var sinceLayouts = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", time.DateOnly}
+var timeLayouts = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", time.DateOnly}
 
-// since reads a time: RFC 3339 with any offset, without an offset (UTC), or a date
-// (midnight UTC). A "+" that was sent as it is arrives as a space, which cannot
+// timeForm says what is wrong with a time that is none.
+const timeForm = "must be a time such as 2026-11-21T09:30:00Z, or a date"
+
+// parseTime reads a time: RFC 3339 with any offset, without an offset (UTC), or a date
+// (midnight UTC), in any case.
+func parseTime(text string) (time.Time, bool) {
+	text = strings.ToUpper(text)
+	if writtenTime.MatchString(text) {
+		for _, layout := range timeLayouts {
+			if t, err := time.Parse(layout, text); err == nil {
+				return t.UTC(), true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// since reads a time. A "+" that was sent as it is arrives as a space, which cannot
 // stand there for anything else.
 func (q *query) since() time.Time {
-	v := strings.ToUpper(q.get("since"))
+	v := q.get("since")
 	if v == "" {
 		return time.Time{}
 	}
 	if i := strings.LastIndexByte(v, ' '); i > len(time.DateOnly) {
 		v = v[:i] + "+" + v[i+1:]
 	}
-	if sinceForm.MatchString(v) {
-		for _, layout := range sinceLayouts {
-			if t, err := time.Parse(layout, v); err == nil {
-				return t.UTC()
-			}
-		}
+	t, ok := parseTime(v)
+	if !ok {
+		q.bad("since", faultFormat, timeForm)
 	}
-	q.bad("since", faultFormat, "must be a time such as 2026-11-21T09:30:00Z, or a date")
-	return time.Time{}
+	return t
 }

@@ -28,6 +28,7 @@ type operation struct {
 	class  limits.Class // of its rate limit; "" for none
 	handle func(*call) error
 	always bool // answered while the process ends, too
+	secret bool // its answers hold a secret: they are kept encrypted
 
 	method string
 	tally  tally
@@ -53,6 +54,11 @@ type methods map[string]*operation
 // get is an operation of the class reads.
 func get(scope signal.Scope, handle func(*call) error) *operation {
 	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle}
+}
+
+// change is an operation of the class writes.
+func change(scope signal.Scope, handle func(*call) error) *operation {
+	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle}
 }
 
 // open is an operation for everybody, without a limit, that is also answered while
@@ -81,6 +87,8 @@ func (s *Server) addRoutes() {
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs)})
 	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents)})
 	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
+
+	s.addWebhooks()
 
 	// Any token.
 	s.add("/v1/account", methods{"GET": get("", s.account)})
@@ -112,6 +120,26 @@ func (s *Server) addRoutes() {
 	s.add("/v1/openapi.yaml", open(description(openAPI, typeYAML))).cached = true
 	s.add("/v1/asyncapi.yaml", open(description(asyncAPI, typeYAML))).cached = true
 	s.addPages()
+}
+
+// addWebhooks adds what is about webhooks, if there are any.
+func (s *Server) addWebhooks() {
+	if s.o.Webhooks == nil {
+		return
+	}
+	const scope = signal.WebhooksManage
+	create := change(scope, s.createWebhook)
+	create.secret = true
+	s.add("/v1/webhooks", methods{"GET": get(scope, s.listWebhooks), "POST": create})
+	s.add("/v1/webhooks/{id}", methods{"GET": get(scope, s.webhookByID), "PATCH": change(scope, s.changeWebhook), "DELETE": change(scope, s.removeWebhook)})
+	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
+	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
+	s.add("/v1/webhooks/{id}/deliveries", methods{"GET": get(scope, s.listDeliveries)})
+	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
+	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
+	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})
+	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}/retry", methods{"POST": change(scope, s.retryDelivery)})
+	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}/cancel", methods{"POST": change(scope, s.cancelDelivery)})
 }
 
 // addPages adds what people read.

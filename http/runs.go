@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"crypto/sha256"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,8 +23,7 @@ func (s *Server) runAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	if key, given := idempotencyKey(c.r.Header); given {
-		req.Reply = &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: sha256.Sum256(body)}
+	if req.Reply = c.replyKey(body); req.Reply != nil {
 		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) })
 	}
 	return s.execute(c, req, async)

@@ -33,6 +33,14 @@ type Options struct {
 	Replies     Replies
 	Hub         Hub
 
+	// Webhooks and what goes with them; without the first, none of the others is
+	// needed, and their paths do not exist.
+	Webhooks   Webhooks
+	Deliveries Deliveries
+	Sealer     Sealer
+	Addresses  Addresses
+	Envelope   Envelope
+
 	Weather      Weather // nil: there are no weather signals
 	Registration bool    // POST /v1/auth/register exists
 

@@ -1,0 +1,212 @@
+package http
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Deliveries holds what was and is to be sent to webhooks. All that name a delivery
+// or a webhook fail with KindNotFound if the account has none of that name. See
+// persistence.Webhooks.
+type Deliveries interface {
+	// CreateDelivery stores one that is pending, and what it sends.
+	CreateDelivery(ctx context.Context, d signal.Delivery, body []byte) error
+	// Delivery returns one and what it sends.
+	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (d signal.Delivery, body []byte, err error)
+	// Deliveries returns a page of those that q wants, newest first, and how many
+	// there are.
+	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) (list []signal.Delivery, total int, err error)
+	// RetryDelivery makes a failed one pending, for one attempt. KindConflict,
+	// "delivery_not_failed".
+	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error)
+	// CancelDelivery lets a pending one fail. KindConflict, "delivery_not_pending".
+	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error)
+	// RetryDeliveries makes those that q wants pending, and returns how many they are.
+	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error)
+	// CancelDeliveries lets all that are pending fail, and returns how many they were.
+	CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error)
+}
+
+// Envelope writes what is sent of an event: data is the JSON of its payload. See
+// webhook.AppendBody.
+type Envelope func(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte
+
+// errWebhookDisabled is a retry of what would not be sent.
+var errWebhookDisabled = &signal.Error{Kind: signal.KindConflict, Code: "webhook_disabled", Message: "the webhook is disabled"}
+
+// retryable lists the states from which deliveries can be sent again.
+var retryable = []signal.DeliveryStatus{signal.DeliveryFailed, signal.DeliverySucceeded}
+
+// testWebhook answers POST /v1/webhooks/{id}/test.
+func (s *Server) testWebhook(c *call) error {
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	body, err := c.empty()
+	if err != nil {
+		return err
+	}
+	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+		w, err := s.webhook(c)
+		if err != nil {
+			return nil, err
+		}
+		now := s.o.Now()
+		d := signal.Delivery{ID: signal.NewDeliveryID(), Webhook: w.ID, Account: w.Account, Event: signal.NewEventID(), Type: signal.WebhookTest,
+			Status: signal.DeliveryPending, CreatedAt: now, NextAttemptAt: now, Single: w.Status == signal.WebhookDisabled}
+		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, testData(w.ID, c.principal))
+		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
+			return nil, err
+		}
+		return appendDelivery(make([]byte, 0, 1024), &d, sent), nil
+	})
+}
+
+// testData returns the payload of a webhook.test that p has asked for.
+func testData(id signal.WebhookID, p signal.Principal) []byte {
+	by := "dashboard"
+	if p.Key != "" {
+		by = "api"
+	}
+	return []byte(`{"webhook_id":"` + string(id) + `","message":"This is a test event.","triggered_by":"` + by + `"}`)
+}
+
+// listDeliveries answers GET /v1/webhooks/{id}/deliveries.
+func (s *Server) listDeliveries(c *call) error {
+	q := c.query("status", "event", "limit", "offset")
+	p := q.page()
+	wanted := signal.DeliveryQuery{Status: option(q, "status", signal.DeliveryStatuses), Type: option(q, "event", signal.WebhookEvents),
+		Limit: p.Limit, Offset: p.Offset}
+	w, err := s.webhook(c)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.o.Deliveries.Deliveries(c.r.Context(), w.Account, w.ID, wanted)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(list)), "deliveries", list, appendDeliveryItem, p, total))
+}
+
+// deliveryByID answers GET /v1/webhooks/{id}/deliveries/{delivery_id}.
+func (s *Server) deliveryByID(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	d, sent, err := s.delivery(c)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendDelivery(make([]byte, 0, 2048), &d, sent))
+}
+
+// delivery returns the delivery that the path names and what it sends.
+func (s *Server) delivery(c *call) (signal.Delivery, []byte, error) {
+	webhook, err := c.webhookID()
+	if err != nil {
+		return signal.Delivery{}, nil, err
+	}
+	id, ok := signal.ParseDeliveryID(c.vars["delivery_id"])
+	if !ok {
+		return signal.Delivery{}, nil, signal.NotFound("delivery")
+	}
+	return s.o.Deliveries.Delivery(c.r.Context(), c.principal.Account, webhook, id)
+}
+
+// retryDelivery answers POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry.
+func (s *Server) retryDelivery(c *call) error {
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	body, err := c.empty()
+	if err != nil {
+		return err
+	}
+	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+		w, err := s.webhook(c)
+		if err != nil {
+			return nil, err
+		}
+		d, sent, err := s.delivery(c)
+		if err != nil {
+			return nil, err
+		}
+		if w.Status == signal.WebhookDisabled {
+			return nil, errWebhookDisabled
+		}
+		if d, err = s.o.Deliveries.RetryDelivery(ctx, d.Account, d.Webhook, d.ID); err != nil {
+			return nil, err
+		}
+		return appendDelivery(make([]byte, 0, 2048), &d, sent), nil
+	})
+}
+
+// retryDeliveries answers POST /v1/webhooks/{id}/deliveries/retry.
+func (s *Server) retryDeliveries(c *call) error {
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	body, err := c.optionalBody()
+	if err != nil {
+		return err
+	}
+	wanted := signal.RetryQuery{Status: signal.DeliveryFailed}
+	if err := c.finish(decodeOptional(body, &c.faults), func(o *object) {
+		wanted.Since, _ = o.time("since")
+		until, bounded := o.time("until")
+		if wanted.Until = until; bounded && until.Before(wanted.Since) {
+			o.bad("until", faultOutOfRange, "must not be before since")
+		}
+		if status, ok := choice(o, "status", retryable); ok {
+			wanted.Status = status
+		}
+		wanted.DryRun, _ = o.boolean("dry_run")
+	}); err != nil {
+		return err
+	}
+	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+		w, err := s.webhook(c)
+		if err != nil {
+			return nil, err
+		}
+		if w.Status == signal.WebhookDisabled {
+			return nil, errWebhookDisabled
+		}
+		n, err := s.o.Deliveries.RetryDeliveries(ctx, w.Account, w.ID, wanted)
+		return appendCount("retried", n), err
+	})
+}
+
+// cancelDelivery answers POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel.
+func (s *Server) cancelDelivery(c *call) error {
+	if _, err := c.empty(); err != nil {
+		return err
+	}
+	d, sent, err := s.delivery(c)
+	if err != nil {
+		return err
+	}
+	if d, err = s.o.Deliveries.CancelDelivery(c.r.Context(), d.Account, d.Webhook, d.ID); err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendDelivery(make([]byte, 0, 2048), &d, sent))
+}
+
+// cancelDeliveries answers POST /v1/webhooks/{id}/deliveries/cancel.
+func (s *Server) cancelDeliveries(c *call) error {
+	if _, err := c.empty(); err != nil {
+		return err
+	}
+	w, err := s.webhook(c)
+	if err != nil {
+		return err
+	}
+	n, err := s.o.Deliveries.CancelDeliveries(c.r.Context(), w.Account, w.ID)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendCount("cancelled", n))
+}
+
+// appendCount returns an object of one number.
+func appendCount(name string, n int) []byte {
+	return append(strconv.AppendInt([]byte(`{"`+name+`":`), int64(n), 10), '}')
+}

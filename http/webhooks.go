@@ -1,0 +1,233 @@
+package http
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Webhooks holds the endpoints that accounts have registered. See
+// persistence.Webhooks.
+type Webhooks interface {
+	// Register stores a new webhook. KindConflict, "limit_reached": the account has
+	// limit of them.
+	Register(ctx context.Context, w signal.Webhook, limit int) (signal.Webhook, error)
+	// Webhook returns one with its health and its revision. KindNotFound.
+	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
+	// Webhooks returns all of an account, newest first.
+	Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error)
+	// ChangeWebhook stores w in the place of its revision, and forgets how it has
+	// failed if clearHealth is set. KindConflict, "webhook_changed": another change
+	// came first.
+	ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+	// RemoveWebhook drops one with its deliveries. KindNotFound.
+	RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error
+}
+
+// Sealer encrypts what must not be stored as it is. What was sealed for a purpose
+// opens for no other. See webhook.Keyring.
+type Sealer interface {
+	Seal(plain []byte, purpose string) []byte
+	Open(sealed []byte, purpose string) ([]byte, error)
+}
+
+// Addresses knows where deliveries may be sent. See webhook.Guard.
+type Addresses interface {
+	// CheckURL returns nil for a URL that may be registered, else one *signal.Error for
+	// each fault, joined by errors.Join. Their codes are those of single faults, such
+	// as url_not_allowed and https_required.
+	CheckURL(ctx context.Context, url string) error
+}
+
+const (
+	// maxWebhooks is how many an account may have.
+	maxWebhooks = 100
+	// secretOverlap is how long a secret signs on after it was replaced.
+	secretOverlap = 24 * time.Hour
+	// secretBytes is how many random bytes a generated secret has.
+	secretBytes = 32
+	// maxUpdates is how often a change is tried when others come first.
+	maxUpdates = 5
+)
+
+// errBusyWebhook is a change that others have always forestalled.
+var errBusyWebhook = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
+	Message: "too many requests change this webhook at once"}
+
+// newSecret returns a signing secret in the form of Standard Webhooks.
+func newSecret() string {
+	var random [secretBytes]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(random[:])
+}
+
+// webhookID returns the webhook that the path names, or KindNotFound if there can be
+// none of that name.
+func (c *call) webhookID() (signal.WebhookID, error) {
+	id, ok := signal.ParseWebhookID(c.vars["id"])
+	if !ok {
+		return "", signal.NotFound("webhook")
+	}
+	return id, nil
+}
+
+// createWebhook answers POST /v1/webhooks.
+func (s *Server) createWebhook(c *call) error {
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	var in webhookInput
+	if err := c.finish(decodeObject(body, &c.faults), func(o *object) {
+		o.require("url")
+		o.require("events")
+		in = s.readWebhook(c, o)
+		in.secret = readSecret(o)
+	}); err != nil {
+		return err
+	}
+	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+		now := s.o.Now()
+		w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name, Status: signal.WebhookEnabled,
+			CreatedAt: now, UpdatedAt: now}
+		in.apply(&w, now)
+		secret := in.secret
+		if secret == "" {
+			secret = newSecret()
+		}
+		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
+		w, err := s.o.Webhooks.Register(ctx, w, maxWebhooks)
+		if err != nil {
+			return nil, err
+		}
+		return appendNewWebhook(make([]byte, 0, 1024), &w, secret), nil
+	})
+}
+
+// listWebhooks answers GET /v1/webhooks.
+func (s *Server) listWebhooks(c *call) error {
+	q := c.query("status", "limit", "offset")
+	status := option(q, "status", signal.WebhookStatuses)
+	p := q.page()
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	list, err := s.o.Webhooks.Webhooks(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(w signal.Webhook) bool { return status != "" && w.Status != status })
+	shown := cut(p, list)
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "webhooks", shown, appendWebhook, p, len(list)))
+}
+
+// webhookByID answers GET /v1/webhooks/{id}.
+func (s *Server) webhookByID(c *call) error {
+	w, err := s.webhook(c)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
+}
+
+// webhook returns the webhook that the path names, if the values of the request are
+// in order.
+func (s *Server) webhook(c *call) (signal.Webhook, error) {
+	if err := c.faults.err(); err != nil {
+		return signal.Webhook{}, err
+	}
+	id, err := c.webhookID()
+	if err != nil {
+		return signal.Webhook{}, err
+	}
+	return s.o.Webhooks.Webhook(c.r.Context(), c.principal.Account, id)
+}
+
+// changeWebhook answers PATCH /v1/webhooks/{id}.
+func (s *Server) changeWebhook(c *call) error {
+	var in webhookInput
+	if err := c.decode(func(o *object) {
+		in = s.readWebhook(c, o)
+		in.status, _ = choice(o, "status", signal.WebhookStatuses)
+	}); err != nil {
+		return err
+	}
+	w, err := s.update(c, in.apply)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
+}
+
+// update changes the webhook that the path names by change, which says whether
+// anything is another than before. If another change comes first, it is made anew.
+func (s *Server) update(c *call, change func(w *signal.Webhook, now time.Time) bool) (signal.Webhook, error) {
+	for range maxUpdates {
+		w, err := s.webhook(c)
+		if err != nil {
+			return w, err
+		}
+		failing, now := w.Health, s.o.Now()
+		if !change(&w, now) {
+			return w, nil
+		}
+		w.UpdatedAt = now
+		w, err = s.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
+		if e, ok := errors.AsType[*signal.Error](err); !ok || e.Code != "webhook_changed" {
+			return w, err
+		}
+	}
+	return signal.Webhook{}, errBusyWebhook
+}
+
+// removeWebhook answers DELETE /v1/webhooks/{id}.
+func (s *Server) removeWebhook(c *call) error {
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	id, err := c.webhookID()
+	if err != nil {
+		return err
+	}
+	if err := s.o.Webhooks.RemoveWebhook(c.r.Context(), c.principal.Account, id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// rotateSecret answers POST /v1/webhooks/{id}/rotate-secret.
+func (s *Server) rotateSecret(c *call) error {
+	o, err := c.optionalObject()
+	if err != nil {
+		return err
+	}
+	var secret string
+	if err := c.finish(o, func(o *object) { secret = readSecret(o) }); err != nil {
+		return err
+	}
+	if secret == "" {
+		secret = newSecret()
+	}
+	w, err := s.update(c, func(w *signal.Webhook, now time.Time) bool {
+		w.PreviousSecret, w.PreviousUntil = w.Secret, now.Add(secretOverlap)
+		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	b := append(make([]byte, 0, 512), `{"webhook_id":"`...)
+	b = append(b, w.ID...)
+	b = append(b, `","secret":`...)
+	b = signal.AppendText(b, secret)
+	b = append(b, `,"previous_secret_expires_at":`...)
+	b = signal.AppendTime(b, w.PreviousUntil)
+	return c.json(http.StatusOK, append(b, '}'))
+}
