@@ -2,6 +2,7 @@ package signal
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"strings"
 	"sync"
 	"time"
@@ -88,6 +89,19 @@ func NewWebhookID() WebhookID { return WebhookID(newID(prefixWebhook)) }
 
 // NewDeliveryID returns an identifier for a new delivery.
 func NewDeliveryID() DeliveryID { return DeliveryID(newID(prefixDelivery)) }
+
+// DeliveryIDOf returns the identifier of the delivery of an event to a webhook. It is
+// the same whoever makes it, however often, so that no event is recorded twice: its
+// time is that of the event's identifier, the rest is drawn from both.
+func DeliveryIDOf(e EventID, w WebhookID) DeliveryID {
+	both := make([]byte, 0, 2*(len(prefixEvent)+ulidLength))
+	digest := sha256.Sum256(append(append(both, e...), w...))
+	id := ulid.ULID(digest[:16])
+	if event, ok := ULIDBytes(string(e)); ok {
+		copy(id[:6], event[:6])
+	}
+	return DeliveryID(prefixDelivery + id.String())
+}
 
 // NewRequestID returns an identifier for one HTTP request.
 func NewRequestID() string { return newID(prefixRequest) }

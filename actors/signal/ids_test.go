@@ -56,3 +56,21 @@ func FuzzParseSignalID(f *testing.F) {
 		}
 	})
 }
+
+func TestDeliveryIDOfEventAndWebhook(t *testing.T) {
+	e, other := NewEventID(), NewEventID()
+	w, second := NewWebhookID(), NewWebhookID()
+	id := DeliveryIDOf(e, w)
+	if _, ok := ParseDeliveryID(string(id)); !ok {
+		t.Errorf("%q is no delivery id", id)
+	}
+	if id != DeliveryIDOf(e, w) {
+		t.Error("the same event and webhook have two ids")
+	}
+	if id == DeliveryIDOf(other, w) || id == DeliveryIDOf(e, second) {
+		t.Error("two deliveries have one id")
+	}
+	if string(id[4:14]) != string(e[4:14]) {
+		t.Errorf("the time of %s is not that of %s", id, e)
+	}
+}
