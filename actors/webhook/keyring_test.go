@@ -1,0 +1,137 @@
+package webhook
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func keyNamed(name string, fill byte) Key {
+	k := Key{Name: name}
+	for i := range k.Value {
+		k.Value[i] = fill
+	}
+	return k
+}
+
+func newKeyring(tb testing.TB, keys ...Key) *Keyring {
+	tb.Helper()
+	r, err := NewKeyring(keys)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func TestKeyringOpensWhatItSealed(t *testing.T) {
+	t.Parallel()
+	r := newKeyring(t, keyNamed("2026", 1))
+	for _, plain := range []string{"", "x", "whsec_c2lnbmFs", strings.Repeat("é", 256)} {
+		sealed := r.Seal([]byte(plain), "whk_1")
+		if len(plain) > 8 && bytes.Contains(sealed, []byte(plain)) {
+			t.Errorf("%q can be read in what was sealed", plain)
+		}
+		got, err := r.Open(sealed, "whk_1")
+		if err != nil || string(got) != plain {
+			t.Errorf("opened %q, %v; want %q", got, err, plain)
+		}
+	}
+	if bytes.Equal(r.Seal([]byte("x"), "whk_1"), r.Seal([]byte("x"), "whk_1")) {
+		t.Error("the same secret is sealed to the same bytes twice")
+	}
+}
+
+func TestKeyringOpensNothingElse(t *testing.T) {
+	t.Parallel()
+	r := newKeyring(t, keyNamed("2026", 1))
+	sealed := r.Seal([]byte("secret"), "whk_1")
+	changed := func(i int) []byte {
+		b := bytes.Clone(sealed)
+		b[i] ^= 1
+		return b
+	}
+	tests := []struct {
+		name    string
+		ring    *Keyring
+		sealed  []byte
+		purpose string
+	}{
+		{"for another purpose", r, sealed, "whk_2"},
+		{"for no purpose", r, sealed, ""},
+		{"with another key of that name", newKeyring(t, keyNamed("2026", 2)), sealed, "whk_1"},
+		{"without its key", newKeyring(t, keyNamed("2027", 1)), sealed, "whk_1"},
+		{"with a changed name", r, changed(1), "whk_1"},
+		{"with a changed nonce", r, changed(5), "whk_1"},
+		{"with a changed end", r, changed(len(sealed) - 1), "whk_1"},
+		{"with bytes behind", r, append(bytes.Clone(sealed), 0), "whk_1"},
+	}
+	for _, test := range tests {
+		if got, err := test.ring.Open(test.sealed, test.purpose); err == nil {
+			t.Errorf("opened %s: %q", test.name, got)
+		}
+	}
+	for n := range sealed {
+		if got, err := r.Open(sealed[:n], "whk_1"); err == nil {
+			t.Errorf("opened the first %d bytes: %q", n, got)
+		}
+	}
+}
+
+func TestKeyringRotation(t *testing.T) {
+	t.Parallel()
+	before := newKeyring(t, keyNamed("old", 1))
+	during := newKeyring(t, keyNamed("new", 2), keyNamed("old", 1))
+	after := newKeyring(t, keyNamed("new", 2))
+
+	old := before.Seal([]byte("secret"), "whk_1")
+	if got, err := during.Open(old, "whk_1"); err != nil || string(got) != "secret" {
+		t.Errorf("with a new key in front, opened %q, %v", got, err)
+	}
+	if !before.Current(old) || during.Current(old) || during.Current(nil) {
+		t.Error("Current does not tell what the first key has sealed")
+	}
+	sealedAnew := during.Seal([]byte("secret"), "whk_1")
+	if !during.Current(sealedAnew) || !after.Current(sealedAnew) {
+		t.Error("the ring does not seal with its first key")
+	}
+	if got, err := after.Open(sealedAnew, "whk_1"); err != nil || string(got) != "secret" {
+		t.Errorf("without the old key, opened %q, %v", got, err)
+	}
+	if _, err := after.Open(old, "whk_1"); err == nil || !strings.Contains(err.Error(), `"old"`) {
+		t.Errorf("without the old key, opened what it has sealed: %v", err)
+	}
+}
+
+func TestKeyringRefusesBadKeys(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		keys []Key
+	}{
+		{"none", nil},
+		{"one without a name", []Key{keyNamed("", 1)}},
+		{"one whose name is too long", []Key{keyNamed(strings.Repeat("n", 256), 1)}},
+		{"two of one name", []Key{keyNamed("a", 1), keyNamed("a", 2)}},
+	}
+	for _, test := range tests {
+		if _, err := NewKeyring(test.keys); err == nil {
+			t.Errorf("made a ring of keys: %s", test.name)
+		}
+	}
+}
+
+func FuzzKeyringOpen(f *testing.F) {
+	r := newKeyring(f, keyNamed("2026", 1))
+	genuine := r.Seal([]byte("secret"), "whk_1")
+	f.Add(genuine)
+	f.Add(genuine[:7])
+	f.Add([]byte{})
+	f.Add([]byte{255, 'a'})
+	f.Fuzz(func(t *testing.T, sealed []byte) {
+		got, err := r.Open(sealed, "whk_1")
+		if err == nil && !bytes.Equal(sealed, genuine) {
+			t.Errorf("opened forged bytes as %q", got)
+		}
+		r.Current(sealed)
+	})
+}
