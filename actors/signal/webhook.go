@@ -106,6 +106,10 @@ type Delivery struct {
 
 	// NextAttemptAt is when a pending delivery is due; zero otherwise.
 	NextAttemptAt time.Time
+	// WasDueAt is, in a state after an attempt, the NextAttemptAt for which the attempt
+	// was made: the store leaves the state out if the delivery was changed by hand
+	// meanwhile. Zero, and when read: not known.
+	WasDueAt time.Time
 	// CompletedAt is when it succeeded or failed; zero while it is pending.
 	CompletedAt time.Time
 	// Single says that the next attempt has no further ones behind it: it was asked

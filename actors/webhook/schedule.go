@@ -41,7 +41,7 @@ func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Resu
 	if retries == nil {
 		retries = DefaultRetries
 	}
-	d.Error, d.Single = r.Error, false
+	d.Error, d.Single, d.WasDueAt = r.Error, false, d.NextAttemptAt
 	switch {
 	case r.Error == "":
 		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliverySucceeded, time.Time{}, now
