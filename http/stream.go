@@ -19,18 +19,15 @@ type Hub interface {
 	Serve(ws *websocket.Conn, p *signal.Principal)
 }
 
-const (
-	// handshakeTimeout bounds the writing of the answer to a handshake.
-	handshakeTimeout = 10 * time.Second
-	// readBuffer holds most messages of clients; longer ones take more reads.
-	readBuffer = 1 << 10
-)
+// handshakeTimeout bounds the writing of the answer to a handshake.
+const handshakeTimeout = 10 * time.Second
 
 // newUpgrader returns what answers handshakes. Who may connect is checked before.
+// The hub reads and writes by itself, so it needs no buffers: without a size and
+// with a pool, none are made.
 func newUpgrader() websocket.Upgrader {
 	return websocket.Upgrader{
 		HandshakeTimeout: handshakeTimeout,
-		ReadBufferSize:   readBuffer,
 		WriteBufferPool:  &sync.Pool{},
 		CheckOrigin:      func(*http.Request) bool { return true },
 		Error:            func(http.ResponseWriter, *http.Request, int, error) {},
