@@ -189,18 +189,16 @@ func (c *client) submit(asset, strategy string) wireJob {
 	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).want(c.tb, http.StatusOK).Body)
 }
 
-// job returns a job as it stands.
-func (c *client) job(id string) wireJob {
-	c.tb.Helper()
-	return decode[wireJob](c.tb, c.get("/v1/jobs/"+id).want(c.tb, http.StatusOK).Body)
-}
-
-// awaitJob polls a job until it has ended.
+// awaitJob polls a job until it has ended, whether or not every question is answered.
 func (c *client) awaitJob(id string) wireJob {
 	c.tb.Helper()
 	var j wireJob
 	eventually(c.tb, "job "+id+" ends", func() bool {
-		j = c.job(id)
+		a := c.get("/v1/jobs/" + id)
+		if a.unavailable() {
+			return false
+		}
+		j = decode[wireJob](c.tb, a.want(c.tb, http.StatusOK).Body)
 		return j.Status == "completed" || j.Status == "error"
 	})
 	return j

@@ -303,19 +303,21 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 		t.Errorf("%v refused runs are counted, want 2", got)
 	}
 
-	// Guesses run into the limit of failures: 429 in the place of 401.
-	refused := 0
-	for range 40 {
+	// Guesses run into the limit of failures: 429 in the place of 401. Some failures
+	// were counted above; a slow machine wins some tokens back.
+	for n := 1; ; n++ {
 		a := public.with(unknownKey()).get("/v1/signals")
 		if a.Status == http.StatusTooManyRequests {
-			refused++
 			checkLimit(t, "a guess", a, "failures", 30, 0, true)
-		} else {
-			a.fails(t, http.StatusUnauthorized, "invalid_token")
+			if n < 20 {
+				t.Errorf("guess %d of 30 is refused", n)
+			}
+			break
 		}
-	}
-	if refused < 10 || refused > 20 {
-		t.Errorf("of 40 guesses %d were limited", refused)
+		a.fails(t, http.StatusUnauthorized, "invalid_token")
+		if n > 35 {
+			t.Fatalf("after %d guesses none is refused", n)
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 
 	var p promises
 	wait := p.load(trader, 8, nil)
-	eventually(t, "a few hundred runs are acknowledged", func() bool { return p.count() >= 300 })
+	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	var killing sync.WaitGroup
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)

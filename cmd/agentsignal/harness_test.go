@@ -21,8 +21,9 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// patience bounds every wait of a test for a condition.
-const patience = 30 * time.Second
+// patience bounds every wait of a test for a condition: long enough for a machine
+// that is busy with much else.
+const patience = time.Minute
 
 // password is that of the accounts of tests.
 const password = "correct horse battery"
