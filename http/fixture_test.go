@@ -58,6 +58,8 @@ type fakes struct {
 	key      func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error)
 	keys     func(account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error)
 	revoke   func(account signal.AccountID, id signal.KeyID) error
+
+	webhookFakes
 }
 
 type (
@@ -280,6 +282,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f}, Credentials: fakeCredentials{f},
 		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Registration: true, Gatherer: prometheus.NewRegistry(),
 		Now: func() time.Time { return morning }}
+	f.use(&o)
 	for _, c := range change {
 		c(&o)
 	}

@@ -1,0 +1,177 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+)
+
+// Identifiers of what the fakes answer with.
+const (
+	webhookID  = signal.WebhookID("whk_01M7YQ1WTVKN9DZNWV9NV456V1")
+	deliveryID = signal.DeliveryID("dlv_01M7YQ1X7PE2DGEP087XGX6XDW")
+	eventID    = signal.EventID("evt_01M7YQ1X3DTRA4S2456P21NJZ0")
+)
+
+// sentBody is what newDelivery sends.
+const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created","api_version":"2026-11-01","created_at":"2026-11-21T09:30:00.000Z","data":{"a":"<&>", "b":1.50}}`
+
+// webhookFakes are the packages behind the webhooks. A nil function has a plain
+// answer.
+type webhookFakes struct {
+	add        func(w signal.Webhook, limit int) (signal.Webhook, error)
+	webhook    func(account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
+	webhooks   func(account signal.AccountID) ([]signal.Webhook, error)
+	change     func(w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+	remove     func(account signal.AccountID, id signal.WebhookID) error
+	create     func(d signal.Delivery, body []byte) error
+	delivery   func(account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, []byte, error)
+	deliveries func(account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error)
+	retry      func(id signal.DeliveryID) (signal.Delivery, error)
+	cancel     func(id signal.DeliveryID) (signal.Delivery, error)
+	retryAll   func(webhook signal.WebhookID, q signal.RetryQuery) (int, error)
+	cancelAll  func(webhook signal.WebhookID) (int, error)
+	checkURL   func(url string) error
+}
+
+type (
+	fakeWebhooks   struct{ *fakes }
+	fakeDeliveries struct{ *fakes }
+	fakeAddresses  struct{ *fakes }
+	fakeSealer     struct{}
+)
+
+// use lets o answer requests about webhooks.
+func (f *fakes) use(o *signalhttp.Options) {
+	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f}, fakeSealer{}, fakeEnvelope
+}
+
+func newWebhook() signal.Webhook {
+	return signal.Webhook{ID: webhookID, Account: accountID, URL: "https://example.com/hooks/signals", Events: []signal.EventType{signal.SignalCreated, signal.SignalClosed},
+		APIVersion: "2026-11-01", Status: signal.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning, Secret: []byte("old"), Revision: "1"}
+}
+
+func newDelivery() signal.Delivery {
+	return signal.Delivery{ID: deliveryID, Webhook: webhookID, Account: accountID, Event: eventID, Type: signal.SignalCreated, Status: signal.DeliveryPending,
+		CreatedAt: morning, NextAttemptAt: morning.Add(31120 * time.Millisecond), Scheduled: 1, Error: "status 503",
+		Attempts: []signal.Attempt{{Number: 1, Trigger: signal.TriggerSchedule, At: morning.Add(410 * time.Millisecond), Duration: 710*time.Millisecond + 999*time.Microsecond,
+			ResponseStatus: 503, Error: "status 503", ResponseBody: "busy"}}}
+}
+
+func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int) (signal.Webhook, error) {
+	if f.add == nil {
+		return w, nil
+	}
+	return f.add(w, limit)
+}
+
+func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error) {
+	if f.webhook == nil {
+		return newWebhook(), nil
+	}
+	return f.webhook(account, id)
+}
+
+func (f fakeWebhooks) Webhooks(_ context.Context, account signal.AccountID) ([]signal.Webhook, error) {
+	if f.webhooks == nil {
+		return nil, nil
+	}
+	return f.webhooks(account)
+}
+
+func (f fakeWebhooks) ChangeWebhook(_ context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+	if f.change == nil {
+		return w, nil
+	}
+	return f.change(w, clearHealth)
+}
+
+func (f fakeWebhooks) RemoveWebhook(_ context.Context, account signal.AccountID, id signal.WebhookID) error {
+	if f.remove == nil {
+		return nil
+	}
+	return f.remove(account, id)
+}
+
+func (f fakeDeliveries) CreateDelivery(_ context.Context, d signal.Delivery, body []byte) error {
+	if f.create == nil {
+		return nil
+	}
+	return f.create(d, body)
+}
+
+func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, []byte, error) {
+	if f.delivery == nil {
+		return newDelivery(), []byte(sentBody), nil
+	}
+	return f.delivery(account, webhook, id)
+}
+
+func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error) {
+	if f.deliveries == nil {
+		return nil, 0, nil
+	}
+	return f.deliveries(account, webhook, q)
+}
+
+func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+	if f.retry == nil {
+		return newDelivery(), nil
+	}
+	return f.retry(id)
+}
+
+func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+	if f.cancel == nil {
+		return newDelivery(), nil
+	}
+	return f.cancel(id)
+}
+
+func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
+	if f.retryAll == nil {
+		return 0, nil
+	}
+	return f.retryAll(webhook, q)
+}
+
+func (f fakeDeliveries) CancelDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID) (int, error) {
+	if f.cancelAll == nil {
+		return 0, nil
+	}
+	return f.cancelAll(webhook)
+}
+
+func (f fakeAddresses) CheckURL(_ context.Context, url string) error {
+	if f.checkURL == nil {
+		return nil
+	}
+	return f.checkURL(url)
+}
+
+// Seal turns the bytes round behind the purpose, so that nothing sealed can be read.
+func (fakeSealer) Seal(plain []byte, purpose string) []byte {
+	b := bytes.Clone(plain)
+	slices.Reverse(b)
+	return append([]byte(purpose+"|"), b...)
+}
+
+func (fakeSealer) Open(sealed []byte, purpose string) ([]byte, error) {
+	b, ok := bytes.CutPrefix(bytes.Clone(sealed), []byte(purpose+"|"))
+	if !ok {
+		return nil, errors.New("sealed for another purpose")
+	}
+	slices.Reverse(b)
+	return b, nil
+}
+
+func fakeEnvelope(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte {
+	b = append(b, `{"id":"`+string(id)+`","type":"`+string(t)+`","api_version":"`+version+`","created_at":`...)
+	b = append(signal.AppendTime(b, at), `,"data":`...)
+	return append(append(b, data...), '}')
+}
