@@ -117,11 +117,11 @@ func (b *clusterBench) testLog(t *testing.T) {
 				told++
 			}
 		}
-		if events, complete, err := b.store.ReadEvents(t.Context(), account, at, 10); err != nil || !complete || len(events) != 1 {
-			t.Errorf("events of partition %d: %d, %v, %v", p, len(events), complete, err)
+		if events, err := b.store.ReadLog(t.Context(), p, at, 1); err != nil || len(events) != 1 || events[0].Account != account {
+			t.Errorf("events of partition %d: %v, %v", p, events, err)
 		}
-		if first, err := b.store.FirstEvent(t.Context(), p); err != nil || first.IsZero() {
-			t.Errorf("first event of partition %d: %v, %v", p, first, err)
+		if retained, _, err := b.store.retains(t.Context(), p, at); !retained || err != nil {
+			t.Errorf("retains of partition %d: %v, %v", p, retained, err)
 		}
 		if _, err := b.store.SignalByID(t.Context(), account, sig.ID, at, signal.Position{}); err != nil {
 			t.Errorf("signal of partition %d: %v", p, err)

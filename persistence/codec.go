@@ -204,6 +204,24 @@ func (d *decoder) id(prefix string) string {
 	return ""
 }
 
+// storedID passes over an identifier and returns it as it is stored; nil if it is not
+// valid.
+func (d *decoder) storedID() []byte {
+	before := d.b
+	switch d.byte() {
+	case idULID:
+		d.take(16)
+	case idText:
+		d.textBytes(d.byte())
+	default:
+		return nil
+	}
+	if d.err != nil {
+		return nil
+	}
+	return before[:len(before)-len(d.b)]
+}
+
 // crockford is the alphabet of ULIDs.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -313,19 +331,7 @@ func eventAccount(header []byte) []byte {
 	if d.byte() == 0 {
 		d.textBytes(d.byte())
 	}
-	before := d.b
-	switch d.byte() {
-	case idULID:
-		d.take(16)
-	case idText:
-		d.textBytes(d.byte())
-	default:
-		return nil
-	}
-	if d.err != nil {
-		return nil
-	}
-	return before[:len(before)-len(d.b)]
+	return d.storedID()
 }
 
 // accountBytes returns how account is stored in headers.

@@ -282,12 +282,7 @@ func recordAccount(header []byte) []byte {
 	}
 	d := decode(header)
 	d.byte() // kind
-	before := d.b
-	d.id("")
-	if d.err != nil {
-		return nil
-	}
-	return before[:len(before)-len(d.b)]
+	return d.storedID()
 }
 
 // eraseEntries removes those entries of a log that belong to the account. It begins

@@ -1,56 +1,14 @@
 package persistence
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-const (
-	replayEntries = 1000
-	// replayScan bounds how many entries, of all accounts, one replay looks at.
-	replayScan = 200_000
-)
-
-// ReadEvents returns the events of account after a position, in their order, at
-// most limit. complete says that they are all that there were until now: false if
-// some may be trimmed already, if position is not one of the log, or if there are
-// more than limit, or too many of other accounts among them. Then the events
-// returned may be any part.
-func (s *Store) ReadEvents(ctx context.Context, account signal.AccountID, after signal.Position, limit int) (events []signal.Event, complete bool, err error) {
-	p := s.Partition(account)
-	own := accountBytes(account)
-	cursor := after
-	for scanned := 0; ; {
-		entries, err := s.readRange(ctx, eventsKey(p), "("+cursor.String(), "+", replayEntries)
-		if err != nil {
-			return nil, false, signal.Unavailable(err)
-		}
-		for i := range entries {
-			if !bytes.Equal(eventAccount(entries[i].header), own) {
-				continue
-			}
-			if len(events) == limit {
-				return events, false, nil
-			}
-			if e, ok := s.event(p, &entries[i]); ok {
-				events = append(events, e)
-			}
-		}
-		if len(entries) < replayEntries {
-			break
-		}
-		if scanned += len(entries); scanned >= replayScan {
-			return events, false, nil
-		}
-		cursor = entries[len(entries)-1].position
-	}
-	// Asked last: what is trimmed while the log is read counts too.
-	complete, _, err = s.retains(ctx, p, after)
-	return events, complete, err
-}
+// replayEntries is how many events one command reads.
+const replayEntries = 1000
 
 // retains says whether everything that was ever behind a position of an event log
 // is still there, but for entries of deleted accounts. When in doubt it says no.
@@ -111,19 +69,6 @@ func (s *Store) event(p int, e *entry) (signal.Event, bool) {
 		return event, false
 	}
 	return event, true
-}
-
-// FirstEvent returns the position of the oldest event that is retained; zero if
-// there is none.
-func (s *Store) FirstEvent(ctx context.Context, p int) (signal.Position, error) {
-	entries, err := s.readRange(ctx, eventsKey(p), "-", "+", 1)
-	if err != nil {
-		return signal.Position{}, signal.Unavailable(err)
-	}
-	if len(entries) == 0 {
-		return signal.Position{}, nil
-	}
-	return entries[0].position, nil
 }
 
 // lastEvent returns the position of the newest event; zero if there is none.

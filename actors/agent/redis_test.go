@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,11 +84,11 @@ func (n *node) ended(t *testing.T, account signal.AccountID, id signal.JobID) si
 // events returns the account's log.
 func (n *node) events(t *testing.T, account signal.AccountID) []signal.Event {
 	t.Helper()
-	events, _, err := n.store.ReadEvents(t.Context(), account, signal.Position{}, 1000)
+	all, err := n.store.ReadLog(t.Context(), n.store.Partition(account), signal.Position{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return events
+	return slices.DeleteFunc(all, func(e signal.Event) bool { return e.Account != account })
 }
 
 func typesOf(events []signal.Event) (types eventTypes) {
