@@ -93,15 +93,17 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 	a.sets.update(a, n, v)
 }
 
-// forget gives back the signals created at or before ms, as far as whole blocks.
-func (a *account) forget(ms int64) {
+// forget gives back the signals created at or before ms, as far as whole blocks. It
+// returns whether there are later ones.
+func (a *account) forget(ms int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := a.rows.first
-	if n := a.rows.drop(a.rows.after(ms)); n != before && a.index != nil {
+	before, left := a.rows.first, a.rows.after(ms)
+	if n := a.rows.drop(left); n != before && a.index != nil {
 		a.index.drop(n)
 		a.sets.drop(n)
 	}
+	return left < a.rows.next
 }
 
 // find returns where a signal was created, and closed if it was.

@@ -1,9 +1,11 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -45,10 +47,10 @@ type Entry struct {
 
 // Options are the parts of a Catalogue that may be left out.
 type Options struct {
-	Agents    []signal.Agent // default: signal.Agents()
-	Retention time.Duration  // signals older than this are not listed; default 90 days
-	Now       func() time.Time
-	Log       *slog.Logger
+	Agents    []signal.Agent   // default: signal.Agents()
+	Retention time.Duration    // signals older than this are not listed; default 90 days
+	Now       func() time.Time // of Redis' clock; default time.Now
+	Log       *slog.Logger     // nil: none
 }
 
 // Catalogue lists the signals of all accounts.
@@ -87,17 +89,14 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Agents == nil {
 		o.Agents = signal.Agents()
 	}
-	if o.Retention == 0 {
-		o.Retention = 90 * 24 * time.Hour
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents), retention: o.Retention, now: o.Now,
-		log: o.Log, partitions: make([]partition, partitions)}
+	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents),
+		retention: cmp.Or(o.Retention, 90*24*time.Hour), now: o.Now, log: o.Log, partitions: make([]partition, partitions)}
 }
 
 // List returns the page of q and the exact number of matches. It fails with
@@ -331,13 +330,18 @@ func (c *Catalogue) Trim() {
 	for i := range c.partitions {
 		part := &c.partitions[i]
 		part.mu.Lock()
-		accounts := make([]*account, 0, len(part.accounts))
-		for _, a := range part.accounts {
-			accounts = append(accounts, a)
-		}
+		accounts := maps.Clone(part.accounts)
 		part.mu.Unlock()
-		for _, a := range accounts {
-			a.forget(oldest)
+		for id, a := range accounts {
+			if a.forget(oldest) {
+				continue
+			}
+			part.mu.Lock()
+			// Looked at again, since only now nothing can be added to it.
+			if part.accounts[id] == a && !a.forget(oldest) {
+				delete(part.accounts, id)
+			}
+			part.mu.Unlock()
 		}
 	}
 }

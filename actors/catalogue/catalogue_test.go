@@ -335,6 +335,17 @@ func TestRetentionCutsListsToTheMillisecond(t *testing.T) {
 	if held := c.Size(); held > len(m.signals)-blockRows {
 		t.Errorf("after Trim %d of %d rows are held", held, len(m.signals))
 	}
+	cut = cut.Add(time.Hour)
+	c.Trim()
+	if held := c.Size(); held != 0 {
+		t.Errorf("of an account whose signals are all past retention %d rows are held", held)
+	}
+	next := events[len(events)-1]
+	next.Position.MS, next.Type = cut.UnixMilli()+1, signal.SignalCreated
+	c.Publish(0, []signal.Event{next})
+	if _, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != 1 || err != nil {
+		t.Errorf("a signal of that account after Trim: total %d, %v", total, err)
+	}
 }
 
 func TestDeletedAccountIsForgotten(t *testing.T) {

@@ -39,10 +39,14 @@ func (s *sets) get(f filter) *roaring.Bitmap {
 	return found.rows
 }
 
-// put keeps rows as what f selects. From then on they belong to s.
+// put keeps rows as what f selects, unless another reader was quicker. From then on
+// they belong to s.
 func (s *sets) put(f filter, rows *roaring.Bitmap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.kept, func(k keptSet) bool { return k.filter == f }) {
+		return
+	}
 	if len(s.kept) == keptSets {
 		s.kept = s.kept[:keptSets-1]
 	}
