@@ -89,88 +89,6 @@ func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
 	}
 }
 
-// dial opens the stream of a listening server.
-func dial(tb testing.TB, server *httptest.Server, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
-	tb.Helper()
-	ws, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server.URL, "http")+path, header)
-	if ws != nil {
-		tb.Cleanup(func() { _ = ws.Close() })
-	}
-	return ws, resp, err
-}
-
-func TestStreamHandshakes(t *testing.T) {
-	t.Parallel()
-	served := make(chan *signal.Principal, 1)
-	f := &fakes{serve: func(ws *websocket.Conn, p *signal.Principal) {
-		served <- p
-		_ = ws.WriteMessage(websocket.TextMessage, []byte("hello"))
-		_ = ws.Close()
-	}}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
-	server := httptest.NewServer(s.Handler())
-	t.Cleanup(server.Close)
-	tests := []struct {
-		name, path string
-		header     http.Header
-		want       int
-		account    signal.AccountID
-	}{
-		{"by the query", "/ws/dashboard?api_key=key", nil, 101, accountID},
-		{"by a JWT in the query", "/v1/ws/dashboard?api_key=jwt", nil, 101, accountID},
-		{"by the header", "/ws/dashboard", http.Header{"Authorization": {"Bearer key"}}, 101, accountID},
-		{"by a message later", "/ws/dashboard?api_key=", nil, 101, ""},
-		{"an invalid key", "/ws/dashboard?api_key=wrong", nil, 401, ""},
-		{"two keys", "/ws/dashboard?api_key=key&api_key=key", nil, 401, ""},
-		{"an invalid header", "/ws/dashboard?api_key=key", http.Header{"Authorization": {"Bearer wrong"}}, 401, ""},
-		{"a listed origin", "/ws/dashboard", http.Header{"Origin": {"https://APP.example.com"}}, 101, ""},
-		{"its own origin", "/ws/dashboard", http.Header{"Origin": {server.URL}}, 101, ""},
-		{"a foreign origin", "/ws/dashboard?api_key=key", http.Header{"Origin": {"https://evil.example.com"}}, 403, ""},
-		{"no origin at all", "/ws/dashboard", http.Header{"Origin": {"null"}}, 403, ""},
-		{"an unknown version", "/ws/dashboard", http.Header{"X-Service-Version": {"nosuch"}}, 400, ""},
-	}
-	for _, test := range tests {
-		ws, resp, err := dial(t, server, test.path, test.header)
-		if resp == nil || resp.StatusCode != test.want {
-			t.Errorf("%s: %v, %v", test.name, resp, err)
-			continue
-		}
-		if resp.Header.Get("X-Request-Id") == "" || resp.Header.Get("X-Service-Version") == "" || test.want == 101 && resp.Header.Get("RateLimit") == "" {
-			t.Errorf("%s: headers %v", test.name, resp.Header)
-		}
-		if test.want != 101 {
-			if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
-				t.Errorf("%s: media type %q", test.name, got)
-			}
-			continue
-		}
-		p := <-served
-		if p == nil && test.account != "" || p != nil && p.Account != test.account {
-			t.Errorf("%s: principal %+v", test.name, p)
-		}
-		if _, text, err := ws.ReadMessage(); err != nil || string(text) != "hello" {
-			t.Errorf("%s: read %q, %v", test.name, text, err)
-		}
-	}
-}
-
-func TestRequestsThatAreNoHandshake(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &fakes{})
-	a := do(t, s, "GET", "/ws/dashboard?api_key=key", "", "Authorization:")
-	want := []string{"header Connection invalid_value", "header Upgrade invalid_value", "header Sec-WebSocket-Version invalid_value", "header Sec-WebSocket-Key invalid_format"}
-	if d := cmp.Diff(want, a.faults(t)); d != "" || a.Status != 400 || a.Header.Get("Sec-Websocket-Version") != "13" {
-		t.Errorf("%d (-want +got):\n%s", a.Status, d)
-	}
-	r := httptest.NewRequest("GET", "/ws/dashboard", nil)
-	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"8"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
-	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, r)
-	if w.Code != 400 {
-		t.Errorf("an old version: %d", w.Code)
-	}
-}
-
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("dial unix /secret: no such file")
@@ -257,7 +175,7 @@ func TestEveryErrorCodeHasAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	codes := doc.Components.Schemas["Problem"].Properties["code"].Enum
-	if len(codes) != 26 {
+	if len(codes) != 23 {
 		t.Errorf("%d codes are described", len(codes))
 	}
 	for _, code := range codes {
@@ -379,7 +297,7 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		_, path, _ := strings.Cut(route, " ")
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "x'y"} {
 			for i := range 3 {
-				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
+				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
 			}
 		}
 	}
