@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"code.dny.dev/ssrf"
 	"golang.org/x/net/idna"
@@ -101,7 +102,7 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil:
+	case err != nil || !utf8.ValidString(text):
 		return fault(CodeInvalidFormat, "must be a URL")
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Opaque != "":
 		return fault(CodeInvalidFormat, "must be an absolute URL that begins with https://")
