@@ -1,0 +1,398 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What the partition's webhooks tell an endpoint. It counts these messages.
+type (
+	// arrived are new deliveries, oldest first.
+	arrived struct{ items []*signal.PendingDelivery }
+	// look says that there may be deliveries in Redis that the endpoint does not know.
+	look struct{}
+	// poked says that deliveries were added or taken by hand.
+	poked struct{}
+	// changed says that the record is another one, or gone.
+	changed struct{}
+)
+
+// stay refuses an endpoint that wanted to end: so many messages were told to it.
+type stay struct{ told int64 }
+
+// What an endpoint tells itself.
+type (
+	loaded struct {
+		record signal.Webhook
+		err    error
+	}
+	resealed struct{ err error }
+	// attemptsEnded says that the queue has attempts to collect, or room.
+	attemptsEnded struct{}
+	slotGranted   struct{} // by the gate
+	loadDue       struct{}
+	restDue       struct{}
+)
+
+// records has the records of webhooks.
+type records interface {
+	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
+	// ChangeWebhook stores a record, unless another one came after the revision from
+	// which it was made.
+	ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+}
+
+const (
+	// restAfter is after how long without work an endpoint ends its actor.
+	restAfter = time.Minute
+	// storeTimeout bounds one write, readTimeout one read.
+	storeTimeout = 5 * time.Second
+	readTimeout  = 5 * time.Second
+	// sealedRetry is when a secret is tried again that no key opens.
+	sealedRetry = time.Minute
+)
+
+// endpoint is the actor of one webhook that has something to do. All that it knows is
+// in Redis, too, so it may end at any time: the next one goes on with it. It has
+// three parts that are kept apart: the queue with what is sent (queue.go), the
+// backlog that fills it from Redis (backlog.go), and the report of outcomes to Redis
+// (report.go). This file is its life: record, slots, rest.
+type endpoint struct {
+	o       *owned
+	parent  engine.Ref
+	account signal.AccountID
+	id      signal.WebhookID
+	log     *slog.Logger
+
+	record  signal.Webhook
+	known   bool // the record was read
+	told    bool // that the record has changed, since it was last read
+	loading bool
+	again   bool // it is to be read once more
+	sealed  bool // no key opens its secret: nothing can be sent
+	loads   backoff
+
+	queue  *queue
+	ticket ticket
+	waits  bool // with the ticket
+	// held are the deliveries that the queue or the report has; a page of the backlog
+	// leaves them out.
+	held    map[signal.DeliveryID]origin
+	backlog backlog
+	report  report
+
+	heard  int64 // messages of the parent
+	worked bool  // something was done since the last look
+}
+
+// origin says where a held delivery came from.
+type origin bool
+
+const (
+	fromLog   origin = false // it was told
+	fromRedis origin = true  // it was read
+)
+
+func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
+	return &endpoint{o: o, parent: parent, account: account, id: id, log: o.log.With("webhook", string(id)),
+		held: make(map[signal.DeliveryID]origin)}
+}
+
+// Receive implements engine.Actor.
+func (e *endpoint) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		e.start(c)
+	case arrived:
+		e.heard++
+		e.onArrived(c, m)
+	case look:
+		e.heard++
+		e.search(c)
+	case poked:
+		e.heard++
+		e.refill(c)
+	case changed:
+		e.heard++
+		e.told = true
+		e.load(c)
+	case stay:
+		e.heard = m.told
+	case loadDue:
+		e.load(c)
+	case loaded:
+		e.onLoaded(c, m)
+	case resealed:
+		e.onResealed(m)
+	case slotGranted:
+		e.fill(c)
+	case attemptsEnded:
+		e.onAttemptsEnded(c)
+	case outcomesStored:
+		e.onOutcomesStored(c, m)
+	case storeDue:
+		e.write(c)
+	case pageRead:
+		e.onPageRead(c, m)
+	case searchDue:
+		e.onSearchDue(c)
+	case pruned:
+		e.onPruned(m)
+	case restDue:
+		e.rest(c)
+	case engine.Stopping, engine.Restarting:
+		e.end(c)
+	}
+}
+
+func (e *endpoint) start(c engine.Context) {
+	self := c.Self()
+	e.queue = newQueue(e.o.Node, func() { self.Tell(attemptsEnded{}) })
+	e.ticket.granted = func() { self.Tell(slotGranted{}) }
+	e.backlog.wanted = true
+	c.After(restAfter, restDue{})
+	e.load(c)
+}
+
+// load reads the record.
+func (e *endpoint) load(c engine.Context) {
+	e.worked = true
+	if e.loading {
+		e.again = true
+		return
+	}
+	e.loading, e.again = true, false
+	store, account, id := e.o.store, e.account, e.id
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		w, err := store.Webhook(ctx, account, id)
+		return loaded{w, err}
+	})
+}
+
+func (e *endpoint) onLoaded(c engine.Context, m loaded) {
+	e.loading = false
+	switch {
+	case m.err == nil:
+	case signal.KindOf(m.err) == signal.KindNotFound:
+		e.parent.Tell(finished{c.Self()}) // removed: what is in flight is cancelled with the actor
+		return
+	default:
+		e.log.Log(context.Background(), e.loads.level(), "webhook is not readable", "err", m.err)
+		c.After(e.loads.next(), loadDue{})
+		return
+	}
+	e.loads.reset()
+	if e.again {
+		e.load(c)
+		return
+	}
+	before, first := e.record, !e.known
+	e.countManual(&m.record)
+	if !e.report.healthUnstored() || before.Status == signal.WebhookDisabled && m.record.Status == signal.WebhookEnabled {
+		e.report.health = m.record.Health
+	}
+	e.record, e.known, e.told = m.record, true, false
+	if !e.open(c) {
+		return
+	}
+	if e.disabled() || !first && before.Status == signal.WebhookDisabled {
+		e.refill(c) // what is read of a disabled webhook is given up
+	} else {
+		e.search(c)
+	}
+	e.fill(c)
+}
+
+// countManual counts the change that has disabled the webhook by hand, if the record
+// is the one that this change has made.
+func (e *endpoint) countManual(w *signal.Webhook) {
+	if e.told && w.DisabledReason == signal.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
+		e.o.options.Metrics.disabled(signal.DisabledManual)
+	}
+}
+
+// disabled says that nothing is sent any more but a test, once.
+func (e *endpoint) disabled() bool { return e.record.Status == signal.WebhookDisabled }
+
+// open opens the secrets of the record, so that requests can be signed. If no key does,
+// the deliveries stay in Redis until one does.
+func (e *endpoint) open(c engine.Context) bool {
+	t, err := e.o.keys.target(&e.record)
+	e.sealed = err != nil
+	e.queue.aim(t)
+	if err != nil {
+		e.log.Error("secret of a webhook cannot be opened", "err", err)
+		e.release(e.queue.clear())
+		c.After(sealedRetry, loadDue{})
+		return false
+	}
+	if e.o.keys.outdated(&e.record) {
+		o, w := e.o, e.record
+		c.Go(func(ctx context.Context) any {
+			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+			defer cancel()
+			return resealed{o.reseal(ctx, w)}
+		})
+	}
+	return true
+}
+
+// onResealed notes how sealing the secrets with the newest key ended. It changes the
+// record, of which the endpoint hears as of any other change.
+func (e *endpoint) onResealed(m resealed) {
+	if m.err != nil {
+		e.log.Warn("secret is not sealed with the newest key", "err", m.err)
+	}
+}
+
+// onArrived takes new deliveries over. What there is no room for is read from Redis
+// later.
+func (e *endpoint) onArrived(c engine.Context, m arrived) {
+	e.worked = true
+	if e.disabled() || e.sealed {
+		e.search(c)
+		return
+	}
+	items := e.backlog.unknown(m.items)
+	items = slices.DeleteFunc(items, func(d *signal.PendingDelivery) bool {
+		_, held := e.held[d.ID]
+		return held
+	})
+	for _, d := range items {
+		e.held[d.ID] = fromLog
+	}
+	if dropped := e.queue.addLive(items); len(dropped) > 0 {
+		e.release(dropped)
+		e.search(c)
+	}
+	e.fill(c)
+}
+
+// release forgets deliveries that are not sent by this actor: they are in Redis.
+func (e *endpoint) release(dropped []*signal.PendingDelivery) {
+	for _, d := range dropped {
+		delete(e.held, d.ID)
+	}
+}
+
+// fill starts goroutines that send, as many as there is work, leave and slots for.
+func (e *endpoint) fill(c engine.Context) {
+	for {
+		l, more, ok := e.queue.wants()
+		if !ok {
+			if e.waits {
+				e.waits = false
+				e.o.gate.withdraw(&e.ticket)
+			}
+			return
+		}
+		if more && !e.waits {
+			if !e.o.gate.enterMore(l) {
+				return
+			}
+		} else if e.waits = !e.o.gate.enter(&e.ticket, l); e.waits {
+			return
+		}
+		e.worked = true
+		e.queue.hire(l)
+		q := e.queue
+		c.Go(func(ctx context.Context) any {
+			if !q.work(ctx, l) {
+				return attemptsEnded{}
+			}
+			return nil
+		})
+	}
+}
+
+func (e *endpoint) onAttemptsEnded(c engine.Context) {
+	e.worked = true
+	e.conclude()
+	e.store(c)
+	e.fill(c)
+	e.read(c)
+}
+
+// rest ends the actor if it had nothing to do for a while. The parent agrees if the
+// endpoint has heard of all that it was told; whatever is due later is found by the
+// parent.
+func (e *endpoint) rest(c engine.Context) {
+	c.After(restAfter, restDue{})
+	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.report.idle() && e.backlog.idle(e.o.now())
+	e.worked = false
+	if idle {
+		e.parent.Tell(resting{id: e.id, ref: c.Self(), heard: e.heard})
+	}
+}
+
+// end gives back what the incarnation shares with others, and stores what it knows.
+func (e *endpoint) end(c engine.Context) {
+	if e.queue == nil {
+		return
+	}
+	e.o.gate.withdraw(&e.ticket)
+	e.queue.aim(nil)
+	e.queue.clear()
+	e.storeLast(c)
+}
+
+// target opens the secrets of w.
+func (r *Keyring) target(w *signal.Webhook) (*target, error) {
+	secret, err := r.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return nil, err
+	}
+	t := &target{url: w.URL, secrets: []string{string(secret)}}
+	if w.PreviousSecret != nil {
+		previous, err := r.Open(w.PreviousSecret, string(w.ID))
+		if err != nil {
+			return nil, fmt.Errorf("previous secret: %w", err)
+		}
+		t.secrets, t.until = append(t.secrets, string(previous)), w.PreviousUntil
+	}
+	return t, nil
+}
+
+// outdated says that a secret of w is not sealed by the newest key.
+func (r *Keyring) outdated(w *signal.Webhook) bool {
+	return !r.Current(w.Secret) || w.PreviousSecret != nil && !r.Current(w.PreviousSecret)
+}
+
+// reseal stores w with its secrets sealed by the newest key. If its record has
+// changed meanwhile, that is left to whoever reads the new one.
+func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
+	secret, err := o.keys.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return err
+	}
+	w.Secret = o.keys.Seal(secret, string(w.ID))
+	if w.PreviousSecret != nil {
+		previous, err := o.keys.Open(w.PreviousSecret, string(w.ID))
+		if err != nil {
+			return fmt.Errorf("previous secret: %w", err)
+		}
+		w.PreviousSecret = o.keys.Seal(previous, string(w.ID))
+	}
+	_, err = o.store.ChangeWebhook(ctx, w, false)
+	if kind := signal.KindOf(err); err != nil && (kind == signal.KindConflict || kind == signal.KindNotFound) {
+		return nil
+	}
+	return err
+}
+
+// codeOf returns the code of a signal.Error, else nothing.
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*signal.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}

@@ -1,0 +1,128 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+)
+
+// The ports of smtp and smtps where the URL names none. Whoever logs in submits mail;
+// else the server is taken for a relay.
+const (
+	portRelay  = 25
+	portSubmit = 587
+	portTLS    = 465
+)
+
+// SMTPOptions are the settings of an SMTP.
+type SMTPOptions struct {
+	Timeout time.Duration // of one mail; 0: 20 s
+	TLS     *tls.Config   // nil: the default
+}
+
+// SMTP sends mails by a server, with a connection for each: there are few. It is safe
+// for concurrent use.
+type SMTP struct {
+	host    string
+	options []mail.Option
+	from    string
+	timeout time.Duration
+}
+
+// NewSMTP returns an SMTP for a server. smtp://HOST:PORT uses STARTTLS where the
+// server offers it, smtps://HOST:PORT begins with TLS; USER:PASSWORD@ in front of the
+// host logs in, by a method that does not show the password unless the connection is
+// encrypted. from is the address in the mails. Errors do not show the URL.
+func NewSMTP(server, from string, o SMTPOptions) (*SMTP, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" || u.Opaque != "" {
+		return nil, errors.New("read SMTP URL: it is not of the form smtp://host:port or smtps://host:port")
+	}
+	s := &SMTP{host: u.Hostname(), from: from, timeout: cmp.Or(o.Timeout, 20*time.Second)}
+	port := portRelay
+	switch u.Scheme {
+	case "smtp":
+		if u.User != nil {
+			port = portSubmit
+		}
+		s.options = append(s.options, mail.WithTLSPolicy(mail.TLSOpportunistic))
+	case "smtps":
+		port = portTLS
+		s.options = append(s.options, mail.WithSSL())
+	default:
+		return nil, errors.New("read SMTP URL: the scheme must be smtp or smtps")
+	}
+	if u.Port() != "" {
+		if port, err = strconv.Atoi(u.Port()); err != nil || port < 1 || port > 65_535 {
+			return nil, errors.New("read SMTP URL: the port must be 1 to 65535")
+		}
+	}
+	s.options = append(s.options, mail.WithPort(port), mail.WithTimeout(s.timeout), mail.WithoutNoop())
+	if o.TLS != nil {
+		config := o.TLS.Clone()
+		config.ServerName = cmp.Or(config.ServerName, s.host)
+		s.options = append(s.options, mail.WithTLSConfig(config))
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		s.options = append(s.options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
+	}
+	if _, err := s.message(Letter{To: from}); err != nil {
+		return nil, fmt.Errorf("read sender of mails: %w", err)
+	}
+	if _, err := mail.NewClient(s.host, s.options...); err != nil {
+		return nil, fmt.Errorf("read settings of SMTP: %w", err)
+	}
+	return s, nil
+}
+
+// Send implements Post.
+func (s *SMTP) Send(ctx context.Context, l Letter) error {
+	message, err := s.message(l)
+	if err != nil {
+		return err
+	}
+	client, err := mail.NewClient(s.host, s.options...)
+	if err != nil {
+		return fmt.Errorf("prepare to send mail: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := client.DialAndSendWithContext(ctx, message); err != nil {
+		return fmt.Errorf("send mail: %w", err)
+	}
+	return nil
+}
+
+func (s *SMTP) message(l Letter) (*mail.Msg, error) {
+	m := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	if err := m.From(s.from); err != nil {
+		return nil, fmt.Errorf("address mail: %w", err)
+	}
+	if err := m.To(l.To); err != nil {
+		return nil, fmt.Errorf("address mail: %w", err)
+	}
+	m.Subject(l.Subject)
+	m.SetDateWithValue(l.At)
+	if l.ID != "" {
+		// The same for all tries, so that a mail that was sent twice is shown once.
+		m.SetMessageIDWithValue(l.ID + "@" + s.domainOf())
+	}
+	m.SetGenHeader("Auto-Submitted", "auto-generated")
+	m.SetBodyString(mail.TypeTextPlain, l.Text)
+	return m, nil
+}
+
+// domainOf returns the domain of the sender's address.
+func (s *SMTP) domainOf() string {
+	address := strings.TrimSuffix(s.from[strings.LastIndexByte(s.from, '@')+1:], ">")
+	return cmp.Or(strings.TrimSpace(address), "localhost")
+}

@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// letter returns m as it is sent to an address.
+func letter(m *signal.Mail, to string) Letter {
+	l := Letter{ID: m.ID, To: to, At: m.At}
+	var b strings.Builder
+	url := oneLine(m.URL)
+	switch m.Kind {
+	case signal.MailWebhookFailing:
+		l.Subject = "Your webhook is failing"
+		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		writeFacts(&b, m, url)
+		b.WriteString("\nIf the webhook goes on failing, it will be disabled. The success of any delivery ends this,\n" +
+			"that of a test event, too.\n")
+	case signal.MailWebhookDisabled:
+		l.Subject = "Your webhook was disabled"
+		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		writeFacts(&b, m, url)
+		b.WriteString("\nNothing is recorded for it any more. Deliveries that were pending have failed. When the\n" +
+			"endpoint works again, set the status of the webhook to \"enabled\", and retry the failed\n" +
+			"deliveries.\n")
+	case signal.MailWebhookRecovered:
+		l.Subject = "Your webhook works again"
+		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		writeFacts(&b, m, url)
+		b.WriteString("\nDeliveries that failed for good meanwhile are not sent again by themselves: retry them.\n")
+	default:
+		l.Subject = "About your webhook"
+		writeFacts(&b, m, url)
+	}
+	l.Text = b.String()
+	return l
+}
+
+func writeFacts(b *strings.Builder, m *signal.Mail, url string) {
+	fmt.Fprintf(b, "  URL:            %s\n", url)
+	if !m.Since.IsZero() {
+		fmt.Fprintf(b, "  Failing since:  %s\n", m.Since.UTC().Format(time.RFC1123))
+	}
+	if m.Error != "" {
+		fmt.Fprintf(b, "  Last error:     %s\n", oneLine(m.Error))
+	}
+}
+
+// oneLine keeps a value that others gave from looking like lines of ours.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// duration returns d in whole hours or minutes, as people say it.
+func duration(d time.Duration) string {
+	n, unit := int(d/time.Hour), "hour"
+	if n == 0 {
+		n, unit = max(1, int(d/time.Minute)), "minute"
+	}
+	if n == 1 {
+		return "1 " + unit
+	}
+	return fmt.Sprintf("%d %ss", n, unit)
+}

@@ -1,0 +1,178 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// mailStored tells the mailer that there are new mails.
+type mailStored struct{}
+
+// mailsDue tells it that mails may be due, mailsDone how sending them went.
+type (
+	mailsDue  struct{}
+	mailsDone struct {
+		next time.Time // when the next one is due; zero: there is none
+		err  error
+	}
+)
+
+// mails has the mails of a partition that are to be sent.
+type mails interface {
+	// DueMails returns mails that are due at until, and when the first one after until
+	// is due; zero: none is.
+	DueMails(ctx context.Context, partition int, until time.Time, limit int) (due []signal.Mail, next time.Time, err error)
+	// StoreMailOutcome stores that a mail was tried: it is tried again at the given
+	// time; zero: it is done with.
+	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m signal.Mail, again time.Time) error
+}
+
+// Post sends mails. SMTP does.
+type Post interface {
+	// Send hands a mail over to the server. It returns within a limited time.
+	Send(ctx context.Context, l Letter) error
+}
+
+// Addresses knows the addresses of accounts.
+type Addresses interface {
+	// Email returns an account's address. KindNotFound: the account is gone.
+	Email(ctx context.Context, account signal.AccountID) (string, error)
+}
+
+// Letter is a mail as it is sent: plain text.
+type Letter struct {
+	ID      string // the same if it is sent again
+	To      string
+	Subject string
+	Text    string
+	At      time.Time // when what it tells happened
+}
+
+// mailRetries are the pauses after tries to send a mail that failed. After the last
+// one it is given up.
+var mailRetries = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
+
+const (
+	// mailsAtOnce is how many mails are read at once; they are sent one by one.
+	mailsAtOnce = 16
+	// mailCheck is the longest time between two looks, in case a message is missed.
+	mailCheck = time.Minute
+)
+
+// mailer is the actor that sends the mails of an owned partition. It is on its own, so
+// that trouble with mail touches nothing else.
+type mailer struct {
+	o      *owned
+	busy   bool
+	again  bool // mails came while it was busy
+	timer  engine.Timer
+	failed backoff
+}
+
+func newMailer(o *owned) *mailer { return &mailer{o: o} }
+
+// Receive implements engine.Actor.
+func (m *mailer) Receive(c engine.Context) {
+	switch msg := c.Message().(type) {
+	case engine.Started, mailStored, mailsDue:
+		m.send(c)
+	case mailsDone:
+		m.onDone(c, msg)
+	}
+}
+
+func (m *mailer) send(c engine.Context) {
+	if m.busy {
+		m.again = true
+		return
+	}
+	m.busy, m.again = true, false
+	m.timer.Stop()
+	o := m.o
+	c.Go(func(ctx context.Context) any {
+		next, err := o.sendMails(ctx)
+		return mailsDone{next, err}
+	})
+}
+
+func (m *mailer) onDone(c engine.Context, d mailsDone) {
+	m.busy = false
+	if d.err != nil {
+		if m.o.refused(d.err) {
+			return
+		}
+		m.o.log.Log(c.Context(), m.failed.level(), "mails are not seen to", "err", d.err)
+		m.timer = c.After(m.failed.next(), mailsDue{})
+		return
+	}
+	m.failed.reset()
+	if m.again {
+		m.send(c)
+		return
+	}
+	wait := time.Duration(mailCheck)
+	if !d.next.IsZero() {
+		wait = min(wait, m.o.in(d.next))
+	}
+	m.timer = c.After(wait, mailsDue{})
+}
+
+// sendMails sends the mails that are due, and returns when the next one is.
+func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
+	for {
+		due, next, err := o.store.DueMails(ctx, o.partition, o.now(), mailsAtOnce)
+		if err != nil {
+			return next, fmt.Errorf("read mails: %w", err)
+		}
+		if len(due) == 0 {
+			return next, nil
+		}
+		for _, m := range due {
+			again := o.sendMail(ctx, m)
+			if ctx.Err() != nil {
+				return next, ctx.Err()
+			}
+			if err := o.store.StoreMailOutcome(ctx, o.partition, o.epoch, m, again); err != nil {
+				return next, fmt.Errorf("store outcome of mail: %w", err)
+			}
+		}
+	}
+}
+
+// sendMail tries to send m and returns when it is tried again; zero: it is done with.
+func (o *owned) sendMail(ctx context.Context, m signal.Mail) (again time.Time) {
+	log := o.log.With("kind", string(m.Kind), "account", string(m.Account), "webhook", string(m.Webhook))
+	if o.options.Post == nil || o.options.Addresses == nil {
+		log.Warn("mail is not sent: no server is configured")
+		o.options.Metrics.emailed(mailUnsent)
+		return time.Time{}
+	}
+	to, err := o.options.Addresses.Email(ctx, m.Account)
+	if signal.KindOf(err) == signal.KindNotFound && err != nil {
+		return time.Time{} // nobody is left to read it
+	}
+	if err == nil {
+		err = o.options.Post.Send(ctx, letter(&m, to))
+	}
+	if ctx.Err() != nil {
+		return time.Time{}
+	}
+	tries := m.Tries + 1
+	switch {
+	case err == nil:
+		log.Info("mail is sent")
+		o.options.Metrics.emailed(mailSent)
+		return time.Time{}
+	case tries > len(mailRetries):
+		log.Error("mail is given up", "tries", tries, "err", err)
+		o.options.Metrics.emailed(mailGivenUp)
+		return time.Time{}
+	}
+	log.Warn("mail is not sent", "tries", tries, "err", err)
+	o.options.Metrics.emailed(mailDeferred)
+	return o.now().Add(mailRetries[tries-1])
+}

@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts
+// nothing.
+type Metrics struct {
+	attempts   *prometheus.CounterVec
+	byClass    map[string]prometheus.Counter
+	duration   *prometheus.HistogramVec
+	successes  prometheus.Observer
+	failures   prometheus.Observer
+	deliveries *prometheus.CounterVec
+	byStatus   map[signal.DeliveryStatus]prometheus.Counter
+	disables   *prometheus.CounterVec
+	emails     *prometheus.CounterVec
+
+	pending  prometheus.Gauge
+	lag      prometheus.Gauge
+	webhooks *prometheus.GaugeVec
+}
+
+// What becomes of a mail, the values of the label "result".
+const (
+	mailSent     = "sent"
+	mailDeferred = "deferred" // it will be tried again
+	mailGivenUp  = "given_up" // after the last try
+	mailUnsent   = "not_sent" // no server is configured
+)
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_webhook_attempts_total", Help: "Requests to endpoints, by how they ended.",
+		}, []string{"result"}),
+		byClass: map[string]prometheus.Counter{},
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "agentsignal_webhook_attempt_duration_seconds", Help: "Time of a request to an endpoint.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"result"}),
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process recorded as pending, or that ended here.",
+		}, []string{"status"}),
+		byStatus: map[signal.DeliveryStatus]prometheus.Counter{},
+		disables: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_webhook_disabled_total", Help: "Webhooks that were disabled, by who did it: failing (the service) or manual.",
+		}, []string{"reason"}),
+		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_emails_total", Help: "Tries to send an email: sent, deferred, given_up after the last one, or not_sent without settings.",
+		}, []string{"result"}),
+		pending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_webhook_pending_deliveries", Help: "Deliveries that are pending. The same in every process.",
+		}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_webhook_due_lag_seconds", Help: "For how long the oldest pending delivery has been due. The same in every process.",
+		}),
+		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "agentsignal_webhooks", Help: "Registered webhooks. The same in every process.",
+		}, []string{"status"}),
+	}
+	r.MustRegister(m.attempts, m.duration, m.deliveries, m.disables, m.emails, m.pending, m.lag, m.webhooks)
+	for _, class := range Classes {
+		m.byClass[class] = m.attempts.WithLabelValues(class)
+	}
+	m.successes, m.failures = m.duration.WithLabelValues("success"), m.duration.WithLabelValues("failure")
+	for _, s := range signal.DeliveryStatuses {
+		m.byStatus[s] = m.deliveries.WithLabelValues(string(s))
+	}
+	for _, reason := range signal.DisabledReasons {
+		m.disables.WithLabelValues(string(reason))
+	}
+	for _, result := range []string{mailSent, mailDeferred, mailGivenUp, mailUnsent} {
+		m.emails.WithLabelValues(result)
+	}
+	for _, s := range signal.WebhookStatuses {
+		m.webhooks.WithLabelValues(string(s))
+	}
+	return m
+}
+
+// Observe sets the gauges of what is in Redis, as it was at the given time. It is
+// called every 15 s, not at a scrape.
+func (m *Metrics) Observe(s signal.WebhookStats, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.pending.Set(float64(s.Pending))
+	m.webhooks.WithLabelValues(string(signal.WebhookEnabled)).Set(float64(s.Enabled))
+	m.webhooks.WithLabelValues(string(signal.WebhookDisabled)).Set(float64(s.Disabled))
+	var lag time.Duration
+	if !s.OldestDue.IsZero() {
+		lag = max(0, now.Sub(s.OldestDue))
+	}
+	m.lag.Set(lag.Seconds())
+}
+
+// attempted counts an attempt.
+func (m *Metrics) attempted(r *Result) {
+	if m == nil {
+		return
+	}
+	if c, ok := m.byClass[r.Class]; ok {
+		c.Inc()
+	}
+	if r.Error == "" {
+		m.successes.Observe(r.Duration.Seconds())
+	} else {
+		m.failures.Observe(r.Duration.Seconds())
+	}
+}
+
+// recorded counts new deliveries.
+func (m *Metrics) recorded(n int) {
+	if m != nil && n > 0 {
+		m.byStatus[signal.DeliveryPending].Add(float64(n))
+	}
+}
+
+// ended counts a delivery that has ended.
+func (m *Metrics) ended(s signal.DeliveryStatus) {
+	if m != nil {
+		m.byStatus[s].Inc()
+	}
+}
+
+func (m *Metrics) disabled(reason signal.DisabledReason) {
+	if m != nil {
+		m.disables.WithLabelValues(string(reason)).Inc()
+	}
+}
+
+func (m *Metrics) emailed(result string) {
+	if m != nil {
+		m.emails.WithLabelValues(result).Inc()
+	}
+}

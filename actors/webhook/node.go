@@ -1,0 +1,170 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Store is what the actors ask of Redis: each part stands with its caller.
+type Store interface {
+	tables
+	schedules
+	records
+	backlogs
+	outcomes
+	mails
+}
+
+// Courier makes one attempt. A Sender does.
+type Courier interface {
+	Send(ctx context.Context, r Request) Result
+}
+
+// Options are what a Node may be given beyond what it needs. The zero value works.
+type Options struct {
+	Schedule Schedule    // of retries
+	Health   HealthRules // of disabling
+	// Concurrency is how many requests are under way at once to one endpoint; default
+	// 8.
+	Concurrency int
+	// InFlight is how many are under way at once in this process; default 1,024.
+	InFlight int
+	// Retention is how long deliveries are kept after their end, and Keep how many of
+	// one webhook at most; default 30 days and 10,000.
+	Retention time.Duration
+	Keep      int
+
+	// Post sends mails. Nil: they are logged as not sent.
+	Post Post
+	// Addresses knows where to. Nil: as without Post.
+	Addresses Addresses
+
+	Now     func() time.Time // by the clock of Redis; nil: time.Now
+	Log     *slog.Logger     // nil: none
+	Metrics *Metrics         // nil: none
+}
+
+// Defaults of Options.
+const (
+	DefaultConcurrency = 8
+	DefaultInFlight    = 1024
+	DefaultRetention   = 30 * 24 * time.Hour
+	DefaultKeep        = 10_000
+)
+
+// Node is what the webhooks of all partitions of a process share. It is safe for
+// concurrent use.
+type Node struct {
+	store   Store
+	courier Courier
+	keys    *Keyring
+	options Options
+	gate    *gate
+	// room is how many more deliveries may wait in live queues.
+	room atomic.Int64
+	log  *slog.Logger
+}
+
+// New returns a node that keeps webhooks in store, sends by courier and opens their
+// secrets with keys.
+func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.Keep = cmp.Or(o.Keep, DefaultKeep)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{store: store, courier: courier, keys: keys, options: o, gate: newGate(o.InFlight), log: o.Log.With("component", "webhook")}
+	n.room.Store(maxLiveNode)
+	return n
+}
+
+// Start starts the actors of a partition as children of its owner, whose context c
+// is: the parent of the endpoints and the mailer. They act under the given epoch
+// until the owner stops. The Recorder that it returns makes deliveries of events, for
+// the owner's feed.
+func (n *Node) Start(c engine.Context, partition int, epoch int64) *Recorder {
+	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
+	r := newRecorder(o)
+	o.recorder = r
+	o.mailer = c.Spawn(engine.Other, "mails", func() engine.Actor { return newMailer(o) }, engine.Supervision{})
+	r.parent = c.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return newWebhooks(o) }, endpointFailures)
+	return r
+}
+
+// Lost tells the owner of a partition that a write of its was refused: another one
+// owns it now.
+type Lost struct{ Err error }
+
+// owned is a partition that this process owns, as the actors below its owner see it.
+// It does not change.
+type owned struct {
+	*Node
+	partition int
+	epoch     int64
+	owner     engine.Ref
+	mailer    engine.Ref
+	recorder  *Recorder
+	log       *slog.Logger
+}
+
+// now returns the time by the clock of Redis, by which deliveries are due.
+func (n *Node) now() time.Time { return n.options.Now() }
+
+// in returns how long it is until t, at least 0.
+func (n *Node) in(t time.Time) time.Duration { return max(0, t.Sub(n.now())) }
+
+// jitter draws a number from -1 to 1.
+func jitter() float64 { return 2*rand.Float64() - 1 }
+
+// refused says that err is the refusal of an owner's write: it is none any more. The
+// owner is told, and ends all of this.
+func (o *owned) refused(err error) bool {
+	if signal.KindOf(err) != signal.KindConflict || codeOf(err) != codeNotOwner {
+		return false
+	}
+	o.owner.Tell(Lost{err})
+	return true
+}
+
+// The codes of refusals by the store that mean something here.
+const (
+	codeNotOwner = "not_owner"
+	codeChanged  = "webhook_changed"
+)
+
+// backoff grows from one failure of Redis to the next.
+type backoff struct{ d time.Duration }
+
+const (
+	leastBackoff = 250 * time.Millisecond
+	mostBackoff  = 5 * time.Second
+)
+
+// next returns how long to wait after one more failure.
+func (b *backoff) next() time.Duration {
+	b.d = min(max(2*b.d, leastBackoff), mostBackoff)
+	return b.d
+}
+
+// level returns at which level a failure is logged: only the first one of a row is of
+// interest.
+func (b *backoff) level() slog.Level {
+	if b.d == 0 {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+func (b *backoff) reset() { b.d = 0 }

@@ -1,0 +1,295 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Limits of what one endpoint keeps in memory.
+const (
+	maxLive     = 256    // deliveries that were told and not yet sent,
+	maxLiveNode = 65_536 // and those of all endpoints of a process
+	maxBacklog  = 100    // deliveries read from Redis at once
+	lowBacklog  = 16     // with so many left, the next ones are read
+	maxUnstored = 256    // attempts that ended and are not stored yet
+	// liveTurns is how many live deliveries go before one of the backlog.
+	liveTurns = 3
+)
+
+// queue is what an endpoint has to send, and what has become of it: the piece that
+// its actor shares with the goroutines that send. A goroutine that ends an attempt
+// takes the next delivery here by itself, so that a delivery costs no message: the
+// actor is told once for all attempts that ended since it last looked.
+type queue struct {
+	n    *Node
+	told func() // tells the actor that attempts have ended; must not block
+
+	mu      sync.Mutex
+	target  *target                   // nil: nothing is sent yet
+	live    ring                      // recorded a moment ago: newest first
+	backlog []*signal.PendingDelivery // read from Redis: oldest first
+	turn    int
+	pace    pace
+	workers [lanes]int // goroutines, by the lane in which they hold a slot
+	idle    int        // of them, those that have not taken their first delivery
+	ended   []attempt  // not yet collected by the actor
+	// unstored counts the attempts that ended and are not stored, ended included.
+	unstored int
+}
+
+// target is where an endpoint's requests go. It does not change.
+type target struct {
+	url     string
+	secrets []string  // the newest first
+	until   time.Time // when the older secrets end; zero: there are none
+}
+
+// secretsAt returns the secrets that sign at t.
+func (g *target) secretsAt(t time.Time) []string {
+	if !g.until.IsZero() && !t.Before(g.until) {
+		return g.secrets[:1]
+	}
+	return g.secrets
+}
+
+// attempt is an attempt that has ended.
+type attempt struct {
+	delivery *signal.PendingDelivery
+	trigger  signal.AttemptTrigger
+	result   Result
+	ended    time.Time
+}
+
+func newQueue(n *Node, told func()) *queue {
+	return &queue{n: n, told: told, pace: newPace(n.options.Concurrency)}
+}
+
+// aim says where requests go from now on.
+func (q *queue) aim(t *target) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.target = t
+}
+
+// addLive adds new deliveries, oldest first. It returns those that there is no room
+// for, the oldest: they are still in Redis.
+func (q *queue) addLive(items []*signal.PendingDelivery) (dropped []*signal.PendingDelivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, d := range items {
+		if q.live.len() == maxLive {
+			dropped = append(dropped, q.live.popOldest())
+			q.live.push(d)
+		} else if q.n.room.Add(-1) >= 0 {
+			q.live.push(d)
+		} else {
+			q.n.room.Add(1)
+			dropped = append(dropped, d)
+		}
+	}
+	return dropped
+}
+
+// addBacklog adds deliveries that were read from Redis, oldest first.
+func (q *queue) addBacklog(items []*signal.PendingDelivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.backlog = append(q.backlog, items...)
+}
+
+// clear empties the queue but for what is under way, and returns what was in it.
+func (q *queue) clear() (dropped []*signal.PendingDelivery) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	dropped, q.backlog = q.backlog, nil
+	for q.live.len() > 0 {
+		dropped = append(dropped, q.live.popOldest())
+		q.n.room.Add(1)
+	}
+	return dropped
+}
+
+// wants says whether one more goroutine has something to do, the lane in which it
+// needs a slot, and whether the endpoint has one already.
+func (q *queue) wants() (l lane, more, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	running := q.workers[fastLane] + q.workers[slowLane]
+	ok = q.target != nil && running < q.pace.limit() && q.live.len()+len(q.backlog) > q.idle && q.unstored+running < maxUnstored
+	return q.pace.lane, running > 0, ok
+}
+
+// hire notes that a goroutine is about to begin work, which will need a slot in l.
+func (q *queue) hire(l lane) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers[l]++
+	q.idle++
+}
+
+// work sends deliveries, one after the other, as long as there are some and the
+// endpoint may use its slot in l, which is given back at the end. It returns false if
+// there was none for it: then nobody has told the actor that the slot is free again.
+func (q *queue) work(ctx context.Context, l lane) bool {
+	defer q.n.gate.leave(l)
+	d, t := q.begin(l)
+	if d == nil {
+		return false
+	}
+	for d != nil {
+		now := q.n.now()
+		a := attempt{delivery: d, trigger: triggerOf(&d.Delivery)}
+		a.result = q.n.courier.Send(ctx, Request{URL: t.url, Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
+			Attempt: d.AttemptCount() + 1, Secrets: t.secretsAt(now), At: now})
+		if ctx.Err() != nil {
+			break // the actor is gone: the delivery is in Redis as it was
+		}
+		a.ended = q.n.now()
+		q.n.options.Metrics.attempted(&a.result)
+		d, t = q.next(l, a)
+	}
+	return true
+}
+
+// triggerOf says why the next attempt of d is made. A test of a disabled webhook is
+// no retry, though it has none behind it.
+func triggerOf(d *signal.Delivery) signal.AttemptTrigger {
+	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0) {
+		return signal.TriggerManual
+	}
+	return signal.TriggerSchedule
+}
+
+// begin returns the first delivery of a goroutine, nil if there is none for it.
+func (q *queue) begin(l lane) (*signal.PendingDelivery, *target) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.idle--
+	return q.take(l)
+}
+
+// next notes the end of a goroutine's attempt and returns its next delivery, nil if it
+// is to end.
+func (q *queue) next(l lane, a attempt) (*signal.PendingDelivery, *target) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pace.after(&a.result)
+	q.unstored++
+	if q.ended = append(q.ended, a); len(q.ended) == 1 {
+		q.told()
+	}
+	if q.n.gate.asked(l) {
+		q.workers[l]--
+		return nil, nil
+	}
+	return q.take(l)
+}
+
+// take takes a delivery for a goroutine with a slot in l; nil, and the goroutine is
+// to end, if there is none, or if it is one too many. q is locked.
+func (q *queue) take(l lane) (*signal.PendingDelivery, *target) {
+	running := q.workers[fastLane] + q.workers[slowLane]
+	if q.target == nil || l != q.pace.lane || running > q.pace.limit() || q.unstored+running > maxUnstored {
+		q.workers[l]--
+		return nil, nil
+	}
+	d := q.pop()
+	if d == nil {
+		q.workers[l]--
+	}
+	return d, q.target
+}
+
+// pop returns what is sent next: three of the newest, then one of the oldest, which
+// is in the backlog if that has any. q is locked.
+func (q *queue) pop() *signal.PendingDelivery {
+	q.turn++
+	oldest := q.turn%(liveTurns+1) == 0
+	if len(q.backlog) > 0 && (oldest || q.live.len() == 0) {
+		d := q.backlog[0]
+		q.backlog[0] = nil
+		if q.backlog = q.backlog[1:]; len(q.backlog) == 0 {
+			q.backlog = nil
+		}
+		return d
+	}
+	if q.live.len() == 0 {
+		return nil
+	}
+	q.n.room.Add(1)
+	if oldest {
+		return q.live.popOldest()
+	}
+	return q.live.popNewest()
+}
+
+// collect returns the attempts that ended since the last call, in their order.
+func (q *queue) collect() []attempt {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ended := q.ended
+	q.ended = nil
+	return ended
+}
+
+// settle notes that n attempts that had ended are stored.
+func (q *queue) settle(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unstored -= n
+}
+
+// backlogLow says that more of the backlog may be read.
+func (q *queue) backlogLow() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.backlog) <= lowBacklog && q.unstored < maxUnstored
+}
+
+// empty says that nothing waits and nothing is under way.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.live.len()+len(q.backlog)+q.workers[fastLane]+q.workers[slowLane]+q.unstored == 0
+}
+
+// ring is a queue with two ends that keeps at most maxLive deliveries. It grows as it
+// is used, and holds nothing while it is empty.
+type ring struct {
+	items []*signal.PendingDelivery
+	first int // index of the oldest
+	n     int
+}
+
+func (r *ring) len() int { return r.n }
+
+func (r *ring) push(d *signal.PendingDelivery) {
+	if r.n == len(r.items) {
+		grown := make([]*signal.PendingDelivery, min(max(8, 2*r.n), maxLive))
+		for i := range r.n {
+			grown[i] = r.items[(r.first+i)%len(r.items)]
+		}
+		r.items, r.first = grown, 0
+	}
+	r.items[(r.first+r.n)%len(r.items)] = d
+	r.n++
+}
+
+func (r *ring) popOldest() *signal.PendingDelivery {
+	d := r.items[r.first]
+	r.items[r.first] = nil
+	r.first = (r.first + 1) % len(r.items)
+	r.n--
+	return d
+}
+
+func (r *ring) popNewest() *signal.PendingDelivery {
+	i := (r.first + r.n - 1) % len(r.items)
+	d := r.items[i]
+	r.items[i] = nil
+	r.n--
+	return d
+}

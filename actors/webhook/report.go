@@ -1,0 +1,303 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// outcomes stores what became of deliveries.
+type outcomes interface {
+	// StoreOutcomes stores states after attempts and all that follows from them in one
+	// step. left are the indices of the deliveries that it left out, because somebody
+	// changed them by hand meanwhile.
+	StoreOutcomes(ctx context.Context, partition int, epoch int64, o signal.Outcomes) (left []int, err error)
+	// PruneDeliveries drops ended deliveries that need not be kept, a number at once.
+	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration, keep int) (more bool, err error)
+}
+
+// outcomesStored says how a write of outcomes ended.
+type outcomesStored struct {
+	left []int
+	err  error
+}
+
+// storeDue says to try it again.
+type storeDue struct{}
+
+// pruned says how the pruning of deliveries ended.
+type pruned struct{ err error }
+
+const (
+	// maxStored is how many outcomes are stored at once.
+	maxStored = 128
+	// pruneEvery is after how many ended deliveries their number is looked at.
+	pruneEvery = 1000
+	// lastTimeout bounds what an actor stores when it ends.
+	lastTimeout = time.Second
+)
+
+// report is what has happened and is not stored yet. One write is under way at a
+// time; what ends meanwhile forms the next one.
+type report struct {
+	health signal.WebhookHealth // as it will be stored
+
+	waiting outcomeList // in the order in which they ended
+	storing outcomeList // is being stored, or will be tried again
+	busy    bool        // there is something in storing
+	written bool        // its write is under way
+	failed  backoff
+
+	ended   int // deliveries that ended since the last pruning
+	pruning bool
+}
+
+// outcomeList is what goes into one write.
+type outcomeList struct {
+	deliveries []signal.Delivery // in their new states
+	health     bool
+	disabled   *signal.Webhook
+	event      *signal.Event
+	mails      []signal.Mail
+}
+
+func (r *report) idle() bool { return !r.busy && len(r.waiting.deliveries) == 0 && !r.pruning }
+
+// healthUnstored says that Redis has another health of the endpoint than the report.
+func (r *report) healthUnstored() bool { return r.waiting.health || r.storing.health }
+
+// split takes what goes into the next write off the list.
+func (l *outcomeList) split() outcomeList {
+	first := *l
+	if len(first.deliveries) <= maxStored {
+		*l = outcomeList{}
+		return first
+	}
+	*l = outcomeList{deliveries: first.deliveries[maxStored:]}
+	first.deliveries = first.deliveries[:maxStored:maxStored]
+	return first
+}
+
+// conclude draws the conclusions from the attempts that have ended.
+func (e *endpoint) conclude() {
+	r, rules, schedule := &e.report, e.o.options.Health, e.o.options.Schedule
+	for _, a := range e.queue.collect() {
+		r.waiting.deliveries = append(r.waiting.deliveries,
+			schedule.After(a.delivery.Delivery, a.trigger, a.result, a.ended, jitter()))
+		before := r.health
+		after, v := rules.After(before, a.result.Error == "", a.ended)
+		r.health = after
+		r.waiting.health = r.waiting.health || after != before
+		e.judge(v, before, &a)
+	}
+}
+
+// judge does what a verdict demands. before is the health ahead of the attempt.
+func (e *endpoint) judge(v Verdict, before signal.WebhookHealth, a *attempt) {
+	w := &e.report.waiting
+	if v == (Verdict{}) || e.disabled() || w.disabled != nil || e.report.storing.disabled != nil {
+		return
+	}
+	mail := signal.Mail{Account: e.account, Webhook: e.id, URL: e.record.URL, Since: before.FailingSince, At: a.ended, Error: a.result.Error}
+	switch {
+	case v.Warn:
+		mail.Kind = signal.MailWebhookFailing
+	case v.Recovered:
+		mail.Kind = signal.MailWebhookRecovered
+	case v.Disable:
+		mail.Kind = signal.MailWebhookDisabled
+		record := e.record
+		record.Status, record.DisabledReason = signal.WebhookDisabled, signal.DisabledFailing
+		record.DisabledAt, record.UpdatedAt = a.ended, a.ended
+		w.disabled = &record
+		w.event = &signal.Event{ID: signal.NewEventID(), Account: e.account, Type: signal.SystemNotification,
+			Data: disabledNotice(e.id, a.ended.Sub(before.FailingSince))}
+	}
+	w.mails = append(w.mails, mail)
+}
+
+// disabledNotice returns the payload of the notification that a webhook was disabled
+// after it had failed for so long.
+func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
+	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook %s was disabled after %d hours of failures.", id, int(failing.Hours())))
+	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
+}
+
+// store stores what has happened, unless a write is under way.
+func (e *endpoint) store(c engine.Context) {
+	r := &e.report
+	if r.busy || len(r.waiting.deliveries) == 0 {
+		return
+	}
+	r.busy = true
+	r.storing = r.waiting.split()
+	e.write(c)
+}
+
+// write writes what is being stored.
+func (e *endpoint) write(c engine.Context) {
+	e.report.written = true
+	o, changes := e.o, e.outcomes(&e.report.storing)
+	c.Go(func(ctx context.Context) any {
+		// The write goes on when the actor ends: what it stores has happened.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		left, err := o.store.StoreOutcomes(ctx, o.partition, o.epoch, changes)
+		return outcomesStored{left, err}
+	})
+}
+
+func (e *endpoint) outcomes(l *outcomeList) signal.Outcomes {
+	o := signal.Outcomes{Account: e.account, Webhook: e.id, Deliveries: l.deliveries, Disabled: l.disabled, Event: l.event, Mails: l.mails}
+	if l.health {
+		health := e.report.health
+		o.Health = &health
+	}
+	return o
+}
+
+func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
+	r := &e.report
+	r.written = false
+	switch {
+	case m.err == nil:
+	case e.o.refused(m.err):
+		return
+	case signal.KindOf(m.err) == signal.KindNotFound:
+		e.load(c) // the webhook is gone, and with it this actor
+		return
+	case signal.KindOf(m.err) == signal.KindConflict && codeOf(m.err) == codeChanged && r.storing.disabled != nil:
+		// Somebody has changed the webhook meanwhile. If it goes on failing, the next
+		// attempt disables it.
+		mails := slices.DeleteFunc(r.storing.mails, func(m signal.Mail) bool { return m.Kind == signal.MailWebhookDisabled })
+		r.storing.disabled, r.storing.event, r.storing.mails = nil, nil, mails
+		e.write(c)
+		e.load(c)
+		return
+	default:
+		e.log.Log(context.Background(), r.failed.level(), "outcomes are not stored", "deliveries", len(r.storing.deliveries), "err", m.err)
+		c.After(r.failed.next(), storeDue{})
+		return
+	}
+	e.worked = true
+	stored := r.storing
+	r.busy, r.storing = false, outcomeList{}
+	r.failed.reset()
+	for i := range stored.deliveries {
+		e.settle(c, &stored.deliveries[i], slices.Contains(m.left, i))
+	}
+	e.queue.settle(len(stored.deliveries))
+	if len(stored.mails) > 0 {
+		e.o.mailer.Tell(mailStored{})
+	}
+	if stored.disabled != nil {
+		e.onDisabled(c, stored.disabled)
+	}
+	e.prune(c)
+	e.store(c)
+	e.fill(c)
+	e.read(c)
+}
+
+// settle lets go of a delivery whose state is stored, unless it was left out: then
+// Redis has another one of it.
+func (e *endpoint) settle(c engine.Context, d *signal.Delivery, left bool) {
+	switch {
+	case left:
+		e.backlog.wanted = true
+	case d.Status == signal.DeliveryPending:
+		e.searchAt(c, d.NextAttemptAt)
+		e.backlog.wanted = e.backlog.wanted || e.disabled()
+	default:
+		e.report.ended++
+		e.o.options.Metrics.ended(d.Status)
+	}
+	b := &e.backlog
+	if e.held[d.ID] == fromRedis && len(d.Attempts) == 1 {
+		b.first.add(d.ID)
+	}
+	if b.reading {
+		b.released = append(b.released, d.ID)
+	} else {
+		delete(e.held, d.ID)
+	}
+}
+
+// onDisabled goes on when the webhook was disabled because it has failed for too long.
+func (e *endpoint) onDisabled(c engine.Context, record *signal.Webhook) {
+	e.log.Info("webhook is disabled", "account", string(e.account), "failing_since", e.report.health.FailingSince)
+	e.o.options.Metrics.disabled(signal.DisabledFailing)
+	e.o.recorder.forget(e.account)
+	e.record = *record
+	e.release(e.queue.clear())
+	e.backlog.stale = e.backlog.reading
+	e.load(c)
+}
+
+// prune drops ended deliveries that need not be kept, now and then.
+func (e *endpoint) prune(c engine.Context) {
+	r := &e.report
+	if r.ended < pruneEvery || r.pruning {
+		return
+	}
+	r.ended, r.pruning = 0, true
+	o, id := e.o, e.id
+	c.Go(func(ctx context.Context) any { return pruned{o.prune(ctx, id)} })
+}
+
+func (e *endpoint) onPruned(m pruned) {
+	e.report.pruning = false
+	if m.err != nil && !e.o.refused(m.err) {
+		e.log.Debug("deliveries are not pruned", "err", m.err)
+	}
+}
+
+// prune drops the ended deliveries of a webhook that need not be kept.
+func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
+	for more := true; more; {
+		err := func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+			defer cancel()
+			more, err = o.store.PruneDeliveries(ctx, o.partition, o.epoch, id, o.options.Retention, o.options.Keep)
+			return err
+		}()
+		if err != nil {
+			return fmt.Errorf("prune deliveries: %w", err)
+		}
+	}
+	return nil
+}
+
+// storeLast stores what has happened before the actor ends. If that fails, the next
+// one sends again what was sent already.
+func (e *endpoint) storeLast(c engine.Context) {
+	e.conclude()
+	r := &e.report
+	var last []signal.Outcomes
+	if r.busy && !r.written {
+		last = append(last, e.outcomes(&r.storing))
+	}
+	for len(r.waiting.deliveries) > 0 {
+		l := r.waiting.split()
+		last = append(last, e.outcomes(&l))
+	}
+	if len(last) == 0 {
+		return
+	}
+	o := e.o
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+		defer cancel()
+		for _, changes := range last {
+			if _, err := o.store.StoreOutcomes(ctx, o.partition, o.epoch, changes); err != nil {
+				o.log.Debug("last outcomes are not stored", "webhook", string(changes.Webhook), "err", err)
+				return nil
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,61 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// upkeepEvery is the time between two passes, upkeepRetry that after one that
+	// failed, upkeepStart that to the first one of an owner.
+	upkeepEvery = 6 * time.Hour
+	upkeepRetry = time.Minute
+	upkeepStart = time.Minute
+	// resealStart is the time to the first one if there are old keys: the sooner it is
+	// done, the sooner they can be removed.
+	resealStart = 5 * time.Second
+	// upkeepPause is left to others between two webhooks.
+	upkeepPause = 5 * time.Millisecond
+)
+
+// firstUpkeep returns how long after its start an owner makes its first pass.
+func (n *Node) firstUpkeep() time.Duration {
+	if len(n.keys.ciphers) > 1 {
+		return resealStart
+	}
+	return upkeepStart
+}
+
+// upkeep goes over all webhooks of the partition, most of which have no actor. It
+// prunes their deliveries, and in the first pass seals secrets with the newest key
+// that an older one has sealed.
+func (o *owned) upkeep(ctx context.Context, first bool) error {
+	accounts, err := o.store.AccountsWithWebhooks(ctx, o.partition)
+	if err != nil {
+		return fmt.Errorf("list accounts with webhooks: %w", err)
+	}
+	for _, a := range accounts {
+		list, err := o.store.Webhooks(ctx, a)
+		if err != nil {
+			return fmt.Errorf("list webhooks: %w", err)
+		}
+		for i := range list {
+			w := &list[i]
+			if first && o.keys.outdated(w) {
+				if err := o.reseal(ctx, *w); err != nil {
+					o.log.Error("secret is not sealed with the newest key", "webhook", string(w.ID), "err", err)
+				}
+			}
+			if err := o.prune(ctx, w.ID); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(upkeepPause):
+			}
+		}
+	}
+	return nil
+}

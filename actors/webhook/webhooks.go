@@ -1,0 +1,270 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What endpoints tell their parent.
+type (
+	// resting says that an endpoint has nothing to do, and how many messages it has
+	// heard.
+	resting struct {
+		id    signal.WebhookID
+		ref   engine.Ref
+		heard int64
+	}
+	// finished says that an endpoint's webhook is gone.
+	finished struct{ ref engine.Ref }
+)
+
+// What the parent tells itself.
+type (
+	scanDue struct{}
+	scanned struct {
+		due []signal.EndpointDue
+		err error
+	}
+	startDue   struct{}
+	upkeepDue  struct{}
+	upkeepDone struct{ err error }
+)
+
+// schedules knows which webhooks have deliveries that are due.
+type schedules interface {
+	// DueEndpoints returns webhooks with a delivery that is due at until, by the time
+	// of the first one: at most limit after the first offset ones. next is when the
+	// first one after until is due.
+	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error)
+}
+
+const (
+	// window is how far the scan looks ahead, so that endpoints are there before their
+	// deliveries are due; scanEvery is the time between two scans.
+	window    = 10 * time.Second
+	scanEvery = 5 * time.Second
+	// scanPage is how many webhooks are read at once, scanLimit how many are looked at
+	// in one scan.
+	scanPage  = 1000
+	scanLimit = 20_000
+	// startAtOnce is how many actors are started every startPause: each reads its
+	// record first.
+	startAtOnce = 100
+	startPause  = 20 * time.Millisecond
+	// overdue is how late a delivery is when its endpoint is told to look for it.
+	overdue = scanEvery
+	// everything is farther ahead than anything is due.
+	everything = 365 * 24 * time.Hour
+)
+
+// endpointFailures restarts an endpoint that panicked, and the parent if that did. One
+// that panics more often stops; the scan starts it anew as long as it has something
+// due.
+var endpointFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
+
+// webhooks is the parent of the endpoints of an owned partition that have something
+// to do. It hears of new deliveries from the Recorder; but nothing depends on that: it
+// looks into Redis for what is due, and finds what a message has missed.
+type webhooks struct {
+	o        *owned
+	children map[signal.WebhookID]*child
+	ids      map[engine.Ref]signal.WebhookID
+
+	scans   int                  // that have succeeded
+	waiting []signal.EndpointDue // to be started, those due first in front
+	pausing bool                 // a startDue is to come
+	failed  backoff
+	upkeeps int // passes that have been made
+}
+
+// child is the actor of an endpoint.
+type child struct {
+	ref     engine.Ref
+	account signal.AccountID
+	told    int64 // messages that were told to it
+}
+
+func newWebhooks(o *owned) *webhooks {
+	return &webhooks{o: o, children: map[signal.WebhookID]*child{}, ids: map[engine.Ref]signal.WebhookID{}}
+}
+
+// Receive implements engine.Actor.
+func (w *webhooks) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		w.scan(c)
+		c.After(w.o.firstUpkeep(), upkeepDue{})
+	case deliveriesStored:
+		for _, b := range m.batches {
+			w.tell(c, b.account, b.id, arrived{b.items})
+		}
+	case webhookChanged:
+		w.tell(c, m.account, m.id, changed{})
+	case webhookPoked:
+		w.tell(c, m.account, m.id, poked{})
+	case accountDeleted:
+		w.onAccountDeleted(c, m)
+	case scanDue:
+		w.scan(c)
+	case scanned:
+		w.onScanned(c, m)
+	case startDue:
+		w.pausing = false
+		w.start(c)
+	case resting:
+		w.onResting(c, m)
+	case finished:
+		w.end(c, m.ref)
+	case engine.Terminated:
+		w.forget(m.Ref)
+	case upkeepDue:
+		w.upkeep(c)
+	case upkeepDone:
+		w.onUpkeepDone(c, m)
+	}
+}
+
+// tell tells an endpoint something; its actor is started if it is not there.
+func (w *webhooks) tell(c engine.Context, account signal.AccountID, id signal.WebhookID, m any) {
+	e := w.children[id]
+	if e == nil {
+		e = w.spawn(c, account, id)
+	}
+	e.told++
+	e.ref.Tell(m)
+}
+
+func (w *webhooks) spawn(c engine.Context, account signal.AccountID, id signal.WebhookID) *child {
+	o, self := w.o, c.Self()
+	e := &child{account: account}
+	e.ref = c.Spawn(engine.Webhook, string(id), func() engine.Actor { return newEndpoint(o, self, account, id) }, engine.Supervision{})
+	w.children[id] = e
+	w.ids[e.ref] = id
+	return e
+}
+
+// onResting ends an endpoint that has nothing to do, if it has heard of everything.
+// It does nothing more by itself then; whatever is told to the webhook from now on
+// goes to a new actor. After a restart an endpoint does not know how much it has
+// heard: it is told, behind all of that.
+func (w *webhooks) onResting(c engine.Context, m resting) {
+	e := w.children[m.id]
+	if e == nil || e.ref != m.ref {
+		return
+	}
+	if e.told != m.heard {
+		m.ref.Tell(stay{e.told})
+		return
+	}
+	w.end(c, m.ref)
+}
+
+func (w *webhooks) end(c engine.Context, ref engine.Ref) {
+	w.forget(ref)
+	c.Stop(ref)
+}
+
+func (w *webhooks) forget(ref engine.Ref) {
+	id, ok := w.ids[ref]
+	if !ok {
+		return
+	}
+	delete(w.ids, ref)
+	delete(w.children, id)
+}
+
+// onAccountDeleted ends the endpoints of an account, with what they have in flight.
+func (w *webhooks) onAccountDeleted(c engine.Context, m accountDeleted) {
+	for _, e := range w.children {
+		if e.account == m.id {
+			w.end(c, e.ref)
+		}
+	}
+}
+
+// scan looks into Redis for endpoints that have something due soon. The first scan
+// finds all that have anything pending: what became of a webhook while nobody owned
+// the partition is seen to at once.
+func (w *webhooks) scan(c engine.Context) {
+	o, ahead := w.o, time.Duration(window)
+	if w.scans == 0 {
+		ahead = everything
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		var all []signal.EndpointDue
+		until := o.now().Add(ahead)
+		for {
+			due, _, err := o.store.DueEndpoints(ctx, o.partition, until, len(all), scanPage)
+			all = append(all, due...)
+			if err != nil || len(due) < scanPage || len(all) >= scanLimit {
+				return scanned{all, err}
+			}
+		}
+	})
+}
+
+func (w *webhooks) onScanned(c engine.Context, m scanned) {
+	if m.err != nil {
+		w.o.log.Log(context.Background(), w.failed.level(), "webhooks that are due are not readable", "err", m.err)
+		c.After(w.failed.next(), scanDue{})
+		return
+	}
+	w.failed.reset()
+	w.scans++
+	c.After(scanEvery, scanDue{})
+	w.waiting = w.waiting[:0]
+	late := w.o.now().Add(-overdue)
+	for _, d := range m.due {
+		if w.children[d.Webhook] == nil {
+			w.waiting = append(w.waiting, d)
+		} else if d.At.Before(late) {
+			w.tell(c, d.Account, d.Webhook, look{})
+		}
+	}
+	w.start(c)
+}
+
+// start starts the next actors that wait.
+func (w *webhooks) start(c engine.Context) {
+	if w.pausing {
+		return
+	}
+	n := min(len(w.waiting), startAtOnce)
+	for _, d := range w.waiting[:n] {
+		if w.children[d.Webhook] == nil {
+			w.spawn(c, d.Account, d.Webhook)
+		}
+	}
+	if w.waiting = w.waiting[n:]; len(w.waiting) == 0 {
+		w.waiting = nil
+		return
+	}
+	w.pausing = true
+	c.After(startPause, startDue{})
+}
+
+// upkeep sees to all webhooks of the partition, see upkeep.go.
+func (w *webhooks) upkeep(c engine.Context) {
+	o, first := w.o, w.upkeeps == 0
+	c.Go(func(ctx context.Context) any { return upkeepDone{o.upkeep(ctx, first)} })
+}
+
+func (w *webhooks) onUpkeepDone(c engine.Context, m upkeepDone) {
+	next := upkeepEvery
+	if m.err == nil {
+		w.upkeeps++
+	} else {
+		if w.o.refused(m.err) {
+			return
+		}
+		next = upkeepRetry
+		w.o.log.Log(context.Background(), slog.LevelWarn, "upkeep of webhooks failed", "err", m.err)
+	}
+	c.After(next, upkeepDue{})
+}
