@@ -75,7 +75,7 @@ func (m *Market) lease(ctx context.Context, node string, lease time.Duration, ep
 	got, err := marketLeaseScript.Run(ctx, m.s.rdb, []string{feederKey(), feederEpochKey()},
 		node, lease.Milliseconds(), epoch).Int64()
 	if err != nil {
-		return 0, fmt.Errorf("take market lease: %w", err)
+		return 0, signal.Unavailable(fmt.Errorf("take market lease: %w", err))
 	}
 	return got, nil
 }
@@ -91,7 +91,7 @@ func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
 		return nil
 	})
 	if err != nil {
-		return state, fmt.Errorf("read market state: %w", err)
+		return state, signal.Unavailable(fmt.Errorf("read market state: %w", err))
 	}
 	state.Ticks, _ = signal.ParsePosition(fields.Val()["ticks"])
 	state.Bars, _ = signal.ParsePosition(fields.Val()["bars"])
@@ -140,7 +140,7 @@ func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
 	}
 	stored, err := marketStoreScript.Run(ctx, m.s.rdb, keys, args...).Int64()
 	if err != nil {
-		return fmt.Errorf("store market step: %w", err)
+		return signal.Unavailable(fmt.Errorf("store market step: %w", err))
 	}
 	if stored == 0 {
 		return errFeederFenced()
@@ -156,7 +156,7 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 		return nil
 	}
 	if err := marketFillScript.Load(ctx, m.s.rdb).Err(); err != nil {
-		return fmt.Errorf("load script: %w", err)
+		return signal.Unavailable(fmt.Errorf("load script: %w", err))
 	}
 	var results []*redis.Cmd
 	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -176,7 +176,7 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("fill market series: %w", err)
+		return signal.Unavailable(fmt.Errorf("fill market series: %w", err))
 	}
 	for _, r := range results {
 		if stored, _ := r.Int64(); stored == 0 {
@@ -201,7 +201,7 @@ func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) erro
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("append ticks: %w", err)
+		return signal.Unavailable(fmt.Errorf("append ticks: %w", err))
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Posit
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("trim market streams: %w", err)
+		return signal.Unavailable(fmt.Errorf("trim market streams: %w", err))
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Posit
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error {
 	if err := m.s.rdb.XTrimMinID(ctx, marketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
-		return fmt.Errorf("trim bars: %w", err)
+		return signal.Unavailable(fmt.Errorf("trim bars: %w", err))
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Time
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("read bars: %w", err)
+			return signal.Unavailable(fmt.Errorf("read bars: %w", err))
 		}
 		for i, asset := range chunk {
 			bars, err := unpackBars(asset, tf, results[i].Val())
@@ -285,7 +285,7 @@ func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, 0, fmt.Errorf("read bars: %w", err)
+		return nil, 0, signal.Unavailable(fmt.Errorf("read bars: %w", err))
 	}
 	bars, err := unpackBars(asset, tf, packed.Val())
 	if err != nil {
@@ -303,7 +303,7 @@ func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, sig
 		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
 	}
 	if err != nil {
-		return signal.MarketAsset{}, signal.MarketLive{}, fmt.Errorf("read asset: %w", err)
+		return signal.MarketAsset{}, signal.MarketLive{}, signal.Unavailable(fmt.Errorf("read asset: %w", err))
 	}
 	asset, err := unpackAsset(record)
 	if err != nil {
@@ -314,7 +314,7 @@ func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, sig
 		return asset, signal.MarketLive{Asset: asset.Symbol}, nil
 	}
 	if err != nil {
-		return asset, signal.MarketLive{}, fmt.Errorf("read live prices: %w", err)
+		return asset, signal.MarketLive{}, signal.Unavailable(fmt.Errorf("read live prices: %w", err))
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err

@@ -48,7 +48,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 	}
 	result, err := m.s.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read %s: %w", streams[0], err)
+		return nil, signal.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
 	}
 	return result, nil
 }
@@ -57,7 +57,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
 	last, err := m.s.rdb.XRevRangeN(ctx, marketTicksKey(), "+", "-", 1).Result()
 	if err != nil {
-		return signal.Position{}, fmt.Errorf("find end of ticks: %w", err)
+		return signal.Position{}, signal.Unavailable(fmt.Errorf("find end of ticks: %w", err))
 	}
 	return endOf(last), nil
 }
@@ -81,7 +81,7 @@ func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) 
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Position{}, 0, fmt.Errorf("find end of closed bars: %w", err)
+		return signal.Position{}, 0, signal.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
 	}
 	n, _ := strconv.ParseInt(count.Val(), 10, 64)
 	return endOf(last.Val()), n, nil
