@@ -22,12 +22,7 @@ import (
 func credentialStore(t *testing.T) (*Store, *redistest.Server) {
 	t.Helper()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s, server
+	return openStore(t, Options{URL: server.URL()}), server
 }
 
 // nowMS returns the time as records hold it.
@@ -342,11 +337,7 @@ func TestCredentialsSayThatRedisIsAway(t *testing.T) {
 // in-process Redis of the demo, whose Lua is another one.
 func TestCredentialsInProcess(t *testing.T) {
 	t.Parallel()
-	s, err := Open(Options{URL: "redis://" + miniredis.RunT(t).Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr()})
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n, other := addSession(t, s, a.ID), addSession(t, s, a.ID)

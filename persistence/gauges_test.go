@@ -14,13 +14,8 @@ import (
 func TestGaugesShowStreamsAndConnections(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s, err := Open(Options{URL: redistest.New(t).URL(), Metrics: NewMetrics(registry)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := NewLog(s, LogOptions{})
-	defer l.Close(t.Context())
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: NewMetrics(registry)})
+	l := openLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
 	for range 3 {
 		if _, err := l.Append(t.Context(), signal.Change{Account: account, Events: []signal.Event{{Type: signal.KeyRevoked, Subject: "x"}}}); err != nil {

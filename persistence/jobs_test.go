@@ -27,16 +27,8 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Helper()
 	t.Parallel()
 	r := redistest.New(t)
-	s, err := Open(Options{URL: r.URL(), Partitions: partitions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := NewLog(s, LogOptions{})
-	t.Cleanup(func() {
-		l.Close(t.Context())
-		s.Close()
-	})
-	return &jobBench{t: t, server: r, store: s, log: l}
+	s := openStore(t, Options{URL: r.URL(), Partitions: partitions})
+	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, LogOptions{})}
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -609,15 +601,9 @@ func TestJobsByPolling(t *testing.T) {
 
 // TestJobsInProcess: the scripts run on the in-process Redis of a trial, too.
 func TestJobsInProcess(t *testing.T) {
-	m := miniredis.RunT(t)
-	s, err := Open(Options{URL: "redis://" + m.Addr(), Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := NewLog(s, LogOptions{})
-	defer l.Close(t.Context())
-	b := &jobBench{t: t, store: s, log: l}
+	t.Parallel()
+	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
+	b := &jobBench{t: t, store: s, log: openLog(t, s, LogOptions{})}
 	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
 	account := signal.NewAccountID()
 	job := b.enqueue(j, account)

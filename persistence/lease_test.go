@@ -16,12 +16,7 @@ import (
 func leaseStore(t *testing.T) (*Store, *redistest.Server) {
 	t.Helper()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL(), Partitions: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s, server
+	return openStore(t, Options{URL: server.URL(), Partitions: 4}), server
 }
 
 // take takes a lease that must be free.
@@ -203,12 +198,7 @@ func TestInstallationFixesThePartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other, err := Open(Options{URL: server.URL(), Partitions: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	err = other.Install(t.Context())
+	err := openStore(t, Options{URL: server.URL(), Partitions: 8}).Install(t.Context())
 	wantKind(t, "Install with 8 partitions where there are 4", err, signal.KindConflict)
 	server.Kill()
 	wantKind(t, "Install without Redis", s.Install(t.Context()), signal.KindUnavailable)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestTakeTokens(t *testing.T) {
@@ -96,7 +98,7 @@ func TestTakeTokensFromAStoppedRedis(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	server.Kill()
-	if _, _, err := s.TakeTokens(t.Context(), "reads", "acc_1", 10, time.Second, 1, 0); err == nil {
-		t.Error("no error")
+	if _, _, err := s.TakeTokens(t.Context(), "reads", "acc_1", 10, time.Second, 1, 0); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("%v, want unavailable", err)
 	}
 }

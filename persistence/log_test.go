@@ -29,16 +29,26 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	s, err := Open(Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s := openStore(t, Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
+}
+
+// openStore returns a store that is closed when the test ends.
+func openStore(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &logBench{T: t, server: server, store: s, log: NewLog(s, o), rdb: server.Client()}
-	t.Cleanup(func() {
-		b.log.Close(context.Background())
-		s.Close()
-	})
-	return b
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// openLog returns a log that is closed when the test ends.
+func openLog(t *testing.T, s *Store, o LogOptions) *Log {
+	l := NewLog(s, o)
+	t.Cleanup(func() { l.Close(context.Background()) })
+	return l
 }
 
 // append stores c, which must succeed.
@@ -439,15 +449,8 @@ func TestAppendInOrder(t *testing.T) {
 // TestAppendOnMiniredis: the demo without redis-server has the same log.
 func TestAppendOnMiniredis(t *testing.T) {
 	t.Parallel()
-	mini := miniredis.RunT(t)
-	s, err := Open(Options{URL: "redis://" + mini.Addr(), Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	log := NewLog(s, LogOptions{})
-	defer log.Close(context.Background())
-	b := &logBench{T: t, store: s, log: log}
+	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
+	b := &logBench{T: t, store: s, log: openLog(t, s, LogOptions{})}
 	account := signal.NewAccountID()
 	sig := logSignal(account)
 	at := b.append(created(sig))
@@ -458,7 +461,7 @@ func TestAppendOnMiniredis(t *testing.T) {
 		t.Error(err)
 	}
 	listed := 0
-	err = s.ScanSignals(t.Context(), s.Partition(account), func(SignalEntry) error { listed++; return nil })
+	err := s.ScanSignals(t.Context(), s.Partition(account), func(SignalEntry) error { listed++; return nil })
 	if err != nil || listed != 1 {
 		t.Errorf("ScanSignals gave %d entries, %v", listed, err)
 	}

@@ -330,3 +330,38 @@ func TestMarketKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestMarketSaysThatRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	m := NewMarket(s)
+	server.Kill()
+	ctx := t.Context()
+	for name, ask := range map[string]func() error{
+		"TakeLease":   func() error { _, err := m.TakeLease(ctx, "node", time.Minute); return err },
+		"RenewLease":  func() error { _, err := m.RenewLease(ctx, "node", 1, time.Minute); return err },
+		"GiveUpLease": func() error { return m.GiveUpLease(ctx, "node", 1) },
+		"State":       func() error { _, err := m.State(ctx); return err },
+		"Store":       func() error { return m.Store(ctx, &signal.MarketStep{}) },
+		"Fill":        func() error { return m.Fill(ctx, 1, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1}}) },
+		"AppendTicks": func() error { return m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC"}}) },
+		"Trim":        func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
+		"TrimBars":    func() error { return m.TrimBars(ctx, signal.Position{}) },
+		"EachRecent": func() error {
+			return m.EachRecent(ctx, []string{"BTC"}, signal.H1, 1, func(string, []signal.MarketBar) {})
+		},
+		"Bars":      func() error { _, _, err := m.Bars(ctx, "BTC", signal.H1); return err },
+		"Asset":     func() error { _, _, err := m.Asset(ctx, "BTC"); return err },
+		"ReadTicks": func() error { _, err := m.ReadTicks(ctx, signal.Position{}, time.Second); return err },
+		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx); return err },
+		"ClosedEnd": func() error { _, _, err := m.ClosedEnd(ctx); return err },
+		"Follow": func() error {
+			_, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
+			return err
+		},
+	} {
+		if err := ask(); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("%s: %v, want unavailable", name, err)
+		}
+	}
+}

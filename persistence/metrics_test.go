@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"context"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -16,13 +15,8 @@ func TestLogIsMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL(), Metrics: m})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	l := NewLog(s, LogOptions{})
-	defer l.Close(context.Background())
+	s := openStore(t, Options{URL: server.URL(), Metrics: m})
+	l := openLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
 	if _, err := l.Append(t.Context(), noted(account, "x")); err != nil {
 		t.Fatal(err)
