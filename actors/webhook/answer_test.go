@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+)
+
+func TestTheBeginningOfABodyIsKeptAsText(t *testing.T) {
+	t.Parallel()
+	full := strings.Repeat("x", maxBodyKept)
+	tests := []struct {
+		name string
+		body io.Reader
+		want string
+	}{
+		{"no body", http.NoBody, ""},
+		{"an empty body", strings.NewReader(""), ""},
+		{"a short one", strings.NewReader("busy"), "busy"},
+		{"a short one in pieces", iotest.OneByteReader(strings.NewReader("schön")), "schön"},
+		{"one that is as long as is kept", strings.NewReader(full), full},
+		{"one that is longer", strings.NewReader(full + "y"), full},
+		{"one that ends within a character", strings.NewReader("sch\xc3"), "sch\ufffd"},
+		{"one that is cut within a character", strings.NewReader(full[2:] + "日本"), full[2:]},
+		{"one that breaks off within a character", io.MultiReader(strings.NewReader("sch\xc3"), iotest.ErrReader(errors.New("reset"))), "sch"},
+		{"one that breaks off", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("reset"))), "half"},
+		{"one that breaks off behind what is kept", io.MultiReader(strings.NewReader(full+"y"), iotest.ErrReader(errors.New("reset"))), full},
+		{"one that is no text", strings.NewReader("a\xff\xfe\x00b"), "a\ufffd\x00b"},
+		{"one whose replacement is too long", strings.NewReader(strings.Repeat("x\xff", maxBodyKept/2)), strings.Repeat("x\ufffd", maxBodyKept/4)},
+	}
+	for _, test := range tests {
+		if got := readBody(test.body); got != test.want {
+			t.Errorf("%s: %d bytes %.40q, want %d bytes %.40q", test.name, len(got), got, len(test.want), test.want)
+		}
+	}
+}
+
+func TestABodyIsReadUpToALimit(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{10: 0, maxBodyKept: 0, maxBodyRead: 0, maxBodyRead + 10: 10, 10 << 20: 10<<20 - maxBodyRead} {
+		r := strings.NewReader(strings.Repeat("x", size))
+		readBody(r)
+		if r.Len() != want {
+			t.Errorf("of %d bytes %d are left unread, want %d", size, r.Len(), want)
+		}
+	}
+}
+
+func TestRetryAfterOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	now := vectorTime // 2026-11-21 09:30:00
+	for text, want := range map[string]time.Duration{
+		"":                                 0,
+		"0":                                0,
+		"1":                                time.Second,
+		" 120 ":                            2 * time.Minute,
+		"31536001":                         maxRetryAfter,
+		"99999999999999999999999":          maxRetryAfter,
+		"-5":                               0,
+		"+5":                               0,
+		"1.5":                              0,
+		"10s":                              0,
+		"soon":                             0,
+		"Sat, 21 Nov 2026 09:31:00 GMT":    time.Minute,
+		"Saturday, 21-Nov-26 09:31:00 GMT": time.Minute,
+		"Sat Nov 21 09:31:00 2026":         time.Minute,
+		"Sat, 21 Nov 2026 09:29:00 GMT":    0,
+		"Sat, 21 Nov 2099 09:29:00 GMT":    maxRetryAfter,
+		"Sat, 99 Nov 2026 09:31:00 GMT":    0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("busy"), "120")
+	f.Add([]byte("sch\xc3"), "Sat, 21 Nov 2026 09:31:00 GMT")
+	f.Add([]byte(strings.Repeat("\xff", maxBodyKept)), "-1")
+	f.Fuzz(func(t *testing.T, body []byte, header string) {
+		text := readBody(strings.NewReader(string(body)))
+		if !utf8.ValidString(text) || len(text) > maxBodyKept {
+			t.Errorf("%d bytes of %q were kept as %q", len(text), body, text)
+		}
+		if len(body) <= maxBodyKept && utf8.Valid(body) && text != string(body) {
+			t.Errorf("%q was kept as %q", body, text)
+		}
+		if d := retryAfter(header, vectorTime); d < 0 || d > maxRetryAfter {
+			t.Errorf("Retry-After %q: %s", header, d)
+		}
+	})
+}

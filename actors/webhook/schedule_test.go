@@ -1,0 +1,170 @@
+package webhook
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Results of attempts that took two seconds.
+var (
+	wentWell = Result{At: vectorTime, Duration: 2 * time.Second, Status: 204, Class: ClassSuccess}
+	busy     = Result{At: vectorTime, Duration: 2 * time.Second, Status: 503, Error: "status 503", Class: ClassServerError, Body: "busy"}
+	timedOut = Result{At: vectorTime, Duration: 15 * time.Second, Error: "timeout", Class: ClassTimeout}
+)
+
+// askingFor is busy with a Retry-After.
+func askingFor(d time.Duration) Result {
+	r := busy
+	r.RetryAfter = d
+	return r
+}
+
+// waiting returns a pending delivery of which so many attempts of the schedule failed.
+func waiting(scheduled int) signal.Delivery {
+	d := signal.Delivery{ID: "dlv_1", Event: "evt_1", Status: signal.DeliveryPending, CreatedAt: vectorTime, NextAttemptAt: vectorTime, Scheduled: scheduled}
+	for n := range scheduled {
+		d.Attempts = append(d.Attempts, signal.Attempt{Number: n + 1, Trigger: signal.TriggerSchedule, Error: "timeout"})
+		d.Error = "timeout"
+	}
+	return d
+}
+
+// single is waiting for one attempt without others behind it.
+func single(scheduled int) signal.Delivery {
+	d := waiting(scheduled)
+	d.Single = true
+	return d
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	const manual, schedule = signal.TriggerManual, signal.TriggerSchedule
+	s := Schedule{}
+	tests := []struct {
+		name     string
+		schedule Schedule
+		delivery signal.Delivery
+		trigger  signal.AttemptTrigger
+		result   Result
+		jitter   float64
+		want     string
+	}{
+		{"the first attempt succeeds", s, waiting(0), schedule, wentWell, 0, "succeeded"},
+		{"a retry succeeds", s, waiting(3), schedule, wentWell, 0, "succeeded"},
+		{"the last retry succeeds", s, waiting(6), schedule, wentWell, 0, "succeeded"},
+		{"the first attempt fails", s, waiting(0), schedule, timedOut, 0, "pending for 30s: timeout"},
+		{"the first retry fails", s, waiting(1), schedule, busy, 0, "pending for 2m0s: status 503"},
+		{"the second retry fails", s, waiting(2), schedule, busy, 0, "pending for 10m0s: status 503"},
+		{"the third retry fails", s, waiting(3), schedule, busy, 0, "pending for 30m0s: status 503"},
+		{"the fourth retry fails", s, waiting(4), schedule, busy, 0, "pending for 2h0m0s: status 503"},
+		{"the fifth retry fails", s, waiting(5), schedule, busy, 0, "pending for 8h0m0s: status 503"},
+		{"the sixth retry fails", s, waiting(6), schedule, busy, 0, "failed: status 503"},
+		{"the sixth retry fails and asks for a seventh", s, waiting(6), schedule, askingFor(time.Minute), 0, "failed: status 503"},
+
+		{"a manual attempt succeeds", s, single(7), manual, wentWell, 0, "succeeded"},
+		{"a manual attempt fails", s, single(7), manual, busy, 0, "failed: status 503"},
+		{"a manual attempt fails where retries would be left", s, single(1), manual, busy, 0, "failed: status 503"},
+		{"a manual attempt fails though the delivery is not marked", s, waiting(1), manual, busy, 0, "failed: status 503"},
+		{"the test of a disabled webhook fails", s, single(0), schedule, busy, 0, "failed: status 503"},
+
+		{"Retry-After is shorter than the delay", s, waiting(0), schedule, askingFor(10 * time.Second), 0, "pending for 30s: status 503"},
+		{"Retry-After is longer than the delay", s, waiting(0), schedule, askingFor(5 * time.Minute), 0, "pending for 5m0s: status 503"},
+		{"Retry-After is an hour after the delay", s, waiting(1), schedule, askingFor(time.Hour + 2*time.Minute), 0, "pending for 1h2m0s: status 503"},
+		{"Retry-After is more than an hour after the delay", s, waiting(1), schedule, askingFor(24 * time.Hour), 0, "pending for 1h2m0s: status 503"},
+		{"Retry-After is within the longest delay", s, waiting(5), schedule, askingFor(2 * time.Hour), 0, "pending for 8h0m0s: status 503"},
+		{"Retry-After is a year", s, waiting(5), schedule, askingFor(maxRetryAfter), 0, "pending for 9h0m0s: status 503"},
+
+		{"with jitter, early", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, -1, "pending for 1m0s: status 503"},
+		{"with jitter, late", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, 1, "pending for 3m0s: status 503"},
+		{"with jitter, in between", Schedule{Jitter: 0.2}, waiting(1), schedule, busy, 0.5, "pending for 2m12s: status 503"},
+		{"with jitter that would undercut Retry-After", Schedule{Jitter: 0.5}, waiting(1), schedule, askingFor(100 * time.Second), -1, "pending for 1m40s: status 503"},
+		{"without retries", Schedule{Retries: []time.Duration{}}, waiting(0), schedule, busy, 0, "failed: status 503"},
+		{"with one retry, the first attempt fails", Schedule{Retries: []time.Duration{time.Second}}, waiting(0), schedule, busy, 0, "pending for 1s: status 503"},
+		{"with one retry, that fails", Schedule{Retries: []time.Duration{time.Second}}, waiting(1), schedule, busy, 0, "failed: status 503"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			now := vectorTime.Add(2 * time.Second)
+			got := test.schedule.After(test.delivery, test.trigger, test.result, now, test.jitter)
+			text := string(got.Status)
+			if got.Status == signal.DeliveryPending {
+				text += fmt.Sprint(" for ", got.NextAttemptAt.Sub(now))
+			}
+			if got.Error != "" {
+				text += ": " + got.Error
+			}
+			if text != test.want {
+				t.Errorf("it is %s, want %s", text, test.want)
+			}
+			if ended := got.Status != signal.DeliveryPending; ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
+				t.Errorf("it is %s, completed at %s, next attempt at %s", got.Status, got.CompletedAt, got.NextAttemptAt)
+			}
+			if got.Single {
+				t.Error("it is still marked for a single attempt")
+			}
+			if got.ID != test.delivery.ID || got.Event != test.delivery.Event || !got.CreatedAt.Equal(test.delivery.CreatedAt) {
+				t.Error("it is another delivery")
+			}
+		})
+	}
+}
+
+// TestAWholeSchedule holds the published table: seven requests over 10 h 42 min 30 s.
+func TestAWholeSchedule(t *testing.T) {
+	t.Parallel()
+	d, now := waiting(0), vectorTime
+	var attempts []string
+	for range 20 {
+		if d.Status != signal.DeliveryPending {
+			break
+		}
+		now = d.NextAttemptAt
+		attempts = append(attempts, now.Sub(vectorTime).String())
+		d = Schedule{}.After(d, signal.TriggerSchedule, busy, now, 0)
+	}
+	want := []string{"0s", "30s", "2m30s", "12m30s", "42m30s", "2h42m30s", "10h42m30s"}
+	if diff := cmp.Diff(want, attempts); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	if d.Status != signal.DeliveryFailed || d.Scheduled != 7 || d.AttemptCount() != 7 {
+		t.Errorf("it is %s after %d attempts, %d of the schedule", d.Status, d.AttemptCount(), d.Scheduled)
+	}
+	// A manual attempt counts on and leaves the schedule at its end.
+	d.Status, d.Single = signal.DeliveryPending, true
+	d = Schedule{}.After(d, signal.TriggerManual, wentWell, now, 0)
+	last := d.Attempts[len(d.Attempts)-1]
+	want8 := signal.Attempt{Number: 8, Trigger: signal.TriggerManual, At: vectorTime, Duration: 2 * time.Second, ResponseStatus: 204}
+	if diff := cmp.Diff(want8, last); diff != "" || d.Scheduled != 7 || d.Error != "" {
+		t.Errorf("the eighth attempt (-want +got):\n%s\nscheduled %d, error %q", diff, d.Scheduled, d.Error)
+	}
+}
+
+func TestAttemptsAreRememberedUpToALimit(t *testing.T) {
+	t.Parallel()
+	d := waiting(0)
+	for range 60 {
+		d = Schedule{}.After(d, signal.TriggerManual, busy, vectorTime, 0)
+	}
+	if len(d.Attempts) != 50 || d.Attempts[0].Number != 11 || d.AttemptCount() != 60 {
+		t.Errorf("%d are remembered, from number %d to %d", len(d.Attempts), d.Attempts[0].Number, d.AttemptCount())
+	}
+}
+
+func TestTheDeliveryBeforeIsNotChanged(t *testing.T) {
+	t.Parallel()
+	before := waiting(2)
+	before.Attempts = append(make([]signal.Attempt, 0, 10), before.Attempts...)
+	first := Schedule{}.After(before, signal.TriggerSchedule, busy, vectorTime, 0)
+	second := Schedule{}.After(before, signal.TriggerSchedule, timedOut, vectorTime, 0)
+	if first.Attempts[2].Error != "status 503" || second.Attempts[2].Error != "timeout" {
+		t.Error("two outcomes of one delivery share their attempts")
+	}
+	if diff := cmp.Diff(waiting(2), before); diff != "" {
+		t.Errorf("delivery (-want +got):\n%s", diff)
+	}
+}
