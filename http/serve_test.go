@@ -175,7 +175,7 @@ func TestEveryErrorCodeHasAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	codes := doc.Components.Schemas["Problem"].Properties["code"].Enum
-	if len(codes) != 23 {
+	if len(codes) != 26 {
 		t.Errorf("%d codes are described", len(codes))
 	}
 	for _, code := range codes {
@@ -297,7 +297,7 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		_, path, _ := strings.Cut(route, " ")
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "x'y"} {
 			for i := range 3 {
-				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
+				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
 			}
 		}
 	}
