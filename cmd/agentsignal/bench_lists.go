@@ -21,23 +21,34 @@ const (
 	listRepeats     = 2000
 )
 
-// listQueries are the filters that are measured. Since is set when the data are in.
-var listQueries = []struct {
+// listQuery is a filter that is measured.
+type listQuery struct {
 	name  string
 	query catalogue.Query
-}{
-	{"none", catalogue.Query{}},
-	{"asset", catalogue.Query{Asset: "A000"}},
-	{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8}},
-	{"confidence .8", catalogue.Query{MinConfidence: .8}},
-	{"confidence .8137", catalogue.Query{MinConfidence: .8137}},
-	{"direction, confidence .8", catalogue.Query{Direction: signal.Long, MinConfidence: .8}},
-	{"direction, confidence .8137", catalogue.Query{Direction: signal.Long, MinConfidence: .8137}},
-	{"since", catalogue.Query{}},
-	{"since, confidence .8", catalogue.Query{MinConfidence: .8}},
-	{"offset 50,000", catalogue.Query{Offset: 50_000}},
-	{"asset, offset 50,000", catalogue.Query{Asset: "A000", Offset: 50_000}},
-	{"direction, confidence .8, offset 50,000", catalogue.Query{Direction: signal.Long, MinConfidence: .8, Offset: 50_000}},
+}
+
+// listQueries returns the filters that are measured, in the account whose last signal
+// is of the given time.
+func listQueries(account signal.AccountID, last time.Time) []listQuery {
+	since := last.Add(-time.Second)
+	queries := []listQuery{
+		{"none", catalogue.Query{}},
+		{"asset", catalogue.Query{Asset: "A000"}},
+		{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8}},
+		{"confidence .8", catalogue.Query{MinConfidence: .8}},
+		{"confidence .8137", catalogue.Query{MinConfidence: .8137}},
+		{"direction, confidence .8", catalogue.Query{Direction: signal.Long, MinConfidence: .8}},
+		{"direction, confidence .8137", catalogue.Query{Direction: signal.Long, MinConfidence: .8137}},
+		{"since", catalogue.Query{Since: since}},
+		{"since, confidence .8", catalogue.Query{Since: since, MinConfidence: .8}},
+		{"offset 50,000", catalogue.Query{Offset: 50_000}},
+		{"asset, offset 50,000", catalogue.Query{Asset: "A000", Offset: 50_000}},
+		{"direction, confidence .8, offset 50,000", catalogue.Query{Direction: signal.Long, MinConfidence: .8, Offset: 50_000}},
+	}
+	for i := range queries {
+		queries[i].query.Account, queries[i].query.Limit = account, 25
+	}
+	return queries
 }
 
 // lists measures GET /v1/signals of an account with a million signals: 500 assets
@@ -58,14 +69,8 @@ func (b *bench) lists(ctx context.Context) (err error) {
 		return err
 	}
 	b.row("a million signals written", "in %s", short(time.Since(start)))
-	for i := range listQueries {
-		q := &listQueries[i].query
-		q.Account, q.Limit = ids[0], 25
-		if listQueries[i].name[0] == 's' {
-			q.Since = last.Time().Add(-time.Second)
-		}
-	}
-	if err := b.inCatalogue(ctx, r, ids[0]); err != nil {
+	queries := listQueries(ids[0], last.Time())
+	if err := b.inCatalogue(ctx, r, ids[0], queries); err != nil {
 		return err
 	}
 	s, err := r.serve(ctx)
@@ -81,7 +86,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 		return err
 	}
 	b.row("first query after a start (target 3 s)", "%s", short(time.Since(start)))
-	for _, q := range listQueries {
+	for _, q := range queries {
 		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(keys[0], q.query) }}
 		rate, taken, err := l.saturate(ctx, listConnections, b.window/2)
 		if err != nil {
@@ -112,7 +117,7 @@ func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signa
 }
 
 // inCatalogue measures the queries in this process, without HTTP and Redis.
-func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID) error {
+func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
 	tail := persistence.NewTail(r.store, persistence.TailOptions{})
 	c := catalogue.New(tail, signalRecords{r.store}, r.store.Partitions(), catalogue.Options{})
 	tail.Subscribe(c.Publish)
@@ -126,7 +131,7 @@ func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountI
 		return fmt.Errorf("list: total %d, %w", total, err)
 	}
 	b.row("catalogue built", "in %s", short(time.Since(start)))
-	for _, q := range listQueries {
+	for _, q := range queries {
 		taken := make([]time.Duration, listRepeats)
 		start := time.Now()
 		_, total := c.Page(q.query)
