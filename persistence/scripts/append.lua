@@ -54,7 +54,7 @@ local operation = 0
 -- where the keys of the step begin, i and n its first and its last argument.
 local waiting = 0   -- by how much the number of pending deliveries has changed
 local due = {}      -- webhooks whose first due time may be another: pending deliveries by "ACCOUNT WEBHOOK"
-local made          -- deliveries that the operation has made, by event
+local made          -- deliveries that the operation has made, by the key of their body
 local item          -- deliveries of the operation so far
 local left = ''
 
@@ -83,40 +83,42 @@ steps[21] = function(k, i, n)
       call('ZADD', pending, args[d + 1], member)
       call('ZADD', all, args[d + 2], member)
       waiting = waiting + 1
-      local event = cut(record, 2, 17)
-      made[event] = (made[event] or 0) + 1
+      local body = cut(record, 2, 21)
+      made[body] = (made[body] or 0) + 1
     end
   end
   due[args[i + 1]] = pending
 end
 
--- The body of an event of which the operation has made deliveries.
--- [k] bodies [k+1] references   EVENT BODY
+-- The body of deliveries that the operation may have made.
+-- [k] bodies [k+1] references   KEY BODY
 steps[22] = function(k, i)
-  local event = args[i]
-  local n = made and made[event]
+  local key = args[i]
+  local n = made and made[key]
   if not n then
     return
   end
-  made[event] = nil
-  if call('HSETNX', keys[k], event, args[i + 1]) == 1 then
+  made[key] = nil
+  if call('HSETNX', keys[k], key, args[i + 1]) == 1 then
     n = n - 1
   end
   if n > 0 then
-    call('HINCRBY', keys[k + 1], event, n)
+    call('HINCRBY', keys[k + 1], key, n)
   end
 end
 
--- States after attempts, unless the delivery is not pending any more or was due at
--- another time than before the attempt (WAS, "" for any).
+-- States after attempts, unless the delivery is not pending any more or is due at
+-- another time than when the attempt was made (WAS, 6 bytes, "" for any). The record
+-- keeps the key of its body.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, then MEMBER WAS TO SCORE RECORD of each,
 -- TO 0 for pending, 2 for succeeded, 3 for failed
 steps[23] = function(k, i, n)
   local pending, records = keys[k], keys[k + 1]
   for d = i + 1, n, 5 do
-    local member, was, to = args[d], args[d + 1], args[d + 2]
-    local at = call('ZSCORE', pending, member)
-    if at and (was == '' or tonumber(at) == tonumber(was)) then
+    local member, was, to, record = args[d], args[d + 1], args[d + 2], args[d + 4]
+    local id = cut(member, 1, 16)
+    local old = call('HGET', records, id)
+    if old and byte(old, 40) % 4 == 0 and (was == '' or was == cut(old, 34, 39)) then
       if to == '0' then
         call('ZADD', pending, args[d + 3], member)
       else
@@ -124,7 +126,7 @@ steps[23] = function(k, i, n)
         call('ZADD', keys[k + to], args[d + 3], member)
         waiting = waiting - 1
       end
-      call('HSET', records, cut(member, 1, 16), args[d + 4])
+      call('HSET', records, id, cut(record, 1, 1) .. cut(old, 2, 21) .. cut(record, 22))
     else
       leave()
     end
@@ -134,7 +136,7 @@ steps[23] = function(k, i, n)
 end
 
 -- Deliveries change by hand from one set to another: to pending, due at DUE, or to
--- failed. PATCH replaces the bytes of their records from 24 on.
+-- failed. PATCH replaces the bytes of their records from 28 on.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, FROM TO DUE PATCH, then each MEMBER
 steps[24] = function(k, i, n)
   local from, to, at, patch = keys[k + args[i + 1]], keys[k + args[i + 2]], args[i + 3], args[i + 4]
@@ -146,11 +148,11 @@ steps[24] = function(k, i, n)
     if record then
       local score = at
       if change < 0 then
-        local a, b, c, e, f, g = byte(record, 18, 23)
+        local a, b, c, e, f, g = byte(record, 22, 27)
         score = ((((a * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
       end
       call('ZADD', to, score, member)
-      call('HSET', keys[k + 1], id, cut(record, 1, 23) .. patch .. cut(record, 24 + #patch))
+      call('HSET', keys[k + 1], id, cut(record, 1, 27) .. patch .. cut(record, 28 + #patch))
       waiting = waiting + change
     else
       leave()

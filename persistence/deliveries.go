@@ -1,0 +1,103 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Limits of one operation, which Redis carries out as a whole while all others wait:
+// about two milliseconds.
+const (
+	stepDeliveries = 250
+	stepBodies     = 512 << 10 // bytes
+)
+
+// StoreDeliveries makes the pending deliveries of batch with what they send, and
+// stores that the events of partition p up to upTo have had their effect; the zero
+// position is not stored. A delivery without a due time is due at its creation. What
+// is there already stays as it is, so it may be repeated. Deliveries of webhooks that
+// are gone are left out. The position is stored with the last deliveries, and only if
+// all others are.
+func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, upTo signal.Position, batch []signal.EventDeliveries) error {
+	for {
+		n := partOf(batch)
+		o := newOperation()
+		o.fence(epoch)
+		o.addDeliveries(p, batch[:n])
+		batch = batch[n:]
+		if len(batch) == 0 && !upTo.IsZero() {
+			o.step(cmdSet, o.key(positionKey(p)), upTo.String())
+		}
+		if _, err := h.log.apply(ctx, p, o); err != nil || len(batch) == 0 {
+			return err
+		}
+	}
+}
+
+// partOf returns how many of the first events go into one operation, at least one.
+func partOf(batch []signal.EventDeliveries) int {
+	deliveries, bytes := 0, 0
+	for i := range batch {
+		deliveries += len(batch[i].Deliveries)
+		bytes += len(batch[i].Body)
+		if i > 0 && (deliveries > stepDeliveries || bytes > stepBodies) {
+			return i
+		}
+	}
+	return len(batch)
+}
+
+// CreateDelivery makes one pending delivery with what it sends, and tells the owner.
+// KindNotFound: there is no such webhook.
+func (h *Webhooks) CreateDelivery(ctx context.Context, d signal.Delivery, body []byte) error {
+	p := h.store.Partition(d.Account)
+	o := newOperation()
+	o.guard(guardFieldExists, o.key(webhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
+	o.addDeliveries(p, []signal.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []signal.Delivery{d}}})
+	o.addAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
+	_, err := h.log.apply(ctx, p, o)
+	return err
+}
+
+// StoreOutcomes stores what attempts of one endpoint have changed: all of it or
+// nothing, but for deliveries that are not pending any more, or not for the attempt
+// (see signal.Delivery.WasDueAt). It returns their indexes: all of them if the webhook
+// is gone. It may be repeated: what was stored is then left out. KindConflict,
+// "webhook_changed": out.Disabled was not read from the present record.
+func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out signal.Outcomes) (left []int, err error) {
+	o := newOperation()
+	o.fence(epoch)
+	o.guard(guardFieldExists, o.key(webhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
+	o.addOutcomes(p, &out)
+	if out.Health != nil {
+		k := o.key(webhookHealthKey(p, out.Account))
+		if *out.Health == (signal.WebhookHealth{}) {
+			o.step(cmdHDel, k, string(out.Webhook))
+		} else {
+			o.step(cmdHSet, k, string(out.Webhook), text(appendHealth(nil, out.Health)))
+		}
+	}
+	if w := out.Disabled; w != nil {
+		if _, err := o.addWebhook(p, w, false); err != nil {
+			return nil, err
+		}
+		o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	}
+	if out.Event != nil {
+		c := signal.Change{Account: out.Account, Events: []signal.Event{*out.Event}}
+		o.addEvent(&c, 0)
+	}
+	for i := range out.Mails {
+		o.addMail(p, out.Mails[i], h.store.Now())
+	}
+	r := h.log.carryOut(ctx, p, o)
+	if errors.Is(r.err, errNoWebhook) {
+		for i := range out.Deliveries {
+			left = append(left, i)
+		}
+		return left, nil
+	}
+	return r.left, r.err
+}

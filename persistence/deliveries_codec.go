@@ -1,0 +1,340 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// A delivery's record begins with fields at fixed places, which scripts read and
+// replace (they count from 1):
+//
+//	 1     version
+//	 2-21  key of its body: the event's ULID and a checksum, since the bodies of
+//	       an event differ by API version
+//	22-27  created, ms
+//	28-33  completed, ms; 0 while it is pending
+//	34-39  next attempt, ms; 0 unless it is pending
+//	40     state: a number of deliveryStates, and singleBit
+//	41-43  error: a number of deliveryErrors and a response status
+//	44     type of the event
+//	45     attempts of the schedule
+//	46-47  attempts in all
+//	48-49  response status of the last one
+//
+// That is what lists show, so they read no more. Behind it stand the error if it is
+// none of deliveryErrors, and the attempts.
+const (
+	deliveryFront = 49
+
+	deliveryVersion = 1
+	bodyKeyBytes    = 20
+	timeBytes       = 6
+	// patchFrom is where what changes by hand begins: completed, next attempt and
+	// state, then the error.
+	patchFrom = 27
+)
+
+// Limits of a stored delivery. Beyond them the oldest attempts and the ends of
+// response bodies are cut off.
+const (
+	maxAttempts     = 50
+	maxResponseBody = 8 << 10
+)
+
+// deliveryStates are the stored numbers of states. append.lua has the same.
+const (
+	statePending   = 0
+	stateSucceeded = 2
+	stateFailed    = 3
+
+	stateBits = 3
+	singleBit = 4
+)
+
+// deliveryErrors are the stored numbers of errors. Only ever add at the end, below
+// errorOther.
+var deliveryErrors = []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found", signal.DeliveryCancelled}
+
+const (
+	errorStatus = 100 // "status N"
+	errorOther  = 101 // any other text, which is stored
+	errorPrefix = "status "
+)
+
+// How an attempt's response body is stored.
+const (
+	bodyNone = iota
+	bodyOwn
+	bodySame // as that of the attempt before
+)
+
+const attemptManual = 4 // bit of the first byte of an attempt, above those of its body
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// bodyKey returns the field under which the body of an event is stored.
+func bodyKey(event signal.EventID, body []byte) (string, error) {
+	raw, ok := signal.ULIDBytes(string(event))
+	if !ok {
+		return "", fmt.Errorf("%q is no identifier of an event", event)
+	}
+	b := append(make([]byte, 0, bodyKeyBytes), raw[:]...)
+	return text(binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))), nil
+}
+
+// errorCode returns the stored number of an error, and the response status in it.
+func errorCode(text string) (code byte, status int) {
+	for i, e := range deliveryErrors {
+		if e == text {
+			return byte(i), 0
+		}
+	}
+	if number, ok := strings.CutPrefix(text, errorPrefix); ok {
+		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
+			return errorStatus, int(n)
+		}
+	}
+	return errorOther, 0
+}
+
+// errorText is the inverse of errorCode but for errorOther.
+func errorText(code byte, status uint16) (string, error) {
+	switch {
+	case code == errorStatus:
+		return errorPrefix + strconv.Itoa(int(status)), nil
+	case code == errorOther:
+		return "", nil
+	case int(code) < len(deliveryErrors):
+		return deliveryErrors[code], nil
+	}
+	return "", fmt.Errorf("error %d is not known", code)
+}
+
+// milliOf returns t as it is stored: 0 for the zero time and all before 1970.
+func milliOf(t time.Time) int64 { return max(t.UnixMilli(), 0) }
+
+// dueMilli is milliOf for times that nothing may come before: rounded up.
+func dueMilli(t time.Time) int64 { return milliOf(t.Add(time.Millisecond - 1)) }
+
+// appendTime adds milliseconds in timeBytes bytes.
+func appendTime(b []byte, ms int64) []byte {
+	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
+}
+
+func timeOfBytes(b []byte) time.Time {
+	ms := int64(binary.BigEndian.Uint16(b))<<32 | int64(binary.BigEndian.Uint32(b[2:]))
+	if ms == 0 {
+		return time.Time{}
+	}
+	return timeOfMilli(ms)
+}
+
+func stateOf(d *signal.Delivery) byte {
+	state := byte(statePending)
+	switch d.Status {
+	case signal.DeliverySucceeded:
+		state = stateSucceeded
+	case signal.DeliveryFailed:
+		state = stateFailed
+	}
+	if d.Single {
+		state |= singleBit
+	}
+	return state
+}
+
+// appendDelivery adds the record of d. key is that of its body; empty where the
+// script keeps the stored one.
+func appendDelivery(b []byte, d *signal.Delivery, key string) []byte {
+	attempts := d.Attempts
+	if len(attempts) > maxAttempts {
+		attempts = attempts[len(attempts)-maxAttempts:]
+	}
+	code, status := errorCode(d.Error)
+	created := milliOf(d.CreatedAt)
+	b = append(b, deliveryVersion)
+	if key == "" {
+		b = append(b, make([]byte, bodyKeyBytes)...)
+	}
+	b = append(b, key...)
+	b = appendTime(b, created)
+	b = appendTime(b, milliOf(d.CompletedAt))
+	b = appendTime(b, dueMilli(d.NextAttemptAt))
+	b = append(b, stateOf(d), code, byte(status>>8), byte(status), codeOfEvent[d.Type], byte(min(max(d.Scheduled, 0), 255)))
+	b = binary.BigEndian.AppendUint16(b, uint16(min(d.AttemptCount(), 1<<16-1)))
+	last := 0
+	if n := len(attempts); n > 0 {
+		last = attempts[n-1].ResponseStatus
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(last))
+	other := ""
+	if code == errorOther {
+		other = d.Error
+	}
+	b = appendString(b, other)
+	b = append(b, byte(len(attempts)))
+	before := ""
+	for i := range attempts {
+		b = appendAttempt(b, &attempts[i], created, &before)
+	}
+	return b
+}
+
+// appendAttempt adds an attempt of a delivery that was created at the given ms.
+// before is the response body of the attempt before it.
+func appendAttempt(b []byte, a *signal.Attempt, created int64, before *string) []byte {
+	body := cutText(a.ResponseBody, maxResponseBody)
+	flags := byte(bodyOwn)
+	switch body {
+	case "":
+		flags = bodyNone
+	case *before:
+		flags = bodySame
+	}
+	if a.Trigger == signal.TriggerManual {
+		flags |= attemptManual
+	}
+	code, status := errorCode(a.Error)
+	b = append(b, flags)
+	b = binary.AppendVarint(b, milliOf(a.At)-created)
+	b = binary.AppendUvarint(b, uint64(max(a.Duration.Milliseconds(), 0)))
+	b = binary.AppendUvarint(b, uint64(uint16(a.ResponseStatus)))
+	b = append(b, code)
+	switch code {
+	case errorStatus:
+		b = binary.AppendUvarint(b, uint64(status))
+	case errorOther:
+		b = appendString(b, a.Error)
+	}
+	if flags&^attemptManual == bodyOwn {
+		b = appendString(b, body)
+	}
+	*before = body
+	return b
+}
+
+// cutText returns at most n bytes of the beginning of s, which end between two
+// characters.
+func cutText(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// decodeDelivery reads a record, or its first deliveryFront bytes: then, of the
+// attempts, there is only the last one, with its number and response status. key is
+// that of its body. The identifiers of d are not in its record. The result shares no
+// memory with value.
+func decodeDelivery(value []byte) (d signal.Delivery, key string, err error) {
+	if len(value) < deliveryFront {
+		return d, "", fmt.Errorf("decode delivery: %w", errShort)
+	}
+	if value[0] != deliveryVersion {
+		return d, "", fmt.Errorf("decode delivery: version %d is not known: this process reads version %d", value[0], deliveryVersion)
+	}
+	front, rest := value[:deliveryFront], decoder{b: value[deliveryFront:]}
+	key = string(front[1:21])
+	d.Event = signal.EventID(ulidText("evt_", [16]byte(front[1:17])))
+	d.CreatedAt, d.CompletedAt, d.NextAttemptAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33]), timeOfBytes(front[33:39])
+	switch front[39] & stateBits {
+	case statePending:
+		d.Status = signal.DeliveryPending
+	case stateSucceeded:
+		d.Status = signal.DeliverySucceeded
+	case stateFailed:
+		d.Status = signal.DeliveryFailed
+	default:
+		rest.fail(fmt.Errorf("state %d is not known", front[39]))
+	}
+	d.Single = front[39]&singleBit != 0
+	if d.Error, err = errorText(front[40], binary.BigEndian.Uint16(front[41:])); err != nil {
+		rest.fail(err)
+	}
+	if code := front[43]; code == 0 || int(code) >= len(eventCodes) {
+		rest.fail(fmt.Errorf("event of type %d is not known", code))
+	} else {
+		d.Type = eventCodes[code]
+	}
+	d.Scheduled = int(front[44])
+	count, last := int(binary.BigEndian.Uint16(front[45:])), int(binary.BigEndian.Uint16(front[47:]))
+	if len(value) > deliveryFront {
+		// There even if another error was put in its place by hand.
+		if other := rest.textBytes(rest.byte()); front[40] == errorOther {
+			d.Error = string(other)
+		}
+		d.Attempts = rest.attempts(count, milliOf(d.CreatedAt))
+	} else if count > 0 {
+		d.Attempts = []signal.Attempt{{Number: count, ResponseStatus: last}}
+	}
+	if rest.err != nil {
+		return signal.Delivery{}, "", fmt.Errorf("decode delivery: %w", rest.err)
+	}
+	return d, key, nil
+}
+
+// attempts reads the attempts of a delivery that was created at the given ms, the
+// last of which has the number count.
+func (d *decoder) attempts(count int, created int64) []signal.Attempt {
+	n := int(d.byte())
+	if n > maxAttempts || n > count {
+		d.fail(errors.New("there are more attempts than were made"))
+	}
+	if d.err != nil || n == 0 {
+		return nil
+	}
+	list := make([]signal.Attempt, 0, n)
+	before := ""
+	for i := range n {
+		flags := d.byte()
+		a := signal.Attempt{Number: count - n + 1 + i, Trigger: signal.TriggerSchedule}
+		if flags&attemptManual != 0 {
+			a.Trigger = signal.TriggerManual
+		}
+		if ms := created + d.varint(); ms > 0 {
+			a.At = timeOfMilli(ms)
+		}
+		a.Duration = time.Duration(uint32(d.uvarint())) * time.Millisecond
+		a.ResponseStatus = int(uint16(d.uvarint()))
+		a.Error = d.deliveryError()
+		switch flags &^ attemptManual {
+		case bodyNone:
+		case bodyOwn:
+			a.ResponseBody = string(d.textBytes(d.byte()))
+		case bodySame:
+			a.ResponseBody = before
+		default:
+			d.fail(fmt.Errorf("response body of kind %d is not known", flags))
+		}
+		before = a.ResponseBody
+		list = append(list, a)
+	}
+	return list
+}
+
+// deliveryError reads the error of an attempt.
+func (d *decoder) deliveryError() string {
+	code, status := d.byte(), uint64(0)
+	if code == errorStatus {
+		status = d.uvarint()
+	}
+	if code == errorOther {
+		return string(d.textBytes(d.byte()))
+	}
+	s, err := errorText(code, uint16(status))
+	if err != nil {
+		d.fail(err)
+	}
+	return s
+}

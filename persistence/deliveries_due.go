@@ -1,0 +1,133 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// DueEndpoints returns the webhooks of partition p of which a delivery is due until
+// the given time, by when the first is due: at most limit after the first offset ones.
+// next is when the first webhook after that time is due; zero: none is.
+func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error) {
+	at := milliText(until)
+	pipe := h.store.rdb.Pipeline()
+	found := pipe.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Offset: int64(offset), Count: int64(limit)})
+	later := pipe.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, next, signal.Unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
+	}
+	for _, z := range found.Val() {
+		member, _ := z.Member.(string)
+		account, webhook, ok := cutMember(member)
+		if !ok {
+			h.store.log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
+			if err := h.store.rdb.ZRem(ctx, webhooksDueKey(p), member).Err(); err != nil {
+				return nil, next, signal.Unavailable(fmt.Errorf("remove due webhook of partition %d: %w", p, err))
+			}
+			continue
+		}
+		due = append(due, signal.EndpointDue{Account: account, Webhook: webhook, At: timeOfMilli(int64(z.Score))})
+	}
+	if z := later.Val(); len(z) > 0 {
+		next = timeOfMilli(int64(z[0].Score))
+	}
+	return due, next, nil
+}
+
+// DueDeliveries returns at most limit pending deliveries of a webhook that are due
+// until the given time, with what they send, the earliest first, those in except
+// passed over; fewer if some were changed or erased meanwhile. next is when the first
+// one after that time is due; zero: none is.
+func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
+	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
+	at, key := milliText(until), pendingKey(p, webhook)
+	pipe := h.store.rdb.Pipeline()
+	found := pipe.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit + len(except))})
+	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, next, signal.Unavailable(fmt.Errorf("read due deliveries: %w", err))
+	}
+	if z := later.Val(); len(z) > 0 {
+		next = timeOfMilli(int64(z[0].Score))
+	}
+	members := slices.DeleteFunc(found.Val(), func(m string) bool { return except[deliveryOf(m)] })
+	due, err = h.readPending(ctx, p, account, webhook, members[:min(len(members), limit)])
+	return due, next, err
+}
+
+// readPending reads the records and bodies of members. What cannot be read is taken
+// out of the pending ones, where it would stand in the way for ever.
+func (h *Webhooks) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) ([]signal.PendingDelivery, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	fields := make([]string, len(members))
+	for i, m := range members {
+		fields[i] = m[:min(len(m), 16)]
+	}
+	records, err := h.store.rdb.HMGet(ctx, deliveriesKey(p, webhook), fields...).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read due deliveries: %w", err))
+	}
+	list, keys := make([]signal.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
+	for i, r := range records {
+		record, ok := r.(string)
+		d, key, err := decodeDelivery([]byte(record))
+		switch {
+		case err != nil:
+			if !ok {
+				err = errors.New("it has no record")
+			}
+			if err := h.dropPending(ctx, p, account, webhook, members[i], err); err != nil {
+				return nil, err
+			}
+		case d.Status == signal.DeliveryPending: // else it was changed between the reads
+			d.ID, d.Webhook, d.Account = deliveryOf(members[i]), webhook, account
+			list, keys = append(list, signal.PendingDelivery{Delivery: d}), append(keys, key)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	bodies, err := h.store.rdb.HMGet(ctx, bodiesKey(p), keys...).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read bodies of due deliveries: %w", err))
+	}
+	n := 0
+	for i, b := range bodies {
+		body, ok := b.(string)
+		if !ok { // erased between the reads, with the webhook
+			continue
+		}
+		list[n] = list[i]
+		list[n].Body = []byte(body)
+		n++
+	}
+	return list[:n], nil
+}
+
+// dropPending takes a delivery that cannot be read, for the given reason, out of the
+// pending ones.
+func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error) error {
+	o := newOperation()
+	k := o.key(pendingKey(p, webhook))
+	gone := errors.New("it is not pending any more")
+	o.guard(guardMember, k, gone, member)
+	o.step(cmdZRem, k, member)
+	o.step(cmdHIncrBy, refWebhookStats, "pending", "-1")
+	o.step(cmdDue, k, webhookMember(account, webhook))
+	_, err := h.log.apply(ctx, p, o)
+	if errors.Is(err, gone) {
+		return nil
+	}
+	if err == nil {
+		h.store.log.Error("a pending delivery is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", reason)
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// Deliveries that are changed by hand: by requests, or because their webhook was
+// disabled. Scripts change the stored records, so none of them is read for it.
+
+// shiftChunk is how many deliveries one operation changes: Redis takes half a
+// millisecond for them.
+const shiftChunk = 200
+
+var (
+	errNotFailed  = refused("delivery_not_failed", "the delivery has not failed")
+	errNotPending = refused("delivery_not_pending", "the delivery is not pending")
+)
+
+// RetryDelivery makes a failed delivery pending for one attempt, due at once, and
+// tells the owner. It returns the delivery as it is then. KindNotFound: there is none.
+// KindConflict, "delivery_not_failed".
+func (h *Webhooks) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+	return h.changeByHand(ctx, account, webhook, id, retryFailed, failedKey, errNotFailed)
+}
+
+// CancelDelivery lets a pending delivery fail with the error signal.DeliveryCancelled,
+// and tells the owner. It returns the delivery as it is then. KindNotFound: there is
+// none. KindConflict, "delivery_not_pending".
+func (h *Webhooks) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+	return h.changeByHand(ctx, account, webhook, id, cancelPending, pendingKey, errNotPending)
+}
+
+// changeByHand changes one delivery, which must be in the set.
+func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID, c shift,
+	set func(int, signal.WebhookID) string, refusal error) (signal.Delivery, error) {
+	d, _, err := h.Delivery(ctx, account, webhook, id)
+	if err != nil {
+		return signal.Delivery{}, err
+	}
+	member, err := deliveryMember(id, d.Type)
+	if err != nil {
+		return signal.Delivery{}, err
+	}
+	p := h.store.Partition(account)
+	c.at = h.store.Now()
+	o := newOperation()
+	o.guard(guardFieldExists, o.key(webhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
+	o.guard(guardMember, o.key(set(p, webhook)), refusal, member)
+	o.addShift(p, account, webhook, c, []string{member})
+	o.addAnnouncement(account, signal.WebhookPoked, webhook)
+	if _, err := h.log.apply(ctx, p, o); err != nil {
+		return signal.Delivery{}, err
+	}
+	d, _, err = h.Delivery(ctx, account, webhook, id)
+	return d, err
+}
+
+// RetryDeliveries makes the deliveries that q wants pending for one attempt, due at
+// once, and tells the owner. It returns how many they are; for a dry run, how many
+// they would be. KindNotFound: there is no such webhook. After another error some of
+// them may be pending.
+func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
+	p := h.store.Partition(account)
+	c, set := retryFailed, failedKey(p, webhook)
+	if q.Status == signal.DeliverySucceeded {
+		c, set = retrySucceeded, succeededKey(p, webhook)
+	}
+	// Deliveries made from now on are not meant, or this might never end.
+	least, most := "-inf", "("+strconv.FormatInt(milliOf(h.store.Now())+1, 10)
+	if !q.Since.IsZero() {
+		least = strconv.FormatInt(dueMilli(q.Since), 10)
+	}
+	if !q.Until.IsZero() && q.Until.Before(h.store.Now()) {
+		most = "(" + strconv.FormatInt(dueMilli(q.Until), 10)
+	}
+	if q.DryRun {
+		n, err := h.store.rdb.ZCount(ctx, set, least, most).Result()
+		if err != nil {
+			return 0, signal.Unavailable(fmt.Errorf("count deliveries: %w", err))
+		}
+		return int(n), nil
+	}
+	total := 0
+	err := h.eachOldest(ctx, set, least, most, func(members []string) error {
+		n, err := h.shiftAll(ctx, p, account, webhook, c, 0, members)
+		total += n
+		return err
+	})
+	return total, err
+}
+
+// CancelDeliveries lets all pending deliveries of a webhook fail, as CancelDelivery
+// does, and returns how many they were. KindNotFound: there is no such webhook. After
+// another error some of them may have failed.
+func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error) {
+	return h.cancelAll(ctx, h.store.Partition(account), 0, account, webhook, h.store.Now().Add(time.Millisecond))
+}
+
+// FailPending is CancelDeliveries for the owner of partition p, and for the deliveries
+// made before the given time.
+func (h *Webhooks) FailPending(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID, before time.Time) (int, error) {
+	return h.cancelAll(ctx, p, epoch, account, webhook, before)
+}
+
+// cancelAll cancels the pending deliveries made before a time. epoch is 0 for anybody.
+func (h *Webhooks) cancelAll(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID, before time.Time) (int, error) {
+	total := 0
+	most := "(" + strconv.FormatInt(milliOf(before), 10)
+	err := h.eachOldest(ctx, recordedKey(p, webhook), "-inf", most, func(members []string) error {
+		pending, err := h.pendingOf(ctx, p, webhook, members)
+		if err != nil {
+			return signal.Unavailable(fmt.Errorf("read pending deliveries: %w", err))
+		}
+		n, err := h.shiftAll(ctx, p, account, webhook, cancelPending, epoch, pending)
+		total += n
+		return err
+	})
+	return total, err
+}
+
+// shiftAll changes members by hand, a chunk at a time, and returns how many it has
+// changed: the others were not in the state from any more.
+func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, c shift, epoch int64, members []string) (int, error) {
+	changed := 0
+	for len(members) > 0 {
+		chunk := members[:min(len(members), shiftChunk)]
+		members = members[len(chunk):]
+		c.at = h.store.Now()
+		o := newOperation()
+		if epoch != 0 {
+			o.fence(epoch)
+		}
+		o.guard(guardFieldExists, o.key(webhooksKey(p, account)), errNoWebhook, string(webhook))
+		o.addShift(p, account, webhook, c, chunk)
+		o.addAnnouncement(account, signal.WebhookPoked, webhook)
+		r := h.log.carryOut(ctx, p, o)
+		if r.err != nil {
+			return changed, r.err
+		}
+		changed += len(chunk) - len(r.left)
+	}
+	return changed, nil
+}
+
+// eachOldest calls f with the members of a set by creation, oldest first, between two
+// scores, a chunk at a time. None comes twice, even if f takes them out of the set and
+// somebody puts them back.
+func (h *Webhooks) eachOldest(ctx context.Context, set, least, most string, f func(members []string) error) error {
+	last := redis.Z{Score: math.Inf(-1), Member: ""}
+	for offset := int64(0); ; {
+		found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, set, &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: memberChunk}).Result()
+		if err != nil {
+			return signal.Unavailable(fmt.Errorf("read deliveries: %w", err))
+		}
+		members := make([]string, 0, len(found))
+		for _, z := range found {
+			if z.Score > last.Score || z.Score == last.Score && z.Member.(string) > last.Member.(string) {
+				members = append(members, z.Member.(string))
+				last = z
+			}
+		}
+		if err := f(members); err != nil || len(found) < memberChunk {
+			return err
+		}
+		if len(members) > 0 {
+			// On from the last one, among those of its millisecond that f has left.
+			least, offset = strconv.FormatInt(int64(last.Score), 10), 0
+		} else {
+			offset += memberChunk
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package persistence
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// A webhook's deliveries are a hash of records and four sorted sets: all of them by
+// creation, those that are pending by when they are due, those that succeeded and
+// those that failed by creation. A member is the delivery's ULID and a byte for the
+// type of its event, so that lists can be filtered without records. Every change of
+// them is a step of an operation, and so of a piece with the event, the position or
+// the health that belongs to it; the script of the log keeps the count of pending
+// deliveries and the earliest due time of each webhook.
+
+// memberBytes is the length of a member.
+const memberBytes = 17
+
+// deliveryMember returns the member for a delivery.
+func deliveryMember(id signal.DeliveryID, t signal.EventType) (string, error) {
+	raw, ok := signal.ULIDBytes(string(id))
+	code := codeOfEvent[t]
+	if !ok || code == 0 {
+		return "", fmt.Errorf("delivery %q of %q cannot be stored", id, t)
+	}
+	b := make([]byte, 0, memberBytes)
+	return text(append(append(b, raw[:]...), code)), nil
+}
+
+// deliveryOf returns the identifier in a member, or in a field of the records.
+func deliveryOf(member string) signal.DeliveryID {
+	if len(member) < 16 {
+		return ""
+	}
+	return signal.DeliveryID(ulidText("dlv_", [16]byte([]byte(member[:16]))))
+}
+
+// deliveryField returns the field of a delivery among the records, empty if there can
+// be no delivery of that name.
+func deliveryField(id signal.DeliveryID) string {
+	raw, ok := signal.ULIDBytes(string(id))
+	if !ok {
+		return ""
+	}
+	return string(raw[:])
+}
+
+// webhookMember returns the member of a webhook among those that are due.
+func webhookMember(a signal.AccountID, w signal.WebhookID) string { return string(a) + " " + string(w) }
+
+func milliText(t time.Time) string { return strconv.FormatInt(milliOf(t), 10) }
+func dueText(t time.Time) string   { return strconv.FormatInt(dueMilli(t), 10) }
+
+// addAnnouncement appends an event to the event log that only the service hears of.
+func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
+	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: string(w)}
+	o.step(cmdEvent, refEvents, text(appendEvent(make([]byte, 0, 96), &e)), "")
+}
+
+// fence refuses the operation under another epoch.
+func (o *operation) fence(epoch int64) {
+	o.guard(guardKeyIs, refEpoch, errOldEpoch, strconv.FormatInt(epoch, 10))
+}
+
+// newDeliveries collects the deliveries of one webhook that an operation makes.
+type newDeliveries struct {
+	account signal.AccountID
+	webhook signal.WebhookID
+	args    []string
+}
+
+// addDeliveries makes pending deliveries in partition p, with what they send. Those
+// that are there already stay as they are, those of a removed webhook are not made.
+func (o *operation) addDeliveries(p int, batch []signal.EventDeliveries) {
+	of := map[signal.WebhookID]*newDeliveries{}
+	var order []*newDeliveries
+	keys := make([]string, len(batch))
+	for i := range batch {
+		key, err := bodyKey(batch[i].Event, batch[i].Body)
+		if err != nil {
+			o.invalid = err
+			return
+		}
+		keys[i] = key
+		for j := range batch[i].Deliveries {
+			d := &batch[i].Deliveries[j]
+			m := of[d.Webhook]
+			if m == nil {
+				m = &newDeliveries{account: d.Account, webhook: d.Webhook, args: make([]string, 2, 2+4*len(batch))}
+				m.args[0], m.args[1] = string(d.Webhook), webhookMember(d.Account, d.Webhook)
+				of[d.Webhook] = m
+				order = append(order, m)
+			}
+			if o.invalid = m.add(d, key); o.invalid != nil {
+				return
+			}
+		}
+	}
+	for _, m := range order {
+		k := o.key(webhooksKey(p, m.account))
+		o.key(pendingKey(p, m.webhook))
+		o.key(deliveriesKey(p, m.webhook))
+		o.key(recordedKey(p, m.webhook))
+		o.step(cmdDeliver, k, m.args...)
+	}
+	k := o.key(bodiesKey(p))
+	o.key(bodyRefsKey(p))
+	for i := range batch {
+		if len(batch[i].Deliveries) > 0 {
+			o.step(cmdBody, k, keys[i], text(batch[i].Body))
+		}
+	}
+}
+
+func (m *newDeliveries) add(d *signal.Delivery, body string) error {
+	member, err := deliveryMember(d.ID, d.Type)
+	if err != nil {
+		return err
+	}
+	if d.NextAttemptAt.IsZero() {
+		due := *d
+		due.NextAttemptAt = d.CreatedAt
+		d = &due
+	}
+	created := milliText(d.CreatedAt)
+	due := created
+	if !d.NextAttemptAt.Equal(d.CreatedAt) {
+		due = dueText(d.NextAttemptAt)
+	}
+	m.args = append(m.args, member, due, created, text(appendDelivery(make([]byte, 0, deliveryFront+8), d, body)))
+	return nil
+}
+
+// handKeys adds the keys of a webhook's deliveries in the order in which the steps
+// after an attempt and by hand have them, and returns the first.
+func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
+	k := o.key(pendingKey(p, w))
+	o.key(deliveriesKey(p, w))
+	o.key(succeededKey(p, w))
+	o.key(failedKey(p, w))
+	return k
+}
+
+// addOutcomes stores states after attempts. Those of deliveries that are not pending
+// any more, or are due at another time by now, are left out.
+func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
+	if len(out.Deliveries) == 0 {
+		return
+	}
+	args := make([]string, 1, 1+5*len(out.Deliveries))
+	args[0] = webhookMember(out.Account, out.Webhook)
+	for i := range out.Deliveries {
+		d := &out.Deliveries[i]
+		member, err := deliveryMember(d.ID, d.Type)
+		if err != nil {
+			o.invalid = err
+			return
+		}
+		was := ""
+		if !d.WasDueAt.IsZero() {
+			was = text(appendTime(make([]byte, 0, timeBytes), dueMilli(d.WasDueAt)))
+		}
+		to, score := "0", dueText(d.NextAttemptAt)
+		switch d.Status {
+		case signal.DeliverySucceeded:
+			to, score = "2", milliText(d.CreatedAt)
+		case signal.DeliveryFailed:
+			to, score = "3", milliText(d.CreatedAt)
+		}
+		size := deliveryFront + 16
+		if n := len(d.Attempts); n > 0 {
+			size += n * (16 + len(d.Attempts[n-1].ResponseBody))
+		}
+		args = append(args, member, was, to, score, text(appendDelivery(make([]byte, 0, min(size, 4096)), d, "")))
+	}
+	o.step(cmdOutcome, o.handKeys(p, out.Webhook), args...)
+}
+
+// shift is what happens to deliveries by hand.
+type shift struct {
+	from, to byte // statePending, stateSucceeded or stateFailed
+	at       time.Time
+}
+
+var (
+	retryFailed    = shift{from: stateFailed, to: statePending}
+	retrySucceeded = shift{from: stateSucceeded, to: statePending}
+	cancelPending  = shift{from: statePending, to: stateFailed}
+)
+
+// addShift changes deliveries by hand at c.at. Those that are not in the state from
+// are left out.
+func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
+	at := milliOf(c.at)
+	var patch []byte
+	if c.to == statePending {
+		patch = append(appendTime(appendTime(nil, 0), at), statePending|singleBit)
+	} else {
+		code, status := errorCode(signal.DeliveryCancelled)
+		patch = append(appendTime(appendTime(nil, at), 0), c.to, code, byte(status>>8), byte(status))
+	}
+	args := append(make([]string, 0, 5+len(members)), webhookMember(a, w), string('0'+c.from), string('0'+c.to), strconv.FormatInt(at, 10), string(patch))
+	o.step(cmdShift, o.handKeys(p, w), append(args, members...)...)
+}

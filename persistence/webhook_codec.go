@@ -1,0 +1,143 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// webhookVersion is the first byte of the record of a webhook. The second is 1 if it
+// is disabled, which scripts read.
+const webhookVersion = 1
+
+// disabledReasons are the stored numbers of reasons. Only ever add at the end.
+var disabledReasons = []signal.DisabledReason{"", signal.DisabledFailing, signal.DisabledManual}
+
+// Which optional fields a webhook has.
+const (
+	webhookDescription = 1 << iota
+	webhookPrevious
+)
+
+// appendWebhook adds the record of w: all but its identifier, its account, its health
+// and its revision. What was known of its health before cleared counts no more.
+func appendWebhook(b []byte, w *signal.Webhook, cleared time.Time) ([]byte, error) {
+	disabled := byte(0)
+	if w.Status == signal.WebhookDisabled {
+		disabled = 1
+	}
+	b = append(b, webhookVersion, disabled, reasonCode(w.DisabledReason))
+	fields := byte(0)
+	if w.Description != nil {
+		fields |= webhookDescription
+	}
+	if w.PreviousSecret != nil {
+		fields |= webhookPrevious
+	}
+	b = append(b, fields)
+	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, cleared} {
+		b = binary.AppendUvarint(b, uint64(milliOf(t)))
+	}
+	b = appendString(b, w.URL)
+	b = append(b, byte(len(w.Events)))
+	for _, t := range w.Events {
+		code := codeOfEvent[t]
+		if code == 0 || len(w.Events) > len(eventCodes) {
+			return nil, fmt.Errorf("encode webhook %s: event %q is not known", w.ID, t)
+		}
+		b = append(b, code)
+	}
+	b = appendString(b, w.APIVersion)
+	b = appendString(b, string(w.Secret))
+	if w.Description != nil {
+		b = appendString(b, *w.Description)
+	}
+	if w.PreviousSecret != nil {
+		b = appendString(b, string(w.PreviousSecret))
+		b = binary.AppendUvarint(b, uint64(milliOf(w.PreviousUntil)))
+	}
+	return b, nil
+}
+
+func reasonCode(r signal.DisabledReason) byte {
+	for i, known := range disabledReasons {
+		if known == r {
+			return byte(i)
+		}
+	}
+	return 0
+}
+
+// decodeWebhook is the inverse of appendWebhook. The result shares no memory with
+// value.
+func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (w signal.Webhook, cleared time.Time, err error) {
+	d := decoder{b: value}
+	if version := d.byte(); d.err == nil && version != webhookVersion {
+		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
+	}
+	w = signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled}
+	if d.byte()&1 != 0 {
+		w.Status = signal.WebhookDisabled
+	}
+	if code := d.byte(); int(code) < len(disabledReasons) {
+		w.DisabledReason = disabledReasons[code]
+	} else {
+		d.fail(fmt.Errorf("reason %d is not known", code))
+	}
+	fields := d.byte()
+	w.CreatedAt, w.UpdatedAt, w.DisabledAt, cleared = d.time(), d.time(), d.time(), d.time()
+	w.URL = string(d.textBytes(d.byte()))
+	for _, code := range d.take(int(d.byte())) {
+		if code == 0 || int(code) >= len(eventCodes) {
+			d.fail(fmt.Errorf("event of type %d is not known", code))
+			break
+		}
+		w.Events = append(w.Events, eventCodes[code])
+	}
+	w.APIVersion = string(d.textBytes(d.byte()))
+	w.Secret = append([]byte(nil), d.textBytes(d.byte())...)
+	if fields&webhookDescription != 0 {
+		text := string(d.textBytes(d.byte()))
+		w.Description = &text
+	}
+	if fields&webhookPrevious != 0 {
+		w.PreviousSecret = append([]byte{}, d.textBytes(d.byte())...)
+		w.PreviousUntil = d.time()
+	}
+	if d.err != nil {
+		return signal.Webhook{}, cleared, fmt.Errorf("decode webhook %s: %w", id, d.err)
+	}
+	w.Revision = string(value)
+	return w, cleared, nil
+}
+
+// time reads milliseconds; 0 is the zero time.
+func (d *decoder) time() time.Time {
+	if ms := d.uvarint(); ms > 0 && ms < 1<<47 {
+		return timeOfMilli(int64(ms))
+	}
+	return time.Time{}
+}
+
+// appendHealth adds how an endpoint does.
+func appendHealth(b []byte, h *signal.WebhookHealth) []byte {
+	b = append(b, webhookVersion)
+	b = binary.AppendUvarint(b, uint64(milliOf(h.FailingSince)))
+	b = binary.AppendUvarint(b, uint64(uint32(max(h.Failures, 0))))
+	return binary.AppendUvarint(b, uint64(uint32(max(h.Warned, 0))))
+}
+
+// decodeHealth is the inverse of appendHealth.
+func decodeHealth(value []byte) (signal.WebhookHealth, error) {
+	d := decoder{b: value}
+	if version := d.byte(); d.err == nil && version != webhookVersion {
+		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
+	}
+	h := signal.WebhookHealth{FailingSince: d.time(), Failures: int(uint32(d.uvarint())), Warned: int(uint32(d.uvarint()))}
+	if d.err != nil {
+		return signal.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.err)
+	}
+	return h, nil
+}

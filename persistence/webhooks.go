@@ -1,0 +1,268 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// webhookTries is how often a change of a record is tried that others have
+	// changed in between.
+	webhookTries = 5
+	// typeScans is how many lists of one process may pass over all deliveries of a
+	// webhook at once.
+	typeScans = 2
+)
+
+var (
+	errTooManyWebhooks = refused("limit_reached", "the account has as many webhooks as it may have")
+	errWebhookChanged  = refused("webhook_changed", "the webhook was changed meanwhile")
+	errNoWebhook       = error(signal.NotFound("webhook"))
+)
+
+// Webhooks keeps webhooks, their deliveries and the mails about them. Requests do not
+// depend on who owns a partition; what only its owner may do names the epoch and is
+// refused with KindConflict, "not_owner", under another one. KindUnavailable: it is
+// not known whether a change was made. All methods are safe for concurrent use.
+type Webhooks struct {
+	store *Store
+	log   *Log
+	scans chan struct{} // holds typeScans
+}
+
+// NewWebhooks returns the webhooks of s. Changes are written by l.
+func NewWebhooks(s *Store, l *Log) *Webhooks {
+	return &Webhooks{store: s, log: l, scans: make(chan struct{}, typeScans)}
+}
+
+// Register stores a new webhook. Without a time of creation it gets the present one;
+// what is returned has its revision. KindConflict, "limit_reached": the account has
+// limit webhooks.
+func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (signal.Webhook, error) {
+	if w.CreatedAt.IsZero() {
+		w.CreatedAt = h.store.Now().Truncate(time.Millisecond)
+	}
+	if w.UpdatedAt.IsZero() {
+		w.UpdatedAt = w.CreatedAt
+	}
+	w.Health = signal.WebhookHealth{}
+	record, err := appendWebhook(nil, &w, time.Time{})
+	if err != nil {
+		return signal.Webhook{}, err
+	}
+	p := h.store.Partition(w.Account)
+	o := newOperation()
+	k := o.key(webhooksKey(p, w.Account))
+	o.guard(guardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
+	o.step(cmdHSet, k, string(w.ID), text(record))
+	o.step(cmdSAdd, o.key(webhookAccountsKey(p)), string(w.Account))
+	o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
+	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	if _, err := h.log.apply(ctx, p, o); err != nil {
+		return signal.Webhook{}, err
+	}
+	w.Revision = string(record)
+	return w, nil
+}
+
+// Webhook returns a webhook with its health and its revision. KindNotFound: the
+// account has none of that name.
+func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error) {
+	p := h.store.Partition(account)
+	pipe := h.store.rdb.Pipeline()
+	record, health := pipe.HGet(ctx, webhooksKey(p, account), string(id)), pipe.HGet(ctx, webhookHealthKey(p, account), string(id))
+	pipe.Exec(ctx) // each command has its own error
+	if errors.Is(record.Err(), redis.Nil) {
+		return signal.Webhook{}, errNoWebhook
+	}
+	if err := record.Err(); err != nil {
+		return signal.Webhook{}, signal.Unavailable(fmt.Errorf("read webhook: %w", err))
+	}
+	if err := health.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return signal.Webhook{}, signal.Unavailable(fmt.Errorf("read health of webhook: %w", err))
+	}
+	return readWebhook(account, id, record.Val(), health.Val())
+}
+
+// readWebhook decodes a webhook; health is empty if there is none.
+func readWebhook(account signal.AccountID, id signal.WebhookID, record, health string) (signal.Webhook, error) {
+	w, cleared, err := decodeWebhook(account, id, []byte(record))
+	if err != nil || health == "" {
+		return w, err
+	}
+	if w.Health, err = decodeHealth([]byte(health)); err != nil {
+		return signal.Webhook{}, err
+	}
+	if w.Health.FailingSince.Before(cleared) {
+		// The owner has stored it late, after somebody had enabled the webhook again.
+		w.Health = signal.WebhookHealth{}
+	}
+	return w, nil
+}
+
+// Webhooks returns all webhooks of an account with their health and revisions, newest
+// first. One that cannot be read is logged and left out.
+func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error) {
+	p := h.store.Partition(account)
+	pipe := h.store.rdb.Pipeline()
+	records, health := pipe.HGetAll(ctx, webhooksKey(p, account)), pipe.HGetAll(ctx, webhookHealthKey(p, account))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read webhooks: %w", err))
+	}
+	list := make([]signal.Webhook, 0, len(records.Val()))
+	for id, record := range records.Val() {
+		w, err := readWebhook(account, signal.WebhookID(id), record, health.Val()[id])
+		if err != nil {
+			h.store.log.Error("a webhook is not readable", "component", "persistence", "err", err)
+			continue
+		}
+		list = append(list, w)
+	}
+	slices.SortFunc(list, func(a, b signal.Webhook) int { return strings.Compare(string(b.ID), string(a.ID)) })
+	return list, nil
+}
+
+// ChangeWebhook stores w in the place of the record that it was read from, with the
+// present time as that of the change; clearHealth forgets how its endpoint did. What
+// is returned has its new revision. KindConflict, "webhook_changed": another change
+// came first, or it is gone; read it anew.
+func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+	w.UpdatedAt = h.store.Now().Truncate(time.Millisecond)
+	if clearHealth {
+		w.Health = signal.WebhookHealth{}
+	}
+	p := h.store.Partition(w.Account)
+	o := newOperation()
+	record, err := o.addWebhook(p, &w, clearHealth)
+	if err != nil {
+		return signal.Webhook{}, err
+	}
+	if clearHealth {
+		o.step(cmdHDel, o.key(webhookHealthKey(p, w.Account)), string(w.ID))
+	}
+	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	if _, err := h.log.apply(ctx, p, o); err != nil {
+		return signal.Webhook{}, err
+	}
+	w.Revision = record
+	return w, nil
+}
+
+// addWebhook replaces the record of w, which must still be that of its revision.
+// clear says that its health up to now counts no more.
+func (o *operation) addWebhook(p int, w *signal.Webhook, clear bool) (record string, err error) {
+	before, cleared, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
+	if err != nil {
+		return "", err
+	}
+	if clear {
+		cleared = w.UpdatedAt
+	}
+	b, err := appendWebhook(nil, w, cleared)
+	if err != nil {
+		return "", err
+	}
+	k := o.key(webhooksKey(p, w.Account))
+	o.guard(guardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
+	o.step(cmdHSet, k, string(w.ID), text(b))
+	if before.Status != w.Status {
+		o.step(cmdHIncrBy, refWebhookStats, string(before.Status), "-1")
+		o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
+	}
+	return text(b), nil
+}
+
+// RemoveWebhook removes a webhook. Its deliveries are found no more, and are erased
+// by EraseWebhooks. KindNotFound: the account has none of that name.
+func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
+	p := h.store.Partition(account)
+	for range webhookTries {
+		record, err := h.store.rdb.HGet(ctx, webhooksKey(p, account), string(id)).Result()
+		if errors.Is(err, redis.Nil) {
+			return errNoWebhook
+		}
+		if err != nil {
+			return signal.Unavailable(fmt.Errorf("read webhook: %w", err))
+		}
+		o := newOperation()
+		k := o.key(webhooksKey(p, account))
+		o.guard(guardFieldIs, k, errWebhookChanged, string(id), record)
+		o.step(cmdHDel, k, string(id))
+		o.step(cmdHDel, o.key(webhookHealthKey(p, account)), string(id))
+		o.step(cmdHSet, o.key(webhooksEraseKey(p)), string(id), string(account))
+		o.step(cmdUndue, refWebhooksDue, webhookMember(account, id))
+		o.step(cmdHIncrBy, refWebhookStats, string(statusOfRecord(record)), "-1")
+		o.addAnnouncement(account, signal.WebhookChanged, id)
+		if _, err = h.log.apply(ctx, p, o); !errors.Is(err, errWebhookChanged) {
+			return err
+		}
+	}
+	return errWebhookChanged
+}
+
+// statusOfRecord returns the status of a webhook, even of one that is not readable.
+func statusOfRecord(record string) signal.WebhookStatus {
+	if len(record) > 1 && record[1]&1 != 0 {
+		return signal.WebhookDisabled
+	}
+	return signal.WebhookEnabled
+}
+
+// AccountsWithWebhooks returns the accounts of partition p that have webhooks; some
+// may have none any more.
+func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
+	seen := map[string]bool{}
+	for cursor := uint64(0); ; {
+		found, next, err := h.store.rdb.SScan(ctx, webhookAccountsKey(p), cursor, "", 1000).Result()
+		if err != nil {
+			return nil, signal.Unavailable(fmt.Errorf("read accounts with webhooks of partition %d: %w", p, err))
+		}
+		for _, a := range found {
+			seen[a] = true
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	accounts := make([]signal.AccountID, 0, len(seen))
+	for a := range seen {
+		accounts = append(accounts, signal.AccountID(a))
+	}
+	return accounts, nil
+}
+
+// WebhookStats counts webhooks and pending deliveries of all partitions.
+func (h *Webhooks) WebhookStats(ctx context.Context) (signal.WebhookStats, error) {
+	var stats signal.WebhookStats
+	counts, due := make([]*redis.SliceCmd, h.store.partitions), make([]*redis.ZSliceCmd, h.store.partitions)
+	pipe := h.store.rdb.Pipeline()
+	for p := range counts {
+		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(signal.WebhookEnabled), string(signal.WebhookDisabled))
+		due[p] = pipe.ZRangeWithScores(ctx, webhooksDueKey(p), 0, 0)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return stats, signal.Unavailable(fmt.Errorf("count webhooks: %w", err))
+	}
+	for p := range counts {
+		for i, total := range []*int64{&stats.Pending, &stats.Enabled, &stats.Disabled} {
+			if value, ok := counts[p].Val()[i].(string); ok {
+				n, _ := strconv.ParseInt(value, 10, 64) // Redis counts in decimal
+				*total += n
+			}
+		}
+		if first := due[p].Val(); len(first) > 0 {
+			if at := timeOfMilli(int64(first[0].Score)); stats.OldestDue.IsZero() || at.Before(stats.OldestDue) {
+				stats.OldestDue = at
+			}
+		}
+	}
+	return stats, nil
+}

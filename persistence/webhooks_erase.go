@@ -1,0 +1,219 @@
+package persistence
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts/deliveries_drop.lua
+var deliveriesDropText string
+
+//go:embed scripts/webhook_erased.lua
+var webhookErasedText string
+
+//go:embed scripts/webhooks_remove.lua
+var webhooksRemoveText string
+
+var (
+	deliveriesDropScript = redis.NewScript(deliveriesDropText)
+	webhookErasedScript  = redis.NewScript(webhookErasedText)
+	webhooksRemoveScript = redis.NewScript(webhooksRemoveText)
+)
+
+// dropChunk is how many deliveries one script drops: Redis takes a millisecond for
+// them.
+const dropChunk = 250
+
+// Conditions of dropDeliveries.
+const (
+	dropAll   = "all"
+	dropEnded = ""
+)
+
+// dropDeliveries drops those of members, at most dropChunk, that which allows: dropAll,
+// dropEnded or the bytes of a time until which they must have ended. It returns how
+// many they were.
+func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, which string, members []string) (int, error) {
+	keys := []string{epochKey(p), webhookStatsKey(p), bodiesKey(p), bodyRefsKey(p), pendingKey(p, webhook), deliveriesKey(p, webhook),
+		recordedKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
+	args := append(make([]any, 0, 2+len(members)), strconv.FormatInt(epoch, 10), which)
+	for _, m := range members {
+		args = append(args, m)
+	}
+	n, err := deliveriesDropScript.Run(ctx, s.rdb, keys, args...).Int()
+	if err != nil {
+		return 0, signal.Unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
+	}
+	if n < 0 {
+		return 0, errOldEpoch
+	}
+	return n, nil
+}
+
+// PruneDeliveries drops ended deliveries of a webhook: those beyond the newest keep of
+// them, else those that ended longer ago than retention. It says whether it is to be
+// called again at once. KindConflict: another epoch holds the partition.
+func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration, keep int) (more bool, err error) {
+	ended := []string{succeededKey(p, webhook), failedKey(p, webhook)}
+	pipe := h.store.rdb.Pipeline()
+	succeeded, failed := pipe.ZCard(ctx, ended[0]), pipe.ZCard(ctx, ended[1])
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false, signal.Unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
+	}
+	if excess := int(succeeded.Val()+failed.Val()) - max(keep, 0); excess > 0 {
+		n := min(excess, dropChunk)
+		oldest, err := h.oldest(ctx, ended, n)
+		if err != nil {
+			return false, err
+		}
+		_, err = h.store.dropDeliveries(ctx, p, epoch, webhook, dropEnded, oldest)
+		return excess > n, err
+	}
+	limit := h.store.Now().Add(-retention)
+	for _, set := range ended {
+		if err := h.pruneBefore(ctx, p, epoch, webhook, set, limit); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// oldest returns the first n members of several sets together.
+func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, error) {
+	var all []redis.Z
+	for _, set := range sets {
+		found, err := h.store.rdb.ZRangeWithScores(ctx, set, 0, int64(n)-1).Result()
+		if err != nil {
+			return nil, signal.Unavailable(fmt.Errorf("read %s: %w", set, err))
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b redis.Z) int {
+		return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.Member.(string), b.Member.(string)))
+	})
+	members := make([]string, min(n, len(all)))
+	for i := range members {
+		members[i] = all[i].Member.(string)
+	}
+	return members, nil
+}
+
+// pruneBefore drops the deliveries in set, which is by creation, that ended until
+// limit: those that were created later have not, and a few may have ended much later.
+func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, set string, limit time.Time) error {
+	until := milliOf(limit)
+	for kept := 0; ; {
+		members, err := h.store.rdb.ZRangeByScore(ctx, set, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(until, 10),
+			Offset: int64(kept), Count: dropChunk}).Result()
+		if err != nil {
+			return signal.Unavailable(fmt.Errorf("read %s: %w", set, err))
+		}
+		if len(members) == 0 {
+			return nil
+		}
+		n, err := h.store.dropDeliveries(ctx, p, epoch, webhook, string(appendTime(nil, until)), members)
+		if err != nil || len(members) < dropChunk {
+			return err
+		}
+		kept += len(members) - n
+	}
+}
+
+// EraseWebhooks drops a chunk of the deliveries that removed webhooks of partition p
+// have left, and says whether there is more. KindConflict: another epoch holds the
+// partition.
+func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
+	found, _, err := h.store.rdb.HScan(ctx, webhooksEraseKey(p), 0, "", 1).Result()
+	if err != nil {
+		return false, signal.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
+	}
+	if len(found) < 2 {
+		// A scan of one step may find nothing where there is something.
+		n, err := h.store.rdb.HLen(ctx, webhooksEraseKey(p)).Result()
+		if err != nil || n == 0 {
+			return false, err
+		}
+		all, err := h.store.rdb.HGetAll(ctx, webhooksEraseKey(p)).Result()
+		if err != nil {
+			return false, signal.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
+		}
+		for webhook, account := range all {
+			found = []string{webhook, account}
+			break
+		}
+	}
+	if len(found) < 2 {
+		return false, nil
+	}
+	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(found[1]), signal.WebhookID(found[0]))
+}
+
+// eraseWebhook drops a chunk of the deliveries of a removed webhook, and all that is
+// left of it behind the last one.
+func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID) error {
+	members, err := s.rdb.ZRange(ctx, recordedKey(p, webhook), 0, dropChunk-1).Result()
+	if err != nil {
+		return signal.Unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
+	}
+	if len(members) > 0 {
+		if _, err := s.dropDeliveries(ctx, p, epoch, webhook, dropAll, members); err != nil {
+			return err
+		}
+		if len(members) == dropChunk {
+			return nil
+		}
+	}
+	keys := []string{epochKey(p), webhooksEraseKey(p), webhooksKey(p, account), webhookAccountsKey(p), recordedKey(p, webhook),
+		deliveriesKey(p, webhook), pendingKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
+	n, err := webhookErasedScript.Run(ctx, s.rdb, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
+	if err != nil {
+		return signal.Unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
+	}
+	if n < 0 {
+		return errOldEpoch
+	}
+	return nil
+}
+
+// eraseWebhooks removes the webhooks of a deleted account and erases their deliveries.
+// The epoch guards the notes of the erasing; what it drops here belongs to nobody.
+func (s *Store) eraseWebhooks(ctx context.Context, p int, account signal.AccountID, _ string) (string, error) {
+	keys := []string{webhooksKey(p, account), webhookHealthKey(p, account), webhookStatsKey(p), webhooksEraseKey(p), webhooksDueKey(p), webhookAccountsKey(p)}
+	if err := webhooksRemoveScript.Run(ctx, s.rdb, keys, string(account)).Err(); err != nil {
+		return "", err
+	}
+	return "", nil
+}
+
+// eraseMails erases the mails to the account that are still to be sent.
+func (s *Store) eraseMails(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+	found, next, err := s.rdb.HScan(ctx, mailRecordsKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for i := 0; i+1 < len(found); i += 2 { // identifier and record
+		m, err := decodeMail(found[i], []byte(found[i+1]))
+		if err != nil {
+			s.log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
+			continue
+		}
+		if m.Account == account {
+			ids = append(ids, found[i])
+		}
+	}
+	if len(ids) > 0 {
+		if err := s.removeMails(ctx, p, ids); err != nil {
+			return "", err
+		}
+	}
+	return cursorText(next), nil
+}
