@@ -32,6 +32,9 @@ type Config struct {
 	Agents    Agents    `yaml:"agents" envPrefix:"AGENTS_"`
 	Signals   Signals   `yaml:"signals" envPrefix:"SIGNALS_"`
 	Market    Market    `yaml:"market" envPrefix:"MARKET_"`
+	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
+	Email     Email     `yaml:"email" envPrefix:"EMAIL_"`
+	Security  Security  `yaml:"security" envPrefix:"SECURITY_"`
 	TLS       TLS       `yaml:"tls" envPrefix:"TLS_"`
 	Log       Log       `yaml:"log" envPrefix:"LOG_"`
 	Shutdown  Shutdown  `yaml:"shutdown" envPrefix:"SHUTDOWN_"`
@@ -142,6 +145,50 @@ type Market struct {
 	Seed uint64 `yaml:"seed" env:"SEED"`
 }
 
+// Webhooks rules deliveries to the endpoints of clients.
+type Webhooks struct {
+	// Timeout bounds one request, ConnectTimeout the connecting for it.
+	Timeout        Duration `yaml:"timeout" env:"TIMEOUT"`
+	ConnectTimeout Duration `yaml:"connect_timeout" env:"CONNECT_TIMEOUT"`
+	// RetrySchedule is the time before each retry, from the end of the attempt before
+	// it. Jitter, 0 to 0.5, is by which part of it a retry may come sooner or later.
+	RetrySchedule []Duration `yaml:"retry_schedule,flow" env:"RETRY_SCHEDULE"`
+	Jitter        float64    `yaml:"jitter" env:"JITTER"`
+	// DisableAfter is how long an endpoint may fail before it is disabled, WarnAfter
+	// after which times of failing its account is warned by mail. Warnings that would
+	// not come before DisableAfter are left out.
+	DisableAfter Duration   `yaml:"disable_after" env:"DISABLE_AFTER"`
+	WarnAfter    []Duration `yaml:"warn_after,flow" env:"WARN_AFTER"`
+	// AllowedNetworks are networks that endpoints may be in although they are not
+	// public, without TLS too. AllowHTTP allows endpoints anywhere to be without TLS.
+	AllowedNetworks []string `yaml:"allowed_networks" env:"ALLOWED_NETWORKS"`
+	AllowHTTP       bool     `yaml:"allow_http" env:"ALLOW_HTTP"`
+	// Retention is how long a delivery is kept after its end, Keep how many of a
+	// webhook at most.
+	Retention Duration `yaml:"retention" env:"RETENTION"`
+	Keep      int      `yaml:"keep" env:"KEEP"`
+	// Concurrency is how many requests may be under way to an endpoint, InFlight to
+	// all of them from one process.
+	Concurrency int `yaml:"concurrency" env:"CONCURRENCY"`
+	InFlight    int `yaml:"in_flight" env:"IN_FLIGHT"`
+}
+
+// Email is how mails are sent. Without SMTPURL they are logged as not sent.
+type Email struct {
+	// SMTPURL is smtp://host:port, with STARTTLS where the server offers it, or
+	// smtps://host:port; user:password@ in front of the host where needed.
+	SMTPURL Secret `yaml:"smtp_url" env:"SMTP_URL"`
+	// From is the sender's address.
+	From string `yaml:"from" env:"FROM"`
+}
+
+// Security holds what protects stored secrets.
+type Security struct {
+	// EncryptionKeys is a list of name:base64 of 32 bytes; the first encrypts, all
+	// decrypt. Empty: one is made and kept in the data directory.
+	EncryptionKeys Secret `yaml:"encryption_keys" env:"ENCRYPTION_KEYS"`
+}
+
 // TLS is set where TLS ends in this process: files in PEM, both or none.
 type TLS struct {
 	CertFile string `yaml:"cert_file" env:"CERT_FILE"`
@@ -176,6 +223,11 @@ func Default() Config {
 		Runs:    Runs{Timeout: Duration(30 * time.Second), MaxConcurrent: 20, MaxQueued: 1000, JobRetention: Duration(24 * time.Hour)},
 		Signals: Signals{Retention: Duration(2160 * time.Hour)},
 		Market:  Market{Source: "simulated", Speed: 60, Seed: 1},
-		Log:     Log{Level: "info", Format: "auto"},
+		Webhooks: Webhooks{Timeout: Duration(15 * time.Second), ConnectTimeout: Duration(5 * time.Second),
+			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
+				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},
+			DisableAfter: Duration(72 * time.Hour), WarnAfter: []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
+			Retention: Duration(720 * time.Hour), Keep: 10_000, Concurrency: 8, InFlight: 1024},
+		Log: Log{Level: "info", Format: "auto"},
 	}
 }

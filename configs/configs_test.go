@@ -116,8 +116,10 @@ func TestBadFilesAreRefused(t *testing.T) {
 func TestClusterNeedsSharedSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := Load("", []string{"AGENTSIGNAL_CLUSTER=true"})
-	if err == nil || !strings.Contains(err.Error(), "auth.jwt_keys") || !strings.Contains(err.Error(), "redis.url") {
-		t.Errorf("got %v", err)
+	for _, key := range []string{"auth.jwt_keys", "security.encryption_keys", "redis.url"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not asked for: %v", key, err)
+		}
 	}
 }
 
@@ -125,7 +127,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	c.Redis.URL = "redis://user:hunter2@host:1"
-	c.Auth.JWTKeys = "k:hunter2"
+	c.Auth.JWTKeys, c.Security.EncryptionKeys, c.Email.SMTPURL = "k:hunter2", "k:hunter2", "smtp://user:hunter2@host"
 	text, err := c.YAML()
 	if err != nil {
 		t.Fatal(err)

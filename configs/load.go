@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"os"
@@ -107,8 +108,8 @@ func knownVariables() map[string]bool {
 }
 
 // Validate returns all faults in the values, each with the key that it concerns.
-// Values that have a form of their own (redis.url, market.source, auth.jwt_keys and
-// the rate limits) are judged by the packages that read them.
+// Values that have a form of their own (redis.url, market.source, the lists of keys,
+// email.smtp_url and the rate limits) are judged by the packages that read them.
 func (c *Config) Validate() error {
 	var faults []error
 	check := func(ok bool, key, rule string) {
@@ -132,17 +133,37 @@ func (c *Config) Validate() error {
 	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
 	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be set where cluster is true")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", "must be given where cluster is true: nodes share them")
+	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", "must be given where cluster is true: nodes share them")
 	for key, d := range map[string]Duration{"lease": c.Lease, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
 		"auth.session_ttl": c.Auth.SessionTTL, "auth.lock_window": c.Auth.LockWindow, "auth.lock_duration": c.Auth.LockDuration,
 		"dashboard.heartbeat": c.Dashboard.Heartbeat, "dashboard.auth_timeout": c.Dashboard.AuthTimeout,
 		"dashboard.replay_age": c.Dashboard.ReplayAge, "runs.timeout": c.Runs.Timeout, "runs.job_retention": c.Runs.JobRetention,
-		"signals.retention": c.Signals.Retention} {
+		"signals.retention": c.Signals.Retention, "webhooks.timeout": c.Webhooks.Timeout, "webhooks.connect_timeout": c.Webhooks.ConnectTimeout,
+		"webhooks.disable_after": c.Webhooks.DisableAfter, "webhooks.retention": c.Webhooks.Retention} {
 		check(d > 0, key, "must be more than 0")
 	}
 	for key, n := range map[string]int{"dashboard.queue_messages": c.Dashboard.QueueMessages, "dashboard.queue_bytes": int(c.Dashboard.QueueBytes),
 		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
-		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued} {
+		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued, "webhooks.keep": c.Webhooks.Keep,
+		"webhooks.concurrency": c.Webhooks.Concurrency, "webhooks.in_flight": c.Webhooks.InFlight} {
 		check(n >= 1, key, "must be 1 or more")
+	}
+	check(len(c.Webhooks.RetrySchedule) <= 20, "webhooks.retry_schedule", "must have at most 20 retries")
+	for key, list := range map[string][]Duration{"webhooks.retry_schedule": c.Webhooks.RetrySchedule, "webhooks.warn_after": c.Webhooks.WarnAfter} {
+		for _, d := range list {
+			check(d > 0, key, "each must be more than 0")
+		}
+	}
+	check(slices.IsSorted(c.Webhooks.WarnAfter), "webhooks.warn_after", "must ascend")
+	check(c.Webhooks.Jitter >= 0 && c.Webhooks.Jitter <= 0.5, "webhooks.jitter", "must be 0 to 0.5")
+	for _, n := range c.Webhooks.AllowedNetworks {
+		_, err := netip.ParsePrefix(n)
+		check(err == nil, "webhooks.allowed_networks", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", n))
+	}
+	check(c.Email.SMTPURL == "" || c.Email.From != "", "email.from", "must be given where email.smtp_url is")
+	if c.Email.From != "" {
+		_, err := mail.ParseAddress(c.Email.From)
+		check(err == nil, "email.from", "must be an email address")
 	}
 	for agent, status := range c.Agents.Statuses {
 		check(slices.Contains([]string{"active", "beta", "deprecated"}, status), "agents.statuses", agent+" must be active, beta or deprecated")

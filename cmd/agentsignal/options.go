@@ -10,19 +10,52 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// signingKeys returns the configured keys of access tokens, or those of the data
-// directory, which are made if there are none.
-func signingKeys(c configs.Config) (credentials.KeyRing, error) {
-	if c.Auth.JWTKeys == "" {
-		return credentials.LoadOrMakeKeys(c.DataDir)
+// The files of keys in the data directory.
+const (
+	signingKeyFile    = "jwt.key"
+	encryptionKeyFile = "encryption.key"
+)
+
+// keysOf returns the configured keys, or those of a file in the data directory, where
+// one is made if there is none.
+func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
+	if list == "" {
+		return configs.LoadOrMakeKeys(dir, file)
 	}
-	return credentials.ParseKeys(string(c.Auth.JWTKeys))
+	return configs.ParseKeys(string(list))
+}
+
+// signingKeys returns the keys of access tokens.
+func signingKeys(c configs.Config) (credentials.KeyRing, error) {
+	keys, err := keysOf(c.Auth.JWTKeys, c.DataDir, signingKeyFile)
+	if err != nil {
+		return credentials.KeyRing{}, fmt.Errorf("auth.jwt_keys: %w", err)
+	}
+	list := make([]credentials.Key, len(keys))
+	for i, k := range keys {
+		list[i] = credentials.Key(k)
+	}
+	return credentials.NewKeyRing(list...), nil
+}
+
+// encryptionKeys returns the keys of the secrets of webhooks.
+func encryptionKeys(c configs.Config) (*webhook.Keyring, error) {
+	keys, err := keysOf(c.Security.EncryptionKeys, c.DataDir, encryptionKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("security.encryption_keys: %w", err)
+	}
+	list := make([]webhook.Key, len(keys))
+	for i, k := range keys {
+		list[i] = webhook.Key(k)
+	}
+	return webhook.NewKeyring(list)
 }
 
 // checkOptions returns all faults of settings whose form the packages know that use
@@ -39,8 +72,12 @@ func checkOptions(c configs.Config) error {
 	}
 	_, err := market.ParseSources(c.Market.Source)
 	faults = append(faults, err)
-	_, err = credentials.ParseKeys(string(c.Auth.JWTKeys))
+	_, err = configs.ParseKeys(string(c.Auth.JWTKeys))
 	fault("auth.jwt_keys", err)
+	_, err = configs.ParseKeys(string(c.Security.EncryptionKeys))
+	fault("security.encryption_keys", err)
+	_, err = newPost(c.Email)
+	fault("email.smtp_url", err)
 	_, err = quotasOf(c.RateLimit)
 	faults = append(faults, err)
 	for _, id := range c.Agents.Disabled {
@@ -80,12 +117,13 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	return quotas, errors.Join(faults...)
 }
 
-func parsePrefixes(networks []string) ([]netip.Prefix, error) {
+// parsePrefixes reads the networks of a setting.
+func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, n := range networks {
 		p, err := netip.ParsePrefix(n)
 		if err != nil {
-			return nil, fmt.Errorf("http.trusted_proxies: %w", err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		prefixes = append(prefixes, p)
 	}

@@ -20,7 +20,7 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, s *Service, m *memor
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
-		f(t, New(m, &eventLog{}, testKeys(t), o), m)
+		f(t, New(m, &eventLog{}, testKeys(), o), m)
 	})
 }
 
@@ -91,7 +91,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Options{}, func(t *testing.T, here *Service, m *memory) {
-				there := New(m, &eventLog{}, testKeys(t), Options{})
+				there := New(m, &eventLog{}, testKeys(), Options{})
 				secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
 				session, access := m.addSession(t, here, "acc_1")
 				m.do(func() { slow(m) })
@@ -463,7 +463,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 
 func TestHotPathAllocatesNothing(t *testing.T) {
 	m := &memory{}
-	s := New(m, &eventLog{}, testKeys(t), Options{})
+	s := New(m, &eventLog{}, testKeys(), Options{})
 	secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1", LastUsedAt: time.Now().Add(time.Minute)})
 	_, access := m.addSession(t, s, "acc_1")
 	ctx := t.Context()
@@ -480,11 +480,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 
 func BenchmarkAuthenticate(b *testing.B) {
 	m := &memory{}
-	keys, err := ParseKeys("new:AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := New(m, &eventLog{}, keys, Options{})
+	s := New(m, &eventLog{}, testKeys(), Options{})
 	secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
 	n := signal.Session{ID: "ses_1", Account: "acc_1", EndsAt: time.Now().Add(time.Hour)}
 	m.sessions = map[signal.SessionID]signal.Session{n.ID: n}

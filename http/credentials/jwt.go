@@ -72,8 +72,8 @@ func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, 
 		Session: string(session), Scope: strings.Join(scopes, " "),
 	})
 	key := t.keys.keys[0]
-	token.Header["kid"] = key.name
-	return token.SignedString(key.secret[:])
+	token.Header["kid"] = key.Name
+	return token.SignedString(key.Value[:])
 }
 
 // verify checks all of token but its session. It returns errExpired if nothing

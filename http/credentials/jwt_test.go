@@ -25,7 +25,7 @@ var testNow = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 
 func testIssuer(t testing.TB) *tokenIssuer {
 	t.Helper()
-	return newTokenIssuer(testKeys(t), "issuer", "audience", func() time.Time { return testNow })
+	return newTokenIssuer(testKeys(), "issuer", "audience", func() time.Time { return testNow })
 }
 
 // goodClaims are those of a token that is valid at testNow.
@@ -63,7 +63,7 @@ func with(m, changes map[string]any) map[string]any {
 func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 	t.Parallel()
 	issuer := testIssuer(t)
-	keys := testKeys(t)
+	keys := testKeys()
 	newKey, _ := keys.find("new")
 	oldKey, _ := keys.find("old")
 	type m = map[string]any
@@ -93,7 +93,7 @@ func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 func TestVerifyRefusesForgedTokens(t *testing.T) {
 	t.Parallel()
 	issuer := testIssuer(t)
-	keys := testKeys(t)
+	keys := testKeys()
 	key, _ := keys.find("new")
 	oldKey, _ := keys.find("old")
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -208,8 +208,8 @@ func lastDigitChanged(token string) string {
 
 func TestForgedTokensAreAllAnsweredAlike(t *testing.T) {
 	t.Parallel()
-	s := New(nil, nil, testKeys(t), Options{})
-	key, _ := testKeys(t).find("new")
+	s := New(nil, nil, testKeys(), Options{})
+	key, _ := testKeys().find("new")
 	expired := forge(map[string]any{"alg": "HS256", "kid": "new"}, goodClaims(), key, sha256.New)
 	for _, token := range []string{"x", "ask_x", "ask_" + strings.Repeat("0", 46), "rt_x", "a.b.c", expired, strings.Repeat("y", 10_240)} {
 		if _, err := s.Authenticate(t.Context(), token); err != error(errInvalidToken) { // the store is nil: it must not be asked

@@ -1,0 +1,139 @@
+package configs
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// keyBytes is the length of a key.
+const keyBytes = 32
+
+// madeKeyName is the name of a key that LoadOrMakeKeys made.
+const madeKeyName = "made"
+
+// Key is a named key. It does not print its value.
+type Key struct {
+	Name  string // 1 to 64 of the characters A-Z a-z 0-9 . _ -
+	Value [keyBytes]byte
+}
+
+// String names the key without showing it.
+func (k Key) String() string { return k.Name + ":***" }
+
+// GoString keeps the key out of %#v.
+func (k Key) GoString() string { return k.String() }
+
+// ParseKeys reads a comma list of name:key, where key is the base64 of 32 bytes. An
+// empty list has no keys. Errors do not show keys.
+func ParseKeys(list string) ([]Key, error) {
+	if strings.TrimSpace(list) == "" {
+		return nil, nil
+	}
+	var keys []Key
+	for i, item := range strings.Split(list, ",") {
+		name, encoded, ok := strings.Cut(strings.TrimSpace(item), ":")
+		if !ok {
+			return nil, fmt.Errorf("key %d is not of the form name:base64", i+1)
+		}
+		if !isKeyName(name) {
+			return nil, fmt.Errorf("key %d: its name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", i+1)
+		}
+		if slices.ContainsFunc(keys, func(k Key) bool { return k.Name == name }) {
+			return nil, fmt.Errorf("key %d: the name %q is there twice", i+1, name)
+		}
+		value, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil || len(value) != keyBytes || strings.ContainsAny(encoded, "\r\n") {
+			return nil, fmt.Errorf("key %q is not the base64 of %d bytes", name, keyBytes)
+		}
+		keys = append(keys, Key{name, [keyBytes]byte(value)})
+	}
+	return keys, nil
+}
+
+func isKeyName(s string) bool {
+	if len(s) < 1 || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// LoadOrMakeKeys returns the keys kept in a file of the directory dir, which only its
+// owner may read. If there is none yet, one key is made. Processes that start at once
+// on the same directory get the same key.
+func LoadOrMakeKeys(dir, file string) ([]Key, error) {
+	path := filepath.Join(dir, file)
+	keys, err := loadKeys(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return keys, err
+	}
+	if err := makeKeys(dir, path); err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	return loadKeys(path)
+}
+
+func loadKeys(path string) ([]Key, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("read key: others may read %s: make a new key, or set its mode to 0600", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := ParseKeys(string(text))
+	if err == nil && len(keys) == 0 {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key %s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// makeKeys writes a new key under another name and links it to path, so that path
+// is never there in part and never replaced.
+func makeKeys(dir, path string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var value [keyBytes]byte
+	rand.Read(value[:]) // never fails: the process would end
+	if _, err := f.WriteString(madeKeyName + ":" + base64.StdEncoding.EncodeToString(value[:]) + "\n"); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
