@@ -59,12 +59,30 @@ type duty struct {
 	timer   engine.Timer
 }
 
-// duties returns what the owner does beside following the events.
+// duties returns what the owner does beside following the events. Those that erase are
+// due at once, too, when an event says that there is something to erase.
 func (a *partition) duties() []*duty {
 	p, number, epoch := a.p, a.number, a.epoch
+	a.erase = &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
+		next, err := p.store.EraseStep(ctx, number, epoch)
+		if next == 0 {
+			next = erasePause
+		}
+		return next, err
+	}}
 	list := []*duty{
 		{name: "end overdue runs", do: func(ctx context.Context) (time.Duration, error) { return p.sweep(ctx, number, epoch) }},
-		a.erasing(),
+		a.erase,
+	}
+	if w := p.options.Webhooks; w != nil {
+		a.eraseWebhooks = &duty{name: "erase removed webhooks", do: func(ctx context.Context) (time.Duration, error) {
+			more, err := w.EraseWebhooks(ctx, number, epoch)
+			if !more {
+				return -1, err
+			}
+			return erasePause, err
+		}}
+		list = append(list, a.eraseWebhooks)
 	}
 	if t := p.options.Trimmer; t != nil {
 		list = append(list, &duty{name: "trim", do: func(ctx context.Context) (time.Duration, error) {
@@ -72,22 +90,6 @@ func (a *partition) duties() []*duty {
 		}})
 	}
 	return list
-}
-
-// erasing returns the duty that erases deleted accounts. It is due at once when an
-// account was deleted, too.
-func (a *partition) erasing() *duty {
-	if a.erase == nil {
-		p, number, epoch := a.p, a.number, a.epoch
-		a.erase = &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
-			next, err := p.store.EraseStep(ctx, number, epoch)
-			if next == 0 {
-				next = erasePause
-			}
-			return next, err
-		}}
-	}
-	return a.erase
 }
 
 // work begins one run of d.

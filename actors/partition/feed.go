@@ -26,7 +26,9 @@ type logRead struct {
 // why not.
 type effectsStored struct {
 	upTo signal.Position
-	err  error
+	// stored is the position that is stored with deliveries; zero if none is.
+	stored signal.Position
+	err    error
 }
 
 // positionStored says how the storing of a position ended.
@@ -75,8 +77,9 @@ type feed struct {
 	behind  bool            // the log must be read: the inbox does not have all
 	busy    bool            // a read or an effect is under way
 	heard   bool            // the tail has published since the last check
-	effects []effect        // to be done before the events up to pending are handled
-	pending signal.Position
+	events  []signal.Event  // whose effects are to be done, nil if there are none;
+	effects []effect        // those beside deliveries; then the events up to
+	pending signal.Position // this one are handled
 
 	storing  bool
 	storeSet bool // a storeDue is to come
@@ -222,11 +225,14 @@ func (f *feed) handle(c engine.Context, events []signal.Event) {
 	}
 	f.unstored += len(events)
 	f.pending = events[len(events)-1].Position
-	f.effects = nil
+	f.events, f.effects = nil, nil
 	for i := range events {
 		if e := f.effectOf(&events[i]); e != nil {
 			f.effects = append(f.effects, e)
 		}
+	}
+	if len(f.effects) > 0 || f.a.recorder != nil {
+		f.events = events
 	}
 	f.apply(c)
 }
@@ -240,38 +246,59 @@ func (f *feed) effectOf(e *signal.Event) effect {
 	return func(ctx context.Context) error { return p.store.BeginErase(ctx, number, epoch, account, at) }
 }
 
-// apply has the effects stored.
+// apply has the effects stored: deliveries for webhooks, and what else there is.
 func (f *feed) apply(c engine.Context) {
 	upTo := f.pending
-	if len(f.effects) == 0 {
+	if f.events == nil {
 		f.done(c, upTo)
 		return
 	}
 	f.busy = true
-	effects := f.effects
+	events, effects, recorder := f.events, f.effects, f.a.recorder
 	c.Go(func(ctx context.Context) any {
 		for i, e := range effects {
 			if err := e(ctx); err != nil {
-				return effectsStored{upTo, fmt.Errorf("effect %d of %d: %w", i+1, len(effects), err)}
+				return effectsStored{upTo: upTo, err: fmt.Errorf("effect %d of %d: %w", i+1, len(effects), err)}
 			}
 		}
-		return effectsStored{upTo, nil}
+		m := effectsStored{upTo: upTo}
+		if recorder != nil {
+			m.stored, m.err = recorder.Record(ctx, events)
+		}
+		return m
 	})
 }
 
 func (f *feed) onEffectsStored(c engine.Context, m effectsStored) {
+	if m.stored.Compare(f.stored) > 0 {
+		f.stored = m.stored
+	}
 	switch {
 	case m.err == nil:
 		f.busy, f.failing = false, false
-		f.effects = nil
+		f.followUp(c)
+		f.events, f.effects = nil, nil
 		f.done(c, m.upTo)
-		f.a.work(c, f.a.erasing())
 		f.next(c)
 	case lost(m.err):
 		f.a.drop(c, m.err)
 	default:
 		f.failed("effects of events are not stored", m.err)
 		c.After(retryEvery, effectDue{})
+	}
+}
+
+// followUp begins the duties that events have given the owner.
+func (f *feed) followUp(c engine.Context) {
+	for i := range f.events {
+		switch f.events[i].Type {
+		case signal.AccountDeleted:
+			f.a.work(c, f.a.erase)
+		case signal.WebhookChanged:
+			if d := f.a.eraseWebhooks; d != nil {
+				f.a.work(c, d)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
 // taken says how a try to take the lease, begun at the given time, has ended.
@@ -53,8 +54,10 @@ type partition struct {
 	// to stop before it hears of it.
 	granted atomic.Int64
 
-	feed  feed
-	erase *duty // made when first asked for
+	feed          feed
+	recorder      Recorder // nil without webhooks
+	erase         *duty
+	eraseWebhooks *duty // nil without webhooks
 }
 
 func newPartition(p *Partitions, number int) *partition {
@@ -80,6 +83,8 @@ func (a *partition) Receive(c engine.Context) {
 		a.work(c, m.duty)
 	case dutyDone:
 		a.onDutyDone(c, m)
+	case webhook.Lost:
+		a.drop(c, m.Err)
 	case engine.Stopping, engine.Restarting:
 		a.end(c)
 	default:
@@ -124,6 +129,9 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
+	if w := a.p.options.Webhooks; w != nil {
+		a.recorder = w.Start(c, a.number, a.epoch)
+	}
 	a.feed.start(c)
 	for _, d := range a.duties() {
 		a.work(c, d)

@@ -35,6 +35,25 @@ type Tail interface {
 	Attached() bool
 }
 
+// Webhooks deliver the events of owned partitions to the endpoints of clients.
+type Webhooks interface {
+	// Start starts the actors that do for a partition, as children of its owner, whose
+	// context c is. They act under the given epoch. If they find that it is over, they
+	// tell the owner webhook.Lost.
+	Start(c engine.Context, partition int, epoch int64) Recorder
+	// EraseWebhooks drops some of what removed webhooks have left, and says whether
+	// there is more.
+	EraseWebhooks(ctx context.Context, partition int, epoch int64) (more bool, err error)
+}
+
+// Recorder makes deliveries of events.
+type Recorder interface {
+	// Record stores the deliveries of events, which follow each other in the log, and
+	// with them the position up to which they are stored, which it returns; zero if
+	// there are none. After an error it may be called again with the same events.
+	Record(ctx context.Context, events []signal.Event) (stored signal.Position, err error)
+}
+
 // Options are what Partitions may be given beyond what they need. The zero value
 // works.
 type Options struct {
@@ -49,6 +68,7 @@ type Options struct {
 	TrimEvery time.Duration
 	Tail      Tail         // nil: the tail is attached already
 	Trimmer   Trimmer      // nil: nobody trims
+	Webhooks  Webhooks     // nil: there are none
 	Log       *slog.Logger // nil: none
 }
 

@@ -35,9 +35,10 @@ type nodes struct {
 func startNodes(tb testing.TB) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
-	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "LEASE=2s")...)
+	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=2s")...)
 	c := testConfig(tb, n.redis.URL())
-	c.Cluster, c.Auth.JWTKeys, c.Lease = true, configs.Secret(sharedKeys), configs.Duration(2*time.Second)
+	c.Cluster, c.Lease = true, configs.Duration(2*time.Second)
+	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
 	n.second = start(tb, c)
 	n.first.awaitReady(tb)
 	newMarket(tb, n.redis.Client()).open("ACME", "101.25")

@@ -23,6 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
@@ -72,6 +73,11 @@ type process struct {
 	market      *market.Market
 	feeder      *market.Feeder
 	agents      *agent.Agents
+	webhooks    *persistence.Webhooks
+	secrets     *webhook.Keyring
+	guard       *webhook.Guard
+	deliverer   *webhook.Node
+	attempts    *webhook.Metrics
 	catalogue   *catalogue.Catalogue
 	hub         *dashboard.Hub
 	partitions  *partition.Partitions // nil until the installation is known to be ours
@@ -167,7 +173,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		}
 	}
 	p.partitions = partition.New(p.system, p.node, p.store, p.events, partition.Options{Lease: time.Duration(p.config.Lease),
-		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log,
+		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer},
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{Retention: time.Duration(p.config.Signals.Retention)})})
 	for what, f := range map[string]func(context.Context) error{"read events": p.tail.Run, "read market": p.market.Run,
 		"feed market": p.feeder.Run, "work on jobs": p.agents.Work} {
@@ -289,10 +295,14 @@ func (p *process) syncClock(ctx context.Context) error {
 	})
 }
 
-// updateGauges shows how full Redis' streams are.
+// updateGauges shows how full Redis' streams are, and what waits for webhooks.
 func (p *process) updateGauges(ctx context.Context) error {
 	return every(ctx, gaugesEvery, func() {
-		if err := p.store.UpdateGauges(ctx); err != nil && ctx.Err() == nil {
+		err := p.store.UpdateGauges(ctx)
+		if err == nil {
+			err = p.observeWebhooks(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			p.log.Debug("gauges are not updated", "err", err)
 		}
 	})

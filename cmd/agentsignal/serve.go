@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
@@ -118,6 +119,9 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
 	p.undo.add("runs", within(runGrace, p.agents.Drain))
 	p.undo.add("background", p.stopBackground)
+	if err := p.addWebhooks(); err != nil {
+		return nil, err
+	}
 
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
 		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
@@ -133,12 +137,13 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {
 		return nil, err
 	}
-	proxies, err := parsePrefixes(c.HTTP.TrustedProxies)
+	proxies, err := parsePrefixes("http.trusted_proxies", c.HTTP.TrustedProxies)
 	if err != nil {
 		return nil, err
 	}
 	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
-		Replies: p.store, Hub: p.hub, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
+		Replies: p.store, Hub: p.hub, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
+		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
 	if c.HTTP.AdminAddr == "" {

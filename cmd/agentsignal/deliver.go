@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// addWebhooks builds what keeps webhooks and delivers to them.
+func (p *process) addWebhooks() error {
+	c := p.config.Webhooks
+	var err error
+	if p.secrets, err = encryptionKeys(p.config); err != nil {
+		return err
+	}
+	networks, err := parsePrefixes("webhooks.allowed_networks", c.AllowedNetworks)
+	if err != nil {
+		return err
+	}
+	post, err := newPost(p.config.Email)
+	if err != nil {
+		return fmt.Errorf("email.smtp_url: %w", err)
+	}
+	p.webhooks = persistence.NewWebhooks(p.store, p.events)
+	p.guard = webhook.NewGuard(webhook.GuardOptions{AllowedNetworks: networks, AllowHTTP: c.AllowHTTP})
+	sender := webhook.NewSender(webhook.SenderOptions{Timeout: time.Duration(c.Timeout), ConnectTimeout: time.Duration(c.ConnectTimeout),
+		Guard: p.guard, UserAgent: "agentsignal/" + version})
+	p.undo.add("connections to endpoints", func(context.Context) error {
+		sender.Close()
+		return nil
+	})
+	p.attempts = webhook.NewMetrics(p.registry)
+	p.deliverer = webhook.New(p.webhooks, sender, p.secrets, webhook.Options{
+		Schedule:    webhook.Schedule{Retries: durations(c.RetrySchedule), Jitter: c.Jitter},
+		Health:      webhook.HealthRules{DisableAfter: time.Duration(c.DisableAfter), WarnAfter: durations(c.WarnAfter)},
+		Concurrency: c.Concurrency, InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
+		Post: post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
+	return nil
+}
+
+// newPost returns what sends mails, nil if nothing is configured.
+func newPost(c configs.Email) (webhook.Post, error) {
+	if c.SMTPURL == "" {
+		return nil, nil
+	}
+	return webhook.NewSMTP(string(c.SMTPURL), c.From, webhook.SMTPOptions{})
+}
+
+// observeWebhooks shows how many webhooks there are and what waits for them.
+func (p *process) observeWebhooks(ctx context.Context) error {
+	stats, err := p.webhooks.WebhookStats(ctx)
+	if err != nil {
+		return err
+	}
+	p.attempts.Observe(stats, p.store.Now())
+	return nil
+}
+
+// ownedWebhooks are the webhooks of partitions that this node owns.
+type ownedWebhooks struct {
+	*persistence.Webhooks
+	node *webhook.Node
+}
+
+// Start implements partition.Webhooks.
+func (w ownedWebhooks) Start(c engine.Context, number int, epoch int64) partition.Recorder {
+	return w.node.Start(c, number, epoch)
+}
+
+// addresses knows where accounts get mail.
+type addresses struct{ store *persistence.Store }
+
+// Email implements webhook.Addresses.
+func (a addresses) Email(ctx context.Context, id signal.AccountID) (string, error) {
+	account, _, err := a.store.AccountByID(ctx, id)
+	return account.Email, err
+}
+
+func durations(list []configs.Duration) []time.Duration {
+	d := make([]time.Duration, len(list))
+	for i := range list {
+		d[i] = time.Duration(list[i])
+	}
+	return d
+}
