@@ -1,0 +1,89 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+func webhookCommand() *cobra.Command {
+	c := &cobra.Command{Use: "webhook", Short: "Receive deliveries here, or verify a saved one"}
+	c.AddCommand(webhookListen(), webhookVerify())
+	return c
+}
+
+// secretVariable holds the secret where no flag gives one.
+const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
+
+// maxSecretChars is the longest secret that a webhook may have.
+const maxSecretChars = 256
+
+// secretFlags say where the secrets of a webhook come from.
+type secretFlags struct{ texts, files []string }
+
+func (f *secretFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook, seen by who lists processes; again for another one during a rotation")
+	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret; may be given again")
+}
+
+// read returns the secrets, those of flags before those of files; without either,
+// that of the variable. None at all is no error here.
+func (f *secretFlags) read() ([]string, error) {
+	secrets := append([]string(nil), f.texts...)
+	for _, name := range f.files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read secret: %w", err)
+		}
+		secrets = append(secrets, strings.TrimRight(string(text), "\r\n"))
+	}
+	if v := os.Getenv(secretVariable); len(secrets) == 0 && v != "" {
+		secrets = append(secrets, v)
+	}
+	for i, s := range secrets {
+		if s == "" || utf8.RuneCountInString(s) > maxSecretChars {
+			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), maxSecretChars)
+		}
+	}
+	return secrets, nil
+}
+
+// errNoSecret says that nothing can be verified.
+var errNoSecret = errors.New("give the secret of the webhook by --secret, --secret-file or " + secretVariable)
+
+// verifyBy returns the number, from 0, of the first secret with which a delivery was
+// signed, or why there is none: the error that says most of those of webhook.Verify.
+func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int, error) {
+	var why error
+	for i, secret := range secrets {
+		err := webhook.Verify(secret, h, body, now)
+		if err == nil {
+			return i, nil
+		}
+		if why == nil || errors.Is(err, webhook.ErrBadTime) {
+			why = err
+		}
+	}
+	return -1, cmp.Or(why, errNoSecret)
+}
+
+// plain returns text that may be shown in a terminal: what a sender has written must
+// not move the cursor.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+// Limits of the local receiver.
+const (
+	maxDeliveryBytes = 1 << 20 // body of a request; the service sends far less
+	maxHeaderBytes   = 64 << 10
+	maxForwardAnswer = 64 << 10 // body of the receiver behind it
+	listenTimeout    = 30 * time.Second
+	forwardTimeout   = 14 * time.Second // less than the service waits
+	listenGrace      = 5 * time.Second  // for requests under way at the end
+)
+
+// receiver takes the deliveries of a webhook, verifies and prints them.
+type receiver struct {
+	secrets []string
+	forward string // where genuine deliveries go on to; empty: nowhere
+	json    bool   // print for programs
+	save    *deliverySaver
+	now     func() time.Time
+	client  *http.Client // for forward
+
+	mu       sync.Mutex // one delivery is printed at a time
+	out, err io.Writer
+}
+
+func webhookListen() *cobra.Command {
+	l := &receiver{now: time.Now}
+	var secrets secretFlags
+	var register registration
+	var addr, print, save string
+	c := &cobra.Command{
+		Use: "listen", Short: "Receive deliveries, verify and print them", Args: cobra.NoArgs,
+		Long: "Receive the deliveries of a webhook on any path, verify their signatures and print\n" +
+			"them. A genuine one is answered with 200, or with the answer of --forward-to; another\n" +
+			"with 401. With --register a webhook for this address is made at the service, with a\n" +
+			"secret of its own, and removed at the end; webhooks.allowed_networks of the service\n" +
+			"must hold the address.",
+		Example: "  agentsignal webhook listen --secret-file secret.txt --forward-to http://localhost:3000/hooks\n" +
+			"  agentsignal webhook listen --register --key ask_...",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if l.secrets, err = secrets.read(); err != nil {
+				return err
+			}
+			l.out, l.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := l.configure(print, save); err != nil {
+				return err
+			}
+			return l.listen(cmd.Context(), addr, &register)
+		},
+	}
+	secrets.add(c)
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8090", "address to listen on")
+	c.Flags().StringVar(&l.forward, "forward-to", "", "URL to which genuine deliveries are passed on as they came, and whose answer is given")
+	c.Flags().StringVar(&print, "print", "text", "how deliveries are printed: text, or json, a line each")
+	c.Flags().StringVar(&save, "save", "", "directory in which each request is kept, for agentsignal webhook verify --request")
+	register.add(c)
+	return c
+}
+
+// configure checks what flags have given.
+func (l *receiver) configure(print, save string) error {
+	switch print {
+	case "text", "json":
+		l.json = print == "json"
+	default:
+		return fmt.Errorf("--print %q: text and json are known", print)
+	}
+	if l.forward != "" {
+		if u, err := url.Parse(l.forward); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("--forward-to %q: give a URL like http://localhost:3000/hooks", l.forward)
+		}
+		// A receiver's redirects are its answer. Bodies pass as they are.
+		l.client = &http.Client{Timeout: forwardTimeout, Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	if save != "" {
+		var err error
+		if l.save, err = newDeliverySaver(save); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen receives until ctx ends.
+func (l *receiver) listen(ctx context.Context, addr string, register *registration) (err error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("--addr: %w", err)
+	}
+	if register.wanted {
+		// The secret is made here, so that a delivery that comes at once is verified.
+		register.secret = webhook.NewSecret()
+		l.secrets = append([]string{register.secret}, l.secrets...)
+	}
+	if len(l.secrets) == 0 {
+		ln.Close()
+		return errNoSecret
+	}
+	s := &http.Server{Handler: l, ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, MaxHeaderBytes: maxHeaderBytes}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+	fmt.Fprintf(l.err, "agentsignal: listening on http://%s\n", ln.Addr())
+	if register.wanted {
+		if err = register.begin(ctx, ln.Addr().String()); err == nil {
+			fmt.Fprintf(l.err, "agentsignal: registered %s for %s\n", register.id, register.endpoint)
+		}
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-ended:
+		}
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenGrace)
+	defer cancel()
+	// The webhook goes first: what comes while the listener closes would be retried.
+	return errors.Join(err, register.end(grace), s.Shutdown(grace))
+}
+
+// ServeHTTP receives one delivery.
+func (l *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "deliveries are POST requests", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDeliveryBytes))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		l.report(l.describe(r, body, status, err))
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	l.save.keep(r, body, l.err)
+	if _, err := verifyBy(l.secrets, r.Header, body, l.now()); err != nil {
+		l.report(l.describe(r, body, http.StatusUnauthorized, err))
+		http.Error(w, "the delivery is not genuine", http.StatusUnauthorized)
+		return
+	}
+	if l.forward == "" {
+		l.report(l.describe(r, body, http.StatusOK, nil))
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	l.pass(w, r, body)
+}
+
+// hopHeaders concern one connection only, and are not passed on.
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade"}
+
+// pass sends a genuine delivery on and answers with the answer.
+func (l *receiver) pass(w http.ResponseWriter, r *http.Request, body []byte) {
+	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, l.forward, bytes.NewReader(body))
+	if err != nil {
+		panic(err) // the URL was parsed at the start
+	}
+	out.Header = r.Header.Clone()
+	for name := range strings.SplitSeq(r.Header.Get("Connection"), ",") {
+		out.Header.Del(strings.TrimSpace(name))
+	}
+	for _, name := range hopHeaders {
+		out.Header.Del(name)
+	}
+	answer, err := l.client.Do(out)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(answer.Body, maxForwardAnswer))
+		answer.Body.Close()
+		if err == nil && answer.StatusCode < 100 { // no number that can be answered with
+			err = fmt.Errorf("answered with status %d", answer.StatusCode)
+		}
+	}
+	if err != nil {
+		l.report(l.describe(r, body, http.StatusBadGateway, fmt.Errorf("genuine, but forwarding failed: %w", err)))
+		http.Error(w, "forwarding failed", http.StatusBadGateway)
+		return
+	}
+	l.report(l.describe(r, body, answer.StatusCode, nil))
+	for _, name := range []string{"Content-Type", "Retry-After"} {
+		if v := answer.Header.Get(name); v != "" {
+			w.Header().Set(name, v)
+		}
+	}
+	w.WriteHeader(answer.StatusCode)
+	w.Write(text)
+}
+
+// seenDelivery is a delivery as it is printed.
+type seenDelivery struct {
+	Time     string `json:"time"` // when it came
+	Event    string `json:"event"`
+	Delivery string `json:"delivery"`
+	Attempt  string `json:"attempt"`
+	OK       bool   `json:"ok"`     // genuine, and passed on where that is asked for
+	Why      string `json:"why"`    // it is not
+	Status   int    `json:"status"` // of the answer
+	Body     string `json:"body"`
+}
+
+func (l *receiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
+	d := seenDelivery{Time: l.now().UTC().Format(timeLayout), Event: r.Header.Get(webhook.HeaderEvent),
+		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil, Status: status, Body: string(body)}
+	if err != nil {
+		d.Why = err.Error()
+	}
+	return d
+}
+
+// report prints a delivery.
+func (l *receiver) report(d seenDelivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.json {
+		text, err := json.Marshal(d)
+		if err != nil {
+			panic(err) // strings and numbers
+		}
+		fmt.Fprintf(l.out, "%s\n", text)
+		return
+	}
+	verdict := "ok"
+	if !d.OK {
+		verdict = d.Why
+	}
+	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s", d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"), cmp.Or(d.Attempt, "-"), d.Status, verdict)
+	// A body is indented: none can look like the line of another delivery.
+	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(plain(line), "\n", " "), strings.ReplaceAll(plain(d.Body), "\n", "\n  "))
+}

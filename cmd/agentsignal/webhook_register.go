@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// registration is a webhook that lasts as long as the local receiver.
+type registration struct {
+	wanted       bool
+	service, key string
+	events       []string
+	endpoint     string // where the service sends to; empty: the address listened on
+	secret       string
+
+	id string // of the webhook, while there is one
+}
+
+func (g *registration) add(c *cobra.Command) {
+	var all []string
+	for _, e := range signal.WebhookEvents {
+		all = append(all, string(e))
+	}
+	c.Flags().BoolVar(&g.wanted, "register", false, "make a webhook for this address, and remove it at the end")
+	c.Flags().StringVar(&g.service, "url", "http://localhost:8080", "address of the service, for --register")
+	c.Flags().StringVar(&g.key, "key", "", "API key with webhooks:manage, for --register; else AGENTSIGNAL_API_KEY")
+	c.Flags().StringSliceVar(&g.events, "events", all, "types of events, for --register")
+	c.Flags().StringVar(&g.endpoint, "endpoint", "", "URL under which the service reaches this receiver, for --register; else --addr")
+}
+
+// begin registers the webhook for the receiver at addr.
+func (g *registration) begin(ctx context.Context, addr string) error {
+	g.key = cmp.Or(g.key, os.Getenv("AGENTSIGNAL_API_KEY"))
+	if g.key == "" {
+		return errors.New("give an API key by --key or AGENTSIGNAL_API_KEY: agentsignal key create makes one")
+	}
+	g.endpoint = cmp.Or(g.endpoint, "http://"+addr)
+	body, err := json.Marshal(map[string]any{"url": g.endpoint, "events": g.events, "secret": g.secret,
+		"description": "agentsignal webhook listen"})
+	if err != nil {
+		return err
+	}
+	text, err := g.ask(ctx, http.MethodPost, "/v1/webhooks", body)
+	if err != nil {
+		return fmt.Errorf("register webhook: %w", err)
+	}
+	var record struct {
+		ID string `json:"webhook_id"`
+	}
+	if err := json.Unmarshal(text, &record); err != nil || record.ID == "" {
+		return fmt.Errorf("register webhook: the answer %.200q names no webhook", text)
+	}
+	g.id = record.ID
+	return nil
+}
+
+// end removes the webhook, if there is one.
+func (g *registration) end(ctx context.Context) error {
+	if g.id == "" {
+		return nil
+	}
+	if _, err := g.ask(ctx, http.MethodDelete, "/v1/webhooks/"+g.id, nil); err != nil {
+		return fmt.Errorf("remove webhook %s, which stays: %w", g.id, err)
+	}
+	g.id = ""
+	return nil
+}
+
+// maxAPIAnswer bounds an answer of the service.
+const maxAPIAnswer = 1 << 16
+
+// ask sends a request to the service. An answer other than 2xx is an error that
+// shows it.
+func (g *registration) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(g.service, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+g.key)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(w.Body, maxAPIAnswer))
+	if err == nil && w.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s", w.Status, plain(string(text)))
+	}
+	return text, err
+}
