@@ -22,8 +22,8 @@ func newDialer(o SenderOptions) *dialer {
 		guard = NewGuard(GuardOptions{})
 	}
 	return &dialer{
-		plain:  net.Dialer{Control: guard.ControlPlain},
-		secure: net.Dialer{Control: guard.Control},
+		plain:  net.Dialer{Control: guard.ControlPlain, Resolver: o.Resolver},
+		secure: net.Dialer{Control: guard.Control, Resolver: o.Resolver},
 		tls: &tls.Config{
 			RootCAs:            o.RootCAs,
 			MinVersion:         tls.VersionTLS12,

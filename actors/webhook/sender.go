@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -62,6 +61,7 @@ type SenderOptions struct {
 	MaxIdle        int            // unused connections; 0: 2,048
 	MaxIdlePerHost int            // of them to one host and port; 0: 64
 	RootCAs        *x509.CertPool // nil: those of the system
+	Resolver       *net.Resolver  // nil: net.DefaultResolver
 }
 
 // Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
@@ -147,6 +147,11 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		return result
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode < 100 { // the transport takes any three digits
+		result.Error, result.Class = errorConnection, ClassConnection
+		result.Duration = time.Since(start)
+		return result
+	}
 	result.Status = answer.StatusCode
 	result.Class = classOf(answer.StatusCode)
 	if result.Class != ClassSuccess {
@@ -155,7 +160,9 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	}
-	result.Body = readBody(answer.Body)
+	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection, which no context ends
+		result.Body = readBody(answer.Body)
+	}
 	result.Duration = time.Since(start)
 	return result
 }
@@ -216,7 +223,7 @@ func failure(ctx context.Context, err error) (text, class string) {
 		return errorBlocked, ClassBlocked
 	case is[*net.DNSError](err):
 		return errorDNS, ClassDNS
-	case is[*tlsError](err), is[tls.AlertError](err): // an alert may come after the handshake
+	case is[*tlsError](err), isAlert(err):
 		return errorTLS, ClassTLS
 	case isTimeout(err):
 		return errorTimeout, ClassTimeout
@@ -228,6 +235,13 @@ func failure(ctx context.Context, err error) (text, class string) {
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
+}
+
+// isAlert says that the endpoint has refused the handshake by an alert that came after
+// the client's part of it, as in TLS 1.3. crypto/tls shows that by the operation only.
+func isAlert(err error) bool {
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "remote error"
 }
 
 func isTimeout(err error) bool {

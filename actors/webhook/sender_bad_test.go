@@ -1,0 +1,423 @@
+package webhook
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// rawConn is the server's side of a connection. Its methods return false once the
+// client has gone.
+type rawConn struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (c *rawConn) readRequest() bool {
+	r, err := http.ReadRequest(c.reader)
+	if err != nil {
+		return false
+	}
+	_, err = io.Copy(io.Discard, r.Body)
+	return err == nil
+}
+
+func (c *rawConn) write(s string) bool {
+	_, err := io.WriteString(c, s)
+	return err == nil
+}
+
+// trickle writes s for ever, a piece at a time, much slower than anybody waits.
+func (c *rawConn) trickle(s string) {
+	for c.write(s) {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// reset closes the connection so that the client is told that it is broken.
+func (c *rawConn) reset() {
+	c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
+
+// newRawServer starts a server that speaks by hand, and returns its URL. Connections
+// are closed when serve returns.
+func newRawServer(tb testing.TB, serve func(*rawConn)) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(&rawConn{conn, bufio.NewReader(conn)})
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+func TestBadAnswers(t *testing.T) {
+	t.Parallel()
+	// after answers a request with s, and then waits for the client to go.
+	after := func(s string) func(*rawConn) {
+		return func(c *rawConn) {
+			if c.readRequest() && c.write(s) {
+				c.readRequest()
+			}
+		}
+	}
+	const started = "HTTP/1.1 200 OK\r\n"
+	tests := []struct {
+		name  string
+		serve func(*rawConn)
+		class string
+		error string
+		body  string
+	}{
+		{"nothing, for ever", func(c *rawConn) { io.Copy(io.Discard, c) }, ClassTimeout, "timeout", ""},
+		{"a close", func(c *rawConn) { c.readRequest() }, ClassConnection, "connection failed", ""},
+		{"a close before the request is read", func(*rawConn) {}, ClassConnection, "connection failed", ""},
+		{"a reset", func(c *rawConn) { c.readRequest(); c.reset() }, ClassConnection, "connection failed", ""},
+		{"a reset within the headers", func(c *rawConn) { c.readRequest(); c.write(started + "A: b\r\n"); c.reset() }, ClassConnection, "connection failed", ""},
+		{"a close within the status line", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.1 20") }, ClassConnection, "connection failed", ""},
+
+		{"another protocol", after("SSH-2.0-OpenSSH_9.2\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"bytes of no protocol", after("\x00\x01\x02\xff\xfe\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"a status that is no number", after("HTTP/1.1 abc OK\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"a status of four digits", after("HTTP/1.1 2000 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"a status that is negative", after("HTTP/1.1 -20 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"the status zero", after("HTTP/1.1 000 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"a header without a colon", after(started + "garbage\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"two lengths", after(started + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), ClassConnection, "connection failed", ""},
+		{"a length that is negative", after(started + "Content-Length: -1\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"an unknown transfer encoding", after(started + "Transfer-Encoding: x\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"another protocol by 101", after("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), ClassServerError, "status 101", ""},
+
+		{"a status line a byte at a time", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.1 200 "); c.trickle("O") }, ClassTimeout, "timeout", ""},
+		{"headers a line at a time, without end", func(c *rawConn) { c.readRequest(); c.write(started); c.trickle("A: b\r\n") }, ClassTimeout, "timeout", ""},
+		{"headers at full speed, without end", func(c *rawConn) {
+			c.readRequest()
+			for ok := c.write(started); ok; ok = c.write(strings.Repeat("A: b\r\n", 1000)) {
+			}
+		}, ClassConnection, "connection failed", ""},
+		{"one header without end", func(c *rawConn) {
+			c.readRequest()
+			for ok := c.write(started + "A: "); ok; ok = c.write(strings.Repeat("b", 10000)) {
+			}
+		}, ClassConnection, "connection failed", ""},
+		{"headers just too large", after(started + "A: " + strings.Repeat("b", maxHeaderBytes) + "\r\nContent-Length: 0\r\n\r\n"), ClassConnection, "connection failed", ""},
+		{"headers that are large", after(started + "A: " + strings.Repeat("b", maxHeaderBytes/2) + "\r\nContent-Length: 0\r\n\r\n"), ClassSuccess, "", ""},
+
+		{"100 before 200", after("HTTP/1.1 100 Continue\r\n\r\n" + started + "Content-Length: 2\r\n\r\nok"), ClassSuccess, "", "ok"},
+		{"103 before 200", after("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + started + "Content-Length: 2\r\n\r\nok"), ClassSuccess, "", "ok"},
+		{"100 and no more", after("HTTP/1.1 100 Continue\r\n\r\n"), ClassTimeout, "timeout", ""},
+		{"100 without end", func(c *rawConn) {
+			c.readRequest()
+			for c.write(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000)) {
+			}
+		}, ClassConnection, "connection failed", ""},
+
+		{"204", after("HTTP/1.1 204 No Content\r\n\r\n"), ClassSuccess, "", ""},
+		{"204 with a body", after("HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody"), ClassSuccess, "", ""},
+		{"410", after("HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngone"), ClassClientError, "status 410", "gone"},
+		{"a body that ends with the connection", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.0 200 OK\r\n\r\nold") }, ClassSuccess, "", "old"},
+		{"a body shorter than its length", func(c *rawConn) { c.readRequest(); c.write(started + "Content-Length: 9\r\n\r\nhalf") }, ClassSuccess, "", "half"},
+		{"a body and a reset", func(c *rawConn) { c.readRequest(); c.write(started + "Content-Length: 9\r\n\r\n"); c.reset() }, ClassSuccess, "", ""},
+		{"a body that does not come", after(started + "Content-Length: 9\r\n\r\nha"), ClassSuccess, "", "ha"},
+		{"a body in broken chunks", after(started + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"), ClassSuccess, "", "ok"},
+		{"a body that is packed", after(started + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8bz"), ClassSuccess, "", "\x1f\ufffdz"},
+		{"a body that does not come, with a failure", after("HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\nbu"), ClassServerError, "status 503", "bu"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			sender := newSender(t, SenderOptions{Timeout: time.Second})
+			got := sender.Send(t.Context(), anAttempt(newRawServer(t, test.serve)))
+			if got.Class != test.class || got.Error != test.error || got.Body != test.body {
+				t.Errorf("got %s, error %q, body %.100q", got.Class, got.Error, got.Body)
+			}
+			if (got.Status == 0) != (got.Class == ClassConnection || got.Class == ClassTimeout) {
+				t.Errorf("status %d", got.Status)
+			}
+		})
+	}
+}
+
+func TestAGigabyteIsNotRead(t *testing.T) {
+	t.Parallel()
+	const gigabyte = 1 << 30
+	written := make(chan int, 1)
+	url := newRawServer(t, func(c *rawConn) {
+		c.readRequest()
+		c.write("HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+		piece, n := strings.Repeat("x", 1<<16), 0
+		for n < gigabyte && c.write(piece) {
+			n += len(piece)
+		}
+		written <- n
+	})
+	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(url))
+	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", maxBodyKept) {
+		t.Errorf("got %s, error %q, %d bytes", got.Class, got.Error, len(got.Body))
+	}
+	// Buffers of the sockets take some megabytes.
+	if n := <-written; n > gigabyte/16 {
+		t.Errorf("the server could write %d bytes", n)
+	}
+}
+
+func TestAByteASecondIsASuccess(t *testing.T) {
+	t.Parallel()
+	url := newRawServer(t, func(c *rawConn) {
+		c.readRequest()
+		c.write("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+		c.trickle("x")
+	})
+	got := newSender(t, SenderOptions{Timeout: time.Second}).Send(t.Context(), anAttempt(url))
+	if got.Class != ClassSuccess || got.Error != "" || strings.Trim(got.Body, "x") != "" || got.Body == "" {
+		t.Errorf("got %s, error %q, body %q", got.Class, got.Error, got.Body)
+	}
+}
+
+// certificate makes one of its own for 127.0.0.1.
+func certificate(t *testing.T, change func(*x509.Certificate)) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	change(&template)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+func TestBadTLS(t *testing.T) {
+	t.Parallel()
+	good := func(*x509.Certificate) {}
+	tests := []struct {
+		name    string
+		change  func(*x509.Certificate)
+		config  *tls.Config // nil: the default
+		unknown bool        // to the sender
+		class   string
+		error   string
+	}{
+		{name: "a good certificate", change: good, class: ClassSuccess},
+		{name: "a certificate of nobody", change: good, unknown: true, class: ClassTLS, error: "TLS failed"},
+		{name: "a certificate for another host", change: func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"example.com"} }, class: ClassTLS, error: "TLS failed"},
+		{name: "a certificate that has expired", change: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, class: ClassTLS, error: "TLS failed"},
+		{name: "an old version", change: good, config: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, class: ClassTLS, error: "TLS failed"},
+		{name: "another protocol", change: good, config: &tls.Config{NextProtos: []string{"smtp"}}, class: ClassTLS, error: "TLS failed"},
+		{name: "a certificate of the client is asked for", change: good, config: &tls.Config{ClientAuth: tls.RequireAnyClientCert}, class: ClassTLS, error: "TLS failed"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cert := certificate(t, test.change)
+			config := cmp.Or(test.config, &tls.Config{}).Clone()
+			config.Certificates = []tls.Certificate{cert}
+			l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: log.New(io.Discard, "", 0)}
+			server.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			go server.Serve(l)
+			defer server.Close()
+			known := x509.NewCertPool()
+			if !test.unknown {
+				known.AddCert(cert.Leaf)
+			}
+			got := newSender(t, SenderOptions{RootCAs: known}).Send(t.Context(), anAttempt("https://"+l.Addr().String()))
+			if got.Class != test.class || got.Error != test.error {
+				t.Errorf("got %s, error %q", got.Class, got.Error)
+			}
+		})
+	}
+}
+
+func TestPeersThatSpeakNoTLS(t *testing.T) {
+	t.Parallel()
+	plain := newServer(t, func(http.ResponseWriter, *http.Request) {})
+	silent := newRawServer(t, func(c *rawConn) { io.Copy(io.Discard, c) })
+	broken := newRawServer(t, func(c *rawConn) { c.Read(make([]byte, 1)); c.reset() })
+	sender := newSender(t, SenderOptions{ConnectTimeout: time.Second})
+	for url, want := range map[string]string{plain.URL: ClassTLS, silent: ClassTimeout, broken: ClassTLS} {
+		got := sender.Send(t.Context(), anAttempt("https"+strings.TrimPrefix(url, "http")))
+		if got.Class != want || got.Status != 0 {
+			t.Errorf("got %s, error %q, want %s", got.Class, got.Error, want)
+		}
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt("http://"+l.Addr().String()))
+	if got.Class != ClassConnection || got.Error != "connection failed" {
+		t.Errorf("got %s, error %q", got.Class, got.Error)
+	}
+}
+
+// newDNS returns a resolver whose server answers by the function: the address of a
+// name, or none if there is no such name.
+func newDNS(t *testing.T, answer func(name string) (netip.Addr, bool)) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		b := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if reply := dnsReply(b[:n], answer); reply != nil {
+				conn.WriteTo(reply, from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+func dnsReply(query []byte, answer func(name string) (netip.Addr, bool)) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(query) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	q := m.Questions[0]
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	if q.Type == dnsmessage.TypeA {
+		if a, ok := answer(q.Name.String()); ok {
+			m.Answers = []dnsmessage.Resource{{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+				Body:   &dnsmessage.AResource{A: a.As4()},
+			}}
+		} else {
+			m.RCode = dnsmessage.RCodeNameError
+		}
+	}
+	reply, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return reply
+}
+
+func TestAHostThatVanished(t *testing.T) {
+	t.Parallel()
+	resolver := newDNS(t, func(string) (netip.Addr, bool) { return netip.Addr{}, false })
+	got := newSender(t, SenderOptions{Resolver: resolver}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
+	if got.Class != ClassDNS || got.Error != "host not found" {
+		t.Errorf("got %s, error %q", got.Class, got.Error)
+	}
+}
+
+// TestANameThatTurnsInwards has a name that is public when it is registered and
+// private when it is dialled.
+func TestANameThatTurnsInwards(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("a private address was reached") })
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
+	for _, inside := range []string{"127.0.0.1", "169.254.169.254", "168.63.129.16"} {
+		var registered atomic.Bool
+		resolver := newDNS(t, func(string) (netip.Addr, bool) {
+			if registered.Load() {
+				return netip.MustParseAddr(inside), true
+			}
+			return netip.MustParseAddr("93.184.215.14"), true
+		})
+		guard := NewGuard(GuardOptions{AllowHTTP: true, Resolver: resolver})
+		sender := newSender(t, SenderOptions{Guard: guard, Resolver: resolver})
+		for _, scheme := range []string{"http", "https"} {
+			registered.Store(false)
+			url := scheme + "://hooks.example.com.:" + port + "/"
+			if err := guard.CheckURL(t.Context(), url); err != nil {
+				t.Fatalf("register %s: %v", url, err)
+			}
+			registered.Store(true)
+			if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "address not allowed" {
+				t.Errorf("%s, now %s: got %s, error %q", url, inside, got.Class, got.Error)
+			}
+		}
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	other := newServer(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	for _, location := range []string{"http://169.254.169.254/latest/meta-data/", other.URL, "/", "://"} {
+		var requests atomic.Int32
+		server := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.Header().Set("Location", location)
+			w.WriteHeader(http.StatusFound)
+		})
+		got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.URL))
+		if got.Class != ClassRedirect || got.Error != "status 302" || requests.Load() != 1 || reached.Load() != 0 {
+			t.Errorf("to %q: got %s, error %q after %d requests", location, got.Class, got.Error, requests.Load())
+		}
+	}
+}
+
+func TestASenderReachesPublicAddressesOnly(t *testing.T) {
+	t.Parallel()
+	plain := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("this machine was reached") })
+	secure := httptest.NewTLSServer(plain.Config.Handler)
+	defer secure.Close()
+	sender := NewSender(SenderOptions{ConnectTimeout: time.Second})
+	defer sender.Close()
+	for _, url := range []string{plain.URL, secure.URL, strings.Replace(plain.URL, "127.0.0.1", "localhost", 1), strings.Replace(plain.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1),
+		"http://169.254.169.254/", "http://93.184.215.14/", "http://[::1%25lo]:8080/", "https://93.184.215.14:25/", "nonsense\x00"} {
+		if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "address not allowed" {
+			t.Errorf("%s: got %s, error %q", url, got.Class, got.Error)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// anAttempt is a request to a URL.
+func anAttempt(url string) Request {
+	return Request{
+		URL: url, Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
+		Attempt: 3, Secrets: []string{vectorSecret}, At: time.Now(),
+	}
+}
+
+// newSender returns a sender that may reach this machine.
+func newSender(tb testing.TB, o SenderOptions) *Sender {
+	tb.Helper()
+	if o.Guard == nil {
+		o.Guard = NewGuard(GuardOptions{AllowedNetworks: prefixes("127.0.0.0/8", "::1/128")})
+	}
+	s := NewSender(o)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// newServer starts a server of this machine.
+func newServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
+	tb.Helper()
+	server := httptest.NewServer(h)
+	tb.Cleanup(server.Close)
+	return server
+}
+
+func TestARequestIsSentAsSpecified(t *testing.T) {
+	t.Parallel()
+	var (
+		got     *http.Request
+		gotBody []byte
+	)
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		gotBody, _ = io.ReadAll(r.Body)
+		io.WriteString(w, "thanks")
+	})
+	at := time.Now().Truncate(time.Millisecond)
+	r := Request{
+		URL: server.URL + "/hooks?x=%20y", Body: vectorBody(t), Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
+		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, Secrets: []string{"the new secret", vectorSecret}, At: at,
+	}
+	result := newSender(t, SenderOptions{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
+	if result.Duration <= 0 {
+		t.Errorf("it took %s", result.Duration)
+	}
+	result.Duration = 0
+	if diff := cmp.Diff(Result{At: at, Status: 200, Class: ClassSuccess, Body: "thanks"}, result); diff != "" {
+		t.Fatalf("result (-want +got):\n%s", diff)
+	}
+	if got.Method != "POST" || got.RequestURI != "/hooks?x=%20y" || got.Proto != "HTTP/1.1" || "http://"+got.Host != server.URL || got.ContentLength != 238 {
+		t.Errorf("got %s %s %s, host %s, %d bytes", got.Method, got.RequestURI, got.Proto, got.Host, got.ContentLength)
+	}
+	if string(gotBody) != string(r.Body) {
+		t.Errorf("got the body %s", gotBody)
+	}
+	want := signed(r.Secrets, string(r.Event), at, r.Body)
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", HeaderEvent: "webhook.test",
+		HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", HeaderTimestamp: want.Get(HeaderStandardTimestamp), HeaderAttempt: "12",
+	} {
+		want.Set(name, value)
+	}
+	if diff := cmp.Diff(want, got.Header); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	for _, secret := range r.Secrets {
+		if err := Verify(secret, got.Header, gotBody, at); err != nil {
+			t.Errorf("verify with %q: %v", secret, err)
+		}
+		if err := official(t, secret).Verify(gotBody, got.Header); err != nil {
+			t.Errorf("the official library with %q: %v", secret, err)
+		}
+	}
+}
+
+func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
+	t.Parallel()
+	r := anAttempt("http://example.com/")
+	for name := range newSender(t, SenderOptions{}).header(&r) {
+		if canonical := http.CanonicalHeaderKey(name); name != canonical {
+			t.Errorf("%s is %s in its canonical form", name, canonical)
+		}
+	}
+}
+
+func TestWhatAnswersMean(t *testing.T) {
+	t.Parallel()
+	inAMinute := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
+	tests := []struct {
+		status     int
+		retryAfter string
+		class      string
+		wait       time.Duration
+	}{
+		{200, "", ClassSuccess, 0},
+		{201, "", ClassSuccess, 0},
+		{202, "30", ClassSuccess, 0},
+		{204, "", ClassSuccess, 0},
+		{226, "", ClassSuccess, 0},
+		{299, "", ClassSuccess, 0},
+		{300, "", ClassRedirect, 0},
+		{301, "", ClassRedirect, 0},
+		{302, "30", ClassRedirect, 0},
+		{304, "", ClassRedirect, 0},
+		{307, "", ClassRedirect, 0},
+		{308, "", ClassRedirect, 0},
+		{400, "30", ClassClientError, 0},
+		{401, "", ClassClientError, 0},
+		{404, "", ClassClientError, 0},
+		{410, "", ClassClientError, 0},
+		{429, "", ClassClientError, 0},
+		{429, "30", ClassClientError, 30 * time.Second},
+		{500, "30", ClassServerError, 0},
+		{503, "120", ClassServerError, 2 * time.Minute},
+		{503, "soon", ClassServerError, 0},
+		{503, inAMinute, ClassServerError, time.Minute},
+		{599, "", ClassServerError, 0},
+		{999, "", ClassServerError, 0},
+	}
+	var elsewhere atomic.Int32
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			elsewhere.Add(1)
+			return
+		}
+		test := tests[len(r.URL.RawQuery)]
+		if test.retryAfter != "" {
+			w.Header().Set("Retry-After", test.retryAfter)
+		}
+		w.Header().Set("Location", "/elsewhere")
+		w.Header().Set("Set-Cookie", "a=b; Path=/")
+		if r.Header.Get("Cookie") != "" {
+			elsewhere.Add(1)
+		}
+		w.WriteHeader(test.status)
+	})
+	sender := newSender(t, SenderOptions{})
+	for i, test := range tests {
+		got := sender.Send(t.Context(), anAttempt(server.URL+"/?"+strings.Repeat("x", i)))
+		wantError := ""
+		if test.class != ClassSuccess {
+			wantError = fmt.Sprint("status ", test.status)
+		}
+		if got.Status != test.status || got.Class != test.class || got.Error != wantError {
+			t.Errorf("status %d: %+v", test.status, got)
+		}
+		// A date has whole seconds, and some time has passed.
+		if diff := test.wait - got.RetryAfter; diff < 0 || diff > 5*time.Second || test.retryAfter != inAMinute && diff != 0 {
+			t.Errorf("status %d, Retry-After %q: %s, want %s", test.status, test.retryAfter, got.RetryAfter, test.wait)
+		}
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("%d requests followed a redirect or carried a cookie", n)
+	}
+}
+
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			io.WriteString(w, strings.Repeat("x", maxBodyRead-1))
+		case "/failing":
+			w.WriteHeader(500)
+			io.WriteString(w, strings.Repeat("x", maxBodyKept))
+		}
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	defer server.Close()
+	sender := newSender(t, SenderOptions{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	for range 5 {
+		for _, path := range []string{"/", "/long", "/failing"} {
+			if r := sender.Send(t.Context(), anAttempt(server.URL+path)); r.Status == 0 {
+				t.Fatalf("%s: %+v", path, r)
+			}
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("15 attempts took %d connections", n)
+	}
+}
+
+// TestAConnectionThatClosedMeanwhile has a receiver that closes a connection just as
+// its second request comes, as servers do whose idle time has ended.
+func TestAConnectionThatClosedMeanwhile(t *testing.T) {
+	t.Parallel()
+	server := newRawServer(t, func(c *rawConn) {
+		if c.readRequest() {
+			c.write("HTTP/1.1 204 No Content\r\n\r\n")
+			c.readRequest()
+		}
+	})
+	sender := newSender(t, SenderOptions{})
+	for n := range 5 {
+		if r := sender.Send(t.Context(), anAttempt(server)); r.Status != 204 {
+			t.Fatalf("attempt %d: %+v", n, r)
+		}
+	}
+}
+
+func TestAnAttemptCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{}, 1)
+	server := newServer(t, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // the server notices that a client has gone once it has read all
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	})
+	sender := newSender(t, SenderOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	for _, when := range []string{"under way", "before it began"} {
+		got := sender.Send(ctx, anAttempt(server.URL))
+		if !got.Cancelled() || got.Error != "cancelled" || got.Class != "" || got.Status != 0 {
+			t.Errorf("cancelled %s: %+v", when, got)
+		}
+	}
+}
+
+func TestASenderUsesNoProxy(t *testing.T) {
+	t.Parallel()
+	if newSender(t, SenderOptions{}).transport.Proxy != nil {
+		t.Error("it does")
+	}
+}
+
+func TestEveryClassIsListed(t *testing.T) {
+	t.Parallel()
+	want := []string{"success", "redirect", "client_error", "server_error", "timeout", "connection", "tls", "dns", "blocked"}
+	if !slices.Equal(Classes, want) {
+		t.Errorf("classes %v, want %v", Classes, want)
+	}
+}
