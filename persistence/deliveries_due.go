@@ -76,6 +76,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 		return nil, signal.Unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
 	list, keys := make([]signal.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
+	pending := make([]string, 0, len(members))
 	for i, r := range records {
 		record, ok := r.(string)
 		d, key, err := decodeDelivery([]byte(record))
@@ -89,7 +90,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 			}
 		case d.Status == signal.DeliveryPending: // else it was changed between the reads
 			d.ID, d.Webhook, d.Account = deliveryOf(members[i]), webhook, account
-			list, keys = append(list, signal.PendingDelivery{Delivery: d}), append(keys, key)
+			list, keys, pending = append(list, signal.PendingDelivery{Delivery: d}), append(keys, key), append(pending, members[i])
 		}
 	}
 	if len(list) == 0 {
@@ -102,7 +103,11 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	n := 0
 	for i, b := range bodies {
 		body, ok := b.(string)
-		if !ok { // erased between the reads, with the webhook
+		if !ok { // erased between the reads, if nothing is wrong
+			err := h.dropPending(ctx, p, account, webhook, pending[i], errors.New("what it sends is gone"))
+			if err != nil {
+				return nil, err
+			}
 			continue
 		}
 		list[n] = list[i]
@@ -118,6 +123,7 @@ func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.Accoun
 	o := newOperation()
 	k := o.key(pendingKey(p, webhook))
 	gone := errors.New("it is not pending any more")
+	o.guard(guardFieldExists, o.key(webhooksKey(p, account)), gone, string(webhook))
 	o.guard(guardMember, k, gone, member)
 	o.step(cmdZRem, k, member)
 	o.step(cmdHIncrBy, refWebhookStats, "pending", "-1")

@@ -11,12 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Deliveries that are changed by hand: by requests, or because their webhook was
-// disabled. Scripts change the stored records, so none of them is read for it.
+// Deliveries that are changed by hand. Scripts change the stored records, so none of
+// them is read for it.
 
 // shiftChunk is how many deliveries one operation changes: Redis takes half a
 // millisecond for them.
 const shiftChunk = 200
+
+// clockSlack is by how much Store.Now may be behind the clock that events have their
+// times of.
+const clockSlack = time.Second
 
 var (
 	errNotFailed  = refused("delivery_not_failed", "the delivery has not failed")
@@ -68,12 +72,15 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 // them may be pending.
 func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
 	p := h.store.Partition(account)
+	if err := h.exists(ctx, p, account, webhook); err != nil {
+		return 0, err
+	}
 	c, set := retryFailed, failedKey(p, webhook)
 	if q.Status == signal.DeliverySucceeded {
 		c, set = retrySucceeded, succeededKey(p, webhook)
 	}
-	// Deliveries made from now on are not meant, or this might never end.
-	least, most := "-inf", "("+strconv.FormatInt(milliOf(h.store.Now())+1, 10)
+	// Deliveries made later are not meant, or this might never end.
+	least, most := "-inf", h.untilNow()
 	if !q.Since.IsZero() {
 		least = strconv.FormatInt(dueMilli(q.Since), 10)
 	}
@@ -89,7 +96,7 @@ func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID
 	}
 	total := 0
 	err := h.eachOldest(ctx, set, least, most, func(members []string) error {
-		n, err := h.shiftAll(ctx, p, account, webhook, c, 0, members)
+		n, err := h.shiftAll(ctx, p, account, webhook, c, members)
 		total += n
 		return err
 	})
@@ -100,43 +107,49 @@ func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID
 // does, and returns how many they were. KindNotFound: there is no such webhook. After
 // another error some of them may have failed.
 func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error) {
-	return h.cancelAll(ctx, h.store.Partition(account), 0, account, webhook, h.store.Now().Add(time.Millisecond))
-}
-
-// FailPending is CancelDeliveries for the owner of partition p, and for the deliveries
-// made before the given time.
-func (h *Webhooks) FailPending(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID, before time.Time) (int, error) {
-	return h.cancelAll(ctx, p, epoch, account, webhook, before)
-}
-
-// cancelAll cancels the pending deliveries made before a time. epoch is 0 for anybody.
-func (h *Webhooks) cancelAll(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID, before time.Time) (int, error) {
+	p := h.store.Partition(account)
+	if err := h.exists(ctx, p, account, webhook); err != nil {
+		return 0, err
+	}
 	total := 0
-	most := "(" + strconv.FormatInt(milliOf(before), 10)
-	err := h.eachOldest(ctx, recordedKey(p, webhook), "-inf", most, func(members []string) error {
+	// As with retries, those made later are not meant. They are found by their creation,
+	// since their due times may change meanwhile.
+	err := h.eachOldest(ctx, recordedKey(p, webhook), "-inf", h.untilNow(), func(members []string) error {
 		pending, err := h.pendingOf(ctx, p, webhook, members)
 		if err != nil {
 			return signal.Unavailable(fmt.Errorf("read pending deliveries: %w", err))
 		}
-		n, err := h.shiftAll(ctx, p, account, webhook, cancelPending, epoch, pending)
+		n, err := h.shiftAll(ctx, p, account, webhook, cancelPending, pending)
 		total += n
 		return err
 	})
 	return total, err
 }
 
+// untilNow is the end of a range of scores by creation that has all that there is now.
+func (h *Webhooks) untilNow() string { return milliText(h.store.Now().Add(clockSlack)) }
+
+// exists returns KindNotFound if the account has no such webhook.
+func (h *Webhooks) exists(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID) error {
+	found, err := h.store.rdb.HExists(ctx, webhooksKey(p, account), string(webhook)).Result()
+	if err != nil {
+		return signal.Unavailable(fmt.Errorf("look for webhook: %w", err))
+	}
+	if !found {
+		return errNoWebhook
+	}
+	return nil
+}
+
 // shiftAll changes members by hand, a chunk at a time, and returns how many it has
 // changed: the others were not in the state from any more.
-func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, c shift, epoch int64, members []string) (int, error) {
+func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, c shift, members []string) (int, error) {
 	changed := 0
 	for len(members) > 0 {
 		chunk := members[:min(len(members), shiftChunk)]
 		members = members[len(chunk):]
 		c.at = h.store.Now()
 		o := newOperation()
-		if epoch != 0 {
-			o.fence(epoch)
-		}
 		o.guard(guardFieldExists, o.key(webhooksKey(p, account)), errNoWebhook, string(webhook))
 		o.addShift(p, account, webhook, c, chunk)
 		o.addAnnouncement(account, signal.WebhookPoked, webhook)

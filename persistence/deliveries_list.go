@@ -75,6 +75,12 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 	if err != nil {
 		return nil, 0, signal.Unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
+	if len(members) == 0 {
+		if err = h.exists(ctx, p, account, webhook); errors.Is(err, errNoWebhook) {
+			total, err = 0, nil
+		}
+		return []signal.Delivery{}, total, err
+	}
 	list, exists, err := h.readFronts(ctx, p, account, webhook, members)
 	if !exists {
 		total = 0
@@ -222,12 +228,9 @@ func (h *Webhooks) eachNewest(ctx context.Context, set string, f func(members []
 
 // readFronts returns the deliveries behind members, as lists show them. Those that
 // were erased meanwhile are left out; one that cannot be read is logged, too. It says
-// whether the webhook exists, if it is asked for any.
+// whether the webhook exists.
 func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) (list []signal.Delivery, exists bool, err error) {
 	list = make([]signal.Delivery, 0, len(members))
-	if len(members) == 0 {
-		return list, true, nil
-	}
 	args := make([]any, 1, 1+len(members))
 	args[0] = deliveryFront
 	for _, m := range members {

@@ -34,8 +34,8 @@
 //	{pNN}:pending:WEBHOOK         zset    those that are pending by when they are due          until their end
 //	{pNN}:succeeded:WEBHOOK       zset    those that succeeded by creation                     as the delivery
 //	{pNN}:failed:WEBHOOK          zset    those that failed by creation                        as the delivery
-//	{pNN}:bodies                  hash    ULID of an event -> what is sent of it               as its last delivery
-//	{pNN}:bodyrefs                hash    deliveries of an event beyond the first              as the body
+//	{pNN}:bodies                  hash    ULID of an event, checksum -> what is sent of it     as its last delivery
+//	{pNN}:bodyrefs                hash    deliveries of a body beyond the first                as the body
 //	{pNN}:mails                   zset    mails to be sent by when                             until they are sent
 //	{pNN}:mailrecords             hash    what they are                                        as the mail
 //	{auth}:account:ACCOUNT        hash    an account                                           until it is deleted

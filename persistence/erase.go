@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,19 +45,32 @@ type erasing struct {
 
 // eraseStage erases one chunk of an account's records from cursor on and returns
 // where to go on, "" at the end.
-type eraseStage func(s *Store, ctx context.Context, p int, account signal.AccountID, cursor string) (string, error)
+type eraseStage func(s *Store, ctx context.Context, w erasingOf, cursor string) (string, error)
+
+// erasingOf is whose records are erased, and by whom.
+type erasingOf struct {
+	partition int
+	epoch     int64
+	account   signal.AccountID
+}
+
+// erasePass is what is done at once and again after the grace. Webhooks come first:
+// nothing more is to be sent.
+var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseMails,
+	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies}
 
 // eraseStages are done in this order; a nil one waits for eraseGrace. Stored states
 // name them by index, so a change of the list needs a new version of the state.
-var eraseStages = []eraseStage{
-	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies,
-	nil,
-	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies,
-	(*Store).eraseEvents, (*Store).eraseSignals,
-}
+var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass, []eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
 
-// erasingVersion is the first word of a stored state.
-const erasingVersion = "1"
+// erasingVersion is the first word of a stored state. The version before it knew no
+// webhooks: the stages up to eraseGraceV1 were those before the end of the grace.
+const (
+	erasingVersion  = "2"
+	erasingVersion1 = "1"
+	eraseGraceV1    = 4
+	eraseStagesV1   = 11
+)
 
 func (e erasing) String() string {
 	return erasingVersion + " " + strconv.FormatInt(e.deleted.UnixMilli(), 10) + " " + strconv.Itoa(e.stage) + " " + e.cursor
@@ -64,15 +78,26 @@ func (e erasing) String() string {
 
 func parseErasing(s string) (erasing, error) {
 	words := strings.SplitN(s, " ", 4)
-	if len(words) != 4 || words[0] != erasingVersion {
+	if len(words) != 4 || words[0] != erasingVersion && words[0] != erasingVersion1 {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
+	}
+	stages := len(eraseStages)
+	if words[0] == erasingVersion1 {
+		stages = eraseStagesV1
 	}
 	deleted, err := strconv.ParseInt(words[1], 10, 64)
 	stage, err2 := strconv.Atoi(words[2])
-	if err != nil || err2 != nil || stage < 0 || stage >= len(eraseStages) {
+	if err != nil || err2 != nil || stage < 0 || stage >= stages {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
-	return erasing{deleted: timeOfMilli(deleted), stage: stage, cursor: words[3]}, nil
+	e := erasing{deleted: timeOfMilli(deleted), stage: stage, cursor: words[3]}
+	if words[0] == erasingVersion1 { // the pass it was in begins anew
+		e.stage, e.cursor = 0, ""
+		if stage > eraseGraceV1 {
+			e.stage = len(erasePass) + 1
+		}
+	}
+	return e, nil
 }
 
 // BeginErase notes that the records of account, which was deleted at the given
@@ -129,7 +154,11 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 	cursor := ""
 	if stage := eraseStages[e.stage]; stage != nil {
 		var err error
-		if cursor, err = stage(s, ctx, p, account, e.cursor); err != nil {
+		cursor, err = stage(s, ctx, erasingOf{p, epoch, account}, e.cursor)
+		if errors.Is(err, errOldEpoch) {
+			return err
+		}
+		if err != nil {
 			return signal.Unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
 		}
 	}
@@ -144,7 +173,8 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 
 // eraseJobs erases jobs; entries of the queue whose job is gone are dropped by who
 // takes them.
-func (s *Store) eraseJobs(ctx context.Context, p int, account signal.AccountID, _ string) (string, error) {
+func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {
+	p, account := w.partition, w.account
 	indexes := []string{jobsOfKey(p, account), jobsEndedKey(p, account)}
 	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
 		indexes = append(indexes, jobsWithKey(p, account, status))
@@ -168,7 +198,8 @@ func (s *Store) eraseJobs(ctx context.Context, p int, account signal.AccountID, 
 }
 
 // eraseDue erases the runs that are due.
-func (s *Store) eraseDue(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	p, account := w.partition, w.account
 	found, next, err := s.rdb.ZScan(ctx, runsDueKey(p), scanCursor(cursor), string(account)+" *", eraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -186,7 +217,8 @@ func (s *Store) eraseDue(ctx context.Context, p int, account signal.AccountID, c
 }
 
 // eraseOpen erases the states of open signals.
-func (s *Store) eraseOpen(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	p, account := w.partition, w.account
 	found, next, err := s.rdb.HScan(ctx, openKey(p), scanCursor(cursor), "", eraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -212,7 +244,8 @@ func (s *Store) eraseOpen(ctx context.Context, p int, account signal.AccountID, 
 
 // eraseReplies erases the answers that are kept for Idempotency-Keys. No index
 // names them, so it passes over the keys of the server that holds the partition.
-func (s *Store) eraseReplies(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	p, account := w.partition, w.account
 	var client redis.Cmdable = s.rdb
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
 		master, err := c.MasterForKey(ctx, openKey(p))
@@ -247,9 +280,9 @@ func cursorText(n uint64) string {
 }
 
 // eraseEvents erases events but the one that says that the account was deleted.
-func (s *Store) eraseEvents(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
-	stored := accountBytes(account)
-	return s.eraseEntries(ctx, eventsKey(p), account, cursor, func(header []byte) bool {
+func (s *Store) eraseEvents(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	stored := accountBytes(w.account)
+	return s.eraseEntries(ctx, eventsKey(w.partition), w.account, cursor, func(header []byte) bool {
 		return bytes.Equal(eventAccount(header), stored) && !isDeletion(header)
 	})
 }
@@ -262,9 +295,9 @@ func isDeletion(header []byte) bool {
 }
 
 // eraseSignals erases the entries of the signal log.
-func (s *Store) eraseSignals(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
-	stored := accountBytes(account)
-	return s.eraseEntries(ctx, signalsKey(p), account, cursor, func(header []byte) bool {
+func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	stored := accountBytes(w.account)
+	return s.eraseEntries(ctx, signalsKey(w.partition), w.account, cursor, func(header []byte) bool {
 		return bytes.Equal(recordAccount(header), stored)
 	})
 }

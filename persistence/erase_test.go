@@ -74,9 +74,34 @@ func FuzzDecodeDue(f *testing.F) {
 	})
 }
 
+// A version that knew no webhooks may have begun: its pass begins anew.
+func TestParseErasingOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1795253400123).UTC()
+	for stage := range eraseStagesV1 {
+		want := erasing{deleted: at}
+		if stage > eraseGraceV1 {
+			want.stage = 7
+		}
+		got, err := parseErasing(fmt.Sprintf("1 1795253400123 %d 17", stage))
+		if err != nil || got != want {
+			t.Errorf("stage %d is read as %+v, %v; want %+v", stage, got, err, want)
+		}
+	}
+	if eraseStages[6] != nil || eraseStages[7] == nil {
+		t.Error("the second pass begins elsewhere")
+	}
+	for _, bad := range []string{"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 0 ", "2 x 0 ", "2 1 -1 ", "2 1 0"} {
+		if got, err := parseErasing(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
+	}
+}
+
 func FuzzParseErasing(f *testing.F) {
 	f.Add("1 1795253400123 3 17")
 	f.Add("1 -1 4 ")
+	f.Add("2 1795253400123 14 (1795253400123-5")
 	f.Fuzz(func(t *testing.T, state string) {
 		e, err := parseErasing(state)
 		if err != nil {
@@ -154,7 +179,8 @@ func TestErase(t *testing.T) {
 	if wait <= eraseGrace/2 || wait > eraseGrace {
 		t.Errorf("after the first pass it waits %v, want nearly %v", wait, eraseGrace)
 	}
-	if got := eraseState(t, s, gone); got["open"]+got["due"]+got["jobs"]+got["replies"] != 0 || got["events"] == 0 {
+	if got := eraseState(t, s, gone); got["open"]+got["due"]+got["jobs"]+got["replies"]+got["webhooks"]+got["deliveries"]+got["bodies"]+got["mails"] != 0 ||
+		got["events"] == 0 {
 		t.Errorf("left after the first pass: %v; want entries of the logs only", got)
 	}
 	fillAccount(t, s, log, gone, 99) // a run that was under way
@@ -172,10 +198,12 @@ func TestErase(t *testing.T) {
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
 		t.Errorf("there is more to do in %v", wait)
 	}
-	if d := cmp.Diff(map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0}, eraseState(t, s, gone)); d != "" {
+	if d := cmp.Diff(map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0,
+		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}, eraseState(t, s, gone)); d != "" {
 		t.Errorf("left of the deleted account (-want +got):\n%s", d)
 	}
-	want := map[string]int{"open": 15, "due": 30, "jobs": 31, "replies": 30, "events": 105, "signals": 45}
+	want := map[string]int{"open": 15, "due": 30, "jobs": 31, "replies": 30, "events": 106, "signals": 45,
+		"webhooks": 1, "deliveries": 30, "bodies": 30, "mails": 30}
 	if d := cmp.Diff(want, eraseState(t, s, stays)); d != "" {
 		t.Errorf("left of the other account (-want +got):\n%s", d)
 	}
@@ -206,7 +234,7 @@ func eraseAll(t *testing.T, s *Store, epoch int64) time.Duration {
 }
 
 // fillAccount makes records of an account: a run that is due, a signal that is
-// closed if i is odd, a job and a reply.
+// closed if i is odd, a job, a reply, a delivery, a mail and sometimes a webhook.
 func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	t.Helper()
 	ctx := t.Context()
@@ -233,13 +261,54 @@ func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 		s.rdb.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
 	}
 	s.rdb.Set(ctx, replyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
+	fillWebhook(t, s, log, a, i)
+}
+
+// fillWebhook makes a delivery and a mail of an account, and a webhook if it has none.
+func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
+	t.Helper()
+	h, ctx, p := NewWebhooks(s, log), t.Context(), s.Partition(a)
+	list, err := h.Webhooks(ctx, a)
+	if err == nil && len(list) == 0 {
+		var w signal.Webhook
+		w, err = h.Register(ctx, testWebhook(a), 10)
+		list = append(list, w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := []signal.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
+	batch[0].Deliveries = []signal.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
+	o := newOperation()
+	o.addDeliveries(p, batch)
+	o.addMail(p, signal.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
+	if _, err := log.apply(ctx, p, o); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eraseState counts the records of an account in partition 1.
 func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 	t.Helper()
 	ctx := t.Context()
-	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0}
+	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0,
+		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
+	got["webhooks"] = int(s.rdb.HLen(ctx, webhooksKey(1, a)).Val())
+	for _, m := range s.rdb.ZRange(ctx, webhooksDueKey(1), 0, -1).Val() {
+		if account, webhook, _ := cutMember(m); account == a {
+			got["deliveries"] += int(s.rdb.HLen(ctx, deliveriesKey(1, webhook)).Val())
+		}
+	}
+	for _, body := range s.rdb.HVals(ctx, bodiesKey(1)).Val() {
+		if strings.HasPrefix(body, string(a)) {
+			got["bodies"]++
+		}
+	}
+	for id, record := range s.rdb.HGetAll(ctx, mailRecordsKey(1)).Val() {
+		if m, err := decodeMail(id, []byte(record)); err != nil || m.Account == a {
+			got["mails"]++
+		}
+	}
 	for field, value := range s.rdb.HGetAll(ctx, openKey(1)).Val() {
 		if open, _, err := decodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
 			got["open"]++

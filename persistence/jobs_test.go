@@ -483,7 +483,7 @@ func TestJobOfErasedAccount(t *testing.T) {
 	b.enqueue(j, account)
 	for cursor := "more"; cursor != ""; {
 		var err error
-		if cursor, err = b.store.eraseJobs(t.Context(), 0, account, cursor); err != nil {
+		if cursor, err = b.store.eraseJobs(t.Context(), erasingOf{account: account}, cursor); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -76,8 +76,8 @@ func recordedKey(p int, w signal.WebhookID) string   { return partitionKey(p, "r
 func succeededKey(p int, w signal.WebhookID) string  { return partitionKey(p, "succeeded:"+string(w)) }
 func failedKey(p int, w signal.WebhookID) string     { return partitionKey(p, "failed:"+string(w)) }
 
-// bodiesKey holds what is sent of an event, bodyRefsKey how many deliveries beyond
-// the first share it.
+// bodiesKey holds what is sent of events, bodyRefsKey how many deliveries beyond the
+// first share a body.
 func bodiesKey(p int) string   { return partitionKey(p, "bodies") }
 func bodyRefsKey(p int) string { return partitionKey(p, "bodyrefs") }
 

@@ -2,8 +2,9 @@ package persistence
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,10 +59,13 @@ func decodeMail(id string, value []byte) (signal.Mail, error) {
 	return m, nil
 }
 
-// addMail stores a new mail, to be sent at once.
+// addMail stores a new mail, to be sent at once. It is named by what it says, so that
+// it is not doubled if the operation is repeated.
 func (o *operation) addMail(p int, m signal.Mail, now time.Time) {
-	m.ID = rand.Text()
-	o.step(cmdHSet, o.key(mailRecordsKey(p)), m.ID, text(appendMail(nil, &m)))
+	record := appendMail(nil, &m)
+	digest := sha256.Sum256(record)
+	m.ID = hex.EncodeToString(digest[:16])
+	o.step(cmdHSet, o.key(mailRecordsKey(p)), m.ID, text(record))
 	o.step(cmdZAdd, o.key(mailsKey(p)), milliText(now), m.ID)
 }
 

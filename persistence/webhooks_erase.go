@@ -128,32 +128,17 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 }
 
 // EraseWebhooks drops a chunk of the deliveries that removed webhooks of partition p
-// have left, and says whether there is more. KindConflict: another epoch holds the
+// have left, and says whether there may be more. KindConflict: another epoch holds the
 // partition.
 func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
-	found, _, err := h.store.rdb.HScan(ctx, webhooksEraseKey(p), 0, "", 1).Result()
+	found, err := h.store.rdb.HRandFieldWithValues(ctx, webhooksEraseKey(p), 1).Result()
 	if err != nil {
 		return false, signal.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
 	}
-	if len(found) < 2 {
-		// A scan of one step may find nothing where there is something.
-		n, err := h.store.rdb.HLen(ctx, webhooksEraseKey(p)).Result()
-		if err != nil || n == 0 {
-			return false, err
-		}
-		all, err := h.store.rdb.HGetAll(ctx, webhooksEraseKey(p)).Result()
-		if err != nil {
-			return false, signal.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
-		}
-		for webhook, account := range all {
-			found = []string{webhook, account}
-			break
-		}
-	}
-	if len(found) < 2 {
+	if len(found) == 0 {
 		return false, nil
 	}
-	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(found[1]), signal.WebhookID(found[0]))
+	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(found[0].Value), signal.WebhookID(found[0].Key))
 }
 
 // eraseWebhook drops a chunk of the deliveries of a removed webhook, and all that is
@@ -183,18 +168,34 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 	return nil
 }
 
-// eraseWebhooks removes the webhooks of a deleted account and erases their deliveries.
-// The epoch guards the notes of the erasing; what it drops here belongs to nobody.
-func (s *Store) eraseWebhooks(ctx context.Context, p int, account signal.AccountID, _ string) (string, error) {
-	keys := []string{webhooksKey(p, account), webhookHealthKey(p, account), webhookStatsKey(p), webhooksEraseKey(p), webhooksDueKey(p), webhookAccountsKey(p)}
-	if err := webhooksRemoveScript.Run(ctx, s.rdb, keys, string(account)).Err(); err != nil {
+// eraseWebhooks removes the webhooks of a deleted account and drops a chunk of their
+// deliveries.
+func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	p := w.partition
+	if cursor == "" {
+		keys := []string{webhooksKey(p, w.account), webhookHealthKey(p, w.account), webhookStatsKey(p), webhooksEraseKey(p),
+			webhooksDueKey(p), webhookAccountsKey(p)}
+		if err := webhooksRemoveScript.Run(ctx, s.rdb, keys, string(w.account)).Err(); err != nil {
+			return "", err
+		}
+		cursor = "0"
+	}
+	found, next, err := s.rdb.HScan(ctx, webhooksEraseKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	if err != nil {
 		return "", err
 	}
-	return "", nil
+	for i := 0; i+1 < len(found); i += 2 { // webhook and account
+		if found[i+1] == string(w.account) {
+			// Once more from here, until there is none.
+			return cursor, s.eraseWebhook(ctx, p, w.epoch, w.account, signal.WebhookID(found[i]))
+		}
+	}
+	return cursorText(next), nil
 }
 
 // eraseMails erases the mails to the account that are still to be sent.
-func (s *Store) eraseMails(ctx context.Context, p int, account signal.AccountID, cursor string) (string, error) {
+func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	p := w.partition
 	found, next, err := s.rdb.HScan(ctx, mailRecordsKey(p), scanCursor(cursor), "", eraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -206,7 +207,7 @@ func (s *Store) eraseMails(ctx context.Context, p int, account signal.AccountID,
 			s.log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			continue
 		}
-		if m.Account == account {
+		if m.Account == w.account {
 			ids = append(ids, found[i])
 		}
 	}

@@ -120,11 +120,10 @@ steps[23] = function(k, i, n)
     local old = call('HGET', records, id)
     if old and byte(old, 40) % 4 == 0 and (was == '' or was == cut(old, 34, 39)) then
       if to == '0' then
-        call('ZADD', pending, args[d + 3], member)
+        waiting = waiting + call('ZADD', pending, args[d + 3], member) -- 0 but for one that was dropped
       else
-        call('ZREM', pending, member)
+        waiting = waiting - call('ZREM', pending, member)
         call('ZADD', keys[k + to], args[d + 3], member)
-        waiting = waiting - 1
       end
       call('HSET', records, id, cut(record, 1, 1) .. cut(old, 2, 21) .. cut(record, 22))
     else

@@ -1,0 +1,141 @@
+package persistence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// hookBench is webhooks of partition 1 on a Redis of its own, and its owner's epoch.
+type hookBench struct {
+	*logBench
+	hooks   *Webhooks
+	account signal.AccountID
+	p       int
+	epoch   int64
+}
+
+func newHookBench(t *testing.T) *hookBench {
+	t.Helper()
+	b := &hookBench{logBench: newLogBench(t, redistest.New(t), LogOptions{}), p: 1}
+	b.hooks = NewWebhooks(b.store, b.log)
+	b.account = accountIn(b.store, b.p)
+	b.epoch = take(t, b.store, b.p, "a", time.Hour)
+	return b
+}
+
+// testWebhook returns an enabled webhook that is not stored.
+func testWebhook(a signal.AccountID) signal.Webhook {
+	return signal.Webhook{ID: signal.NewWebhookID(), Account: a, URL: "https://example.com/hook", APIVersion: "2026-11-01",
+		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: signal.WebhookEnabled, Secret: []byte("sealed\x00secret")}
+}
+
+// testDelivery returns a pending delivery of an event, due when it is created.
+func testDelivery(w *signal.Webhook, e signal.EventID, at time.Time) signal.Delivery {
+	at = at.UTC()
+	return signal.Delivery{ID: signal.DeliveryIDOf(e, w.ID), Webhook: w.ID, Account: w.Account, Event: e, Type: signal.SignalCreated,
+		Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
+}
+
+func (b *hookBench) must(what string, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatalf("%s: %v", what, err)
+	}
+}
+
+// register stores a webhook of the account.
+func (b *hookBench) register() *signal.Webhook {
+	b.Helper()
+	w, err := b.hooks.Register(b.Context(), testWebhook(b.account), 100)
+	b.must("register", err)
+	return &w
+}
+
+// deliver makes a delivery of an event of its own for each time.
+func (b *hookBench) deliver(w *signal.Webhook, at ...time.Time) []signal.Delivery {
+	b.Helper()
+	batch, list := make([]signal.EventDeliveries, len(at)), make([]signal.Delivery, len(at))
+	for i := range at {
+		e := signal.NewEventID()
+		list[i] = testDelivery(w, e, at[i])
+		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, "body of ", e), Deliveries: list[i : i+1]}
+	}
+	b.must("store deliveries", b.hooks.StoreDeliveries(b.Context(), b.p, b.epoch, signal.Position{}, batch))
+	return list
+}
+
+// attempt returns d after an attempt that ended with a response status; 0 is a
+// timeout. It is to be tried again at the given time, and has failed if that is zero.
+func attempt(d signal.Delivery, status int, at, again time.Time) signal.Delivery {
+	a := signal.Attempt{Number: d.AttemptCount() + 1, Trigger: signal.TriggerSchedule, At: at.UTC(), Duration: 710 * time.Millisecond,
+		ResponseStatus: status, Error: fmt.Sprint("status ", status), ResponseBody: "answer"}
+	d.WasDueAt, d.Single = d.NextAttemptAt, false
+	d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, time.Time{}, at.UTC()
+	switch {
+	case status == 0:
+		a.Error, a.ResponseBody = "timeout", ""
+	case status < 300:
+		a.Error, d.Status = "", signal.DeliverySucceeded
+	}
+	if !again.IsZero() {
+		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, again.UTC(), time.Time{}
+	}
+	d.Scheduled++
+	d.Error = a.Error
+	d.Attempts = append(append([]signal.Attempt(nil), d.Attempts...), a)
+	return d
+}
+
+// outcomes stores states after attempts, all of which must be stored.
+func (b *hookBench) outcomes(w *signal.Webhook, list ...signal.Delivery) {
+	b.Helper()
+	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: list})
+	b.must("store outcomes", err)
+	if len(left) > 0 {
+		b.Fatalf("outcomes %v were left out", left)
+	}
+}
+
+// stored returns a delivery as it is kept.
+func (b *hookBench) stored(d signal.Delivery) signal.Delivery {
+	b.Helper()
+	got, _, err := b.hooks.Delivery(b.Context(), d.Account, d.Webhook, d.ID)
+	b.must("read delivery", err)
+	return got
+}
+
+// wantNothingLeft fails if the database has a key of webhooks, but for counts, which
+// must all be zero.
+func (b *hookBench) wantNothingLeft() {
+	b.Helper()
+	other := set(eventsKey(b.p), epochKey(b.p), ownerKey(b.p), positionKey(b.p), installationKey())
+	for _, key := range b.rdb.Keys(b.Context(), "*").Val() {
+		if key == webhookStatsKey(b.p) {
+			for field, n := range b.rdb.HGetAll(b.Context(), key).Val() {
+				if n != "0" {
+					b.Errorf("the count of %s is %s", field, n)
+				}
+			}
+		} else if !other[key] && b.rdb.TTL(b.Context(), key).Val() < 0 { // else that of a batch
+			b.Errorf("key %q is left", key)
+		}
+	}
+}
+
+// erase drops what removed webhooks have left.
+func (b *hookBench) erase() (steps int) {
+	b.Helper()
+	for more := true; more; steps++ {
+		var err error
+		more, err = b.hooks.EraseWebhooks(b.Context(), b.p, b.epoch)
+		b.must("erase", err)
+	}
+	return steps
+}
+
+// milli is a time in the past that is stored as it is.
+func milli(ms int64) time.Time { return time.UnixMilli(1_700_000_000_000 + ms).UTC() }

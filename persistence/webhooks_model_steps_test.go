@@ -1,0 +1,282 @@
+package persistence
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// These are the steps of TestWebhooksKeepTheirBooks after deliveries were made.
+
+// pick returns a webhook and one of its deliveries, nil if it has none.
+func (m *hookModel) pick() (*modelWebhook, *modelDelivery) {
+	w := m.any()
+	if w == nil || len(w.deliveries) == 0 {
+		return w, nil
+	}
+	list := w.sorted()
+	return w, list[m.rand.IntN(len(list))]
+}
+
+// outcomes stores what attempts have changed. Deliveries that are not pending, and
+// attempts that were made for another time, are left out.
+func (m *hookModel) outcomes() {
+	w, _ := m.pick()
+	if w == nil {
+		return
+	}
+	out := signal.Outcomes{Account: w.Account, Webhook: w.ID}
+	var want []int
+	for _, d := range w.sorted() {
+		if m.rand.IntN(3) > 0 {
+			continue
+		}
+		at := milli(m.clock * 1000)
+		again := time.Time{}
+		if m.rand.IntN(3) == 0 {
+			again = at.Add(30 * time.Second)
+		}
+		after := attempt(d.Delivery, []int{0, 200, 204, 500}[m.rand.IntN(4)], at, again)
+		stale := m.rand.IntN(8) == 0
+		if stale {
+			after.WasDueAt = after.WasDueAt.Add(time.Second)
+		}
+		if w.removed || stale || d.Status != signal.DeliveryPending {
+			want = append(want, len(out.Deliveries))
+		} else {
+			d.Delivery = after
+		}
+		out.Deliveries = append(out.Deliveries, after)
+	}
+	if m.rand.IntN(2) == 0 {
+		h := signal.WebhookHealth{FailingSince: milli(m.clock * 1000), Failures: 3, Warned: 1}
+		if m.rand.IntN(2) == 0 {
+			h = signal.WebhookHealth{}
+		}
+		out.Health = &h
+		if !w.removed {
+			w.Health = h
+		}
+	}
+	if m.rand.IntN(6) == 0 {
+		disabled := w.Webhook
+		disabled.Status, disabled.DisabledReason, disabled.DisabledAt = signal.WebhookDisabled, signal.DisabledFailing, milli(m.clock*1000)
+		disabled.UpdatedAt = disabled.DisabledAt
+		out.Disabled = &disabled
+		if !w.removed {
+			_, cleared, err := decodeWebhook(w.Account, w.ID, []byte(w.record))
+			m.must("decode webhook", err)
+			record, err := appendWebhook(nil, &disabled, cleared)
+			m.must("encode webhook", err)
+			w.Webhook, w.record = disabled, string(record)
+			w.Revision = w.record
+		}
+	}
+	left, err := m.hooks.StoreOutcomes(m.Context(), m.p, m.epoch, out)
+	m.must("store outcomes", err)
+	if d := cmp.Diff(want, left); d != "" {
+		m.Errorf("left out (-want +got):\n%s", d)
+	}
+}
+
+// adopt takes over what was changed by hand: the times of then are not known here, but
+// must lie between since and now.
+func (m *hookModel) adopt(d *modelDelivery, to signal.DeliveryStatus, since time.Time) {
+	m.Helper()
+	got := m.stored(d.Delivery)
+	at := got.NextAttemptAt
+	d.Status, d.WasDueAt = to, time.Time{}
+	if to == signal.DeliveryFailed {
+		at = got.CompletedAt
+		d.NextAttemptAt, d.CompletedAt, d.Error, d.Single = time.Time{}, at, signal.DeliveryCancelled, false
+	} else {
+		d.NextAttemptAt, d.CompletedAt, d.Single = at, time.Time{}, true
+	}
+	if at.Before(since.Truncate(time.Millisecond)) || at.After(m.store.Now().Add(time.Millisecond)) {
+		m.Errorf("delivery %s was changed at %v, not after %v", d.ID, at, since)
+	}
+	if diff := cmp.Diff(d.Delivery, got); diff != "" {
+		m.Errorf("changed by hand (-want +got):\n%s", diff)
+	}
+}
+
+func (m *hookModel) byHand() {
+	w, d := m.pick()
+	if d == nil {
+		return
+	}
+	from, to, code, do := signal.DeliveryPending, signal.DeliveryFailed, "delivery_not_pending", m.hooks.CancelDelivery
+	if m.rand.IntN(2) == 0 {
+		from, to, code, do = signal.DeliveryFailed, signal.DeliveryPending, "delivery_not_failed", m.hooks.RetryDelivery
+	}
+	since := m.store.Now()
+	got, err := do(m.Context(), w.Account, w.ID, d.ID)
+	switch {
+	case w.removed:
+		wantKind(m.T, "a change of a delivery of a removed webhook", err, signal.KindNotFound)
+	case d.Status != from:
+		wantError(m.T, err, signal.KindConflict, code)
+	default:
+		m.must("change by hand", err)
+		m.adopt(d, to, since)
+		if diff := cmp.Diff(d.Delivery, got); diff != "" {
+			m.Errorf("answered (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func (m *hookModel) retryAll() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	q := signal.RetryQuery{Status: signal.DeliveryFailed, DryRun: m.rand.IntN(3) == 0}
+	if m.rand.IntN(3) == 0 {
+		q.Status = signal.DeliverySucceeded
+	}
+	if m.rand.IntN(2) == 0 {
+		q.Since = milli(m.rand.Int64N(m.clock*1000 + 1))
+	}
+	if m.rand.IntN(2) == 0 {
+		q.Until = milli(m.rand.Int64N(m.clock*1000 + 1))
+	}
+	since := m.store.Now()
+	n, err := m.hooks.RetryDeliveries(m.Context(), w.Account, w.ID, q)
+	if w.removed {
+		wantKind(m.T, "retries of a removed webhook", err, signal.KindNotFound)
+		return
+	}
+	m.must("retry all", err)
+	want := 0
+	for _, d := range w.deliveries {
+		if d.Status == q.Status && !d.CreatedAt.Before(q.Since) && (q.Until.IsZero() || d.CreatedAt.Before(q.Until)) {
+			want++
+			if !q.DryRun {
+				m.adopt(d, signal.DeliveryPending, since)
+			}
+		}
+	}
+	if n != want {
+		m.Errorf("%d were retried by %+v, want %d", n, q, want)
+	}
+}
+
+func (m *hookModel) cancelAll() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	since := m.store.Now()
+	n, err := m.hooks.CancelDeliveries(m.Context(), w.Account, w.ID)
+	if w.removed {
+		wantKind(m.T, "cancelling those of a removed webhook", err, signal.KindNotFound)
+		return
+	}
+	m.must("cancel all", err)
+	for _, d := range w.deliveries {
+		if d.Status == signal.DeliveryPending {
+			n--
+			m.adopt(d, signal.DeliveryFailed, since)
+		}
+	}
+	if n != 0 {
+		m.Errorf("%d too many were cancelled", n)
+	}
+}
+
+// prune keeps few, or drops what ended before a time.
+func (m *hookModel) prune() {
+	w := m.any()
+	if w == nil || w.removed {
+		return
+	}
+	keep, before := m.rand.IntN(12), time.Time{}
+	if m.rand.IntN(2) == 0 {
+		keep, before = 1000, milli(m.rand.Int64N(m.clock)*1000+500)
+	}
+	retention := 100 * 365 * 24 * time.Hour
+	if !before.IsZero() {
+		retention = m.store.Now().Sub(before)
+	}
+	for more := true; more; {
+		var err error
+		more, err = m.hooks.PruneDeliveries(m.Context(), m.p, m.epoch, w.ID, retention, keep)
+		m.must("prune", err)
+	}
+	list := w.sorted()
+	for _, d := range slices.Backward(list) {
+		if d.Status == signal.DeliveryPending {
+			continue
+		}
+		if keep--; keep < 0 || d.CompletedAt.Before(before) {
+			delete(w.deliveries, d.ID)
+		}
+	}
+}
+
+// list compares a page with the model's.
+func (m *hookModel) list() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	q := signal.DeliveryQuery{Limit: 1 + m.rand.IntN(10), Offset: m.rand.IntN(8)}
+	if m.rand.IntN(2) == 0 {
+		q.Status = signal.DeliveryStatuses[m.rand.IntN(3)]
+	}
+	if m.rand.IntN(2) == 0 {
+		q.Type = []signal.EventType{signal.SignalCreated, signal.WebhookTest, signal.AgentStarted}[m.rand.IntN(3)]
+	}
+	var want []signal.DeliveryID
+	total := 0
+	for _, d := range slices.Backward(w.sorted()) {
+		if w.removed || q.Status != "" && d.Status != q.Status || q.Type != "" && d.Type != q.Type {
+			continue
+		}
+		if total++; total > q.Offset && len(want) < q.Limit {
+			want = append(want, d.ID)
+		}
+	}
+	list, n, err := m.hooks.Deliveries(m.Context(), w.Account, w.ID, q)
+	m.must("list", err)
+	var got []signal.DeliveryID
+	for i := range list {
+		got = append(got, list[i].ID)
+		full := w.deliveries[list[i].ID].Delivery
+		full.WasDueAt = time.Time{}
+		if k := len(full.Attempts); k > 0 {
+			last := full.Attempts[k-1]
+			full.Attempts = []signal.Attempt{{Number: last.Number, ResponseStatus: last.ResponseStatus}}
+		}
+		if d := cmp.Diff(full, list[i]); d != "" {
+			m.Errorf("listed (-want +got):\n%s", d)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" || n != total {
+		m.Errorf("%+v: %d in all, want %d (-want +got):\n%s", q, n, total, d)
+	}
+}
+
+// formerOwner tries what only the owner may do.
+func (m *hookModel) formerOwner() {
+	w, d := m.pick()
+	if d == nil {
+		return
+	}
+	ctx, old := m.Context(), m.epoch-1
+	e := signal.NewEventID()
+	batch := []signal.EventDeliveries{{Event: e, Deliveries: []signal.Delivery{testDelivery(&w.Webhook, e, milli(0))}}}
+	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, signal.Position{MS: 1}, batch), signal.KindConflict, "not_owner")
+	after := attempt(d.Delivery, 200, milli(0), time.Time{})
+	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []signal.Delivery{after}})
+	wantError(m.T, err, signal.KindConflict, "not_owner")
+	if d.Status != signal.DeliveryPending {
+		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0)
+		wantError(m.T, err, signal.KindConflict, "not_owner")
+	}
+	if more, err := m.hooks.EraseWebhooks(ctx, m.p, old); more {
+		wantError(m.T, err, signal.KindConflict, "not_owner")
+	}
+}

@@ -1,0 +1,365 @@
+package persistence
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// hookModel is what Redis is to hold of webhooks, as plain values.
+type hookModel struct {
+	*hookBench
+	rand     *rand.Rand
+	clock    int64 // seconds, for milli
+	accounts []signal.AccountID
+	known    map[signal.AccountID]bool // to have or have had webhooks
+	webhooks []*modelWebhook           // the removed ones too, until they are erased
+	batches  [][]signal.EventDeliveries
+	upTo     signal.Position
+	bodies   map[string]string // all that ever were, by their keys
+}
+
+type modelWebhook struct {
+	signal.Webhook
+	record     string
+	removed    bool
+	deliveries map[signal.DeliveryID]*modelDelivery
+}
+
+type modelDelivery struct {
+	signal.Delivery
+	body string // key
+}
+
+func (w *modelWebhook) sorted() []*modelDelivery {
+	return slices.SortedFunc(maps.Values(w.deliveries), func(a, b *modelDelivery) int {
+		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+}
+
+// TestWebhooksKeepTheirBooks does all sorts of things at random, and compares every
+// key with a model of it.
+func TestWebhooksKeepTheirBooks(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			b := newHookBench(t)
+			m := &hookModel{hookBench: b, rand: rand.New(rand.NewPCG(seed, 1)), known: map[signal.AccountID]bool{}, bodies: map[string]string{},
+				accounts: []signal.AccountID{b.account, accountIn(b.store, b.p)}}
+			steps := []struct {
+				name   string
+				weight int
+				do     func()
+			}{
+				{"register", 3, m.register}, {"change", 2, m.change}, {"remove", 1, m.remove}, {"store", 12, m.deliverSome}, {"repeat", 3, m.repeat},
+				{"test", 2, m.test}, {"outcomes", 14, m.outcomes}, {"by hand", 6, m.byHand}, {"retry all", 2, m.retryAll}, {"cancel all", 1, m.cancelAll},
+				{"prune", 3, m.prune}, {"erase", 2, m.eraseOne}, {"delete account", 1, m.deleteAccount}, {"list", 4, m.list}, {"former owner", 1, m.formerOwner},
+			}
+			total := 0
+			for i := range steps {
+				total += steps[i].weight
+			}
+			for i := range 350 {
+				n, at := m.rand.IntN(total), 0
+				for n >= steps[at].weight {
+					n -= steps[at].weight
+					at++
+				}
+				m.clock++
+				steps[at].do()
+				if d := cmp.Diff(m.want(), m.got()); d != "" {
+					t.Fatalf("after step %d, %q (-want +got):\n%s", i, steps[at].name, d)
+				}
+				if t.Failed() {
+					t.Fatalf("in step %d, %q", i, steps[at].name)
+				}
+			}
+			for _, w := range m.webhooks {
+				if !w.removed {
+					m.must("remove", m.hooks.RemoveWebhook(t.Context(), w.Account, w.ID))
+				}
+			}
+			m.hookBench.erase()
+			m.wantNothingLeft()
+		})
+	}
+}
+
+// got returns all hashes, sets and sorted sets of webhooks in the database.
+func (m *hookModel) got() map[string]map[string]string {
+	ctx, all := m.Context(), map[string]map[string]string{}
+	for _, key := range m.rdb.Keys(ctx, partitionKey(m.p, "*")).Val() {
+		content := map[string]string{}
+		switch m.rdb.Type(ctx, key).Val() {
+		case "hash":
+			content = m.rdb.HGetAll(ctx, key).Val()
+		case "zset":
+			for _, z := range m.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
+				content[z.Member.(string)] = strconv.FormatFloat(z.Score, 'f', -1, 64)
+			}
+		case "set":
+			for _, member := range m.rdb.SMembers(ctx, key).Val() {
+				content[member] = ""
+			}
+		default:
+			if key != positionKey(m.p) {
+				continue // the log, the lease
+			}
+			content["position"] = m.rdb.Get(ctx, key).Val()
+		}
+		all[key] = content
+	}
+	for field, n := range all[webhookStatsKey(m.p)] {
+		if n == "0" {
+			delete(all[webhookStatsKey(m.p)], field)
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, c map[string]string) bool { return len(c) == 0 })
+	return all
+}
+
+// want is got by the model.
+func (m *hookModel) want() map[string]map[string]string {
+	all := map[string]map[string]string{}
+	put := func(key, field, value string) {
+		if all[key] == nil {
+			all[key] = map[string]string{}
+		}
+		all[key][field] = value
+	}
+	stats, refs := map[string]int{}, map[string]int{}
+	for a := range m.known {
+		put(webhookAccountsKey(m.p), string(a), "")
+	}
+	if !m.upTo.IsZero() {
+		put(positionKey(m.p), "position", m.upTo.String())
+	}
+	for _, w := range m.webhooks {
+		first := time.Time{}
+		for _, d := range w.deliveries {
+			member, err := deliveryMember(d.ID, d.Type)
+			m.must("make member", err)
+			put(recordedKey(m.p, w.ID), member, milliText(d.CreatedAt))
+			plain := d.Delivery
+			plain.WasDueAt = time.Time{}
+			put(deliveriesKey(m.p, w.ID), deliveryField(d.ID), text(appendDelivery(nil, &plain, d.body)))
+			refs[d.body]++
+			switch d.Status {
+			case signal.DeliveryPending:
+				put(pendingKey(m.p, w.ID), member, milliText(d.NextAttemptAt))
+				stats["pending"]++
+				if first.IsZero() || d.NextAttemptAt.Before(first) {
+					first = d.NextAttemptAt
+				}
+			case signal.DeliverySucceeded:
+				put(succeededKey(m.p, w.ID), member, milliText(d.CreatedAt))
+			case signal.DeliveryFailed:
+				put(failedKey(m.p, w.ID), member, milliText(d.CreatedAt))
+			}
+		}
+		if w.removed {
+			put(webhooksEraseKey(m.p), string(w.ID), string(w.Account))
+			continue
+		}
+		put(webhooksKey(m.p, w.Account), string(w.ID), w.record)
+		stats[string(w.Status)]++
+		if w.Health != (signal.WebhookHealth{}) {
+			put(webhookHealthKey(m.p, w.Account), string(w.ID), text(appendHealth(nil, &w.Health)))
+		}
+		if !first.IsZero() {
+			put(webhooksDueKey(m.p), webhookMember(w.Account, w.ID), milliText(first))
+		}
+	}
+	for key, n := range refs {
+		put(bodiesKey(m.p), key, m.bodies[key])
+		if n > 1 {
+			put(bodyRefsKey(m.p), key, strconv.Itoa(n-1))
+		}
+	}
+	for name, n := range stats {
+		put(webhookStatsKey(m.p), name, strconv.Itoa(n))
+	}
+	return all
+}
+
+// any returns one of the webhooks, nil if there is none.
+func (m *hookModel) any() *modelWebhook {
+	if len(m.webhooks) == 0 {
+		return nil
+	}
+	return m.webhooks[m.rand.IntN(len(m.webhooks))]
+}
+
+func (m *hookModel) live(a signal.AccountID) (n int) {
+	for _, w := range m.webhooks {
+		if w.Account == a && !w.removed {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *hookModel) register() {
+	a := m.accounts[m.rand.IntN(len(m.accounts))]
+	w, err := m.hooks.Register(m.Context(), testWebhook(a), 4)
+	if m.live(a) == 4 {
+		wantError(m.T, err, signal.KindConflict, "limit_reached")
+		return
+	}
+	m.must("register", err)
+	m.known[a] = true
+	m.webhooks = append(m.webhooks, &modelWebhook{Webhook: w, record: w.Revision, deliveries: map[signal.DeliveryID]*modelDelivery{}})
+}
+
+func (m *hookModel) change() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	changed := w.Webhook
+	changed.URL = fmt.Sprint("https://example.com/", m.clock)
+	enable := m.rand.IntN(2) == 0
+	if enable {
+		changed.Status, changed.DisabledReason, changed.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+	} else {
+		changed.Status, changed.DisabledReason, changed.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, milli(m.clock*1000)
+	}
+	got, err := m.hooks.ChangeWebhook(m.Context(), changed, enable)
+	if w.removed {
+		wantError(m.T, err, signal.KindConflict, "webhook_changed")
+		return
+	}
+	m.must("change", err)
+	_, err = m.hooks.ChangeWebhook(m.Context(), changed, enable)
+	wantError(m.T, err, signal.KindConflict, "webhook_changed")
+	w.Webhook, w.record = got, got.Revision
+}
+
+func (m *hookModel) remove() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	err := m.hooks.RemoveWebhook(m.Context(), w.Account, w.ID)
+	if w.removed {
+		wantKind(m.T, "a second removal", err, signal.KindNotFound)
+		return
+	}
+	m.must("remove", err)
+	w.removed, w.Health = true, signal.WebhookHealth{}
+}
+
+// forget takes erased webhooks out of the model.
+func (m *hookModel) forget(erased func(*modelWebhook) bool) {
+	m.webhooks = slices.DeleteFunc(m.webhooks, func(w *modelWebhook) bool {
+		if !erased(w) {
+			return false
+		}
+		if m.live(w.Account) == 0 {
+			delete(m.known, w.Account)
+		}
+		return true
+	})
+}
+
+func (m *hookModel) eraseOne() {
+	if _, err := m.hooks.EraseWebhooks(m.Context(), m.p, m.epoch); err != nil {
+		m.Fatal(err)
+	}
+	noted := m.rdb.HGetAll(m.Context(), webhooksEraseKey(m.p)).Val()
+	before := len(m.webhooks)
+	m.forget(func(w *modelWebhook) bool { return w.removed && noted[string(w.ID)] == "" })
+	if before-len(m.webhooks) > 1 {
+		m.Errorf("one step erased %d webhooks", before-len(m.webhooks))
+	}
+}
+
+func (m *hookModel) deleteAccount() {
+	i := m.rand.IntN(len(m.accounts))
+	for cursor := "begin"; cursor != ""; {
+		var err error
+		if cursor == "begin" {
+			cursor = ""
+		}
+		cursor, err = m.store.eraseWebhooks(m.Context(), erasingOf{m.p, m.epoch, m.accounts[i]}, cursor)
+		m.must("erase webhooks of account", err)
+	}
+	m.webhooks = slices.DeleteFunc(m.webhooks, func(w *modelWebhook) bool { return w.Account == m.accounts[i] })
+	delete(m.known, m.accounts[i])
+}
+
+// made notes that deliveries were stored; those of removed webhooks were not.
+func (m *hookModel) made(batch []signal.EventDeliveries) {
+	for _, e := range batch {
+		key, err := bodyKey(e.Event, e.Body)
+		m.must("make key of body", err)
+		m.bodies[key] = string(e.Body)
+		for _, d := range e.Deliveries {
+			for _, w := range m.webhooks {
+				if w.ID == d.Webhook && !w.removed && w.deliveries[d.ID] == nil {
+					w.deliveries[d.ID] = &modelDelivery{d, key}
+				}
+			}
+		}
+	}
+}
+
+// deliverSome makes deliveries of some events of one account, whose bodies are of two
+// versions.
+func (m *hookModel) deliverSome() {
+	a := m.accounts[m.rand.IntN(len(m.accounts))]
+	var batch []signal.EventDeliveries
+	for range 1 + m.rand.IntN(4) {
+		e := signal.NewEventID()
+		two := []signal.EventDeliveries{{Event: e, Body: []byte("one " + e)}, {Event: e, Body: []byte("two \x00" + e)}}
+		for _, w := range m.webhooks {
+			if w.Account == a && m.rand.IntN(4) > 0 {
+				of := &two[m.rand.IntN(2)]
+				of.Deliveries = append(of.Deliveries, testDelivery(&w.Webhook, e, milli(m.clock*1000+m.rand.Int64N(3))))
+			}
+		}
+		batch = append(batch, two...)
+	}
+	m.batches = append(m.batches, batch)
+	m.upTo = signal.Position{MS: milli(m.clock * 1000).UnixMilli()}
+	m.must("store deliveries", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, m.upTo, batch))
+	m.made(batch)
+}
+
+// repeat stores a batch again: what is there stays, what was pruned comes again.
+func (m *hookModel) repeat() {
+	if len(m.batches) == 0 {
+		return
+	}
+	batch := m.batches[m.rand.IntN(len(m.batches))]
+	m.must("store deliveries again", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, signal.Position{}, batch))
+	m.made(batch)
+}
+
+func (m *hookModel) test() {
+	w := m.any()
+	if w == nil {
+		return
+	}
+	d := testDelivery(&w.Webhook, signal.NewEventID(), milli(m.clock*1000))
+	d.ID, d.Type, d.Single = signal.NewDeliveryID(), signal.WebhookTest, m.rand.IntN(2) == 0
+	err := m.hooks.CreateDelivery(m.Context(), d, []byte("test"))
+	if w.removed {
+		wantKind(m.T, "a test of a removed webhook", err, signal.KindNotFound)
+		return
+	}
+	m.must("create delivery", err)
+	m.made([]signal.EventDeliveries{{Event: d.Event, Body: []byte("test"), Deliveries: []signal.Delivery{d}}})
+}
