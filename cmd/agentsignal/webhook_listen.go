@@ -30,8 +30,8 @@ const (
 	listenGrace      = 5 * time.Second  // for requests under way at the end
 )
 
-// receiver takes the deliveries of a webhook, verifies and prints them.
-type receiver struct {
+// localReceiver takes the deliveries of a webhook, verifies and prints them.
+type localReceiver struct {
 	secrets []string
 	forward string // where genuine deliveries go on to; empty: nowhere
 	json    bool   // print for programs
@@ -44,7 +44,7 @@ type receiver struct {
 }
 
 func webhookListen() *cobra.Command {
-	l := &receiver{now: time.Now}
+	l := &localReceiver{now: time.Now}
 	var secrets secretFlags
 	var register registration
 	var addr, print, save string
@@ -78,7 +78,7 @@ func webhookListen() *cobra.Command {
 }
 
 // configure checks what flags have given.
-func (l *receiver) configure(print, save string) error {
+func (l *localReceiver) configure(print, save string) error {
 	switch print {
 	case "text", "json":
 		l.json = print == "json"
@@ -103,7 +103,7 @@ func (l *receiver) configure(print, save string) error {
 }
 
 // listen receives until ctx ends.
-func (l *receiver) listen(ctx context.Context, addr string, register *registration) (err error) {
+func (l *localReceiver) listen(ctx context.Context, addr string, register *registration) (err error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -140,7 +140,7 @@ func (l *receiver) listen(ctx context.Context, addr string, register *registrati
 }
 
 // ServeHTTP receives one delivery.
-func (l *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *localReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "deliveries are POST requests", http.StatusMethodNotAllowed)
@@ -175,7 +175,7 @@ var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Pro
 	"Transfer-Encoding", "Upgrade"}
 
 // pass sends a genuine delivery on and answers with the answer.
-func (l *receiver) pass(w http.ResponseWriter, r *http.Request, body []byte) {
+func (l *localReceiver) pass(w http.ResponseWriter, r *http.Request, body []byte) {
 	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, l.forward, bytes.NewReader(body))
 	if err != nil {
 		panic(err) // the URL was parsed at the start
@@ -223,7 +223,7 @@ type seenDelivery struct {
 	Body     string `json:"body"`
 }
 
-func (l *receiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
+func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
 	d := seenDelivery{Time: l.now().UTC().Format(timeLayout), Event: r.Header.Get(webhook.HeaderEvent),
 		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil, Status: status, Body: string(body)}
 	if err != nil {
@@ -233,7 +233,7 @@ func (l *receiver) describe(r *http.Request, body []byte, status int, err error)
 }
 
 // report prints a delivery.
-func (l *receiver) report(d seenDelivery) {
+func (l *localReceiver) report(d seenDelivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.json {
