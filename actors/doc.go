@@ -10,7 +10,11 @@
 //	│   └── BTC, ETH, …          market: one of each asset: ticks and bars become snapshots
 //	├── partitions               partition: announces the node; which partitions are its own
 //	│   └── 0, 1, …              partition: one of each owned partition: lease and epoch,
-//	│                            events and their effects, overdue runs, erasing, trimming
+//	│       │                    events and their effects, overdue runs, erasing, trimming
+//	│       ├── webhooks         webhook: which endpoints have something to do
+//	│       │   └── whk_…        webhook: one of each such endpoint: queue, requests in flight,
+//	│       │                    retries, health
+//	│       └── mails            webhook: mails about endpoints
 //	└── dashboard                dashboard: the connections of this node
 //	    └── con_…                dashboard: one of each WebSocket: its life, not its frames
 //
@@ -28,6 +32,12 @@
 //	partitions       → partition    nothing: it starts and stops it
 //	tail             → partition    events, through an inbox that never waits (Publish)
 //	partition        → itself       that a lease, a position or a duty is due; outcomes of I/O
+//	recorder         → webhooks     deliveries that are stored; changes of webhooks
+//	webhooks         → endpoint     its share of that; that something is due; that it may end
+//	queue, gate      → endpoint     attempts that ended, a slot to send
+//	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
+//	endpoint         → mails        that there is one
+//	below partition  → partition    webhook.Lost: a write was refused, another node is owner
 //	hub, reading     → connection   what its client sent; that it was closed
 //	child            → parent       Terminated, once, when it has ended for good
 //
@@ -62,7 +72,11 @@
 // An event: persistence/log.go → persistence/tail.go, on every node → its
 // subscribers, in this order: credentials, catalogue, dashboard (ring → cohort →
 // flusher → socket), partitions. On the owner: partition/inbox.go → partition/feed.go
-// → its effect → the stored position.
+// → its effect → the stored position. The effect of an event that webhooks want is
+// webhook/recorder.go: deliveries, stored with the position (persistence/deliveries.go)
+// → webhook/webhooks.go → webhook/endpoint.go → webhook/queue.go → webhook/sender.go →
+// the receiver → webhook/report.go → the outcome, stored in one step. What is not sent
+// at once is read from Redis when it is due (webhook/backlog.go).
 //
 // A tick: a source → market/feeder.go → market:ticks → market/reader.go on every
 // node → the asset's actor → the snapshot that runs read.
