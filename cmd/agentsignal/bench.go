@@ -43,6 +43,7 @@ func benchCommand() *cobra.Command {
 		{"runs", "POST /v1/agents/trading/run to durable", b.runs},
 		{"lists", "GET /v1/signals with a million signals", b.lists},
 		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", b.stream},
+		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {
@@ -60,7 +61,7 @@ func benchCommand() *cobra.Command {
 			}
 		}
 		return nil
-	}}, bareServerCommand())
+	}}, bareServerCommand(), bareSenderCommand())
 	return c
 }
 
@@ -152,7 +153,17 @@ type server struct {
 // serve starts the service on the rig's Redis and waits until it is ready. env has
 // further settings.
 func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
-	env = append(env, "AGENTSIGNAL_REDIS_URL="+r.url, "AGENTSIGNAL_DATA_DIR="+filepath.Join(r.dir, "node"),
+	s, err := r.start(ctx, env...)
+	if err != nil {
+		return nil, err
+	}
+	r.undo.add("service", s.stop)
+	return s, nil
+}
+
+// start is serve for a service that the caller ends.
+func (r *rig) start(ctx context.Context, env ...string) (*server, error) {
+	env = append(slices.Clip(env), "AGENTSIGNAL_REDIS_URL="+r.url, "AGENTSIGNAL_DATA_DIR="+filepath.Join(r.dir, "node"),
 		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000")
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES"} {
 		env = append(env, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
@@ -161,8 +172,10 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add("service", s.stop)
-	return s, s.waitFor(ctx, "/readyz")
+	if err := s.waitFor(ctx, "/readyz"); err != nil {
+		return nil, errors.Join(err, s.stop(ctx))
+	}
+	return s, nil
 }
 
 // newService is newRig with accounts that have a key each, and a service. env has

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+// bareOrder says what the reference of the webhooks benchmark is to send.
+type bareOrder struct {
+	URLs        []string
+	Connections int // to each of them
+	Secret      string
+	Window      time.Duration
+}
+
+// bareReport says what it has sent.
+type bareReport struct {
+	Sent int64
+	Took time.Duration
+}
+
+// bareSenderCommand is the reference of the webhooks benchmark: it signs and sends the
+// same bodies to the same endpoints over as many connections, and does nothing else. No
+// event log, no queue, no outcome, no store.
+func bareSenderCommand() *cobra.Command {
+	return &cobra.Command{Use: "bare-sender", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		var o bareOrder
+		if err := json.NewDecoder(cmd.InOrStdin()).Decode(&o); err != nil {
+			return fmt.Errorf("read order: %w", err)
+		}
+		report, err := runBareSender(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+	}}
+}
+
+func runBareSender(ctx context.Context, o bareOrder) (bareReport, error) {
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: o.Connections}
+	defer transport.CloseIdleConnections()
+	var sent atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	numbers := make([]atomic.Uint32, len(o.URLs))
+	start := time.Now()
+	for i, url := range o.URLs {
+		for range o.Connections {
+			wg.Go(func() {
+				body := webhookBody(nil, signal.NewEventID(), start, 0)
+				for time.Since(start) < o.Window && ctx.Err() == nil && failed.Load() == nil {
+					if err := barePost(ctx, transport, url, o.Secret, renumber(body, numbers[i].Add(1)-1)); err != nil {
+						failed.CompareAndSwap(nil, &err)
+						return
+					}
+					sent.Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return bareReport{}, *err
+	}
+	return bareReport{sent.Load(), time.Since(start)}, ctx.Err()
+}
+
+// renumber writes the number of an event into the body of another one: the service makes
+// a body once for all endpoints.
+func renumber(body []byte, n uint32) []byte {
+	digits := body[bytes.Index(body, []byte(numberMark))+len(numberMark):][:numberDigits]
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return body
+}
+
+// barePost sends a body.
+func barePost(ctx context.Context, transport *http.Transport, url, secret string, body []byte) error {
+	now := time.Now()
+	id := string(signal.NewEventID())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	timestamp := strconv.FormatInt(now.Unix(), 10)
+	r.Header = http.Header{
+		"Content-Type":                  {"application/json"},
+		webhook.HeaderSignature:         {webhook.Signature(secret, body)},
+		webhook.HeaderEvent:             {string(signal.SignalCreated)},
+		webhook.HeaderDelivery:          {"dlv" + id[3:]},
+		webhook.HeaderTimestamp:         {timestamp},
+		webhook.HeaderAttempt:           {"1"},
+		webhook.HeaderStandardID:        {id},
+		webhook.HeaderStandardTimestamp: {timestamp},
+		webhook.HeaderStandardSignature: {webhook.StandardSignature(secret, id, now.Unix(), body)},
+	}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("send: status %d, %w", answer.StatusCode, err)
+	}
+	return nil
+}
+
+// webhookBody adds what is sent of the n-th event of the benchmark.
+func webhookBody(b []byte, id signal.EventID, at time.Time, n uint32) []byte {
+	return webhook.AppendBody(b, id, signal.SignalCreated, webhookVersion, at, streamPayload(webhookAsset, n))
+}
+
+// bare runs the reference as a process of its own. It returns deliveries a second and
+// microseconds of its CPU for each.
+func (w *webhookRig) bare(ctx context.Context, window time.Duration) (rate, cost float64, err error) {
+	o := bareOrder{Connections: webhookConnections, Secret: w.receiver.secret, Window: window}
+	for i := range w.receiver.sinks {
+		o.URLs = append(o.URLs, w.receiver.url(i))
+	}
+	order, err := json.Marshal(o)
+	if err != nil {
+		return 0, 0, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, window+serverStart)
+	defer cancel()
+	w.receiver.forget()
+	cmd := exec.CommandContext(ctx, self, "bench", "bare-sender")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(order), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	text, err := cmd.Output()
+	if err != nil {
+		return 0, 0, fmt.Errorf("bare sender: %w", errors.Join(err, w.receiver.err()))
+	}
+	var report bareReport
+	if err := json.Unmarshal(text, &report); err != nil {
+		return 0, 0, fmt.Errorf("bare sender: %w", err)
+	}
+	if got := w.receiver.received.Load(); got != report.Sent {
+		return 0, 0, fmt.Errorf("bare sender: %d of %d deliveries came", got, report.Sent)
+	}
+	w.receiver.forget()
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return float64(report.Sent) / report.Took.Seconds(), float64(cpu.Microseconds()) / float64(report.Sent), nil
+}
