@@ -1,0 +1,281 @@
+package webhook
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAnEventIsDeliveredOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		other := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		w.start()
+		events := w.emit(1)
+		synctest.Wait()
+		w.once(id, events)
+		if n := len(w.courier.sent(w.url(other))); n != 0 {
+			t.Errorf("%d requests to a webhook that is not subscribed", n)
+		}
+		got := w.courier.sent()[0].Request
+		want := Request{URL: w.url(id), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
+			Event: events[0], Type: signal.SignalCreated, Delivery: signal.DeliveryIDOf(events[0], id), Attempt: 1,
+			Secrets: []string{"secret"}, At: time.Now()}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("request (-want +got):\n%s", d)
+		}
+		w.statuses(id, map[string]int{"succeeded": 1})
+		pass(24 * time.Hour)
+		w.once(id, events)
+		d := w.store.delivery(want.Delivery)
+		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() || d.Attempts[0].Trigger != signal.TriggerSchedule {
+			t.Errorf("stored %+v", d)
+		}
+		if d := cmp.Diff(map[string]float64{"pending": 1, "succeeded": 1}, w.counted("agentsignal_webhook_deliveries_total")); d != "" {
+			t.Errorf("deliveries counted (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(map[string]float64{"success": 1}, w.counted("agentsignal_webhook_attempts_total")); d != "" {
+			t.Errorf("attempts counted (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestScheduleOfRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(after(700*time.Millisecond, answers503))
+		w.start()
+		w.emit(1)
+		pass(24 * time.Hour)
+		all := w.courier.sent()
+		if len(all) != 7 {
+			t.Fatalf("%d attempts, want 7", len(all))
+		}
+		for i, s := range all[1:] {
+			want, got := DefaultRetries[i], s.At.Sub(all[i].ended)
+			if got < want || got > want+10*time.Millisecond {
+				t.Errorf("retry %d: %v after the attempt before, want %v", i+1, got, want)
+			}
+			first := all[0].Request
+			first.Attempt, first.At = i+2, s.At
+			if d := cmp.Diff(first, s.Request); d != "" {
+				t.Errorf("attempt %d differs (-first +this):\n%s", i+2, d)
+			}
+		}
+		w.statuses(id, map[string]int{"failed, status 503": 1})
+		d := w.store.delivery(all[0].Delivery)
+		if d.CompletedAt.Sub(d.Attempts[6].At) != 700*time.Millisecond || d.Scheduled != 7 {
+			t.Errorf("stored %+v", d)
+		}
+	})
+}
+
+func TestRetryAfterIsAFloor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		asked, got time.Duration
+	}{
+		{"less than the schedule", 7 * time.Second, 30 * time.Second},
+		{"more", 20 * time.Minute, 20 * time.Minute},
+		{"more than an hour more", 10 * time.Hour, time.Hour + 30*time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.register()
+				w.courier.script(func(ctx context.Context, r Request) Result {
+					result := answers503(ctx, r)
+					result.RetryAfter = tt.asked
+					return result
+				})
+				w.start()
+				w.emit(1)
+				synctest.Wait()
+				w.courier.script(nil)
+				pass(24 * time.Hour)
+				all := w.courier.sent()
+				if len(all) != 2 {
+					t.Fatalf("%d attempts, want 2", len(all))
+				}
+				if got := all[1].At.Sub(all[0].ended); got < tt.got || got > tt.got+10*time.Millisecond {
+					t.Errorf("again after %v, want %v", got, tt.got)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryByHandIsOneAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		w.emit(1)
+		pass(24 * time.Hour)
+		delivery := w.courier.sent()[0].Delivery
+		w.store.retry(delivery)
+		pass(24 * time.Hour)
+		if n := len(w.courier.sent()); n != 8 {
+			t.Fatalf("%d attempts, want one more than 7", n)
+		}
+		w.statuses(id, map[string]int{"failed, status 503": 1})
+		w.courier.script(nil)
+		w.store.retry(delivery)
+		pass(time.Second)
+		all := w.courier.sent()
+		if n := len(all); n != 9 || all[8].Attempt != 9 {
+			t.Fatalf("%d attempts, want another one", n)
+		}
+		w.statuses(id, map[string]int{"succeeded": 1})
+		d := w.store.delivery(delivery)
+		var triggers []signal.AttemptTrigger
+		for _, a := range d.Attempts[6:] {
+			triggers = append(triggers, a.Trigger)
+		}
+		if d := cmp.Diff([]signal.AttemptTrigger{signal.TriggerSchedule, signal.TriggerManual, signal.TriggerManual}, triggers); d != "" {
+			t.Errorf("triggers (-want +got):\n%s", d)
+		}
+		if h := w.store.healthOf(id); h != (signal.WebhookHealth{}) {
+			t.Errorf("health after a success by hand: %+v", h)
+		}
+	})
+}
+
+func TestAtMostEightAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id, other := w.register(), w.register()
+		w.courier.script(after(100*time.Millisecond, answers200))
+		w.start()
+		events := w.emit(100)
+		pass(10 * time.Second)
+		w.once(id, events)
+		w.once(other, events)
+		for _, id := range []signal.WebhookID{id, other} {
+			if n := w.courier.peak(w.url(id)); n != DefaultConcurrency {
+				t.Errorf("%d requests at once, want %d", n, DefaultConcurrency)
+			}
+		}
+	})
+}
+
+// What does not fit into memory goes through Redis: each event is sent once.
+func TestMoreThanFits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.store.takes = 2 * time.Millisecond
+		w.courier.script(after(20*time.Millisecond, answers200))
+		w.start()
+		var events []signal.EventID
+		for range 6 {
+			events = append(events, w.emit(500)...)
+			pass(700 * time.Millisecond)
+		}
+		pass(time.Minute)
+		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 3000})
+		if w.store.count("DueDeliveries") < 10 {
+			t.Error("nothing went through Redis")
+		}
+	})
+}
+
+// The order in which one worker sends what waits: of what is new the newest, of the
+// backlog the oldest, three to one.
+func TestOrderOfSending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
+		id := w.register()
+		backlog := w.backlogged(id, 8)
+		w.courier.script(after(time.Second, answers200))
+		w.start() // the first of the backlog is under way now
+		events := w.emit(8)
+		pass(time.Minute)
+		var got []signal.DeliveryID
+		for _, s := range w.courier.sent(w.url(id)) {
+			got = append(got, s.Delivery)
+		}
+		var live []signal.DeliveryID
+		for _, e := range slices.Backward(events) {
+			live = append(live, signal.DeliveryIDOf(e, id))
+		}
+		want := slices.Concat(backlog[:1], live[:2], backlog[1:2], live[2:5], backlog[2:3], live[5:8], backlog[3:])
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("order (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestSlowStartAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		w.emit(40)
+		synctest.Wait()
+		w.courier.script(after(time.Second, answers200))
+		w.courier.peak(w.url(id))
+		pass(29 * time.Second)
+		var got []int
+		for range 6 {
+			w.courier.peak(w.url(id))
+			pass(time.Second)
+			got = append(got, w.courier.peak(w.url(id)))
+		}
+		if d := cmp.Diff([]int{0, 1, 2, 4, 8, 8}, got); d != "" {
+			t.Errorf("requests at once by second (-want +got):\n%s", d)
+		}
+		pass(10 * time.Second)
+		w.statuses(id, map[string]int{"succeeded": 40})
+	})
+}
+
+// An endpoint that hangs gets one request at a time, in the slow lane, until it
+// answers fast again.
+func TestSlowLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} })
+		id := w.register()
+		w.courier.script(hangs)
+		w.start()
+		w.emit(60)
+		pass(16 * time.Second) // eight timeouts
+		w.courier.peak(w.url(id))
+		pass(time.Minute)
+		if n := w.courier.peak(w.url(id)); n != 1 {
+			t.Errorf("%d requests at once to an endpoint that hangs, want 1", n)
+		}
+		w.node.gate.mu.Lock()
+		slow, used := w.node.gate.slowUsed, w.node.gate.used
+		w.node.gate.mu.Unlock()
+		if slow != 1 || used != 1 {
+			t.Errorf("%d slots are taken, %d in the slow lane; want one, there", used, slow)
+		}
+		w.courier.script(after(100*time.Millisecond, answers200))
+		pass(30 * time.Second)
+		if n := w.courier.peak(w.url(id)); n != DefaultConcurrency {
+			t.Errorf("%d requests at once after it has come back, want %d", n, DefaultConcurrency)
+		}
+		pass(2 * time.Hour)
+		w.statuses(id, map[string]int{"succeeded": 60})
+	})
+}

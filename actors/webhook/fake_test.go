@@ -1,0 +1,545 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+var errDown = errors.New("connection refused")
+
+var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another node owns the partition"}
+
+// fakeStore keeps the webhooks of one partition as Redis would. Every change of it is
+// one step; times are whole milliseconds, due ones rounded up.
+type fakeStore struct {
+	mu         sync.Mutex
+	epoch      int64
+	revisions  int
+	webhooks   map[signal.WebhookID]signal.Webhook // without their health
+	health     map[signal.WebhookID]signal.WebhookHealth
+	deliveries map[signal.DeliveryID]*signal.PendingDelivery
+	mailbox    map[string]signal.Mail
+	mailDue    map[string]time.Time
+	position   signal.Position
+	notices    []signal.Event // of Outcomes
+	pruned     map[signal.WebhookID]int
+
+	log      []signal.Event
+	appended func() // called after an event was added to log; must not block
+
+	// fail says whether an operation fails, by its name, and after it was carried out.
+	fail  func(op string) (err error, after bool)
+	takes time.Duration // of each operation
+	calls map[string]int
+	kept  []storedPage // by StoreDeliveries
+}
+
+// storedPage is what one call of StoreDeliveries was given.
+type storedPage struct {
+	UpTo       signal.Position
+	Bodies     int
+	Deliveries int
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]signal.Webhook{}, health: map[signal.WebhookID]signal.WebhookHealth{},
+		deliveries: map[signal.DeliveryID]*signal.PendingDelivery{}, mailbox: map[string]signal.Mail{}, mailDue: map[string]time.Time{},
+		pruned: map[signal.WebhookID]int{}, calls: map[string]int{}}
+}
+
+// do carries out an operation, unless it is to fail.
+func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
+	if s.takes > 0 {
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[op]++
+	var fails error
+	if s.fail != nil {
+		err, after := s.fail(op)
+		if fails = err; err != nil && !after {
+			return err
+		}
+	}
+	return cmp.Or(f(), fails)
+}
+
+// set changes the store as the test wants.
+func (s *fakeStore) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// count returns how often an operation was asked for.
+func (s *fakeStore) count(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[op]
+}
+
+// append adds an event to the log. s is locked.
+func (s *fakeStore) append(e signal.Event) {
+	e.Position = signal.Position{MS: time.Now().UnixMilli()}
+	if n := len(s.log); n > 0 && s.log[n-1].Position.Compare(e.Position) >= 0 {
+		e.Position = s.log[n-1].Position.Plus(1)
+	}
+	s.log = append(s.log, e)
+	if s.appended != nil {
+		s.appended()
+	}
+}
+
+// save stores a record under a new revision and announces it. s is locked.
+func (s *fakeStore) save(w signal.Webhook) signal.Webhook {
+	s.revisions++
+	w.Revision = strconv.Itoa(s.revisions)
+	w.Health = signal.WebhookHealth{}
+	s.webhooks[w.ID] = w
+	s.append(signal.Event{ID: signal.NewEventID(), Account: w.Account, Type: signal.WebhookChanged, Subject: string(w.ID)})
+	return w
+}
+
+// remove removes a webhook as the API does.
+func (s *fakeStore) remove(id signal.WebhookID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	account := s.webhooks[id].Account
+	delete(s.webhooks, id)
+	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *signal.PendingDelivery) bool { return d.Webhook == id })
+	s.append(signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.WebhookChanged, Subject: string(id)})
+}
+
+// change changes a record as the API does.
+func (s *fakeStore) change(id signal.WebhookID, f func(w *signal.Webhook)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.webhooks[id]
+	f(&w)
+	w.UpdatedAt = time.Now()
+	s.save(w)
+}
+
+// enable enables a webhook as the API does, and forgets that it has failed.
+func (s *fakeStore) enable(id signal.WebhookID) {
+	s.set(func() { delete(s.health, id) })
+	s.change(id, func(w *signal.Webhook) {
+		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+	})
+}
+
+// disable disables a webhook as the API does.
+func (s *fakeStore) disable(id signal.WebhookID) {
+	s.change(id, func(w *signal.Webhook) {
+		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, time.Now()
+	})
+}
+
+// byHand changes a delivery as the API does.
+func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *signal.Delivery)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.deliveries[id]
+	f(&d.Delivery)
+	s.append(signal.Event{ID: signal.NewEventID(), Account: d.Account, Type: signal.WebhookPoked, Subject: string(d.Webhook)})
+}
+
+// retry has an ended delivery tried once more, now.
+func (s *fakeStore) retry(id signal.DeliveryID) {
+	s.byHand(id, func(d *signal.Delivery) {
+		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, true, dueTime(time.Now()), time.Time{}
+	})
+}
+
+// cancel gives a pending delivery up.
+func (s *fakeStore) cancel(id signal.DeliveryID) {
+	s.byHand(id, func(d *signal.Delivery) {
+		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, time.Time{}, time.Now()
+	})
+}
+
+// create makes a delivery as the API does of a test.
+func (s *fakeStore) create(d signal.Delivery, body string) {
+	s.set(func() { s.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: []byte(body)} })
+	s.byHand(d.ID, func(*signal.Delivery) {})
+}
+
+// delivery returns a delivery as it is stored; one without an id is none.
+func (s *fakeStore) delivery(id signal.DeliveryID) signal.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.deliveries[id]; d != nil {
+		return d.Delivery
+	}
+	return signal.Delivery{}
+}
+
+// statuses counts the deliveries of a webhook by status and error.
+func (s *fakeStore) statuses(id signal.WebhookID) map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := map[string]int{}
+	for _, d := range s.deliveries {
+		if d.Webhook == id {
+			text := string(d.Status)
+			if d.Error != "" {
+				text += ", " + d.Error
+			}
+			n[text]++
+		}
+	}
+	return n
+}
+
+// healthOf returns the stored health of a webhook.
+func (s *fakeStore) healthOf(id signal.WebhookID) signal.WebhookHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health[id]
+}
+
+// kinds returns the kinds of the mails that were stored, by their time.
+func (s *fakeStore) kinds() []signal.MailKind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.SortedFunc(maps.Values(s.mailbox), func(a, b signal.Mail) int { return a.At.Compare(b.At) })
+	var kinds []signal.MailKind
+	for _, m := range list {
+		kinds = append(kinds, m.Kind)
+	}
+	return kinds
+}
+
+// dueTime rounds up to whole milliseconds, UTC.
+func dueTime(t time.Time) time.Time { return t.Add(time.Millisecond - 1).Truncate(time.Millisecond) }
+
+func (s *fakeStore) AccountsWithWebhooks(ctx context.Context, _ int) (list []signal.AccountID, err error) {
+	err = s.do(ctx, "AccountsWithWebhooks", func() error {
+		for _, w := range s.webhooks {
+			if !slices.Contains(list, w.Account) {
+				list = append(list, w.Account)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (list []signal.Webhook, err error) {
+	err = s.do(ctx, "Webhooks", func() error {
+		for _, w := range s.webhooks {
+			if w.Account == account {
+				w.Health = s.health[w.ID]
+				list = append(list, w)
+			}
+		}
+		slices.SortFunc(list, func(a, b signal.Webhook) int { return cmp.Compare(b.ID, a.ID) })
+		return nil
+	})
+	return list, err
+}
+
+func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (w signal.Webhook, err error) {
+	err = s.do(ctx, "Webhook", func() error {
+		found, ok := s.webhooks[id]
+		if !ok || found.Account != account {
+			return signal.NotFound("webhook")
+		}
+		w = found
+		w.Health = s.health[id]
+		return nil
+	})
+	return w, err
+}
+
+func (s *fakeStore) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (stored signal.Webhook, err error) {
+	err = s.do(ctx, "ChangeWebhook", func() error {
+		switch old, ok := s.webhooks[w.ID]; {
+		case !ok:
+			return signal.NotFound("webhook")
+		case old.Revision != w.Revision:
+			return &signal.Error{Kind: signal.KindConflict, Code: "webhook_changed"}
+		}
+		if clearHealth {
+			delete(s.health, w.ID)
+		}
+		stored = s.save(w)
+		return nil
+	})
+	return stored, err
+}
+
+func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, upTo signal.Position, batch []signal.EventDeliveries) error {
+	return s.do(ctx, "StoreDeliveries", func() error {
+		if epoch != s.epoch {
+			return errNotOwner
+		}
+		page := storedPage{UpTo: upTo, Bodies: len(batch)}
+		for _, b := range batch {
+			for _, d := range b.Deliveries {
+				page.Deliveries++
+				if _, ok := s.webhooks[d.Webhook]; ok && s.deliveries[d.ID] == nil {
+					s.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: slices.Clone(b.Body)}
+				}
+			}
+		}
+		s.position = upTo
+		s.kept = append(s.kept, page)
+		return nil
+	})
+}
+
+// pendingOf returns the pending deliveries of a webhook, those due first in front. s
+// is locked.
+func (s *fakeStore) pendingOf(id signal.WebhookID) (list []*signal.PendingDelivery) {
+	for _, d := range s.deliveries {
+		if d.Webhook == id && d.Status == signal.DeliveryPending {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b *signal.PendingDelivery) int {
+		return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error) {
+	err = s.do(ctx, "DueEndpoints", func() error {
+		first := map[signal.WebhookID]signal.EndpointDue{}
+		for _, d := range s.deliveries {
+			if d.Status != signal.DeliveryPending {
+				continue
+			}
+			if e, ok := first[d.Webhook]; !ok || d.NextAttemptAt.Before(e.At) {
+				first[d.Webhook] = signal.EndpointDue{Account: d.Account, Webhook: d.Webhook, At: d.NextAttemptAt}
+			}
+		}
+		for _, e := range first {
+			if !e.At.After(until) {
+				due = append(due, e)
+			} else if next.IsZero() || e.At.Before(next) {
+				next = e.At
+			}
+		}
+		slices.SortFunc(due, func(a, b signal.EndpointDue) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook)) })
+		due = due[min(offset, len(due)):]
+		due = due[:min(limit, len(due))]
+		return nil
+	})
+	return due, next, err
+}
+
+func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,
+	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
+	err = s.do(ctx, "DueDeliveries", func() error {
+		for _, d := range s.pendingOf(id) {
+			switch {
+			case d.NextAttemptAt.After(until):
+				next = d.NextAttemptAt
+				return nil
+			case d.Account == account && !except[d.ID] && len(due) < limit:
+				due = append(due, *d)
+			}
+		}
+		return nil
+	})
+	return due, next, err
+}
+
+func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o signal.Outcomes) (left []int, err error) {
+	err = s.do(ctx, "StoreOutcomes", func() error {
+		w, ok := s.webhooks[o.Webhook]
+		switch {
+		case epoch != s.epoch:
+			return errNotOwner
+		case !ok:
+			for i := range o.Deliveries {
+				left = append(left, i)
+			}
+			return nil
+		case o.Disabled != nil && o.Disabled.Revision != w.Revision:
+			return &signal.Error{Kind: signal.KindConflict, Code: "webhook_changed"}
+		}
+		for i, d := range o.Deliveries {
+			old := s.deliveries[d.ID]
+			if old == nil || old.Status != signal.DeliveryPending || !d.WasDueAt.IsZero() && !dueTime(d.WasDueAt).Equal(old.NextAttemptAt) {
+				left = append(left, i)
+				continue
+			}
+			d.WasDueAt = time.Time{}
+			if !d.NextAttemptAt.IsZero() {
+				d.NextAttemptAt = dueTime(d.NextAttemptAt)
+			}
+			old.Delivery = d
+		}
+		if o.Health != nil {
+			s.health[o.Webhook] = *o.Health
+		}
+		if o.Disabled != nil {
+			s.save(*o.Disabled)
+		}
+		if o.Event != nil {
+			s.notices = append(s.notices, *o.Event)
+			s.append(*o.Event)
+		}
+		for _, m := range o.Mails {
+			m.ID = strconv.Itoa(len(s.mailbox) + 1)
+			s.mailbox[m.ID], s.mailDue[m.ID] = m, time.Now()
+		}
+		return nil
+	})
+	return left, err
+}
+
+func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int) (more bool, err error) {
+	err = s.do(ctx, "PruneDeliveries", func() error {
+		if epoch != s.epoch {
+			return errNotOwner
+		}
+		s.pruned[id]++
+		more = s.pruned[id]%2 == 1 // two steps at a time
+		return nil
+	})
+	return more, err
+}
+
+func (s *fakeStore) DueMails(ctx context.Context, _ int, until time.Time, limit int) (due []signal.Mail, next time.Time, err error) {
+	err = s.do(ctx, "DueMails", func() error {
+		for _, id := range slices.SortedFunc(maps.Keys(s.mailDue), func(a, b string) int { return s.mailDue[a].Compare(s.mailDue[b]) }) {
+			if at := s.mailDue[id]; at.After(until) {
+				next = at
+				return nil
+			}
+			if len(due) < limit {
+				due = append(due, s.mailbox[id])
+			}
+		}
+		return nil
+	})
+	return due, next, err
+}
+
+func (s *fakeStore) StoreMailOutcome(ctx context.Context, _ int, epoch int64, m signal.Mail, again time.Time) error {
+	return s.do(ctx, "StoreMailOutcome", func() error {
+		if epoch != s.epoch {
+			return errNotOwner
+		}
+		if again.IsZero() {
+			delete(s.mailDue, m.ID)
+			return nil
+		}
+		m.Tries++
+		s.mailbox[m.ID], s.mailDue[m.ID] = m, again
+		return nil
+	})
+}
+
+// sent is one attempt that a fakeCourier has made.
+type sent struct {
+	Request
+	ended     time.Time // zero while it is under way
+	cancelled bool
+}
+
+// fakeCourier answers as the test says. Its zero value answers 200 at once.
+type fakeCourier struct {
+	mu      sync.Mutex
+	answer  func(ctx context.Context, r Request) Result // nil: success at once
+	all     []*sent
+	running map[string]int // by URL
+	most    map[string]int
+}
+
+func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
+	f.mu.Lock()
+	if f.running == nil {
+		f.running, f.most = map[string]int{}, map[string]int{}
+	}
+	s := &sent{Request: r}
+	f.all = append(f.all, s)
+	f.running[r.URL]++
+	f.most[r.URL] = max(f.most[r.URL], f.running[r.URL])
+	answer := f.answer
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.running[r.URL]--
+		s.ended = time.Now()
+		s.cancelled = ctx.Err() != nil
+	}()
+	if answer == nil {
+		return answers200(ctx, r)
+	}
+	return answer(ctx, r)
+}
+
+// script has the courier answer in another way from now on.
+func (f *fakeCourier) script(answer func(ctx context.Context, r Request) Result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// sent returns the attempts so far, to any URL or to one.
+func (f *fakeCourier) sent(url ...string) (list []sent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.all {
+		if len(url) == 0 || s.URL == url[0] {
+			list = append(list, *s)
+		}
+	}
+	return list
+}
+
+// peak returns how many attempts were under way at once to a URL, and begins anew.
+func (f *fakeCourier) peak(url string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.most[url]
+	f.most[url] = 0
+	return n
+}
+
+// answers200 is the answer 200.
+func answers200(_ context.Context, r Request) Result {
+	return Result{At: r.At, Status: 200, Class: ClassSuccess}
+}
+
+// answers503 is the answer 503.
+func answers503(_ context.Context, r Request) Result {
+	return Result{At: r.At, Status: 503, Class: ClassServerError, Error: "status 503"}
+}
+
+// after gives an answer later. Whoever cancels the request gets it sooner.
+func after(d time.Duration, answer func(ctx context.Context, r Request) Result) func(context.Context, Request) Result {
+	return func(ctx context.Context, r Request) Result {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return Result{At: r.At, Error: signal.DeliveryCancelled}
+		}
+		result := answer(ctx, r)
+		result.Duration = d
+		return result
+	}
+}
+
+// hangs does not answer until the attempt is timed out.
+var hangs = after(15*time.Second, func(_ context.Context, r Request) Result {
+	return Result{At: r.At, Class: ClassTimeout, Error: "timeout"}
+})

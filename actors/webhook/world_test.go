@@ -1,0 +1,261 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// world is a node that owns one partition, with fakes round it. It lives in a bubble
+// of synctest.
+type world struct {
+	t       *testing.T
+	store   *fakeStore
+	courier *fakeCourier
+	keys    *Keyring
+	node    *Node
+	system  *engine.System
+	metrics *prometheus.Registry
+	account signal.AccountID
+	lines   lines
+
+	owner    engine.Ref
+	recorder *Recorder
+	woken    chan struct{}
+	ended    chan struct{}
+	mu       sync.Mutex
+	lost     []error
+}
+
+// lines collects what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// owner is the partition's actor, as far as webhooks need it.
+type owner struct {
+	w     *world
+	ready chan *Recorder
+}
+
+func (o owner) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		o.ready <- o.w.node.Start(c, 0, 1)
+	case Lost:
+		o.w.mu.Lock()
+		o.w.lost = append(o.w.lost, m.Err)
+		o.w.mu.Unlock()
+		c.Stop(c.Self())
+	case string:
+		c.Stop(c.Self())
+	}
+}
+
+// newWorld makes the fakes. start sets them going.
+func newWorld(t *testing.T, change ...func(o *Options)) *world {
+	w := &world{t: t, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
+		metrics: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
+	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := Options{Log: log, Metrics: NewMetrics(w.metrics)}
+	for _, f := range change {
+		f(&o)
+	}
+	w.node = New(w.store, w.courier, w.keys, o)
+	w.system = engine.NewSystem(engine.Options{Log: log})
+	w.store.appended = func() {
+		select {
+		case w.woken <- struct{}{}:
+		default:
+		}
+	}
+	return w
+}
+
+// start starts the actors, and what gives them the events of the log.
+func (w *world) start() {
+	ready := make(chan *Recorder, 1)
+	w.owner = w.system.Spawn(engine.Partition, "owner", func() engine.Actor { return owner{w, ready} }, engine.Supervision{})
+	w.recorder = <-ready
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(w.ended)
+		w.follow(ctx)
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-w.ended
+		w.stop()
+	})
+	synctest.Wait()
+}
+
+func (w *world) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := w.system.Shutdown(ctx); err != nil {
+		w.t.Errorf("Shutdown: %v", err)
+	}
+	if n := w.node.gate.inFlight(); n != 0 {
+		w.t.Errorf("%d slots of the gate are not given back", n)
+	}
+	if n := w.node.room.Load(); n != maxLiveNode {
+		w.t.Errorf("the live queues have room for %d, want %d", n, maxLiveNode)
+	}
+}
+
+// follow records the events of the log, as the partition's feed does.
+func (w *world) follow(ctx context.Context) {
+	done := 0
+	for {
+		w.store.mu.Lock()
+		events := slices.Clone(w.store.log[done:])
+		w.store.mu.Unlock()
+		if len(events) == 0 {
+			select {
+			case <-w.woken:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if _, err := w.recorder.Record(ctx, events); err == nil {
+			done += len(events)
+			continue
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// register adds a webhook that wants signal.created.
+func (w *world) register(change ...func(hook *signal.Webhook)) signal.WebhookID {
+	w.t.Helper()
+	id := signal.NewWebhookID()
+	hook := signal.Webhook{ID: id, Account: w.account, URL: "https://example.com/" + string(id), Events: []signal.EventType{signal.SignalCreated},
+		APIVersion: "2026-11-01", Status: signal.WebhookEnabled, CreatedAt: time.Now(), UpdatedAt: time.Now(), Secret: w.keys.Seal([]byte("secret"), string(id))}
+	for _, f := range change {
+		f(&hook)
+	}
+	w.store.set(func() { w.store.save(hook) })
+	return id
+}
+
+// url returns where requests of a webhook go.
+func (w *world) url(id signal.WebhookID) string { return "https://example.com/" + string(id) }
+
+// emit appends n events signal.created and returns them, oldest first.
+func (w *world) emit(n int) (ids []signal.EventID) {
+	w.store.set(func() {
+		for range n {
+			e := signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)}
+			w.store.append(e)
+			ids = append(ids, e.ID)
+		}
+	})
+	return ids
+}
+
+// pass lets time pass, and all that happens until then end.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// backlogged puts n pending deliveries of a webhook into the store, due a second
+// apart since a while ago, and returns their ids, oldest first.
+func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID) {
+	w.store.set(func() {
+		for i := range n {
+			e := signal.NewEventID()
+			at := time.Now().Truncate(time.Millisecond).Add(-time.Duration(n-i) * time.Second)
+			d := signal.Delivery{ID: signal.DeliveryIDOf(e, id), Webhook: id, Account: w.account, Event: e, Type: signal.SignalCreated,
+				Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
+			w.store.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
+			ids = append(ids, d.ID)
+		}
+	})
+	return ids
+}
+
+// once checks that each of the events went to a webhook exactly once.
+func (w *world) once(id signal.WebhookID, events []signal.EventID) {
+	w.t.Helper()
+	n := map[signal.EventID]int{}
+	for _, s := range w.courier.sent(w.url(id)) {
+		n[s.Event]++
+	}
+	lost, twice := 0, 0
+	for _, e := range events {
+		if n[e] == 0 {
+			lost++
+		} else if n[e] > 1 {
+			twice++
+		}
+	}
+	if lost+twice > 0 {
+		w.t.Errorf("of %d events %d are lost and %d sent more than once", len(events), lost, twice)
+	}
+}
+
+// statuses checks the deliveries of a webhook by status and error.
+func (w *world) statuses(id signal.WebhookID, want map[string]int) {
+	w.t.Helper()
+	if got := w.store.statuses(id); !maps.Equal(got, want) {
+		w.t.Errorf("deliveries: %v, want %v", got, want)
+	}
+}
+
+// losses returns how often the owner was told that it is none.
+func (w *world) losses() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.lost)
+}
+
+// counted returns the value of a metric with one label, by the label's value.
+func (w *world) counted(name string) map[string]float64 {
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if v := m.GetCounter().GetValue(); v != 0 {
+				got[m.GetLabel()[0].GetValue()] = v
+			}
+		}
+	}
+	return got
+}
