@@ -1,0 +1,352 @@
+package persistence
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A delivery's life: made, tried, given up, asked for again, cancelled.
+func TestDeliveryFromBeginToEnd(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	w := b.register()
+	d := b.deliver(w, milli(1000))[0]
+	d.WasDueAt = time.Time{}
+	got, body, err := b.hooks.Delivery(ctx, b.account, w.ID, d.ID)
+	b.must("read", err)
+	if diff := cmp.Diff(d, got); diff != "" || string(body) != "body of "+string(d.Event) {
+		t.Errorf("made with body %q (-want +got):\n%s", body, diff)
+	}
+	d = attempt(d, 503, milli(1400), milli(31_400))
+	b.outcomes(w, d)
+	d = attempt(d, 0, milli(32_000), time.Time{})
+	b.outcomes(w, d)
+	want := d
+	want.WasDueAt = time.Time{}
+	if diff := cmp.Diff(want, b.stored(d)); diff != "" || len(want.Attempts) != 2 {
+		t.Errorf("given up (-want +got):\n%s", diff)
+	}
+	// The same again is left out, and so is an outcome of the attempt before.
+	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{d, d}})
+	if diff := cmp.Diff([]int{0, 1}, left); diff != "" || err != nil {
+		t.Errorf("repeated: %v (-want +got):\n%s", err, diff)
+	}
+
+	_, err = b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
+	wantError(t, err, signal.KindConflict, "delivery_not_pending")
+	events := len(b.eventsOf(b.account))
+	before := b.store.Now().Truncate(time.Millisecond)
+	again, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
+	b.must("retry", err)
+	want.Status, want.Single, want.CompletedAt, want.NextAttemptAt = signal.DeliveryPending, true, time.Time{}, again.NextAttemptAt
+	if diff := cmp.Diff(want, again); diff != "" || again.NextAttemptAt.Before(before) {
+		t.Errorf("asked for again (-want +got):\n%s", diff)
+	}
+	if e := b.eventsOf(b.account)[events:]; len(e) != 1 || e[0].Type != signal.WebhookPoked || e[0].Subject != string(w.ID) {
+		t.Errorf("announced %+v", e)
+	}
+	_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
+	wantError(t, err, signal.KindConflict, "delivery_not_failed")
+	cancelled, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
+	b.must("cancel", err)
+	if cancelled.Status != signal.DeliveryFailed || cancelled.Error != signal.DeliveryCancelled || cancelled.Single || cancelled.CompletedAt.Before(before) ||
+		!cancelled.NextAttemptAt.IsZero() || len(cancelled.Attempts) != 2 {
+		t.Errorf("cancelled: %+v", cancelled)
+	}
+	// The attempt that was under way meanwhile comes too late.
+	late := attempt(again, 200, milli(40_000), time.Time{})
+	left, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{late}})
+	if diff := cmp.Diff([]int{0}, left); diff != "" || err != nil {
+		t.Errorf("too late: %v (-want +got):\n%s", err, diff)
+	}
+	for name, id := range map[string]signal.DeliveryID{"no such": signal.NewDeliveryID(), "no identifier": "dlv_x", "empty": ""} {
+		_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, id)
+		wantKind(t, name, err, signal.KindNotFound)
+		_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, id)
+		wantKind(t, name, err, signal.KindNotFound)
+	}
+	_, _, err = b.hooks.Delivery(ctx, accountIn(b.store, b.p), w.ID, d.ID)
+	wantKind(t, "that of another account", err, signal.KindNotFound)
+
+	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, d.ID)
+	wantKind(t, "that of a removed webhook", err, signal.KindNotFound)
+	b.erase()
+	b.wantNothingLeft()
+}
+
+// The position is that of all events of a call, so it is stored with the last of them.
+func TestStoreDeliveriesInParts(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	one, two := b.register(), b.register()
+	batch := make([]signal.EventDeliveries, 2*stepDeliveries/2+50)
+	for i := range batch {
+		e := signal.NewEventID()
+		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, e), Deliveries: []signal.Delivery{testDelivery(one, e, milli(int64(i))), testDelivery(two, e, milli(int64(i)))}}
+	}
+	upTo := signal.Position{MS: 77, Seq: 1}
+	last := &batch[len(batch)-1]
+	good := last.Event
+	last.Event = "of no known form"
+	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo, batch); err == nil {
+		t.Error("a batch with a bad event is stored")
+	}
+	if n := b.rdb.ZCard(ctx, recordedKey(b.p, one.ID)).Val(); n < stepDeliveries/2 || n == int64(len(batch)) {
+		t.Errorf("%d deliveries are stored, want only the first part", n)
+	}
+	if at, err := b.store.EnginePosition(ctx, b.p); !at.IsZero() || err != nil {
+		t.Errorf("position %v, %v, want none yet", at, err)
+	}
+	last.Event = good
+	for range 2 {
+		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo, batch))
+		if at, err := b.store.EnginePosition(ctx, b.p); at != upTo || err != nil {
+			t.Errorf("position %v, %v", at, err)
+		}
+		if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != int64(2*len(batch)) || err != nil {
+			t.Errorf("counts %+v, %v, want %d pending", stats, err, 2*len(batch))
+		}
+		if n := b.rdb.HLen(ctx, bodiesKey(b.p)).Val(); n != int64(len(batch)) {
+			t.Errorf("%d bodies, want %d", n, len(batch))
+		}
+	}
+	// Without deliveries, the position alone.
+	b.must("store nothing", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo.Plus(1), nil))
+	if at, err := b.store.EnginePosition(ctx, b.p); at != upTo.Plus(1) || err != nil {
+		t.Errorf("position %v, %v", at, err)
+	}
+	for _, w := range []*signal.Webhook{one, two} {
+		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	}
+	if steps := b.erase(); steps < 4 {
+		t.Errorf("%d deliveries were dropped in %d steps", 2*len(batch), steps)
+	}
+	b.wantNothingLeft()
+}
+
+func TestPartOf(t *testing.T) {
+	t.Parallel()
+	event := func(deliveries, bytes int) signal.EventDeliveries {
+		return signal.EventDeliveries{Body: make([]byte, bytes), Deliveries: make([]signal.Delivery, deliveries)}
+	}
+	for name, c := range map[string]struct {
+		batch []signal.EventDeliveries
+		want  int
+	}{
+		"nothing":             {nil, 0},
+		"one of any size":     {[]signal.EventDeliveries{event(10*stepDeliveries, 10*stepBodies)}, 1},
+		"as many as may be":   {[]signal.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2, 1)}, 2},
+		"one delivery more":   {[]signal.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2+1, 1)}, 1},
+		"one byte more":       {[]signal.EventDeliveries{event(1, stepBodies), event(1, 1)}, 1},
+		"one without is free": {[]signal.EventDeliveries{event(stepDeliveries, stepBodies), event(0, 0), event(1, 0)}, 2},
+	} {
+		if got := partOf(c.batch); got != c.want {
+			t.Errorf("%s: %d events, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestDueEndpoints(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	var want []signal.EndpointDue
+	for i := range 4 {
+		w := b.register()
+		b.deliver(w, milli(int64(100*i)+50), milli(int64(100*i)))
+		want = append(want, signal.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
+	}
+	b.rdb.ZAdd(ctx, webhooksDueKey(b.p), zAt(milli(-5), "damaged"))
+	check := func(until time.Time, offset, limit int, want []signal.EndpointDue, wantNext time.Time) {
+		t.Helper()
+		got, next, err := b.hooks.DueEndpoints(ctx, b.p, until, offset, limit)
+		if d := cmp.Diff(want, got); d != "" || !next.Equal(wantNext) || err != nil {
+			t.Errorf("until %v: next %v, want %v, %v (-want +got):\n%s", until, next, wantNext, err, d)
+		}
+	}
+	check(milli(200), 0, 10, want[:3], milli(300))
+	check(milli(200), 1, 1, want[1:2], milli(300))
+	check(milli(200), 3, 10, nil, milli(300))
+	check(milli(199), 0, 10, want[:2], milli(200))
+	check(milli(1000), 0, 10, want, time.Time{})
+}
+
+func TestDueDeliveries(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	w := b.register()
+	list := b.deliver(w, milli(0), milli(10), milli(20), milli(30), milli(40))
+	read := func(until time.Time, limit int, wantNext time.Time, except ...signal.DeliveryID) []signal.PendingDelivery {
+		t.Helper()
+		passed := map[signal.DeliveryID]bool{}
+		for _, id := range except {
+			passed[id] = true
+		}
+		due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, until, limit, passed)
+		if err != nil || !next.Equal(wantNext) {
+			t.Errorf("next is due at %v, %v; want %v", next, err, wantNext)
+		}
+		return due
+	}
+	check := func(got []signal.PendingDelivery, want ...signal.Delivery) {
+		t.Helper()
+		var pending []signal.PendingDelivery
+		for _, d := range want {
+			pending = append(pending, signal.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
+		}
+		if d := cmp.Diff(pending, got); d != "" {
+			t.Errorf("due (-want +got):\n%s", d)
+		}
+	}
+	check(read(milli(30), 10, milli(40)), list[:4]...)
+	check(read(milli(30), 2, milli(40)), list[:2]...)
+	check(read(milli(30), 2, milli(40), list[0].ID, list[2].ID), list[1], list[3])
+	check(read(milli(40), 9, time.Time{}, list[0].ID), list[1:]...)
+	check(read(milli(-1), 9, milli(0)))
+
+	// What cannot be sent stands in nobody's way, and is counted no more.
+	b.rdb.HSet(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
+	b.rdb.HDel(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
+	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
+	b.must("make key", err)
+	b.rdb.HDel(ctx, bodiesKey(b.p), key)
+	check(read(milli(30), 10, milli(40)), list[3])
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(30)) || err != nil {
+		t.Errorf("counts %+v, %v", stats, err)
+	}
+	// The attempt of one of them was under way.
+	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 1 || !stats.OldestDue.Equal(milli(40)) || err != nil {
+		t.Errorf("counts %+v, %v", stats, err)
+	}
+	// A reader that is late must not bring a removed webhook back.
+	member, err := deliveryMember(list[4].ID, list[4].Type)
+	b.must("make member", err)
+	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	b.must("drop", b.hooks.dropPending(ctx, b.p, b.account, w.ID, member, errShort))
+	if n := b.rdb.ZCard(ctx, webhooksDueKey(b.p)).Val(); n != 0 {
+		t.Errorf("%d webhooks are due, want none", n)
+	}
+}
+
+// TestManyDeliveries has more of a webhook than one command, script or operation takes,
+// most of them of one millisecond.
+func TestManyDeliveries(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	w, other := b.register(), b.register()
+	b.deliver(other, milli(0))
+	at := make([]time.Time, 2400)
+	for i := range at {
+		at[i] = milli(1000) // of which there are 2,200
+		if i < 100 {
+			at[i] = milli(int64(i))
+		} else if i >= 2300 {
+			at[i] = milli(int64(i))
+		}
+	}
+	list := b.deliver(w, at...)
+	slices.SortFunc(list, func(a, b signal.Delivery) int { // newest first
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(string(b.ID), string(a.ID))
+	})
+	pages := func(q signal.DeliveryQuery, want []signal.Delivery) {
+		t.Helper()
+		var got []signal.DeliveryID
+		for q.Limit, q.Offset = 700, 0; q.Offset <= len(want); q.Offset += q.Limit {
+			page, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, q)
+			if err != nil || total != len(want) {
+				t.Fatalf("%+v: %d in all, %v; want %d", q, total, err, len(want))
+			}
+			for i := range page {
+				got = append(got, page[i].ID)
+			}
+		}
+		var ids []signal.DeliveryID
+		for i := range want {
+			ids = append(ids, want[i].ID)
+		}
+		if d := cmp.Diff(ids, got); d != "" {
+			t.Errorf("%+v (-want +got):\n%s", q, d)
+		}
+	}
+	count := func(what string, want int, do func() (int, error)) {
+		t.Helper()
+		if n, err := do(); n != want || err != nil {
+			t.Errorf("%s: %d, %v; want %d", what, n, err, want)
+		}
+	}
+	retry := func(what string, want int, q signal.RetryQuery) {
+		t.Helper()
+		q.Status, q.DryRun = signal.DeliveryFailed, true
+		count(what+" (dry run)", want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
+		q.DryRun = false
+		count(what, want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
+	}
+	pages(signal.DeliveryQuery{}, list)
+	pages(signal.DeliveryQuery{Status: signal.DeliveryPending}, list)
+	pages(signal.DeliveryQuery{Status: signal.DeliveryPending, Type: signal.SignalCreated}, list)
+	pages(signal.DeliveryQuery{Type: signal.WebhookTest}, nil)
+
+	count("cancel all", 2400, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
+	count("cancel all again", 0, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
+	retry("before the first", 0, signal.RetryQuery{Until: milli(0)})
+	retry("up to a time", 50, signal.RetryQuery{Until: milli(50)})
+	retry("between two times", 25, signal.RetryQuery{Since: milli(50), Until: milli(75)})
+	retry("from a time on", 50, signal.RetryQuery{Since: milli(2350)})
+	retry("of one millisecond", 2200, signal.RetryQuery{Since: milli(1000), Until: milli(1001)})
+	pages(signal.DeliveryQuery{Status: signal.DeliveryFailed}, slices.Concat(list[50:100], list[2300:2325]))
+	retry("the rest", 75, signal.RetryQuery{})
+	pages(signal.DeliveryQuery{Status: signal.DeliveryPending}, list)
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2401 || err != nil {
+		t.Errorf("counts %+v, %v", stats, err)
+	}
+
+	count("cancel all", 2400, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
+	b.retryOne(w, list[0])
+	steps := 1
+	for more := true; more; steps++ {
+		var err error
+		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1300)
+		b.must("prune", err)
+	}
+	if steps < 5 {
+		t.Errorf("pruned in %d steps", steps)
+	}
+	pages(signal.DeliveryQuery{}, list[:1301])
+	// By age it takes one call, and passes over what ended later than it was created.
+	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Minute, 1300); more || err != nil {
+		t.Errorf("prune by age: %v, %v", more, err)
+	}
+	pages(signal.DeliveryQuery{}, list[:1301]) // they have ended just now
+	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, -time.Minute, 1300); more || err != nil {
+		t.Errorf("prune by age: %v, %v", more, err)
+	}
+	pages(signal.DeliveryQuery{}, list[:1])
+
+	for _, w := range []*signal.Webhook{w, other} {
+		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	}
+	pages(signal.DeliveryQuery{}, nil)
+	b.erase()
+	b.wantNothingLeft()
+}
+
+func (b *hookBench) retryOne(w *signal.Webhook, d signal.Delivery) {
+	b.Helper()
+	_, err := b.hooks.RetryDelivery(b.Context(), b.account, w.ID, d.ID)
+	b.must("retry", err)
+}
