@@ -334,7 +334,9 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 				next = e.At
 			}
 		}
-		slices.SortFunc(due, func(a, b signal.EndpointDue) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook)) })
+		slices.SortFunc(due, func(a, b signal.EndpointDue) int {
+			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook))
+		})
 		due = due[min(offset, len(due)):]
 		due = due[:min(limit, len(due))]
 		return nil

@@ -32,6 +32,7 @@ type world struct {
 
 	owner    engine.Ref
 	recorder *Recorder
+	read     int // events of the log that a test has seen
 	woken    chan struct{}
 	ended    chan struct{}
 	mu       sync.Mutex
