@@ -122,12 +122,11 @@ function main() {
     process.exit(1);
   }
   const server = createServer({ requestTimeout: 10_000 }, async (request, response) => {
-    let status, text;
+    let status = 500, text = "try again later";
     try {
       [status, text] = await receive(request, secrets, tolerance);
-    } catch {
-      request.destroy(); // the body was cut off: there is nobody to answer
-      return;
+    } catch (err) { // the body was cut off, for one
+      console.error("receive:", err.message);
     }
     const headers = { "Content-Type": "text/plain; charset=utf-8" };
     if (status === 405) headers.Allow = "POST";
