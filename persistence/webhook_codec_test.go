@@ -1,0 +1,320 @@
+package persistence
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	codecWebhook  = signal.WebhookID("whk_01M7YQ1WTVKN9DZNWV9NV456V1")
+	codecDelivery = signal.DeliveryID("dlv_01M7YQ1X7PE2DGEP087XGX6XDW")
+	codecBody     = "12345678901234567890"
+)
+
+// codecWebhooks are webhooks with all sorts of fields.
+func codecWebhooks() map[string]signal.Webhook {
+	at := milli(0)
+	empty, text := "", "for the night shift"
+	plain := signal.Webhook{ID: codecWebhook, Account: codecAccount, URL: "https://example.com", APIVersion: "2026-11-01",
+		Events: []signal.EventType{signal.SignalClosed}, Status: signal.WebhookEnabled, CreatedAt: at, UpdatedAt: at, Secret: []byte{0, 255, ' '}}
+	full := plain
+	full.URL, full.Events, full.Description = "https://example.com/"+strings.Repeat("ä", 1000), signal.WebhookEvents, &text
+	full.Status, full.DisabledReason, full.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, at.Add(time.Hour)
+	full.PreviousSecret, full.PreviousUntil = []byte("previous"), at.Add(24*time.Hour)
+	failing := plain
+	failing.Status, failing.DisabledReason, failing.DisabledAt, failing.Description = signal.WebhookDisabled, signal.DisabledFailing, at, &empty
+	return map[string]signal.Webhook{"plain": plain, "full": full, "failing": failing}
+}
+
+func TestWebhookCodec(t *testing.T) {
+	t.Parallel()
+	for name, w := range codecWebhooks() {
+		for _, cleared := range []time.Time{{}, milli(5)} {
+			b, err := appendWebhook(nil, &w, cleared)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := w
+			want.Revision = string(b)
+			got, gotCleared, err := decodeWebhook(w.Account, w.ID, b)
+			if d := cmp.Diff(want, got); d != "" || err != nil || !gotCleared.Equal(cleared) {
+				t.Errorf("%s: cleared %v, %v (-want +got):\n%s", name, gotCleared, err, d)
+			}
+			if s := statusOfRecord(string(b)); s != w.Status {
+				t.Errorf("%s: status %q is read at its fixed place", name, s)
+			}
+			for n := range b {
+				if _, _, err := decodeWebhook(w.Account, w.ID, b[:n]); err == nil {
+					t.Errorf("%s: the first %d of %d bytes are taken for a webhook", name, n, len(b))
+				}
+			}
+			b[0] = 9
+			if _, _, err := decodeWebhook(w.Account, w.ID, b); err == nil || !strings.Contains(err.Error(), "version 9") {
+				t.Errorf("%s: of version 9: %v", name, err)
+			}
+		}
+	}
+	w := codecWebhooks()["plain"]
+	w.Events = []signal.EventType{"of a later version"}
+	if _, err := appendWebhook(nil, &w, time.Time{}); err == nil {
+		t.Error("an event that is not known is stored")
+	}
+}
+
+func TestHealthCodec(t *testing.T) {
+	t.Parallel()
+	for _, want := range []signal.WebhookHealth{{}, {FailingSince: milli(7), Failures: 1 << 20, Warned: 2}} {
+		b := appendHealth(nil, &want)
+		if got, err := decodeHealth(b); got != want || err != nil {
+			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
+		}
+		for n := range b {
+			if got, err := decodeHealth(b[:n]); err == nil {
+				t.Errorf("the first %d bytes are taken for %+v", n, got)
+			}
+		}
+	}
+}
+
+func TestMailCodec(t *testing.T) {
+	t.Parallel()
+	for _, want := range []signal.Mail{{}, {ID: "x", Kind: signal.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
+		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}} {
+		b := appendMail(nil, &want)
+		if got, err := decodeMail(want.ID, b); got != want || err != nil {
+			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
+		}
+		for n := range b {
+			if got, err := decodeMail("", b[:n]); err == nil {
+				t.Errorf("the first %d bytes are taken for %+v", n, got)
+			}
+		}
+	}
+}
+
+func TestCutMember(t *testing.T) {
+	t.Parallel()
+	if a, w, ok := cutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
+		t.Errorf("read back as %q, %q, %v", a, w, ok)
+	}
+	for _, bad := range []string{"", "a", " w", "a ", "a b c", "a  b"} {
+		if a, w, ok := cutMember(bad); ok {
+			t.Errorf("%q is read as %q, %q", bad, a, w)
+		}
+	}
+}
+
+// codecDeliveries are deliveries with all sorts of fields.
+func codecDeliveries() map[string]signal.Delivery {
+	at := milli(0)
+	plain := signal.Delivery{Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.SignalCreated, Status: signal.DeliveryPending,
+		CreatedAt: at, NextAttemptAt: at.Add(time.Second)}
+	tried := plain
+	tried.Scheduled, tried.Error = 3, "status 503"
+	for i, e := range []string{"status 503", "timeout", "status 0503", "of a later version", "status 503"} {
+		a := signal.Attempt{Number: i + 7, Trigger: signal.TriggerSchedule, At: at.Add(time.Duration(i-1) * time.Minute), Duration: time.Duration(i) * time.Second,
+			ResponseStatus: 503, Error: e, ResponseBody: []string{"busy", "busy", "", strings.Repeat("é", 100), strings.Repeat("é", 100)}[i]}
+		if i == 2 {
+			a.Trigger, a.ResponseStatus = signal.TriggerManual, 0
+		}
+		tried.Attempts = append(tried.Attempts, a)
+	}
+	done := tried
+	done.Status, done.NextAttemptAt, done.CompletedAt, done.Error, done.Type = signal.DeliverySucceeded, time.Time{}, at.Add(time.Hour), "", signal.AgentFailed
+	failed := done
+	failed.Status, failed.Error = signal.DeliveryFailed, "an error of a later version"
+	single := plain
+	single.Single, single.Type = true, signal.WebhookTest
+	return map[string]signal.Delivery{"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
+}
+
+func TestDeliveryCodec(t *testing.T) {
+	t.Parallel()
+	for name, d := range codecDeliveries() {
+		b := appendDelivery(nil, &d, codecBody)
+		got, key, err := decodeDelivery(b)
+		if diff := cmp.Diff(d, withEvent(got, d.Event)); diff != "" || err != nil || key != codecBody {
+			t.Errorf("%s: body %q, %v (-want +got):\n%s", name, key, err, diff)
+		}
+		front, _, err := decodeDelivery(b[:deliveryFront])
+		want := d
+		if n := len(d.Attempts); n > 0 {
+			want.Attempts = []signal.Attempt{{Number: d.Attempts[n-1].Number, ResponseStatus: d.Attempts[n-1].ResponseStatus}}
+		}
+		if name == "failed" {
+			want.Error = "" // lists do not show what is no known error
+		}
+		if diff := cmp.Diff(want, withEvent(front, d.Event)); diff != "" || err != nil {
+			t.Errorf("%s, its front: %v (-want +got):\n%s", name, err, diff)
+		}
+		for n := range b {
+			if n == deliveryFront {
+				continue
+			}
+			if _, _, err := decodeDelivery(b[:n]); err == nil {
+				t.Errorf("%s: the first %d of %d bytes are taken for a delivery", name, n, len(b))
+			}
+		}
+		// Where the key of the body is left out, the script puts it.
+		without := appendDelivery(nil, &d, "")
+		if copy(without[1:], codecBody); !bytes.Equal(without, b) {
+			t.Errorf("%s: the record for the script differs", name)
+		}
+		b[0] = 9
+		if _, _, err := decodeDelivery(b); err == nil || !strings.Contains(err.Error(), "version 9") {
+			t.Errorf("%s: of version 9: %v", name, err)
+		}
+	}
+}
+
+// withEvent puts the event that d has in its tests: that of codecBody is none.
+func withEvent(d signal.Delivery, e signal.EventID) signal.Delivery {
+	d.Event = e
+	return d
+}
+
+// Deliveries that are tried for ever, by endpoints that answer with much, stay small.
+func TestDeliveryIsStoredInPart(t *testing.T) {
+	t.Parallel()
+	d := codecDeliveries()["plain"]
+	for i := range 2 * maxAttempts {
+		d.Attempts = append(d.Attempts, signal.Attempt{Number: i + 1, Trigger: signal.TriggerManual, At: milli(int64(i)),
+			ResponseBody: strings.Repeat("a", maxResponseBody-1) + "é" + strings.Repeat("b", i)})
+	}
+	b := appendDelivery(nil, &d, codecBody)
+	got, _, err := decodeDelivery(b)
+	if err != nil || len(got.Attempts) != maxAttempts || got.Attempts[0].Number != maxAttempts+1 || got.AttemptCount() != 2*maxAttempts {
+		t.Fatalf("%d attempts from %d on, %v", len(got.Attempts), got.Attempts[0].Number, err)
+	}
+	for _, a := range got.Attempts {
+		if a.ResponseBody != strings.Repeat("a", maxResponseBody-1) {
+			t.Fatalf("response of %d bytes", len(a.ResponseBody))
+		}
+	}
+	if len(b) > 2*maxResponseBody {
+		t.Errorf("%d bytes, though all responses are the same", len(b))
+	}
+}
+
+// TestDeliveryErrors: codes keep their meaning, and every error is read back.
+func TestDeliveryErrors(t *testing.T) {
+	t.Parallel()
+	want := []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found", "cancelled"}
+	if d := cmp.Diff(want, deliveryErrors); d != "" {
+		t.Errorf("stored codes have changed (-want +got):\n%s", d)
+	}
+	for _, e := range append(want, "status 200", "status 65535") {
+		code, status := errorCode(e)
+		if got, err := errorText(code, uint16(status)); got != e || err != nil || code == errorOther {
+			t.Errorf("%q is read as %q, %v", e, got, err)
+		}
+	}
+	for _, e := range []string{"status 65536", "status +1", "status 007", "status ", "status", "Timeout"} {
+		if code, _ := errorCode(e); code != errorOther {
+			t.Errorf("%q has the code %d", e, code)
+		}
+	}
+	if got, err := errorText(99, 0); err == nil {
+		t.Errorf("code 99 is read as %q", got)
+	}
+}
+
+func TestDeliveryMember(t *testing.T) {
+	t.Parallel()
+	member, err := deliveryMember(codecDelivery, signal.WebhookTest)
+	if err != nil || len(member) != memberBytes || member[16] != codeOfEvent[signal.WebhookTest] || deliveryOf(member) != codecDelivery ||
+		member[:16] != deliveryField(codecDelivery) {
+		t.Errorf("member %q, %v", member, err)
+	}
+	if m, err := deliveryMember("dlv_x", signal.WebhookTest); err == nil {
+		t.Errorf("a bad identifier has the member %q", m)
+	}
+	if m, err := deliveryMember(codecDelivery, "of a later version"); err == nil {
+		t.Errorf("an unknown type has the member %q", m)
+	}
+	if id := deliveryOf("short"); id != "" {
+		t.Errorf("a short member is that of %q", id)
+	}
+	if _, err := bodyKey("evt_x", nil); err == nil {
+		t.Error("a bad event has a body")
+	}
+	one, err1 := bodyKey("evt_01M7YQ1X3DTRA4S2456P21NJZ0", []byte("one"))
+	two, err2 := bodyKey("evt_01M7YQ1X3DTRA4S2456P21NJZ0", []byte("two"))
+	if one == two || one[:16] != two[:16] || len(one) != bodyKeyBytes || err1 != nil || err2 != nil {
+		t.Errorf("bodies of one event have the keys %q and %q", one, two)
+	}
+}
+
+func FuzzDecodeWebhook(f *testing.F) {
+	for _, w := range codecWebhooks() {
+		b, _ := appendWebhook(nil, &w, milli(3))
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		w, cleared, err := decodeWebhook(codecAccount, codecWebhook, value)
+		if err != nil {
+			return
+		}
+		b, err := appendWebhook(nil, &w, cleared)
+		if err != nil {
+			t.Skip() // more events than there are
+		}
+		again, clearedAgain, err := decodeWebhook(codecAccount, codecWebhook, b)
+		again.Revision = w.Revision
+		if err != nil || !reflect.DeepEqual(again, w) || !clearedAgain.Equal(cleared) {
+			t.Errorf("%q is read as %+v, then %+v, %v", value, w, again, err)
+		}
+	})
+}
+
+func FuzzDecodeHealth(f *testing.F) {
+	f.Add(appendHealth(nil, &signal.WebhookHealth{FailingSince: milli(7), Failures: 1 << 20, Warned: 2}))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		h, err := decodeHealth(value)
+		if err != nil {
+			return
+		}
+		if again, err := decodeHealth(appendHealth(nil, &h)); err != nil || again != h {
+			t.Errorf("%q is read as %+v, then %+v, %v", value, h, again, err)
+		}
+	})
+}
+
+func FuzzDecodeDelivery(f *testing.F) {
+	for _, d := range codecDeliveries() {
+		f.Add(appendDelivery(nil, &d, codecBody))
+		f.Add(appendDelivery(nil, &d, codecBody)[:deliveryFront])
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		d, key, err := decodeDelivery(value)
+		if err != nil {
+			return
+		}
+		if len(value) == deliveryFront {
+			return
+		}
+		again, keyAgain, err := decodeDelivery(appendDelivery(nil, &d, key))
+		if err != nil || !reflect.DeepEqual(again, d) || keyAgain != key {
+			t.Errorf("%q is read as %+v, then %+v, %v", value, d, again, err)
+		}
+	})
+}
+
+func FuzzDecodeMail(f *testing.F) {
+	f.Add(appendMail(nil, &signal.Mail{Kind: signal.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		m, err := decodeMail("x", value)
+		if err != nil {
+			return
+		}
+		if again, err := decodeMail("x", appendMail(nil, &m)); err != nil || again != m {
+			t.Errorf("%q is read as %+v, then %+v, %v", value, m, again, err)
+		}
+	})
+}
