@@ -270,3 +270,89 @@ func (b *clusterBench) testSessions(t *testing.T) {
 		t.Errorf("unlock: %v", err)
 	}
 }
+
+func (b *clusterBench) testWebhooks(t *testing.T) {
+	ctx, p := t.Context(), 7
+	h, account := NewWebhooks(b.store, b.log), accountIn(b.store, 7)
+	epoch := take(t, b.store, p, "a", time.Minute)
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	w, err := h.Register(ctx, testWebhook(account), 1)
+	must("register", err)
+	w, err = h.ChangeWebhook(ctx, w, true)
+	must("change", err)
+	list, err := h.Webhooks(ctx, account)
+	if d := cmp.Diff([]signal.Webhook{w}, list); d != "" || err != nil {
+		t.Errorf("webhooks %v (-want +got):\n%s", err, d)
+	}
+	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 1 || err != nil {
+		t.Errorf("accounts %v, %v", accounts, err)
+	}
+	e := signal.NewEventID()
+	d := testDelivery(&w, e, milli(0))
+	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, signal.Position{MS: 1}, []signal.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []signal.Delivery{d}}}))
+	must("create delivery", h.CreateDelivery(ctx, testDelivery(&w, signal.NewEventID(), milli(1)), []byte("{}")))
+	if due, _, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
+		t.Errorf("due webhooks %v, %v", due, err)
+	}
+	if due, _, err := h.DueDeliveries(ctx, p, account, w.ID, milli(1), 9, nil); len(due) != 2 || err != nil {
+		t.Errorf("due deliveries %v, %v", due, err)
+	}
+	disabled := w
+	disabled.Status, disabled.DisabledReason = signal.WebhookDisabled, signal.DisabledFailing
+	left, err := h.StoreOutcomes(ctx, p, epoch, signal.Outcomes{Account: account, Webhook: w.ID, Deliveries: []signal.Delivery{attempt(d, 500, milli(2), time.Time{})},
+		Health: &signal.WebhookHealth{FailingSince: b.store.Now(), Failures: 5}, Disabled: &disabled,
+		Event: &signal.Event{Type: signal.SystemNotification}, Mails: []signal.Mail{{Account: account, Webhook: w.ID}}})
+	if len(left) != 0 || err != nil {
+		t.Errorf("outcomes left out: %v, %v", left, err)
+	}
+	if got, err := h.Webhook(ctx, account, w.ID); got.Status != signal.WebhookDisabled || got.Health.Failures != 5 || err != nil {
+		t.Errorf("disabled: %+v, %v", got, err)
+	}
+	_, err = h.RetryDelivery(ctx, account, w.ID, d.ID)
+	must("retry", err)
+	_, err = h.CancelDelivery(ctx, account, w.ID, d.ID)
+	must("cancel", err)
+	for want, do := range map[int]func() (int, error){
+		1: func() (int, error) {
+			return h.RetryDeliveries(ctx, account, w.ID, signal.RetryQuery{Status: signal.DeliveryFailed})
+		},
+		2: func() (int, error) {
+			_, total, err := h.Deliveries(ctx, account, w.ID, signal.DeliveryQuery{Type: d.Type, Limit: 1})
+			return total, err
+		},
+	} {
+		if n, err := do(); n != want || err != nil {
+			t.Errorf("%d deliveries, %v; want %d", n, err, want)
+		}
+	}
+	if n, err := h.CancelDeliveries(ctx, account, w.ID); n != 2 || err != nil {
+		t.Errorf("%d were cancelled, %v; want 2", n, err)
+	}
+	if list, total, err := h.Deliveries(ctx, account, w.ID, signal.DeliveryQuery{Status: signal.DeliveryFailed, Limit: 9}); len(list) != 2 || total != 2 || err != nil {
+		t.Errorf("%d of %d failed, %v", len(list), total, err)
+	}
+	mails, _, err := h.DueMails(ctx, p, b.store.Now().Add(time.Second), 9)
+	if len(mails) != 1 || err != nil {
+		t.Fatalf("mails %v, %v", mails, err)
+	}
+	must("mail", h.StoreMailOutcome(ctx, p, epoch, mails[0], time.Time{}))
+	if more, err := h.PruneDeliveries(ctx, p, epoch, w.ID, time.Hour, 1); more || err != nil {
+		t.Errorf("prune: %v, %v", more, err)
+	}
+	if stats, err := h.WebhookStats(ctx); stats.Disabled < 1 || err != nil {
+		t.Errorf("counts %+v, %v", stats, err)
+	}
+	must("remove", h.RemoveWebhook(ctx, account, w.ID))
+	for more := true; more; {
+		more, err = h.EraseWebhooks(ctx, p, epoch)
+		must("erase", err)
+	}
+	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 0 || err != nil {
+		t.Errorf("accounts %v, %v", accounts, err)
+	}
+}

@@ -52,6 +52,7 @@ func TestOnCluster(t *testing.T) {
 		"log": b.testLog, "leases": b.testLeases, "nodes": b.testNodes, "due runs": b.testDueRuns, "erasing": b.testErasing,
 		"trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies, "market": b.testMarket, "accounts": b.testAccounts,
 		"keys": b.testKeys, "sessions": b.testSessions, "limits": b.testLimits, "gauges": b.testGauges,
+		"webhooks": b.testWebhooks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

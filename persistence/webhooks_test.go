@@ -279,11 +279,14 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Limit: 1, Type: signal.SignalCreated})
 			return err
 		},
-		"cancel":        func() error { _, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID); return err },
-		"retry all":     func() error { _, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, signal.RetryQuery{}); return err },
-		"cancel all":    func() error { _, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); return err },
-		"due webhooks":  func() error { _, _, err := b.hooks.DueEndpoints(ctx, b.p, milli(9), 0, 9); return err },
-		"due":           func() error { _, _, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(9), 9, nil); return err },
+		"cancel":       func() error { _, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID); return err },
+		"retry all":    func() error { _, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, signal.RetryQuery{}); return err },
+		"cancel all":   func() error { _, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); return err },
+		"due webhooks": func() error { _, _, err := b.hooks.DueEndpoints(ctx, b.p, milli(9), 0, 9); return err },
+		"due": func() error {
+			_, _, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(9), 9, nil)
+			return err
+		},
 		"mails":         func() error { _, _, err := b.hooks.DueMails(ctx, b.p, milli(9), 9); return err },
 		"prune":         func() error { _, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1); return err },
 		"erase":         func() error { _, err := b.hooks.EraseWebhooks(ctx, b.p, b.epoch); return err },
