@@ -457,3 +457,13 @@ func flatten(b *bytes.Buffer, v any) {
 		b.WriteByte('\n')
 	}
 }
+
+// rawID returns an identifier as Redis has it in its records.
+func rawID(tb testing.TB, id string) string {
+	tb.Helper()
+	raw, ok := signal.ULIDBytes(id)
+	if !ok {
+		tb.Fatalf("%q is no identifier", id)
+	}
+	return string(raw[:])
+}
