@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	maxBody = 1 << 20 // bytes; deliveries have a few hundred
+	maxBody = 1 << 20 // bytes; deliveries have about 1,000
 	maxSeen = 10_000  // events that are remembered
 )
 

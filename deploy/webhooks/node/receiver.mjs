@@ -11,7 +11,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 
-const maxBody = 1 << 20; // bytes; deliveries have a few hundred
+const maxBody = 1 << 20; // bytes; deliveries have about 1,000
 const maxSeen = 10_000; // events that are remembered
 
 // serviceSignature is X-Service-Signature: it signs the body. The key is the whole

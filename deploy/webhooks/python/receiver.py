@@ -19,7 +19,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-MAX_BODY = 1 << 20  # bytes; deliveries have a few hundred
+MAX_BODY = 1 << 20  # bytes; deliveries have about 1,000
 MAX_SEEN = 10_000  # events that are remembered
 
 
