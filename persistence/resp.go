@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
@@ -23,8 +24,12 @@ func (e answerError) Error() string { return string(e) }
 // RedisError makes it a redis.Error.
 func (e answerError) RedisError() {}
 
-// redirects is how often a command follows a slot that has moved.
-const redirects = 3
+// A command follows a slot that has moved so often, with a pause each time: the slot map
+// is read again in the background, from a node that may not have heard of it.
+const (
+	redirects     = 8
+	redirectPause = 100 * time.Millisecond
+)
 
 // rawBuffer takes the bytes of a reply. Its memory is used again, so the bytes are
 // valid until it is given to the next command. The zero value is ready.
@@ -81,6 +86,11 @@ func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawB
 			return nil, err
 		}
 		cluster.ReloadState(ctx)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(redirectPause):
+		}
 	}
 }
 
