@@ -330,11 +330,12 @@ func TestADeletedAccountLeavesNoDeliveries(t *testing.T) {
 	hanging.release()
 	s.nothingLeft(t, slow, hanging.got())
 	s.nothingLeft(t, quick, sent)
-	for _, a := range sent { // nor what was sent of events
-		texts := []string{decode[envelope](t, a.Body).ID}
-		if left := s.traces(t, texts, "}:events", "}:signals"); len(left) > 0 {
-			t.Errorf("left is %v", left)
-		}
+	var events []string
+	for _, a := range sent {
+		events = append(events, a.event(), rawID(t, a.event()))
+	}
+	if left := s.traces(t, events, "}:events", "}:signals"); len(left) > 0 {
+		t.Errorf("of what was sent %v is left", left)
 	}
 	if n := len(good.got()); n != 30 {
 		t.Errorf("after the end %d requests have come, want 30", n)

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -47,7 +49,7 @@ func hookConfig(tb testing.TB, url string) configs.Config {
 // hookService is a service and what it keeps.
 type hookService struct {
 	*service
-	redis *redistest.Server
+	redis *redis.Client
 }
 
 // sharedHooks returns a service that tests of webhooks use at once, each with an
@@ -59,12 +61,12 @@ func sharedHooks(tb testing.TB) hookService {
 
 var sharedHookService = once(func(tb testing.TB) any {
 	long := lastingTB{tb}
-	redis := redistest.New(long)
-	s := begin(long, hookConfig(long, redis.URL()))
+	server := redistest.New(long)
+	s := hookService{begin(long, hookConfig(long, server.URL())), server.Client()}
 	s.awaitReady(tb)
-	newMarket(long, redis.Client()).hours("BTC", 400)
+	newMarket(long, s.redis).hours("BTC", 400)
 	s.awaitPrices(tb, "BTC", signal.H1)
-	return hookService{s, redis}
+	return s
 })
 
 // hookRequest is a request that an endpoint got.
@@ -392,23 +394,21 @@ func (a answer) counted(tb testing.TB, name string) int {
 	return n
 }
 
-// traces returns the keys of Redis, but for those that begin as one of without, where
-// one of the texts occurs: in the name, or in anything that is stored there.
-func (h hookService) traces(tb testing.TB, texts []string, without ...string) []string {
+// traces returns where in Redis one of the texts occurs, in the name of a key or in
+// anything that is stored there. Prices are left out, and keys that end as one of
+// without.
+func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
 	tb.Helper()
-	rdb, found := h.redis.Client(), []string{}
-	keys := rdb.Scan(tb.Context(), 0, "*", 1000).Iterator()
+	keys := h.redis.Scan(tb.Context(), 0, "*", 1000).Iterator()
 	for keys.Next(tb.Context()) {
 		key := keys.Val()
-		if slices.ContainsFunc(without, func(part string) bool { return strings.HasSuffix(key, part) }) {
+		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market}") ||
+			slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(key, end) }) {
 			continue
 		}
-		b, err := content(tb.Context(), h, key)
-		if err != nil {
-			tb.Fatalf("read %s: %v", key, err)
-		}
+		all := append(h.content(tb, key), key...)
 		for _, text := range texts {
-			if strings.Contains(key, text) || bytes.Contains(b, []byte(text)) {
+			if bytes.Contains(all, []byte(text)) {
 				found = append(found, fmt.Sprintf("%q in %s", text, key))
 			}
 		}
@@ -419,25 +419,28 @@ func (h hookService) traces(tb testing.TB, texts []string, without ...string) []
 	return found
 }
 
-// content returns all that is stored at a key.
-func content(ctx context.Context, h hookService, key string) ([]byte, error) {
-	rdb := h.redis.Client()
-	kind, err := rdb.Type(ctx, key).Result()
+// content returns all texts that are stored at a key, one a line.
+func (h hookService) content(tb testing.TB, key string) []byte {
+	tb.Helper()
+	kind, err := h.redis.Type(tb.Context(), key).Result()
 	if err != nil {
-		return nil, err
+		tb.Fatalf("read the type of %s: %v", key, err)
+	}
+	if kind == "none" {
+		return nil // it has expired
 	}
 	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1}, "set": {"SMEMBERS", key},
 		"list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
-	if kind == "none" {
-		return nil, nil // it has expired
-	}
 	if read == nil {
-		return nil, fmt.Errorf("a key of the type %q", kind)
+		tb.Fatalf("%s has the type %q", key, kind)
 	}
-	v, err := rdb.Do(ctx, read...).Result()
+	v, err := h.redis.Do(tb.Context(), read...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		tb.Fatalf("read %s: %v", key, err)
+	}
 	var b bytes.Buffer
 	flatten(&b, v)
-	return b.Bytes(), err
+	return b.Bytes()
 }
 
 // flatten writes all texts in a reply of Redis, one a line.
