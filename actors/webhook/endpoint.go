@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -78,6 +77,7 @@ type endpoint struct {
 	again   bool // it is to be read once more
 	sealed  bool // no key opens its secret: nothing can be sent
 	loads   backoff
+	reload  engine.Timer
 
 	queue  *queue
 	ticket ticket
@@ -122,6 +122,7 @@ func (e *endpoint) Receive(c engine.Context) {
 	case changed:
 		e.heard++
 		e.told = true
+		e.queue.aim(nil) // what is sent from now on goes to the new URL, with the new secret
 		e.load(c)
 	case stay:
 		e.heard = m.told
@@ -178,6 +179,12 @@ func (e *endpoint) load(c engine.Context) {
 	})
 }
 
+// loadIn reads the record later. There is one such timer at most.
+func (e *endpoint) loadIn(c engine.Context, d time.Duration) {
+	e.reload.Stop()
+	e.reload = c.After(d, loadDue{})
+}
+
 func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	e.loading = false
 	switch {
@@ -187,7 +194,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		return
 	default:
 		e.log.Log(context.Background(), e.loads.level(), "webhook is not readable", "err", m.err)
-		c.After(e.loads.next(), loadDue{})
+		e.loadIn(c, e.loads.next())
 		return
 	}
 	e.loads.reset()
@@ -197,7 +204,11 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	}
 	before, first := e.record, !e.known
 	e.countManual(&m.record)
-	if !e.report.healthUnstored() || before.Status == signal.WebhookDisabled && m.record.Status == signal.WebhookEnabled {
+	// Its health is this actor's own, and what was read of it may be older. From outside
+	// it can only be cleared.
+	cleared := m.record.Health == signal.WebhookHealth{} && !e.report.healthUnstored()
+	enabled := before.Status == signal.WebhookDisabled && m.record.Status == signal.WebhookEnabled
+	if first || cleared || enabled {
 		e.report.health = m.record.Health
 	}
 	e.record, e.known, e.told = m.record, true, false
@@ -226,16 +237,16 @@ func (e *endpoint) disabled() bool { return e.record.Status == signal.WebhookDis
 // open opens the secrets of the record, so that requests can be signed. If no key does,
 // the deliveries stay in Redis until one does.
 func (e *endpoint) open(c engine.Context) bool {
-	t, err := e.o.keys.target(&e.record)
+	t, err := e.o.keys.target(&e.record, e.o.now())
 	e.sealed = err != nil
 	e.queue.aim(t)
 	if err != nil {
 		e.log.Error("secret of a webhook cannot be opened", "err", err)
 		e.release(e.queue.clear())
-		c.After(sealedRetry, loadDue{})
+		e.loadIn(c, sealedRetry)
 		return false
 	}
-	if e.o.keys.outdated(&e.record) {
+	if e.o.keys.outdated(&e.record, e.o.now()) {
 		o, w := e.o, e.record
 		c.Go(func(ctx context.Context) any {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -343,50 +354,6 @@ func (e *endpoint) end(c engine.Context) {
 	e.queue.aim(nil)
 	e.queue.clear()
 	e.storeLast(c)
-}
-
-// target opens the secrets of w.
-func (r *Keyring) target(w *signal.Webhook) (*target, error) {
-	secret, err := r.Open(w.Secret, string(w.ID))
-	if err != nil {
-		return nil, err
-	}
-	t := &target{url: w.URL, secrets: []string{string(secret)}}
-	if w.PreviousSecret != nil {
-		previous, err := r.Open(w.PreviousSecret, string(w.ID))
-		if err != nil {
-			return nil, fmt.Errorf("previous secret: %w", err)
-		}
-		t.secrets, t.until = append(t.secrets, string(previous)), w.PreviousUntil
-	}
-	return t, nil
-}
-
-// outdated says that a secret of w is not sealed by the newest key.
-func (r *Keyring) outdated(w *signal.Webhook) bool {
-	return !r.Current(w.Secret) || w.PreviousSecret != nil && !r.Current(w.PreviousSecret)
-}
-
-// reseal stores w with its secrets sealed by the newest key. If its record has
-// changed meanwhile, that is left to whoever reads the new one.
-func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
-	secret, err := o.keys.Open(w.Secret, string(w.ID))
-	if err != nil {
-		return err
-	}
-	w.Secret = o.keys.Seal(secret, string(w.ID))
-	if w.PreviousSecret != nil {
-		previous, err := o.keys.Open(w.PreviousSecret, string(w.ID))
-		if err != nil {
-			return fmt.Errorf("previous secret: %w", err)
-		}
-		w.PreviousSecret = o.keys.Seal(previous, string(w.ID))
-	}
-	_, err = o.store.ChangeWebhook(ctx, w, false)
-	if kind := signal.KindOf(err); err != nil && (kind == signal.KindConflict || kind == signal.KindNotFound) {
-		return nil
-	}
-	return err
 }
 
 // codeOf returns the code of a signal.Error, else nothing.

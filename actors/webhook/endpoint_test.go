@@ -32,7 +32,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 			t.Errorf("request (-want +got):\n%s", d)
 		}
 		w.statuses(id, map[string]int{"succeeded": 1})
-		pass(24 * time.Hour)
+		pass(3 * time.Hour)
 		w.once(id, events)
 		d := w.store.delivery(want.Delivery)
 		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() || d.Attempts[0].Trigger != signal.TriggerSchedule {
@@ -55,7 +55,7 @@ func TestScheduleOfRetries(t *testing.T) {
 		w.courier.script(after(700*time.Millisecond, answers503))
 		w.start()
 		w.emit(1)
-		pass(24 * time.Hour)
+		pass(12 * time.Hour)
 		all := w.courier.sent()
 		if len(all) != 7 {
 			t.Fatalf("%d attempts, want 7", len(all))
@@ -102,7 +102,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 				w.emit(1)
 				synctest.Wait()
 				w.courier.script(nil)
-				pass(24 * time.Hour)
+				pass(3 * time.Hour)
 				all := w.courier.sent()
 				if len(all) != 2 {
 					t.Fatalf("%d attempts, want 2", len(all))
@@ -123,10 +123,10 @@ func TestRetryByHandIsOneAttempt(t *testing.T) {
 		w.courier.script(answers503)
 		w.start()
 		w.emit(1)
-		pass(24 * time.Hour)
+		pass(11 * time.Hour)
 		delivery := w.courier.sent()[0].Delivery
 		w.store.retry(delivery)
-		pass(24 * time.Hour)
+		pass(time.Hour)
 		if n := len(w.courier.sent()); n != 8 {
 			t.Fatalf("%d attempts, want one more than 7", n)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -24,6 +25,7 @@ type fakeStore struct {
 	epoch      int64
 	revisions  int
 	webhooks   map[signal.WebhookID]signal.Webhook // without their health
+	accounts   map[signal.AccountID][]signal.WebhookID // those removed included
 	health     map[signal.WebhookID]signal.WebhookHealth
 	deliveries map[signal.DeliveryID]*signal.PendingDelivery
 	mailbox    map[string]signal.Mail
@@ -38,8 +40,11 @@ type fakeStore struct {
 	// fail says whether an operation fails, by its name, and after it was carried out.
 	fail  func(op string) (err error, after bool)
 	takes time.Duration // of each operation
+	ahead atomic.Int64  // of the clock of Redis, in nanoseconds
 	calls map[string]int
 	kept  []storedPage // by StoreDeliveries
+	// mostHeld is how many deliveries an endpoint named at most that it holds.
+	mostHeld int
 }
 
 // storedPage is what one call of StoreDeliveries was given.
@@ -50,7 +55,7 @@ type storedPage struct {
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]signal.Webhook{}, health: map[signal.WebhookID]signal.WebhookHealth{},
+	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]signal.Webhook{}, accounts: map[signal.AccountID][]signal.WebhookID{}, health: map[signal.WebhookID]signal.WebhookHealth{},
 		deliveries: map[signal.DeliveryID]*signal.PendingDelivery{}, mailbox: map[string]signal.Mail{}, mailDue: map[string]time.Time{},
 		pruned: map[signal.WebhookID]int{}, calls: map[string]int{}}
 }
@@ -77,11 +82,31 @@ func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
 	return cmp.Or(f(), fails)
 }
 
+// now returns the time by the clock of Redis.
+func (s *fakeStore) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
 // set changes the store as the test wants.
 func (s *fakeStore) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
+}
+
+// peek returns what f reads in the store.
+func peek[T any](s *fakeStore, f func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f()
+}
+
+// hook returns a webhook as it is stored.
+func (s *fakeStore) hook(id signal.WebhookID) signal.Webhook {
+	return peek(s, func() signal.Webhook { return s.webhooks[id] })
+}
+
+// prunings returns in how many steps the deliveries of a webhook were pruned.
+func (s *fakeStore) prunings(id signal.WebhookID) int {
+	return peek(s, func() int { return s.pruned[id] })
 }
 
 // count returns how often an operation was asked for.
@@ -93,7 +118,7 @@ func (s *fakeStore) count(op string) int {
 
 // append adds an event to the log. s is locked.
 func (s *fakeStore) append(e signal.Event) {
-	e.Position = signal.Position{MS: time.Now().UnixMilli()}
+	e.Position = signal.Position{MS: s.now().UnixMilli()}
 	if n := len(s.log); n > 0 && s.log[n-1].Position.Compare(e.Position) >= 0 {
 		e.Position = s.log[n-1].Position.Plus(1)
 	}
@@ -108,6 +133,9 @@ func (s *fakeStore) save(w signal.Webhook) signal.Webhook {
 	s.revisions++
 	w.Revision = strconv.Itoa(s.revisions)
 	w.Health = signal.WebhookHealth{}
+	if _, ok := s.webhooks[w.ID]; !ok {
+		s.accounts[w.Account] = append(s.accounts[w.Account], w.ID)
+	}
 	s.webhooks[w.ID] = w
 	s.append(signal.Event{ID: signal.NewEventID(), Account: w.Account, Type: signal.WebhookChanged, Subject: string(w.ID)})
 	return w
@@ -129,7 +157,7 @@ func (s *fakeStore) change(id signal.WebhookID, f func(w *signal.Webhook)) {
 	defer s.mu.Unlock()
 	w := s.webhooks[id]
 	f(&w)
-	w.UpdatedAt = time.Now()
+	w.UpdatedAt = s.now()
 	s.save(w)
 }
 
@@ -144,7 +172,7 @@ func (s *fakeStore) enable(id signal.WebhookID) {
 // disable disables a webhook as the API does.
 func (s *fakeStore) disable(id signal.WebhookID) {
 	s.change(id, func(w *signal.Webhook) {
-		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, time.Now()
+		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, s.now()
 	})
 }
 
@@ -160,14 +188,14 @@ func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *signal.Delivery)) {
 // retry has an ended delivery tried once more, now.
 func (s *fakeStore) retry(id signal.DeliveryID) {
 	s.byHand(id, func(d *signal.Delivery) {
-		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, true, dueTime(time.Now()), time.Time{}
+		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, true, dueTime(s.now()), time.Time{}
 	})
 }
 
 // cancel gives a pending delivery up.
 func (s *fakeStore) cancel(id signal.DeliveryID) {
 	s.byHand(id, func(d *signal.Delivery) {
-		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, time.Time{}, time.Now()
+		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, time.Time{}, s.now()
 	})
 }
 
@@ -228,9 +256,9 @@ func dueTime(t time.Time) time.Time { return t.Add(time.Millisecond - 1).Truncat
 
 func (s *fakeStore) AccountsWithWebhooks(ctx context.Context, _ int) (list []signal.AccountID, err error) {
 	err = s.do(ctx, "AccountsWithWebhooks", func() error {
-		for _, w := range s.webhooks {
-			if !slices.Contains(list, w.Account) {
-				list = append(list, w.Account)
+		for a, ids := range s.accounts {
+			if slices.ContainsFunc(ids, func(id signal.WebhookID) bool { return s.webhooks[id].ID != "" }) {
+				list = append(list, a)
 			}
 		}
 		return nil
@@ -240,13 +268,12 @@ func (s *fakeStore) AccountsWithWebhooks(ctx context.Context, _ int) (list []sig
 
 func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (list []signal.Webhook, err error) {
 	err = s.do(ctx, "Webhooks", func() error {
-		for _, w := range s.webhooks {
-			if w.Account == account {
-				w.Health = s.health[w.ID]
+		for _, id := range slices.Backward(s.accounts[account]) {
+			if w, ok := s.webhooks[id]; ok {
+				w.Health = s.health[id]
 				list = append(list, w)
 			}
 		}
-		slices.SortFunc(list, func(a, b signal.Webhook) int { return cmp.Compare(b.ID, a.ID) })
 		return nil
 	})
 	return list, err
@@ -302,18 +329,9 @@ func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, upT
 	})
 }
 
-// pendingOf returns the pending deliveries of a webhook, those due first in front. s
-// is locked.
-func (s *fakeStore) pendingOf(id signal.WebhookID) (list []*signal.PendingDelivery) {
-	for _, d := range s.deliveries {
-		if d.Webhook == id && d.Status == signal.DeliveryPending {
-			list = append(list, d)
-		}
-	}
-	slices.SortFunc(list, func(a, b *signal.PendingDelivery) int {
-		return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
-	})
-	return list
+// earlier compares deliveries by when they are due.
+func earlier(a, b *signal.PendingDelivery) int {
+	return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
 }
 
 func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error) {
@@ -347,14 +365,23 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,
 	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
 	err = s.do(ctx, "DueDeliveries", func() error {
-		for _, d := range s.pendingOf(id) {
+		s.mostHeld = max(s.mostHeld, len(except))
+		var first []*signal.PendingDelivery // sorted
+		for _, d := range s.deliveries {
 			switch {
+			case d.Webhook != id || d.Account != account || d.Status != signal.DeliveryPending:
 			case d.NextAttemptAt.After(until):
-				next = d.NextAttemptAt
-				return nil
-			case d.Account == account && !except[d.ID] && len(due) < limit:
-				due = append(due, *d)
+				if next.IsZero() || d.NextAttemptAt.Before(next) {
+					next = d.NextAttemptAt
+				}
+			case !except[d.ID] && (len(first) < limit || earlier(d, first[limit-1]) < 0):
+				i, _ := slices.BinarySearchFunc(first, d, earlier)
+				first = slices.Insert(first, i, d)
+				first = first[:min(len(first), limit)]
 			}
+		}
+		for _, d := range first {
+			due = append(due, *d)
 		}
 		return nil
 	})
@@ -399,7 +426,7 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 		}
 		for _, m := range o.Mails {
 			m.ID = strconv.Itoa(len(s.mailbox) + 1)
-			s.mailbox[m.ID], s.mailDue[m.ID] = m, time.Now()
+			s.mailbox[m.ID], s.mailDue[m.ID] = m, s.now()
 		}
 		return nil
 	})

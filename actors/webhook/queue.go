@@ -40,21 +40,6 @@ type queue struct {
 	unstored int
 }
 
-// target is where an endpoint's requests go. It does not change.
-type target struct {
-	url     string
-	secrets []string  // the newest first
-	until   time.Time // when the older secrets end; zero: there are none
-}
-
-// secretsAt returns the secrets that sign at t.
-func (g *target) secretsAt(t time.Time) []string {
-	if !g.until.IsZero() && !t.Before(g.until) {
-		return g.secrets[:1]
-	}
-	return g.secrets
-}
-
 // attempt is an attempt that has ended.
 type attempt struct {
 	delivery *signal.PendingDelivery

@@ -331,7 +331,7 @@ func TestTablesAreBounded(t *testing.T) {
 				if n := w.store.kept[0].Deliveries; n != 100 {
 					t.Fatalf("%d deliveries, want 100", n)
 				}
-				sum := 0
+				sum := 0 // of all tables
 				for _, table := range w.recorder.tables {
 					sum += len(table)
 				}

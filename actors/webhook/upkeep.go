@@ -42,7 +42,7 @@ func (o *owned) upkeep(ctx context.Context, first bool) error {
 		}
 		for i := range list {
 			w := &list[i]
-			if first && o.keys.outdated(w) {
+			if first && o.keys.outdated(w, o.now()) {
 				if err := o.reseal(ctx, *w); err != nil {
 					o.log.Error("secret is not sealed with the newest key", "webhook", string(w.ID), "err", err)
 				}

@@ -27,6 +27,7 @@ type world struct {
 	node    *Node
 	system  *engine.System
 	metrics *prometheus.Registry
+	actors  *prometheus.Registry // metrics of the engine
 	account signal.AccountID
 	lines   lines
 
@@ -80,14 +81,14 @@ func (o owner) Receive(c engine.Context) {
 // newWorld makes the fakes. start sets them going.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
 	w := &world{t: t, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
-		metrics: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
+		metrics: prometheus.NewRegistry(), actors: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := Options{Log: log, Metrics: NewMetrics(w.metrics)}
+	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}
 	for _, f := range change {
 		f(&o)
 	}
 	w.node = New(w.store, w.courier, w.keys, o)
-	w.system = engine.NewSystem(engine.Options{Log: log})
+	w.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(w.actors)})
 	w.store.appended = func() {
 		select {
 		case w.woken <- struct{}{}:
@@ -132,6 +133,11 @@ func (w *world) stop() {
 // follow records the events of the log, as the partition's feed does.
 func (w *world) follow(ctx context.Context) {
 	done := 0
+	w.store.set(func() {
+		for done < len(w.store.log) && w.store.log[done].Position.Compare(w.store.position) <= 0 {
+			done++
+		}
+	})
 	for {
 		w.store.mu.Lock()
 		events := slices.Clone(w.store.log[done:])
@@ -189,6 +195,9 @@ func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// jump sets the clock of Redis forward. What is due by then is found by the next scan.
+func (w *world) jump(d time.Duration) { w.store.ahead.Add(int64(d)) }
 
 // backlogged puts n pending deliveries of a webhook into the store, due a second
 // apart since a while ago, and returns their ids, oldest first.

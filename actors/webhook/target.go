@@ -1,0 +1,74 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// target is where an endpoint's requests go. It does not change.
+type target struct {
+	url     string
+	secrets []string  // the newest first
+	until   time.Time // when the older secrets end; zero: there are none
+}
+
+// secretsAt returns the secrets that sign at t.
+func (g *target) secretsAt(t time.Time) []string {
+	if !g.until.IsZero() && !t.Before(g.until) {
+		return g.secrets[:1]
+	}
+	return g.secrets
+}
+
+// target opens the secrets of w that sign at the given time, or later.
+func (r *Keyring) target(w *signal.Webhook, at time.Time) (*target, error) {
+	secret, err := r.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return nil, err
+	}
+	t := &target{url: w.URL, secrets: []string{string(secret)}}
+	if overlaps(w, at) {
+		previous, err := r.Open(w.PreviousSecret, string(w.ID))
+		if err != nil {
+			return nil, fmt.Errorf("previous secret: %w", err)
+		}
+		t.secrets, t.until = append(t.secrets, string(previous)), w.PreviousUntil
+	}
+	return t, nil
+}
+
+// overlaps says that w has a previous secret that still signs. One that has ended is
+// not looked at: the key that has sealed it may be gone.
+func overlaps(w *signal.Webhook, at time.Time) bool {
+	return w.PreviousSecret != nil && at.Before(w.PreviousUntil)
+}
+
+// outdated says that a secret of w that is needed is not sealed by the newest key.
+func (r *Keyring) outdated(w *signal.Webhook, at time.Time) bool {
+	return !r.Current(w.Secret) || overlaps(w, at) && !r.Current(w.PreviousSecret)
+}
+
+// reseal stores w with its secrets sealed by the newest key. If its record has
+// changed meanwhile, that is left to whoever reads the new one.
+func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
+	secret, err := o.keys.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return err
+	}
+	w.Secret = o.keys.Seal(secret, string(w.ID))
+	if overlaps(&w, o.now()) {
+		previous, err := o.keys.Open(w.PreviousSecret, string(w.ID))
+		if err != nil {
+			return fmt.Errorf("previous secret: %w", err)
+		}
+		w.PreviousSecret = o.keys.Seal(previous, string(w.ID))
+	}
+	_, err = o.store.ChangeWebhook(ctx, w, false)
+	if kind := signal.KindOf(err); err != nil && (kind == signal.KindConflict || kind == signal.KindNotFound) {
+		return nil
+	}
+	return err
+}
