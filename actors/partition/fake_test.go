@@ -387,3 +387,62 @@ func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, 
 	got, err := o.link.OverdueRuns(ctx, p, before, limit)
 	return append([]signal.RunDue{{Run: "run_0", Agent: "seo", Account: "acc_1"}}, got...), err
 }
+
+// fakeWebhooks notes what it is asked for one partition. It implements Webhooks and
+// Recorder.
+type fakeWebhooks struct {
+	redis *fakeRedis
+
+	mu      sync.Mutex
+	owner   engine.Ref
+	epochs  []int64          // of Start
+	calls   [][]signal.Event // of Record
+	failing error            // what Record answers
+	removed int              // steps of erasing that are left
+	erases  int              // calls of EraseWebhooks
+	broken  error            // what it answers
+}
+
+func (w *fakeWebhooks) Start(c engine.Context, _ int, epoch int64) Recorder {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner, w.epochs = c.Self(), append(w.epochs, epoch)
+	return w
+}
+
+// Record stores the position with the deliveries of signals. Other events have none.
+func (w *fakeWebhooks) Record(_ context.Context, events []signal.Event) (stored signal.Position, err error) {
+	time.Sleep(time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, slices.Clone(events))
+	if last := events[len(events)-1]; w.failing == nil && last.Type == signal.SignalCreated {
+		stored = last.Position
+		w.redis.set(func() { w.redis.position[0] = stored })
+	}
+	return stored, w.failing
+}
+
+func (w *fakeWebhooks) EraseWebhooks(context.Context, int, int64) (more bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.erases++
+	if w.broken != nil || w.removed == 0 {
+		return false, w.broken
+	}
+	w.removed--
+	return true, nil
+}
+
+// set changes what is answered, seen returns what was noted.
+func (w *fakeWebhooks) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *fakeWebhooks) seen() (calls [][]signal.Event, epochs []int64, erases int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls), slices.Clone(w.epochs), w.erases
+}

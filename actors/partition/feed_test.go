@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -305,6 +306,145 @@ func TestOwnerTrims(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		if r.now().trims < 12 || r.now().trims > 14 {
 			t.Errorf("%d trims of 2 partitions in a minute, want about 14", r.now().trims)
+		}
+	})
+}
+
+// startWithWebhooks starts a node that owns its only partition.
+func startWithWebhooks(t *testing.T) (*node, *fakeWebhooks, *fakeRedis) {
+	r := newFakeRedis(1)
+	w := &fakeWebhooks{redis: r}
+	a := startNode(t, r, "a", func(o *Options) { o.Webhooks = w })
+	time.Sleep(time.Second)
+	return a, w, r
+}
+
+// appendMany adds events of a type for each of the accounts.
+func (r *fakeRedis) appendMany(t signal.EventType, from, to int) []signal.Event {
+	var events []signal.Event
+	for _, account := range accounts(from, to) {
+		events = append(events, r.append(0, account, t))
+	}
+	return events
+}
+
+func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, w, r := startWithWebhooks(t)
+		w.set(func() { w.failing = signal.Unavailable(errors.New("try again")) })
+		first := r.appendMany(signal.SignalCreated, 0, 3)
+		a.Publish(0, first)
+		time.Sleep(100 * time.Millisecond)
+		second := r.appendMany(signal.SignalCreated, 3, 5) // come while the first fail
+		a.Publish(0, second)
+		time.Sleep(2 * time.Second)
+		calls, _, _ := w.seen()
+		if len(calls) < 4 || len(calls) > 12 {
+			t.Errorf("%d tries in two seconds", len(calls))
+		}
+		for i, events := range calls {
+			if d := cmp.Diff(first, events); d != "" {
+				t.Errorf("try %d was of other events (-want +got):\n%s", i, d)
+			}
+		}
+		if got := r.now(); !got.position[0].IsZero() || got.stores != 0 {
+			t.Errorf("position %v is stored without the deliveries", got.position[0])
+		}
+
+		w.set(func() { w.failing, w.calls = nil, nil })
+		time.Sleep(2 * time.Second)
+		calls, _, _ = w.seen()
+		if d := cmp.Diff([][]signal.Event{first, second}, calls); d != "" {
+			t.Errorf("recorded (-want +got):\n%s", d)
+		}
+		// The position was stored with the deliveries: there is nothing left to store.
+		if got := r.now(); got.position[0] != second[1].Position || got.stores != 0 {
+			t.Errorf("position %v, stored %d times besides, want %v", got.position[0], got.stores, second[1].Position)
+		}
+		// What has no deliveries moves it as ever.
+		third := r.appendMany(signal.SystemNotification, 5, 6)
+		a.Publish(0, third)
+		time.Sleep(time.Second)
+		if got := r.now(); got.position[0] != third[0].Position || got.stores != 1 {
+			t.Errorf("position %v, stored %d times, want %v", got.position[0], got.stores, third[0].Position)
+		}
+	})
+}
+
+// Effects on a deleted account come before the deliveries, both of the same events.
+func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, w, r := startWithWebhooks(t)
+		w.set(func() { w.failing = signal.Unavailable(errors.New("try again")) })
+		events := append(r.appendMany(signal.AccountDeleted, 0, 1), r.appendMany(signal.SignalCreated, 1, 2)...)
+		a.Publish(0, events)
+		time.Sleep(time.Second)
+		if len(r.erasedOf(0)) != 1 || r.now().toErase[0] != 3 {
+			t.Errorf("%v are to be erased, with %d steps left, while the events are not recorded", r.erasedOf(0), r.now().toErase[0])
+		}
+		w.set(func() { w.failing = nil })
+		time.Sleep(time.Second)
+		if got := r.now(); got.toErase[0] != 0 || got.position[0] != events[1].Position {
+			t.Errorf("%d steps are left, position %v", got.toErase[0], got.position[0])
+		}
+	})
+}
+
+func TestAPartitionIsDroppedWhenItsWebhooksLoseIt(t *testing.T) {
+	for name, lose := range map[string]func(a *node, w *fakeWebhooks, r *fakeRedis){
+		"an actor was refused": func(_ *node, w *fakeWebhooks, _ *fakeRedis) {
+			w.set(func() { w.owner.Tell(webhook.Lost{Err: errNotOwner}) })
+		},
+		"the recorder was refused": func(a *node, w *fakeWebhooks, r *fakeRedis) {
+			w.set(func() { w.failing = errNotOwner })
+			a.Publish(0, r.appendMany(signal.SignalCreated, 0, 1))
+		},
+		"erasing was refused": func(a *node, w *fakeWebhooks, r *fakeRedis) {
+			w.set(func() { w.broken = errNotOwner })
+			a.Publish(0, r.appendMany(signal.WebhookChanged, 0, 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, w, r := startWithWebhooks(t)
+				wantOwned(t, "before", map[*node]int{a: 1})
+				lose(a, w, r)
+				time.Sleep(50 * time.Millisecond)
+				synctest.Wait()
+				w.set(func() { w.failing, w.broken = nil, nil })
+				time.Sleep(10 * time.Second)
+				wantOwned(t, "in the end", map[*node]int{a: 1})
+				if _, epochs, _ := w.seen(); len(epochs) < 2 || !slices.IsSorted(epochs) || epochs[0] == epochs[1] {
+					t.Errorf("webhooks were started under the epochs %v", epochs)
+				}
+				if log := r.now().logs[0]; len(log) > 0 && r.now().position[0] != log[len(log)-1].Position {
+					t.Errorf("position %v after the loss", r.now().position[0])
+				}
+			})
+		})
+	}
+}
+
+func TestRemovedWebhooksAreErasedAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, w, r := startWithWebhooks(t)
+		_, _, before := w.seen()
+		if before != 1 {
+			t.Errorf("a new owner looked %d times for removed webhooks, want once", before)
+		}
+		w.set(func() { w.removed = 3 })
+		a.Publish(0, append(r.appendMany(signal.SignalCreated, 0, 1), r.appendMany(signal.WebhookPoked, 1, 2)...))
+		time.Sleep(time.Minute)
+		if _, _, now := w.seen(); now != before {
+			t.Errorf("it was looked for without a reason, %d times", now-before)
+		}
+		w.set(func() { w.broken = signal.Unavailable(errors.New("try again")) })
+		a.Publish(0, r.appendMany(signal.WebhookChanged, 2, 3))
+		time.Sleep(3 * time.Second)
+		w.set(func() { w.broken = nil })
+		time.Sleep(3 * time.Second)
+		if w.set(func() { before = w.removed }); before != 0 {
+			t.Errorf("%d steps of erasing are left", before)
 		}
 	})
 }
