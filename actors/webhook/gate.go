@@ -60,13 +60,14 @@ func (g *gate) enter(t *ticket, l lane) bool {
 	}
 	g.remove(t) // it waits, or has a slot, in the other lane
 	t.lane = l
-	if g.waiting[l].Len() == 0 && g.free(l) {
+	entered := g.waiting[l].Len() == 0 && g.free(l)
+	if entered {
 		g.take(l)
-		return true
+	} else {
+		t.place = g.waiting[l].PushBack(t)
 	}
-	t.place = g.waiting[l].PushBack(t)
-	g.grant()
-	return false
+	g.grant() // what it had in the other lane may serve another
+	return entered
 }
 
 // enterMore takes a further slot in l for an endpoint that holds one, if there is
