@@ -8,7 +8,7 @@ import (
 )
 
 // Limits of one operation, which Redis carries out as a whole while all others wait:
-// about two milliseconds.
+// two milliseconds.
 const (
 	stepDeliveries = 250
 	stepBodies     = 512 << 10 // bytes

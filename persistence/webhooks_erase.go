@@ -28,9 +28,9 @@ var (
 	webhooksRemoveScript = redis.NewScript(webhooksRemoveText)
 )
 
-// dropChunk is how many deliveries one script drops: Redis takes a millisecond for
-// them.
-const dropChunk = 250
+// dropChunk is how many deliveries one script drops: Redis takes half a millisecond
+// for them, and two where the answers of their endpoints are as long as may be.
+const dropChunk = 100
 
 // Conditions of dropDeliveries.
 const (
