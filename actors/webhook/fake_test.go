@@ -24,7 +24,7 @@ type fakeStore struct {
 	mu         sync.Mutex
 	epoch      int64
 	revisions  int
-	webhooks   map[signal.WebhookID]signal.Webhook // without their health
+	webhooks   map[signal.WebhookID]signal.Webhook     // without their health
 	accounts   map[signal.AccountID][]signal.WebhookID // those removed included
 	health     map[signal.WebhookID]signal.WebhookHealth
 	deliveries map[signal.DeliveryID]*signal.PendingDelivery

@@ -156,7 +156,7 @@ func (o *owned) sendMail(ctx context.Context, m signal.Mail) (again time.Time) {
 		return time.Time{} // nobody is left to read it
 	}
 	if err == nil {
-		err = o.options.Post.Send(ctx, letter(&m, to))
+		err = o.post(ctx, letter(&m, to))
 	}
 	if ctx.Err() != nil {
 		return time.Time{}
@@ -175,4 +175,15 @@ func (o *owned) sendMail(ctx context.Context, m signal.Mail) (again time.Time) {
 	log.Warn("mail is not sent", "tries", tries, "err", err)
 	o.options.Metrics.emailed(mailDeferred)
 	return o.now().Add(mailRetries[tries-1])
+}
+
+// post sends l. A panic, of which what the server has answered may be the cause, fails
+// this mail only: the actor would meet it again at once.
+func (o *owned) post(ctx context.Context, l Letter) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("send mail: panic: %v", reason)
+		}
+	}()
+	return o.options.Post.Send(ctx, l)
 }

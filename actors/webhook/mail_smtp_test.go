@@ -1,0 +1,374 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"mime/quotedprintable"
+	"net"
+	"net/mail"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+	"github.com/google/go-cmp/cmp"
+)
+
+// mailServer is a real SMTP server that keeps what it is given.
+type mailServer struct {
+	url  string // without scheme: "127.0.0.1:12345"
+	tls  *tls.Config
+	mu   sync.Mutex
+	got  []received
+	fail error // of every recipient; nil: none
+}
+
+// received is a mail that a mailServer has accepted.
+type received struct {
+	from string
+	to   []string
+	data string
+	user string
+	tls  bool
+}
+
+// mailSession is one connection to a mailServer.
+type mailSession struct {
+	s    *mailServer
+	conn *smtp.Conn
+	mail received
+}
+
+func (m *mailSession) Reset() { m.mail = received{user: m.mail.user} }
+
+func (m *mailSession) Logout() error { return nil }
+
+func (m *mailSession) Mail(from string, _ *smtp.MailOptions) error {
+	m.mail.from = from
+	return nil
+}
+
+func (m *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.mail.to = append(m.mail.to, to)
+	return m.s.fail
+}
+
+func (m *mailSession) Data(r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	_, secure := m.conn.TLSConnectionState()
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.mail.data, m.mail.tls = string(data), secure
+	m.s.got = append(m.s.got, m.mail)
+	return nil
+}
+
+func (m *mailSession) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (m *mailSession) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != "signals" || password != "p@ss:word" {
+			return errors.New("wrong password")
+		}
+		m.mail.user = user
+		return nil
+	}), nil
+}
+
+// security is how a mailServer protects what it is told.
+type security int
+
+const (
+	starttls   security = iota
+	tlsAtOnce           // as smtps
+	withoutTLS          // and without login
+	lax                 // without TLS, and with login
+)
+
+func newMailServer(t *testing.T, kind security) *mailServer {
+	t.Helper()
+	cert := certificate(t, func(*x509.Certificate) {})
+	pool := x509.NewCertPool()
+	pool.AddCert(cert.Leaf)
+	m := &mailServer{tls: &tls.Config{RootCAs: pool}}
+	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return &mailSession{s: m, conn: c}, nil }))
+	server.Domain = "localhost"
+	server.ErrorLog = log.New(io.Discard, "", 0)
+	server.ReadTimeout, server.WriteTimeout = 5*time.Second, 5*time.Second
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.url = l.Addr().String()
+	switch config := (&tls.Config{Certificates: []tls.Certificate{cert}}); kind {
+	case starttls:
+		server.TLSConfig = config
+	case tlsAtOnce:
+		l = tls.NewListener(l, config)
+	case lax:
+		server.AllowInsecureAuth = true
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	return m
+}
+
+// mails returns what the server has accepted.
+func (m *mailServer) mails() []received {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.got
+}
+
+var aLetter = Letter{ID: "m1", To: "ann@example.com", Subject: "Your webhook is failing", Text: "One.\n.\nThree: é\n", At: vectorTime}
+
+func TestSendMail(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		server security
+		url    string // in front of the address
+		known  bool   // the server's certificate
+		user   string
+		tls    bool
+		fails  bool
+	}{
+		{name: "STARTTLS and login", server: starttls, url: "smtp://signals:p%40ss%3Aword@", known: true, user: "signals", tls: true},
+		{name: "STARTTLS without login", server: starttls, url: "smtp://", known: true, tls: true},
+		{name: "TLS from the beginning and login", server: tlsAtOnce, url: "smtps://signals:p%40ss%3Aword@", known: true, user: "signals", tls: true},
+		{name: "a server without TLS", server: withoutTLS, url: "smtp://"},
+		{name: "a wrong password", server: starttls, url: "smtp://signals:wrong@", known: true, fails: true},
+		{name: "a certificate of nobody", server: starttls, url: "smtp://signals:p%40ss%3Aword@", fails: true},
+		{name: "a login that would show the password", server: lax, url: "smtp://signals:p%40ss%3Aword@", fails: true},
+		{name: "TLS that is not there", server: withoutTLS, url: "smtps://", known: true, fails: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			m := newMailServer(t, tt.server)
+			o := SMTPOptions{Timeout: 5 * time.Second}
+			if tt.known {
+				o.TLS = m.tls
+			}
+			post, err := NewSMTP(tt.url+m.url, "Signals <signals@example.org>", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = post.Send(t.Context(), aLetter)
+			got := m.mails()
+			if tt.fails {
+				if err == nil || len(got) != 0 {
+					t.Fatalf("error %v, %d mails", err, len(got))
+				}
+				if strings.Contains(err.Error(), "p@ss") || strings.Contains(err.Error(), "p%40ss") {
+					t.Errorf("the error shows the password: %v", err)
+				}
+				return
+			}
+			if err != nil || len(got) != 1 {
+				t.Fatalf("error %v, %d mails", err, len(got))
+			}
+			g := got[0]
+			if g.from != "signals@example.org" || len(g.to) != 1 || g.to[0] != "ann@example.com" || g.user != tt.user || g.tls != tt.tls {
+				t.Errorf("got %+v", g)
+			}
+			head, text := readMail(t, g.data)
+			want := map[string]string{"From": `"Signals" <signals@example.org>`, "To": "<ann@example.com>", "Subject": aLetter.Subject,
+				"Message-Id": "<m1@example.org>", "Auto-Submitted": "auto-generated", "Date": "Sat, 21 Nov 2026 09:30:00 +0000"}
+			for k, v := range want {
+				if head.Get(k) != v {
+					t.Errorf("%s: %q, want %q", k, head.Get(k), v)
+				}
+			}
+			if text != aLetter.Text {
+				t.Errorf("text %q, want %q", text, aLetter.Text)
+			}
+		})
+	}
+}
+
+// readMail splits a mail into its headers and its text.
+func readMail(t *testing.T, data string) (mail.Header, string) {
+	t.Helper()
+	m, err := mail.ReadMessage(strings.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Header.Get("Content-Transfer-Encoding") != "quoted-printable" {
+		t.Errorf("encoding %q", m.Header.Get("Content-Transfer-Encoding"))
+	}
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Header, strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+func TestAServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	m := newMailServer(t, starttls)
+	m.fail = &smtp.SMTPError{Code: 550, Message: "no such mailbox"}
+	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", SMTPOptions{TLS: m.tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := post.Send(t.Context(), aLetter); err == nil || len(m.mails()) != 0 {
+		t.Errorf("error %v, %d mails", err, len(m.mails()))
+	}
+}
+
+func TestAMailServerThatHangs(t *testing.T) {
+	t.Parallel()
+	url := newRawServer(t, func(c *rawConn) { io.Copy(io.Discard, c) })
+	post, err := NewSMTP("smtp://"+strings.TrimPrefix(url, "http://"), "signals@example.org", SMTPOptions{Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := post.Send(ctx, aLetter); err == nil || ctx.Err() != nil {
+		t.Errorf("error %v, context %v", err, ctx.Err())
+	}
+}
+
+func TestBadSMTPSettings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ url, from string }{
+		{"", "a@example.org"},
+		{"mail.example.org:25", "a@example.org"},
+		{"http://mail.example.org", "a@example.org"},
+		{"smtp://", "a@example.org"},
+		{"smtp:mail.example.org", "a@example.org"},
+		{"smtp://user:secret@mail.example.org:0", "a@example.org"},
+		{"smtp://user:secret@mail.example.org:70000", "a@example.org"},
+		{"smtp://user:secret@mail.exa mple.org", "a@example.org"},
+		{"smtp://mail.example.org", ""},
+		{"smtp://mail.example.org", "nobody"},
+		{"smtp://mail.example.org", "a@example.org\r\nBcc: b@example.org"},
+	} {
+		_, err := NewSMTP(tt.url, tt.from, SMTPOptions{})
+		if err == nil {
+			t.Errorf("%q from %q: no error", tt.url, tt.from)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+// What others have given cannot add a header, a recipient or a line of ours.
+func TestNothingIsInjectedIntoMails(t *testing.T) {
+	t.Parallel()
+	m := newMailServer(t, starttls)
+	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", SMTPOptions{TLS: m.tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const evil = "x\r\nBcc: eve@example.net\r\n.\r\nMAIL FROM:<eve@example.net>\n\u2028  Last error:     none\x00\x7f"
+	for _, kind := range []signal.MailKind{signal.MailWebhookFailing, signal.MailWebhookDisabled, signal.MailWebhookRecovered, "another"} {
+		l := letter(&signal.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
+			Since: vectorTime.Add(-time.Hour), At: vectorTime}, "ann@example.com")
+		if err := post.Send(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, g := range m.mails() {
+		head, text := readMail(t, g.data)
+		if len(head["Bcc"]) != 0 || len(g.to) != 1 || g.from != "signals@example.org" {
+			t.Errorf("got %+v", g)
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "Bcc") || strings.HasPrefix(line, ".") || strings.HasPrefix(line, "  Last error:     none") {
+				t.Errorf("the text has the line %q", line)
+			}
+		}
+		if strings.ContainsAny(text, "\x00\x7f\u2028") {
+			t.Errorf("text %q", text)
+		}
+	}
+	if n := len(m.mails()); n != 4 {
+		t.Errorf("%d mails, want 4", n)
+	}
+	for _, to := range []string{"ann@example.com\r\nBcc: eve@example.net", "ann@example.com>\r\nRCPT TO:<eve@example.net", "ann@example.com, eve@example.net", "", "nobody"} {
+		if err := post.Send(t.Context(), Letter{To: to, Subject: "s", Text: "t", At: vectorTime}); err == nil {
+			t.Errorf("a mail to %q is sent", to)
+		}
+	}
+	l := aLetter
+	l.Subject, l.ID = "s\r\nBcc: eve@example.net", "i\r\nBcc: eve@example.net"
+	if err := post.Send(t.Context(), l); err == nil {
+		all := m.mails()
+		if head, _ := readMail(t, all[len(all)-1].data); len(head["Bcc"]) != 0 {
+			t.Errorf("headers %v", head)
+		}
+	}
+}
+
+func TestTextOfMails(t *testing.T) {
+	t.Parallel()
+	m := signal.Mail{ID: "7", Kind: signal.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
+		Since: vectorTime.Add(-24 * time.Hour), At: vectorTime}
+	got := letter(&m, "ann@example.com")
+	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: vectorTime, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
+
+  URL:            https://example.com/hook
+  Failing since:  Fri, 20 Nov 2026 09:30:00 UTC
+  Last error:     status 503
+
+If the webhook goes on failing, it will be disabled. The success of any delivery ends this,
+that of a test event, too.
+`}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for d, want := range map[time.Duration]string{0: "1 minute", 59 * time.Minute: "59 minutes", time.Hour: "1 hour", 119 * time.Minute: "1 hour", 72 * time.Hour: "72 hours"} {
+		if got := duration(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// The mails of a partition by a real server.
+func TestMailsReachTheServer(t *testing.T) {
+	t.Parallel()
+	m := newMailServer(t, starttls)
+	post, err := NewSMTP("smtp://signals:p%40ss%3Aword@"+m.url, "signals@example.org", SMTPOptions{TLS: m.tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Post, o.Addresses = post, addresses{} })
+	defer w.stop()
+	o := &owned{Node: w.node, epoch: 1, log: w.node.log}
+	w.store.set(func() {
+		for _, id := range []string{"1", "2"} {
+			w.store.mailbox[id] = signal.Mail{ID: id, Kind: signal.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}
+			w.store.mailDue[id] = time.Now()
+		}
+	})
+	if next, err := o.sendMails(t.Context()); err != nil || !next.IsZero() {
+		t.Errorf("next %v, error %v", next, err)
+	}
+	if n := len(m.mails()); n != 2 || len(w.store.mailDue) != 0 {
+		t.Errorf("%d mails, %d left, want 2 and 0", n, len(w.store.mailDue))
+	}
+	if w.lines.count("ann@") > 0 {
+		t.Error("the address is logged")
+	}
+}

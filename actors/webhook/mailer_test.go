@@ -1,0 +1,246 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// addresses knows the address of every account but "gone".
+type addresses struct{ err error }
+
+func (a addresses) Email(_ context.Context, account signal.AccountID) (string, error) {
+	switch {
+	case account == "gone":
+		return "", signal.NotFound("account")
+	case a.err != nil:
+		return "", a.err
+	}
+	return "ann@example.com", nil
+}
+
+// fakePost takes mails as the test says. The zero value takes them all.
+type fakePost struct {
+	mu    sync.Mutex
+	fails func(l Letter) error
+	takes time.Duration
+	tries []time.Time
+	ids   []string // of the mails that were taken
+}
+
+func (p *fakePost) Send(ctx context.Context, l Letter) error {
+	p.mu.Lock()
+	p.tries = append(p.tries, time.Now())
+	fails, takes := p.fails, p.takes
+	p.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if fails != nil {
+		if err := fails(l); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids = append(p.ids, l.ID)
+	return nil
+}
+
+func (p *fakePost) tried() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tries
+}
+
+func (p *fakePost) taken() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ids
+}
+
+// mailing returns a world with a post.
+func mailing(t *testing.T, p *fakePost) *world {
+	return newWorld(t, func(o *Options) { o.Post, o.Addresses = p, addresses{} })
+}
+
+// mail stores a mail that is due.
+func (w *world) mail(id string, change ...func(m *signal.Mail)) {
+	m := signal.Mail{ID: id, Kind: signal.MailWebhookFailing, Account: w.account, Webhook: "whk_1", At: time.Now()}
+	for _, f := range change {
+		f(&m)
+	}
+	w.store.set(func() { w.store.mailbox[id], w.store.mailDue[id] = m, time.Now() })
+}
+
+// waiting returns how many mails are still to be sent.
+func (w *world) waiting() int { return peek(w.store, func() int { return len(w.store.mailDue) }) }
+
+func TestMailsAreRetriedAndGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakePost{fails: func(l Letter) error {
+			if l.ID == "bad" {
+				return errDown
+			}
+			return nil
+		}}
+		w := mailing(t, p)
+		w.mail("bad")
+		w.start()
+		pass(12 * time.Hour)
+		var pauses []time.Duration
+		for i, at := range p.tried()[1:] {
+			pauses = append(pauses, at.Sub(p.tried()[i]).Round(time.Second))
+		}
+		if d := cmp.Diff(mailRetries, pauses); d != "" {
+			t.Errorf("pauses (-want +got):\n%s", d)
+		}
+		if w.waiting() != 0 {
+			t.Error("it is not given up")
+		}
+		w.mail("good")
+		pass(2 * time.Minute)
+		if d := cmp.Diff([]string{"good"}, p.taken()); d != "" {
+			t.Errorf("taken (-want +got):\n%s", d)
+		}
+		want := map[string]float64{"deferred": 5, "given_up": 1, "sent": 1}
+		if d := cmp.Diff(want, w.counted("agentsignal_emails_total")); d != "" {
+			t.Errorf("counted (-want +got):\n%s", d)
+		}
+	})
+}
+
+// A mail that is refused does not stand in the way of the others.
+func TestOneMailFailsAndOthersDoNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakePost{fails: func(l Letter) error {
+			switch l.ID {
+			case "m0":
+				return errDown
+			case "m1":
+				panic("in the post")
+			}
+			return nil
+		}}
+		w := mailing(t, p)
+		for i := range 40 {
+			w.mail("m" + string(rune('0'+i)))
+		}
+		w.mail("nobody", func(m *signal.Mail) { m.Account = "gone" })
+		w.start()
+		pass(time.Second)
+		if n := len(p.taken()); n != 38 || w.waiting() != 2 {
+			t.Errorf("%d mails are sent, %d wait, want 38 and 2", n, w.waiting())
+		}
+	})
+}
+
+func TestMailsWithoutSettings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.mail("1")
+		w.start()
+		pass(time.Second)
+		if w.waiting() != 0 || w.counted("agentsignal_emails_total")["not_sent"] != 1 || w.lines.count("no server is configured") != 1 {
+			t.Errorf("%d wait, counted %v", w.waiting(), w.counted("agentsignal_emails_total"))
+		}
+	})
+}
+
+func TestTheAddressIsNotKnownNow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakePost{}
+		w := newWorld(t, func(o *Options) { o.Post, o.Addresses = p, addresses{err: errDown} })
+		w.mail("1")
+		w.start()
+		pass(90 * time.Second)
+		if w.waiting() != 1 || peek(w.store, func() int { return w.store.mailbox["1"].Tries }) != 2 || len(p.tried()) != 0 {
+			t.Errorf("%d wait, %d tries", w.waiting(), len(p.tried()))
+		}
+	})
+}
+
+// A mail server that hangs, refuses or fails costs deliveries nothing, and a webhook
+// is disabled with its mail stored.
+func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakePost{takes: 20 * time.Second, fails: func(Letter) error { panic("in the post") }}
+		w := newWorld(t, func(o *Options) {
+			o.Post, o.Addresses = p, addresses{}
+			o.Health = HealthRules{DisableAfter: time.Minute, LeastFailures: 2}
+		})
+		failing, healthy := w.register(), w.register()
+		w.courier.script(func(ctx context.Context, r Request) Result {
+			if r.URL == w.url(failing) {
+				return answers503(ctx, r)
+			}
+			return answers200(ctx, r)
+		})
+		w.start()
+		var events []signal.EventID
+		for range 20 {
+			sent := w.emit(10)
+			pass(10 * time.Second)
+			w.once(healthy, sent)
+			events = append(events, sent...)
+		}
+		w.statuses(healthy, map[string]int{"succeeded": len(events)})
+		w.mails(signal.MailWebhookDisabled)
+		if len(p.tried()) == 0 {
+			t.Error("no mail was tried")
+		}
+		if w.store.hook(failing).Status != signal.WebhookDisabled {
+			t.Error("the failing webhook is not disabled")
+		}
+	})
+}
+
+// Redis fails: nothing is sent twice in a row without a pause, and all is sent.
+func TestRedisFailsWhileMailsAreSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &fakePost{}
+		w := mailing(t, p)
+		w.store.fail = func(op string) (error, bool) {
+			if op == "DueMails" || op == "StoreMailOutcome" && w.store.calls[op] < 3 {
+				return map[bool]error{true: errDown}[op != "DueMails" || w.store.calls[op] < 5], false
+			}
+			return nil, false
+		}
+		w.mail("1")
+		w.start()
+		pass(2 * time.Minute)
+		if w.waiting() != 0 {
+			t.Error("the mail is not done with")
+		}
+		if n := len(p.tried()); n != 3 {
+			t.Errorf("sent %d times, want 3: its outcome could not be stored twice", n)
+		}
+	})
+}
+
+func TestMailsOfAnotherOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := mailing(t, &fakePost{})
+		w.store.epoch = 2
+		w.mail("1")
+		w.start()
+		pass(time.Second)
+		if w.losses() != 1 {
+			t.Errorf("the owner was told %d times that it is none", w.losses())
+		}
+	})
+}
