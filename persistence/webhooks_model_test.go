@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 )
 
 // hookModel is what Redis is to hold of webhooks, as plain values.
@@ -100,26 +101,45 @@ func TestWebhooksKeepTheirBooks(t *testing.T) {
 // got returns all hashes, sets and sorted sets of webhooks in the database.
 func (m *hookModel) got() map[string]map[string]string {
 	ctx, all := m.Context(), map[string]map[string]string{}
-	for _, key := range m.rdb.Keys(ctx, partitionKey(m.p, "*")).Val() {
+	keys := m.rdb.Keys(ctx, partitionKey(m.p, "*")).Val()
+	types, pipe := make([]*redis.StatusCmd, len(keys)), m.rdb.Pipeline()
+	for i, key := range keys {
+		types[i] = pipe.Type(ctx, key)
+	}
+	pipe.Exec(ctx) // a key that was not read is missed below
+	var take []func()
+	for i, key := range keys {
 		content := map[string]string{}
-		switch m.rdb.Type(ctx, key).Val() {
+		switch types[i].Val() {
 		case "hash":
-			content = m.rdb.HGetAll(ctx, key).Val()
+			found := pipe.HGetAll(ctx, key)
+			take = append(take, func() { maps.Copy(content, found.Val()) })
 		case "zset":
-			for _, z := range m.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				content[z.Member.(string)] = strconv.FormatFloat(z.Score, 'f', -1, 64)
-			}
+			found := pipe.ZRangeWithScores(ctx, key, 0, -1)
+			take = append(take, func() {
+				for _, z := range found.Val() {
+					content[z.Member.(string)] = strconv.FormatFloat(z.Score, 'f', -1, 64)
+				}
+			})
 		case "set":
-			for _, member := range m.rdb.SMembers(ctx, key).Val() {
-				content[member] = ""
-			}
+			found := pipe.SMembers(ctx, key)
+			take = append(take, func() {
+				for _, member := range found.Val() {
+					content[member] = ""
+				}
+			})
 		default:
 			if key != positionKey(m.p) {
 				continue // the log, the lease
 			}
-			content["position"] = m.rdb.Get(ctx, key).Val()
+			found := pipe.Get(ctx, key)
+			take = append(take, func() { content["position"] = found.Val() })
 		}
 		all[key] = content
+	}
+	pipe.Exec(ctx)
+	for _, f := range take {
+		f()
 	}
 	for field, n := range all[webhookStatsKey(m.p)] {
 		if n == "0" {
