@@ -175,6 +175,9 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := s.EraseStep(ctx, 1, epoch-1); err != errOldEpoch {
+		t.Errorf("a step of a former owner: %v", err)
+	}
 	wait := eraseAll(t, s, epoch)
 	if wait <= eraseGrace/2 || wait > eraseGrace {
 		t.Errorf("after the first pass it waits %v, want nearly %v", wait, eraseGrace)
