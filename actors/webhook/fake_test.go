@@ -40,7 +40,9 @@ type fakeStore struct {
 	// fail says whether an operation fails, by its name, and after it was carried out.
 	fail  func(op string) (err error, after bool)
 	takes time.Duration // of each operation
-	ahead atomic.Int64  // of the clock of Redis, in nanoseconds
+	// late is how long the answer to an operation is under way; nil: no time.
+	late  func(op string) time.Duration
+	ahead atomic.Int64 // of the clock of Redis, in nanoseconds
 	calls map[string]int
 	kept  []storedPage // by StoreDeliveries
 	// mostHeld is how many deliveries an endpoint named at most that it holds.
@@ -70,7 +72,14 @@ func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	late := time.Duration(0)
+	if s.late != nil {
+		late = s.late(op)
+	}
+	defer func() {
+		s.mu.Unlock()
+		time.Sleep(late)
+	}()
 	s.calls[op]++
 	var fails error
 	if s.fail != nil {

@@ -280,6 +280,54 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 	})
 }
 
+// A record that was read before an outcome was stored does not bring a failure back
+// that is over.
+func TestARecordThatComesLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
+		w.courier.script(after(50*time.Millisecond, answers200))
+		w.start()
+		w.emit(1)
+		pass(10 * time.Millisecond)
+		w.store.set(func() {
+			w.store.late = func(op string) time.Duration {
+				return map[bool]time.Duration{true: 100 * time.Millisecond}[op == "Webhook"]
+			}
+		})
+		w.store.change(id, func(h *signal.Webhook) { h.Description = new(string) })
+		pass(time.Second)
+		w.mails(signal.MailWebhookRecovered)
+		w.emit(1)
+		pass(time.Second)
+		w.mails(signal.MailWebhookRecovered)
+	})
+}
+
+// To enable a webhook that is enabled forgets its failures, too.
+func TestFailuresAreForgottenByHand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
+		w.courier.script(answers503)
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.store.enable(id)
+		pass(time.Second)
+		w.jump(2 * time.Hour)
+		w.emit(5)
+		pass(time.Second)
+		if h := w.store.healthOf(id); w.store.hook(id).Status != signal.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
+			t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
+		}
+	})
+}
+
 func TestDisabledByHand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -672,7 +720,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 		}
 		pass(20 * time.Minute)
 		// All that an endpoint holds is left out when it reads.
-		if most := peek(w.store, func() int { return w.store.mostHeld }); most < maxLive || most > maxLive+maxBacklog+lowBacklog+maxUnstored {
+		if most := peek(w.store, func() int { return w.store.mostHeld }); most < maxBacklog || most > maxLive+maxBacklog+lowBacklog+maxUnstored {
 			t.Errorf("%d deliveries are held in memory", most)
 		}
 		var last signal.Event
@@ -717,6 +765,64 @@ func TestAPanicHarmsNobody(t *testing.T) {
 		w.statuses(id, map[string]int{"succeeded": 200})
 		if panics < 60 {
 			t.Errorf("%d calls", panics)
+		}
+	})
+}
+
+// The parent of the endpoints panics: it begins anew, and nothing is lost.
+func TestTheParentPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ids := []signal.WebhookID{w.register(), w.register()}
+		w.courier.script(after(time.Second, answers200))
+		w.start()
+		w.emit(100)
+		panics := 0
+		w.store.set(func() {
+			w.store.fail = func(op string) (error, bool) {
+				if op == "DueEndpoints" && panics < 3 {
+					panics++
+					panic("in the store")
+				}
+				return nil, false
+			}
+		})
+		pass(3 * time.Minute)
+		for _, id := range ids {
+			w.statuses(id, map[string]int{"succeeded": 100})
+		}
+		if panics != 3 {
+			t.Errorf("%d panics", panics)
+		}
+	})
+}
+
+// What the parent cannot do it tries again.
+func TestUpkeepIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register(func(h *signal.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
+		w.store.fail = func(op string) (error, bool) {
+			if op == "PruneDeliveries" && w.store.calls[op] < 4 {
+				return errDown, false
+			}
+			return nil, false
+		}
+		w.start()
+		pass(upkeepStart + 3*upkeepRetry + time.Second)
+		if n := w.store.prunings(id); n != 2 {
+			t.Errorf("pruned in %d steps, want 2", n)
+		}
+		pass(upkeepEvery)
+		if n := w.store.prunings(id); n != 4 {
+			t.Errorf("pruned in %d steps after %v, want 4", n, upkeepEvery)
+		}
+		w.store.set(func() { w.store.epoch = 2 })
+		pass(upkeepEvery)
+		if w.losses() != 1 {
+			t.Errorf("the owner was told %d times that it is none", w.losses())
 		}
 	})
 }

@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestMetricsOfNothing(t *testing.T) {
+	t.Parallel()
+	var m *Metrics
+	m.Observe(signal.WebhookStats{}, time.Now())
+	m.attempted(&Result{})
+	m.recorded(1)
+	m.ended(signal.DeliveryFailed)
+	m.disabled(signal.DisabledManual)
+	m.emailed(mailSent)
+}
+
+func TestMetricsStartAtZero(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	NewMetrics(registry)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, f := range families {
+		got[f.GetName()] = len(f.GetMetric())
+	}
+	want := map[string]int{
+		"agentsignal_webhook_attempts_total":           len(Classes),
+		"agentsignal_webhook_attempt_duration_seconds": 2,
+		"agentsignal_webhook_deliveries_total":         len(signal.DeliveryStatuses),
+		"agentsignal_webhook_disabled_total":           len(signal.DisabledReasons),
+		"agentsignal_emails_total":                     4,
+		"agentsignal_webhook_pending_deliveries":       1,
+		"agentsignal_webhook_due_lag_seconds":          1,
+		"agentsignal_webhooks":                         len(signal.WebhookStatuses),
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("series (-want +got):\n%s", d)
+	}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics(prometheus.NewRegistry())
+	m.Observe(signal.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}, vectorTime)
+	gauges := func() string {
+		var b strings.Builder
+		for _, g := range []prometheus.Gauge{m.pending, m.lag, m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")} {
+			fmt.Fprintf(&b, " %g", testutil.ToFloat64(g))
+		}
+		return b.String()
+	}
+	if got := gauges(); got != " 7 3 5 2" {
+		t.Errorf("got%s", got)
+	}
+	m.Observe(signal.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime) // due later: no lag
+	if got := gauges(); got != " 0 0 0 0" {
+		t.Errorf("then%s", got)
+	}
+}
