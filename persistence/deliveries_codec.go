@@ -29,7 +29,8 @@ import (
 //	46-47  attempts in all
 //	48-49  response status of the last one
 //
-// That is what lists show, so they read no more. Behind it stand the error if it is
+// That is what lists show, so they read no more. What changes by hand stands together,
+// from completed to the error. Behind it stand the error if it is
 // none of deliveryErrors, and the attempts.
 const (
 	deliveryFront = 49
@@ -37,9 +38,6 @@ const (
 	deliveryVersion = 1
 	bodyKeyBytes    = 20
 	timeBytes       = 6
-	// patchFrom is where what changes by hand begins: completed, next attempt and
-	// state, then the error.
-	patchFrom = 27
 )
 
 // Limits of a stored delivery. Beyond them the oldest attempts and the ends of
