@@ -30,8 +30,8 @@ import (
 //	48-49  response status of the last one
 //
 // That is what lists show, so they read no more. What changes by hand stands together,
-// from completed to the error. Behind it stand the error if it is
-// none of deliveryErrors, and the attempts.
+// from completed to the error. The rest of the record is the error if it is none of
+// deliveryErrors, and the attempts.
 const (
 	deliveryFront = 49
 
