@@ -57,7 +57,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	if len(delivered) == 0 || len(tried) == 0 {
 		t.Fatalf("before the kill %d deliveries had succeeded and %d had failed once", len(delivered), len(tried))
 	}
-	underWay := len(hanging.got())
+	underWay := len(hanging.open())
 	var killing sync.WaitGroup
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)
@@ -70,7 +70,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	second.awaitReady(t)
 	trader = trader.at(second.url)
 	hanging.release()
-	if underWay == 0 || underWay > 8 {
+	if lost := first.log.line("partition is lost") != ""; (underWay == 0 || underWay > 8) && !lost {
 		t.Errorf("%d requests were under way to the endpoint that hangs", underWay)
 	}
 

@@ -212,6 +212,11 @@ func (r *hookEndpoint) got() []hookRequest {
 	return slices.Clone(r.arrivals)
 }
 
+// open returns those that are not answered, and not given up by the service.
+func (r *hookEndpoint) open() []hookRequest {
+	return slices.DeleteFunc(r.got(), func(a hookRequest) bool { return a.ctx.Err() != nil })
+}
+
 // await waits until so many requests have arrived, and returns all that have.
 func (r *hookEndpoint) await(tb testing.TB, n int) []hookRequest {
 	tb.Helper()
