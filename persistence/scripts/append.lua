@@ -54,6 +54,7 @@ local operation = 0
 -- where the keys of the step begin, i and n its first and its last argument.
 local waiting = 0   -- by how much the number of pending deliveries has changed
 local due = {}      -- webhooks whose first due time may be another: pending deliveries by "ACCOUNT WEBHOOK"
+local sooner = {}   -- webhooks with new deliveries: when the first of these is due
 local made          -- deliveries that the operation has made, by the key of their body
 local item          -- deliveries of the operation so far
 local left = ''
@@ -76,6 +77,7 @@ steps[21] = function(k, i, n)
     return
   end
   local pending, records, all = keys[k + 1], keys[k + 2], keys[k + 3]
+  local soonest
   made = made or {}
   for d = i + 2, n, 4 do
     local member, record = args[d], args[d + 3]
@@ -83,11 +85,17 @@ steps[21] = function(k, i, n)
       call('ZADD', pending, args[d + 1], member)
       call('ZADD', all, args[d + 2], member)
       waiting = waiting + 1
+      if not soonest or tonumber(args[d + 1]) < tonumber(soonest) then
+        soonest = args[d + 1]
+      end
       local body = cut(record, 2, 21)
       made[body] = (made[body] or 0) + 1
     end
   end
-  due[args[i + 1]] = pending
+  local webhook = args[i + 1]
+  if soonest and (not sooner[webhook] or tonumber(soonest) < tonumber(sooner[webhook])) then
+    sooner[webhook] = soonest
+  end
 end
 
 -- The body of deliveries that the operation may have made.
@@ -164,7 +172,7 @@ end
 -- The webhook goes: nothing of it is due.
 -- [k] any   ACCOUNT WEBHOOK
 steps[25] = function(_, i)
-  due[args[i]] = nil
+  due[args[i]], sooner[args[i]] = nil, nil
   call('ZREM', keys[7], args[i])
 end
 
@@ -263,6 +271,13 @@ for webhook, pending in pairs(due) do
     call('ZADD', keys[7], earliest[2], webhook)
   else
     call('ZREM', keys[7], webhook)
+  end
+end
+
+-- New deliveries can only make a first due time earlier.
+for webhook, at in pairs(sooner) do
+  if not due[webhook] then
+    call('ZADD', keys[7], 'LT', at, webhook)
   end
 end
 
