@@ -195,6 +195,39 @@ func TestMoreThanFits(t *testing.T) {
 	})
 }
 
+// What did not fit is read as soon as there is room.
+func TestWhatDidNotFitDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(after(20*time.Millisecond, answers200))
+		w.start()
+		pass(time.Second)
+		events := w.emit(500)
+		pass(2 * time.Second) // before the next scan
+		w.once(id, events)
+	})
+}
+
+// One that answers slowly is in the slow lane, too.
+func TestSlowAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(after(2*time.Second, answers200))
+		w.start()
+		w.emit(30)
+		pass(3 * time.Second)
+		w.courier.peak(w.url(id))
+		pass(20 * time.Second)
+		if n := w.courier.peak(w.url(id)); n != 1 {
+			t.Errorf("%d requests at once, want 1", n)
+		}
+	})
+}
+
 // The order in which one worker sends what waits: of what is new the newest, of the
 // backlog the oldest, three to one.
 func TestOrderOfSending(t *testing.T) {

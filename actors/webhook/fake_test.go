@@ -40,11 +40,12 @@ type fakeStore struct {
 	// fail says whether an operation fails, by its name, and after it was carried out.
 	fail  func(op string) (err error, after bool)
 	takes time.Duration // of each operation
-	// late is how long the answer to an operation is under way; nil: no time.
-	late  func(op string) time.Duration
-	ahead atomic.Int64 // of the clock of Redis, in nanoseconds
-	calls map[string]int
-	kept  []storedPage // by StoreDeliveries
+	// early is how long an operation is under way before takes, late its answer; nil: no
+	// time.
+	early, late func(op string) time.Duration
+	ahead       atomic.Int64 // of the clock of Redis, in nanoseconds
+	calls       map[string]int
+	kept        []storedPage // by StoreDeliveries
 	// mostHeld is how many deliveries an endpoint named at most that it holds.
 	mostHeld int
 }
@@ -64,9 +65,15 @@ func newFakeStore() *fakeStore {
 
 // do carries out an operation, unless it is to fail.
 func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
-	if s.takes > 0 {
+	takes := s.takes
+	s.mu.Lock()
+	if s.early != nil {
+		takes += s.early(op)
+	}
+	s.mu.Unlock()
+	if takes > 0 {
 		select {
-		case <-time.After(s.takes):
+		case <-time.After(takes):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -89,6 +96,16 @@ func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
 		}
 	}
 	return cmp.Or(f(), fails)
+}
+
+// slow returns for early or late that one operation takes d.
+func slow(op string, d time.Duration) func(string) time.Duration {
+	return func(asked string) time.Duration {
+		if asked == op {
+			return d
+		}
+		return 0
+	}
 }
 
 // now returns the time by the clock of Redis.

@@ -292,11 +292,7 @@ func TestARecordThatComesLate(t *testing.T) {
 		w.start()
 		w.emit(1)
 		pass(10 * time.Millisecond)
-		w.store.set(func() {
-			w.store.late = func(op string) time.Duration {
-				return map[bool]time.Duration{true: 100 * time.Millisecond}[op == "Webhook"]
-			}
-		})
+		w.store.set(func() { w.store.late = slow("Webhook", 100*time.Millisecond) })
 		w.store.change(id, func(h *signal.Webhook) { h.Description = new(string) })
 		pass(time.Second)
 		w.mails(signal.MailWebhookRecovered)
@@ -397,6 +393,7 @@ func TestDisabledWhileNobodyOwnedIt(t *testing.T) {
 			}
 		})
 		w.store.disable(id)
+		w.store.position = w.store.log[len(w.store.log)-1].Position // the last owner has seen it
 		w.start()
 		pass(time.Second)
 		w.statuses(id, map[string]int{"failed, cancelled": 250})
@@ -565,16 +562,17 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 		w.start()
 		w.emit(1)
 		pass(time.Second)
+		w.store.set(func() { w.store.late = slow("Webhook", 50*time.Millisecond) })
 		until := w.store.now().Add(24 * time.Hour)
 		w.store.change(id, func(h *signal.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = h.Secret, until
 			h.Secret = w.keys.Seal([]byte("new"), string(id))
 		})
-		w.jump(24*time.Hour - time.Millisecond)
+		w.emit(1) // before the new record is read
+		pass(time.Second)
+		w.jump(24*time.Hour - time.Second)
 		w.emit(1)
-		pass(time.Millisecond)
-		w.emit(1)
-		synctest.Wait()
+		pass(time.Second)
 		want := [][]string{{"secret"}, {"new", "secret"}, {"new"}}
 		all := w.courier.sent()
 		if len(all) != 3 {
@@ -698,6 +696,109 @@ func TestAMessageAtTheMomentOfRest(t *testing.T) {
 				t.Errorf("sent %v late", late)
 			}
 		}
+	})
+}
+
+// probe is the partition's webhooks, to which a test may tell what to do.
+type probe struct{ *webhooks }
+
+func (p probe) Receive(c engine.Context) {
+	if f, ok := c.Message().(func(engine.Context, *webhooks)); ok {
+		f(c, p.webhooks)
+		return
+	}
+	p.webhooks.Receive(c)
+}
+
+// An endpoint that wants to end while a message is under way to it stays.
+func TestRestNeedsTheParent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.stop()
+		id := w.register()
+		o := &owned{Node: w.node, epoch: 1, log: w.node.log}
+		o.recorder = newRecorder(o)
+		parent := w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return probe{newWebhooks(o)} }, engine.Supervision{})
+		parent.Tell(webhookPoked{w.account, id})
+		synctest.Wait()
+		parent.Tell(func(c engine.Context, p *webhooks) {
+			e := p.children[id]
+			p.tell(c, w.account, id, look{})
+			p.onResting(c, resting{id: id, ref: e.ref, heard: 1}) // sent before it heard of look
+			if p.children[id] != e {
+				t.Error("it was ended with a message in its mailbox")
+			}
+		})
+		synctest.Wait()
+		if n := w.endpoints(); n != 1 {
+			t.Errorf("%d endpoints have an actor, want 1", n)
+		}
+		pass(3 * time.Minute)
+		if n := w.endpoints(); n != 0 {
+			t.Errorf("%d endpoints have an actor at last, want 0", n)
+		}
+	})
+}
+
+// Whoever has something due soon does not rest.
+func TestNoRestBeforeARetry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// It looks at 61 s and 121 s; the parent scans at 120 s and 125 s.
+		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{122500 * time.Millisecond} })
+		w.register()
+		w.courier.script(answers503)
+		w.start()
+		pass(time.Second)
+		w.emit(1)
+		pass(5 * time.Minute)
+		all := w.courier.sent()
+		if len(all) != 2 || all[1].At.Sub(all[0].ended) > 123*time.Second {
+			t.Errorf("%d attempts, the last %v after the first", len(all), all[len(all)-1].At.Sub(all[0].ended))
+		}
+	})
+}
+
+// A delivery may be read from Redis and sent before the endpoint is told of it.
+func TestReadBeforeItWasTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.store.set(func() { w.store.late = slow("StoreDeliveries", 100*time.Millisecond) })
+		events := w.emit(1)
+		pass(10 * time.Millisecond)
+		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		synctest.Wait()
+		w.once(id, events) // it is not told yet
+		pass(time.Second)
+		w.once(id, events)
+	})
+}
+
+// What is read may be older than an outcome that was stored meanwhile.
+func TestDoneWhileAPageIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(after(60*time.Millisecond, answers200))
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.store.set(func() {
+			w.store.early, w.store.late = slow("DueDeliveries", 50*time.Millisecond), slow("DueDeliveries", 100*time.Millisecond)
+		})
+		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		pass(10 * time.Millisecond)
+		events := w.emit(1) // it is under way when Redis reads, and done when the page arrives
+		pass(time.Second)
+		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 2})
 	})
 }
 
