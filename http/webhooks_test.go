@@ -280,7 +280,9 @@ func TestChangesMeetOthers(t *testing.T) {
 		}
 		return newWebhook(), nil
 	}
-	f.change = func(signal.Webhook, bool) (signal.Webhook, error) { return signal.Webhook{}, conflict("webhook_changed") }
+	f.change = func(signal.Webhook, bool) (signal.Webhook, error) {
+		return signal.Webhook{}, conflict("webhook_changed")
+	}
 	if a := do(t, newServer(t, f), "PATCH", aWebhook, `{"description":"d"}`); a.Status != 404 {
 		t.Errorf("removed meanwhile: %d %s", a.Status, a.Body)
 	}
