@@ -97,9 +97,10 @@ func TestTheOwnerChanges(t *testing.T) {
 		first.courier.script(after(time.Second, answers200))
 		first.start()
 		first.emit(20)
-		pass(1500 * time.Millisecond)
+		first.store.set(func() { first.store.early = slow("StoreOutcomes", 100*time.Millisecond) })
+		pass(1050 * time.Millisecond) // the outcomes of eight are being stored
 		first.owner.Tell("stop")
-		pass(100 * time.Millisecond)
+		pass(time.Second)
 		for _, s := range first.courier.sent()[8:] {
 			if !s.cancelled {
 				t.Error("a request goes on after its owner has ended")
@@ -791,11 +792,14 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 		w.emit(1)
 		pass(time.Second)
 		w.store.set(func() {
-			w.store.early, w.store.late = slow("DueDeliveries", 50*time.Millisecond), slow("DueDeliveries", 100*time.Millisecond)
+			w.store.early = func(op string) time.Duration {
+				return slow("DueDeliveries", 50*time.Millisecond)(op) + slow("StoreDeliveries", 10*time.Millisecond)(op)
+			}
+			w.store.late = slow("DueDeliveries", 100*time.Millisecond)
 		})
-		w.recorder.parent.Tell(webhookPoked{w.account, id})
-		pass(10 * time.Millisecond)
 		events := w.emit(1) // it is under way when Redis reads, and done when the page arrives
+		pass(5 * time.Millisecond)
+		w.recorder.parent.Tell(webhookPoked{w.account, id})
 		pass(time.Second)
 		w.once(id, events)
 		w.statuses(id, map[string]int{"succeeded": 2})
