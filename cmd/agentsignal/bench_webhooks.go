@@ -86,7 +86,7 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	if err != nil {
 		return 0, err
 	}
-	b.row(fmt.Sprintf("%d endpoints (target %s)", endpoints, target), "%.0f deliveries/s, none lost, %d twice", rate, duplicates)
+	b.row(fmt.Sprintf("endpoints: %d (target %s)", endpoints, target), "%.0f deliveries/s, none lost, %d twice", rate, duplicates)
 	b.row("  bare loop, as many connections", "%.0f/s", bare)
 	b.row("  ratio (target at least 0.4)", "%.2f", rate/bare)
 	b.row("  the service's CPU each (target 40 us)", "%.1f us (bare loop %.1f us)", median(costs), median(bareCosts))

@@ -87,8 +87,7 @@ func (w *webhookRig) register(ctx context.Context, account signal.AccountID, fir
 type webhookLoad struct {
 	*webhookRig
 	account signal.AccountID
-	first   int // of the account's endpoints
-	fanOut  int // endpoints that answer, of those from first on
+	fanOut  int // endpoints that answer
 	hooks   []signal.WebhookID
 
 	n     uint32  // events appended since begin
@@ -97,7 +96,7 @@ type webhookLoad struct {
 
 // load makes an account with a webhook for each of the endpoints first to first+n-1.
 func (w *webhookRig) load(ctx context.Context, first, n int) (*webhookLoad, error) {
-	l := &webhookLoad{webhookRig: w, account: signal.NewAccountID(), first: first}
+	l := &webhookLoad{webhookRig: w, account: signal.NewAccountID()}
 	for i := range n {
 		if !w.receiver.sinks[first+i].hangs {
 			l.fanOut++
