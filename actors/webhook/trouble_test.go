@@ -806,6 +806,27 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 	})
 }
 
+// What is read may be older than a change by hand.
+func TestCancelledWhileAPageIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		d := w.backlogged(id, 1)[0]
+		w.store.set(func() { w.store.late = slow("DueDeliveries", 100*time.Millisecond) })
+		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		pass(10 * time.Millisecond)
+		w.store.cancel(d)
+		pass(time.Second)
+		if n := len(w.courier.sent()); n != 1 {
+			t.Errorf("%d attempts, want 1: a delivery is sent after it was cancelled", n)
+		}
+	})
+}
+
 func TestTenThousandFailingDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
