@@ -1,0 +1,106 @@
+package webhook
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// sent is one attempt that a fakeCourier has made.
+type sent struct {
+	Request
+	ended     time.Time // zero while it is under way
+	cancelled bool
+}
+
+// fakeCourier answers as the test says. Its zero value answers 200 at once.
+type fakeCourier struct {
+	mu      sync.Mutex
+	answer  func(ctx context.Context, r Request) Result // nil: success at once
+	all     []*sent
+	running map[string]int // by URL
+	most    map[string]int
+}
+
+func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
+	f.mu.Lock()
+	if f.running == nil {
+		f.running, f.most = map[string]int{}, map[string]int{}
+	}
+	s := &sent{Request: r}
+	f.all = append(f.all, s)
+	f.running[r.URL]++
+	f.most[r.URL] = max(f.most[r.URL], f.running[r.URL])
+	answer := f.answer
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.running[r.URL]--
+		s.ended = time.Now()
+		s.cancelled = ctx.Err() != nil
+	}()
+	if answer == nil {
+		return answers200(ctx, r)
+	}
+	return answer(ctx, r)
+}
+
+// script has the courier answer in another way from now on.
+func (f *fakeCourier) script(answer func(ctx context.Context, r Request) Result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// sent returns the attempts so far, to any URL or to one.
+func (f *fakeCourier) sent(url ...string) (list []sent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.all {
+		if len(url) == 0 || s.URL == url[0] {
+			list = append(list, *s)
+		}
+	}
+	return list
+}
+
+// peak returns how many attempts were under way at once to a URL, and begins anew.
+func (f *fakeCourier) peak(url string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.most[url]
+	f.most[url] = 0
+	return n
+}
+
+// answers200 is the answer 200.
+func answers200(_ context.Context, r Request) Result {
+	return Result{At: r.At, Status: 200, Class: ClassSuccess}
+}
+
+// answers503 is the answer 503.
+func answers503(_ context.Context, r Request) Result {
+	return Result{At: r.At, Status: 503, Class: ClassServerError, Error: "status 503"}
+}
+
+// after gives an answer later. Whoever cancels the request gets it sooner.
+func after(d time.Duration, answer func(ctx context.Context, r Request) Result) func(context.Context, Request) Result {
+	return func(ctx context.Context, r Request) Result {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return Result{At: r.At, Error: signal.DeliveryCancelled}
+		}
+		result := answer(ctx, r)
+		result.Duration = d
+		return result
+	}
+}
+
+// hangs does not answer until the attempt is timed out.
+var hangs = after(15*time.Second, func(_ context.Context, r Request) Result {
+	return Result{At: r.At, Class: ClassTimeout, Error: "timeout"}
+})

@@ -1,0 +1,284 @@
+package webhook
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func TestDisabledAfterThreeDays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		begin := w.store.now()
+		for w.store.now().Sub(begin) < 71*time.Hour {
+			w.emit(1)
+			pass(30 * time.Second)
+			w.jump(29*time.Minute + 30*time.Second)
+		}
+		if got := w.store.healthOf(id); !got.FailingSince.Equal(begin) || got.Warned != 2 {
+			t.Errorf("health %+v", got)
+		}
+		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing)
+		sending := len(w.courier.sent())
+		for range 4 {
+			w.emit(1)
+			pass(time.Minute)
+			w.jump(29 * time.Minute)
+		}
+		if len(w.courier.sent()) == sending {
+			t.Error("it was not tried to the end")
+		}
+		hook := w.store.hook(id)
+		if hook.Status != signal.WebhookDisabled || hook.DisabledReason != signal.DisabledFailing ||
+			hook.DisabledAt.Sub(begin) < 72*time.Hour || hook.DisabledAt.Sub(begin) > 73*time.Hour || !hook.UpdatedAt.Equal(hook.DisabledAt) {
+			t.Errorf("record %+v", hook)
+		}
+		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing, signal.MailWebhookDisabled)
+		notices := peek(w.store, func() []signal.Event { return w.store.notices })
+		if len(notices) != 1 || notices[0].Type != signal.SystemNotification || notices[0].Account != w.account ||
+			string(notices[0].Data) != `{"message":"Webhook `+string(id)+` was disabled after 72 hours of failures.","severity":"warning","code":"webhook_disabled"}` {
+			t.Errorf("notification %+v", notices)
+		}
+		for text, n := range w.store.statuses(id) {
+			if text != "failed, status 503" && text != "failed, cancelled" {
+				t.Errorf("%d deliveries are %s", n, text)
+			}
+		}
+		if w.store.statuses(id)["failed, cancelled"] == 0 {
+			t.Error("no pending delivery was given up")
+		}
+		// Nothing more happens, and nothing is recorded.
+		recorded := func() int { return len(w.store.deliveries) }
+		n, requests := peek(w.store, recorded), len(w.courier.sent())
+		w.emit(3)
+		pass(time.Minute)
+		w.jump(48 * time.Hour)
+		pass(time.Minute)
+		if peek(w.store, recorded) != n || len(w.courier.sent()) != requests {
+			t.Error("events are recorded for a webhook that is disabled")
+		}
+		if got := w.counted("agentsignal_webhook_disabled_total"); got["failing"] != 1 || got["manual"] != 0 {
+			t.Errorf("disabled webhooks counted: %v", got)
+		}
+
+		w.courier.script(nil)
+		w.store.enable(id)
+		synctest.Wait()
+		events := w.emit(1)
+		pass(time.Second)
+		w.once(id, events)
+		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing, signal.MailWebhookDisabled)
+	})
+}
+
+// mails checks what mails there are, by their time.
+func (w *world) mails(want ...signal.MailKind) {
+	w.t.Helper()
+	got := w.store.kinds()
+	if len(got) != len(want) {
+		w.t.Errorf("mails %v, want %v", got, want)
+		return
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			w.t.Errorf("mails %v, want %v", got, want)
+		}
+	}
+}
+
+func TestAWarnedWebhookRecovers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		for range 30 {
+			w.emit(1)
+			pass(30 * time.Second)
+			w.jump(59*time.Minute + 30*time.Second)
+		}
+		w.mails(signal.MailWebhookFailing)
+		w.courier.script(nil)
+		w.emit(2)
+		pass(time.Minute)
+		w.jump(10 * time.Hour)
+		pass(time.Minute)
+		w.mails(signal.MailWebhookFailing, signal.MailWebhookRecovered)
+		if h := w.store.healthOf(id); h != (signal.WebhookHealth{}) {
+			t.Errorf("health %+v", h)
+		}
+		if w.store.hook(id).Status != signal.WebhookEnabled {
+			t.Error("it is disabled")
+		}
+	})
+}
+
+// A record that is changed while the endpoint disables the webhook is not overwritten;
+// the next failure disables it.
+func TestAChangeAndDisablingCross(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Health.DisableAfter = time.Hour })
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		for range 3 {
+			w.emit(1)
+			pass(19 * time.Minute)
+		}
+		crossed := false
+		w.store.set(func() {
+			w.store.fail = func(op string) (error, bool) {
+				if op == "StoreOutcomes" && !crossed && time.Since(w.store.health[id].FailingSince) > time.Hour {
+					crossed = true
+					hook := w.store.webhooks[id]
+					hook.URL = "https://example.com/changed"
+					w.store.save(hook)
+				}
+				return nil, false
+			}
+		})
+		w.emit(1)
+		pass(10 * time.Minute)
+		w.emit(1)
+		pass(10 * time.Minute)
+		hook := w.store.hook(id)
+		if !crossed || hook.Status != signal.WebhookDisabled || hook.URL != "https://example.com/changed" {
+			t.Errorf("crossed: %t, record %+v", crossed, hook)
+		}
+		if n := peek(w.store, func() int { return len(w.store.notices) }); n != 1 {
+			t.Errorf("%d notifications, want 1", n)
+		}
+		w.mails(signal.MailWebhookDisabled)
+		if got := w.store.statuses(id)["pending"]; got != 0 {
+			t.Errorf("%d deliveries are pending", got)
+		}
+	})
+}
+
+// A record that was read before an outcome was stored does not bring a failure back
+// that is over.
+func TestARecordThatComesLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
+		w.courier.script(after(50*time.Millisecond, answers200))
+		w.start()
+		w.emit(1)
+		pass(10 * time.Millisecond)
+		w.store.set(func() { w.store.late = slow("Webhook", 100*time.Millisecond) })
+		w.store.change(id, func(h *signal.Webhook) { h.Description = new(string) })
+		pass(time.Second)
+		w.mails(signal.MailWebhookRecovered)
+		w.emit(1)
+		pass(time.Second)
+		w.mails(signal.MailWebhookRecovered)
+	})
+}
+
+// To enable a webhook that is enabled forgets its failures, too.
+func TestFailuresAreForgottenByHand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
+		w.courier.script(answers503)
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.store.enable(id)
+		pass(time.Second)
+		w.jump(2 * time.Hour)
+		w.emit(5)
+		pass(time.Second)
+		if h := w.store.healthOf(id); w.store.hook(id).Status != signal.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
+			t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
+		}
+	})
+}
+
+func TestDisabledByHand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.courier.script(answers503)
+		w.start()
+		w.emit(400)
+		pass(5 * time.Second)
+		w.courier.script(after(10*time.Second, answers503)) // eight are under way when it is disabled
+		w.emit(300)
+		pass(time.Second)
+		w.store.disable(id)
+		pass(time.Minute)
+		for text, n := range w.store.statuses(id) {
+			if text != "failed, cancelled" {
+				t.Errorf("%d deliveries are %s", n, text)
+			}
+		}
+		n := len(w.courier.sent())
+		pass(3 * time.Hour)
+		if got := len(w.courier.sent()); got != n {
+			t.Errorf("%d requests after it was disabled", got-n)
+		}
+		if got := w.counted("agentsignal_webhook_disabled_total")["manual"]; got != 1 {
+			t.Errorf("disabled webhooks counted: %v", got)
+		}
+
+		// A test is sent nevertheless, once.
+		w.courier.script(answers503)
+		e := signal.NewEventID()
+		w.store.create(signal.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: e, Type: signal.WebhookTest,
+			Status: signal.DeliveryPending, CreatedAt: time.Now(), NextAttemptAt: dueTime(time.Now())}, "test")
+		pass(3 * time.Hour)
+		if got := len(w.courier.sent()); got != n+1 {
+			t.Errorf("%d attempts of a test, want 1", got-n)
+		}
+		if got := w.store.statuses(id)["failed, status 503"]; got != 1 {
+			t.Errorf("%d tests have failed, want 1", got)
+		}
+
+		w.courier.script(nil)
+		w.store.enable(id)
+		synctest.Wait()
+		w.once(id, w.emitted(20))
+	})
+}
+
+// emitted appends n events and lets them be delivered.
+func (w *world) emitted(n int) []signal.EventID {
+	events := w.emit(n)
+	pass(time.Minute)
+	return events
+}
+
+// Deliveries that are pending when nobody owns the partition of a webhook that is
+// disabled are seen to by the next owner.
+func TestDisabledWhileNobodyOwnedIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.backlogged(id, 250)
+		w.store.set(func() {
+			for _, d := range w.store.deliveries {
+				d.NextAttemptAt = d.NextAttemptAt.Add(8 * time.Hour)
+			}
+		})
+		w.store.disable(id)
+		w.store.position = w.store.log[len(w.store.log)-1].Position // the last owner has seen it
+		w.start()
+		pass(time.Second)
+		w.statuses(id, map[string]int{"failed, cancelled": 250})
+	})
+}

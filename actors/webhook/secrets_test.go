@@ -1,0 +1,120 @@
+package webhook
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func TestASecretThatNoKeyOpens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		lost := newKeyring(t, keyNamed("lost", 9))
+		id := w.register()
+		good := w.store.hook(id).Secret
+		w.store.change(id, func(h *signal.Webhook) { h.Secret = lost.Seal([]byte("secret"), string(h.ID)) })
+		healthy := w.register()
+		w.start()
+		events := w.emit(300)
+		for range 20 { // a change is no reason to try it more often from then on
+			w.store.change(id, func(h *signal.Webhook) { h.URL += "x" })
+			pass(time.Second)
+		}
+		reads := w.store.count("Webhook")
+		pass(10 * time.Minute)
+		if n := w.store.count("Webhook") - reads; n > 12 {
+			t.Errorf("the record is read %d times in 10 minutes", n)
+		}
+		if n := len(w.courier.sent()); n != 300 {
+			t.Errorf("%d requests, want 300, to the other webhook only", n)
+		}
+		w.statuses(id, map[string]int{"pending": 300})
+		if w.lines.count("secret of a webhook cannot be opened") == 0 {
+			t.Error("nothing is logged")
+		}
+		w.once(healthy, events)
+		w.store.change(id, func(h *signal.Webhook) { h.Secret, h.URL = good, w.url(id) })
+		pass(time.Minute)
+		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 300})
+	})
+}
+
+func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.store.set(func() { w.store.late = slow("Webhook", 50*time.Millisecond) })
+		until := w.store.now().Add(24 * time.Hour)
+		w.store.change(id, func(h *signal.Webhook) {
+			h.PreviousSecret, h.PreviousUntil = h.Secret, until
+			h.Secret = w.keys.Seal([]byte("new"), string(id))
+		})
+		w.emit(1) // before the new record is read
+		pass(time.Second)
+		w.jump(24*time.Hour - time.Second)
+		w.emit(1)
+		pass(time.Second)
+		want := [][]string{{"secret"}, {"new", "secret"}, {"new"}}
+		all := w.courier.sent()
+		if len(all) != 3 {
+			t.Fatalf("%d attempts, want 3", len(all))
+		}
+		for i, s := range all {
+			if len(s.Secrets) != len(want[i]) || s.Secrets[0] != want[i][0] || len(want[i]) == 2 && s.Secrets[1] != want[i][1] {
+				t.Errorf("attempt %d is signed with %v, want %v", i+1, s.Secrets, want[i])
+			}
+		}
+	})
+}
+
+// An old secret that no key opens any more is in nobody's way once it has ended.
+func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		lost := newKeyring(t, keyNamed("lost", 9))
+		id := w.register(func(h *signal.Webhook) {
+			h.PreviousSecret, h.PreviousUntil = lost.Seal([]byte("old"), string(h.ID)), time.Now().Add(time.Hour)
+		})
+		pass(2 * time.Hour)
+		w.start()
+		w.once(id, w.emitted(1))
+		if s := w.courier.sent()[0].Secrets; len(s) != 1 {
+			t.Errorf("signed with %d secrets, want 1", len(s))
+		}
+	})
+}
+
+func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register(func(h *signal.Webhook) {
+			h.PreviousSecret, h.PreviousUntil = w.keys.Seal([]byte("old"), string(h.ID)), time.Now().Add(24*time.Hour)
+		})
+		quiet := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
+		w.start()
+		events := w.emit(1)
+		pass(time.Minute)
+		w.once(id, events)
+		for _, id := range []signal.WebhookID{id, quiet} {
+			hook := w.store.hook(id)
+			if w.node.keys.outdated(&hook, time.Now()) {
+				t.Errorf("%s: not sealed with the newest key", id)
+			}
+			secret, err := w.node.keys.Open(hook.Secret, string(id))
+			if err != nil || string(secret) != "secret" {
+				t.Errorf("%s: secret %q, %v", id, secret, err)
+			}
+		}
+	})
+}
