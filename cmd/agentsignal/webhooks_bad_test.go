@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestWhereAWebhookMayBe(t *testing.T) {
 	t.Parallel()
-	strict, _ := shared(t).account(t)       // by the default settings
+	strict, account := shared(t).account(t) // by the default settings
 	lenient, _ := sharedHooks(t).account(t) // this machine is allowed
 	const ofTheMachine = "what the machine resolves"
 	tests := []struct{ url, strict, lenient string }{
@@ -66,6 +67,21 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 				}
 			}
 		}
+	}
+
+	// It is looked at again at each connection: settings change, and what names mean.
+	canary, hooks := newHookEndpoint(t, nil), shared(t).process.webhooks
+	w, err := hooks.Webhook(t.Context(), account.ID, signal.WebhookID(there[strict].ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.URL = canary.url
+	if _, err := hooks.ChangeWebhook(t.Context(), w, false); err != nil {
+		t.Fatal(err)
+	}
+	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried", func(d wireDelivery) bool { return d.AttemptCount > 0 })
+	if said(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
+		t.Errorf("a request to an address that is not allowed ends as %+v", d)
 	}
 }
 
