@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -28,12 +29,16 @@ type bareOrder struct {
 	Connections int // to each of them
 	Secret      string
 	Window      time.Duration
+	// Events is how many events a second go to all of them, each at its time; 0: as
+	// many as there is time for.
+	Events float64
 }
 
 // bareReport says what it has sent.
 type bareReport struct {
-	Sent int64
-	Took time.Duration
+	Sent     int64
+	Took     time.Duration
+	P50, P99 time.Duration // from when an event was due to its answer
 }
 
 // bareSenderCommand is the reference of the webhooks benchmark: it signs and sends the
@@ -56,22 +61,31 @@ func bareSenderCommand() *cobra.Command {
 func runBareSender(ctx context.Context, o bareOrder) (bareReport, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: o.Connections}
 	defer transport.CloseIdleConnections()
-	var sent atomic.Int64
 	var failed atomic.Pointer[error]
+	var mu sync.Mutex // guards taken
+	var taken []time.Duration
 	var wg sync.WaitGroup
 	numbers := make([]atomic.Uint32, len(o.URLs))
 	start := time.Now()
 	for i, url := range o.URLs {
-		for range o.Connections {
+		for c := range o.Connections {
 			wg.Go(func() {
+				var mine []time.Duration
 				body := webhookBody(nil, signal.NewEventID(), start, 0)
-				for time.Since(start) < o.Window && ctx.Err() == nil && failed.Load() == nil {
+				for k := c; ctx.Err() == nil && failed.Load() == nil; k += o.Connections {
+					due := o.due(start, k)
+					if due.Sub(start) >= o.Window {
+						break
+					}
 					if err := barePost(ctx, transport, url, o.Secret, renumber(body, numbers[i].Add(1)-1)); err != nil {
 						failed.CompareAndSwap(nil, &err)
-						return
+						break
 					}
-					sent.Add(1)
+					mine = append(mine, time.Since(due))
 				}
+				mu.Lock()
+				taken = append(taken, mine...)
+				mu.Unlock()
 			})
 		}
 	}
@@ -79,7 +93,20 @@ func runBareSender(ctx context.Context, o bareOrder) (bareReport, error) {
 	if err := failed.Load(); err != nil {
 		return bareReport{}, *err
 	}
-	return bareReport{sent.Load(), time.Since(start)}, ctx.Err()
+	report := bareReport{Sent: int64(len(taken)), Took: time.Since(start)}
+	slices.Sort(taken)
+	report.P50, report.P99 = percentile(taken, 50), percentile(taken, 99)
+	return report, ctx.Err()
+}
+
+// due returns when the k-th event is due, and waits for that.
+func (o *bareOrder) due(start time.Time, k int) time.Time {
+	if o.Events == 0 {
+		return time.Now()
+	}
+	at := start.Add(time.Duration(float64(k) / o.Events * float64(time.Second)))
+	time.Sleep(time.Until(at))
+	return at
 }
 
 // renumber writes the number of an event into the body of another one: the service makes
@@ -129,20 +156,20 @@ func webhookBody(b []byte, id signal.EventID, at time.Time, n uint32) []byte {
 	return webhook.AppendBody(b, id, signal.SignalCreated, webhookVersion, at, streamPayload(webhookAsset, n))
 }
 
-// bare runs the reference as a process of its own. It returns deliveries a second and
-// microseconds of its CPU for each.
-func (w *webhookRig) bare(ctx context.Context, window time.Duration) (rate, cost float64, err error) {
-	o := bareOrder{Connections: webhookConnections, Secret: w.receiver.secret, Window: window}
+// bare runs the reference as a process of its own, with so many events a second or, if
+// that is 0, as many as it can. cost is microseconds of its CPU for each delivery.
+func (w *webhookRig) bare(ctx context.Context, window time.Duration, events float64) (report bareReport, cost float64, err error) {
+	o := bareOrder{Connections: webhookConnections, Secret: w.receiver.secret, Window: window, Events: events}
 	for i := range w.receiver.sinks {
 		o.URLs = append(o.URLs, w.receiver.url(i))
 	}
 	order, err := json.Marshal(o)
 	if err != nil {
-		return 0, 0, err
+		return report, 0, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return 0, 0, err
+		return report, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, window+serverStart)
 	defer cancel()
@@ -152,16 +179,15 @@ func (w *webhookRig) bare(ctx context.Context, window time.Duration) (rate, cost
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	text, err := cmd.Output()
 	if err != nil {
-		return 0, 0, fmt.Errorf("bare sender: %w", errors.Join(err, w.receiver.err()))
+		return report, 0, fmt.Errorf("bare sender: %w", errors.Join(err, w.receiver.err()))
 	}
-	var report bareReport
 	if err := json.Unmarshal(text, &report); err != nil {
-		return 0, 0, fmt.Errorf("bare sender: %w", err)
+		return report, 0, fmt.Errorf("bare sender: %w", err)
 	}
 	if got := w.receiver.received.Load(); got != report.Sent {
-		return 0, 0, fmt.Errorf("bare sender: %d of %d deliveries came", got, report.Sent)
+		return report, 0, fmt.Errorf("bare sender: %d of %d deliveries came", got, report.Sent)
 	}
 	w.receiver.forget()
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return float64(report.Sent) / report.Took.Seconds(), float64(cpu.Microseconds()) / float64(report.Sent), nil
+	return report, float64(cpu.Microseconds()) / float64(report.Sent), nil
 }
