@@ -195,11 +195,6 @@ func (o *object) take(name string) []byte {
 	return nil
 }
 
-// has says that a member is given, also as null.
-func (o *object) has(name string) bool {
-	return slices.ContainsFunc(o.members, func(m member) bool { return string(m.name) == name })
-}
-
 // require notes that a member must be given, if it is absent or null.
 func (o *object) require(name string) {
 	if o.take(name) == nil {

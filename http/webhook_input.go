@@ -23,7 +23,6 @@ type webhookInput struct {
 	url         string
 	events      []signal.EventType
 	description *string
-	describes   bool // the description was given, perhaps as null
 	apiVersion  string
 	status      signal.WebhookStatus
 	secret      string
@@ -34,7 +33,6 @@ func (s *Server) readWebhook(c *call, o *object) webhookInput {
 	var in webhookInput
 	in.url = s.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
-	in.describes = o.has("description")
 	if text, ok := o.text("description"); ok {
 		if in.description = &text; utf8.RuneCountInString(text) > maxDescriptionLength {
 			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", maxDescriptionLength))
@@ -122,7 +120,7 @@ func (in *webhookInput) apply(w *signal.Webhook, now time.Time) (changed bool) {
 	if in.events != nil && !slices.Equal(in.events, w.Events) {
 		w.Events, changed = in.events, true
 	}
-	if in.describes && !sameText(in.description, w.Description) {
+	if in.description != nil && (w.Description == nil || *in.description != *w.Description) {
 		w.Description, changed = in.description, true
 	}
 	if in.apiVersion != "" && in.apiVersion != w.APIVersion {
@@ -139,12 +137,4 @@ func (in *webhookInput) apply(w *signal.Webhook, now time.Time) (changed bool) {
 		w.DisabledAt, w.DisabledReason = now, signal.DisabledManual
 	}
 	return true
-}
-
-// sameText compares texts that may be missing.
-func sameText(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }

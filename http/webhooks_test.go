@@ -180,6 +180,8 @@ func TestChangesOfWebhooks(t *testing.T) {
 		w.Status, w.DisabledAt, w.DisabledReason, w.Health = signal.WebhookDisabled, morning, signal.DisabledFailing, failing
 	})
 	described := of(func(w *signal.Webhook) { w.Description = &text })
+	empty := ""
+	emptied := of(func(w *signal.Webhook) { w.Description = &empty })
 	tests := []struct {
 		name, body string
 		before     signal.Webhook
@@ -187,14 +189,16 @@ func TestChangesOfWebhooks(t *testing.T) {
 		clear      bool
 	}{
 		{"nothing given", `{}`, newWebhook(), nil, false},
-		{"absence by null", `{"url":null,"events":null,"api_version":null,"status":null}`, described, nil, false},
+		{"absence by null", `{"url":null,"events":null,"description":null,"api_version":null,"status":null}`, described, nil, false},
 		{"all as it is", `{"url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],"description":null,"api_version":"2026-11-01","status":"enabled"}`, newWebhook(), nil, false},
 		{"the same description", `{"description":"text"}`, described, nil, false},
 		{"the address", `{"url":"https://example.org"}`, newWebhook(), func(w *signal.Webhook) { w.URL = "https://example.org" }, false},
 		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(), func(w *signal.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
 		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(), func(w *signal.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
 		{"a description", `{"description":"text"}`, newWebhook(), func(w *signal.Webhook) { w.Description = &text }, false},
-		{"no description", `{"description":null}`, described, func(w *signal.Webhook) { w.Description = nil }, false},
+		{"another description", `{"description":"text"}`, emptied, func(w *signal.Webhook) { w.Description = &text }, false},
+		{"an empty description", `{"description":""}`, described, func(w *signal.Webhook) { w.Description = &empty }, false},
+		{"the empty description again", `{"description":""}`, emptied, nil, false},
 		{"disable", `{"status":"disabled"}`, newWebhook(), func(w *signal.Webhook) {
 			w.Status, w.DisabledAt, w.DisabledReason = signal.WebhookDisabled, now, signal.DisabledManual
 		}, false},
