@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -180,7 +179,7 @@ func (s *Server) update(c *call, change func(w *signal.Webhook, now time.Time) b
 		}
 		w.UpdatedAt = now
 		w, err = s.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
-		if e, ok := errors.AsType[*signal.Error](err); !ok || e.Code != "webhook_changed" {
+		if signal.CodeOf(err) != "webhook_changed" {
 			return w, err
 		}
 	}

@@ -155,6 +155,5 @@ func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 
 // lost says that err is the refusal of a write by an owner that is none.
 func lost(err error) bool {
-	e, ok := errors.AsType[*signal.Error](err)
-	return ok && e.Kind == signal.KindConflict && e.Code == "not_owner"
+	return signal.KindOf(err) == signal.KindConflict && signal.CodeOf(err) == "not_owner"
 }

@@ -52,6 +52,14 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
+// CodeOf returns the code of err: empty if it is none of ours, or a RunError.
+func CodeOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
 // NotFound returns an error that says that the named thing does not exist.
 func NotFound(what string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}

@@ -6,21 +6,22 @@ import (
 	"testing"
 )
 
-func TestKindOf(t *testing.T) {
+func TestKindAndCodeOfErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
-		want Kind
+		kind Kind
+		code string
 	}{
-		"none of ours":    {errors.New("x"), KindInternal},
-		"ours":            {NotFound("signal"), KindNotFound},
-		"wrapped":         {fmt.Errorf("read: %w", Unavailable(errors.New("x"))), KindUnavailable},
-		"of a run":        {&RunError{Code: StaleData}, KindRunFailed},
-		"of a run, inner": {fmt.Errorf("run: %w", &RunError{Code: Timeout}), KindRunFailed},
-		"ours of a run's": {&Error{Kind: KindConflict, Cause: &RunError{}}, KindConflict},
+		"none of ours":    {errors.New("x"), KindInternal, ""},
+		"ours":            {NotFound("signal"), KindNotFound, "not_found"},
+		"wrapped":         {fmt.Errorf("read: %w", Unavailable(errors.New("x"))), KindUnavailable, "unavailable"},
+		"of a run":        {&RunError{Code: StaleData}, KindRunFailed, ""},
+		"of a run, inner": {fmt.Errorf("run: %w", &RunError{Code: Timeout}), KindRunFailed, ""},
+		"ours of a run's": {&Error{Kind: KindConflict, Code: "c", Cause: &RunError{}}, KindConflict, "c"},
 	} {
-		if got := KindOf(c.err); got != c.want {
-			t.Errorf("%s: kind %d, want %d", name, got, c.want)
+		if kind, code := KindOf(c.err), CodeOf(c.err); kind != c.kind || code != c.code {
+			t.Errorf("%s: kind %d and code %q, want %d and %q", name, kind, code, c.kind, c.code)
 		}
 	}
 }

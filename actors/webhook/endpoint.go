@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -354,12 +353,4 @@ func (e *endpoint) end(c engine.Context) {
 	e.queue.aim(nil)
 	e.queue.clear()
 	e.storeLast(c)
-}
-
-// codeOf returns the code of a signal.Error, else nothing.
-func codeOf(err error) string {
-	if e, ok := errors.AsType[*signal.Error](err); ok {
-		return e.Code
-	}
-	return ""
 }
