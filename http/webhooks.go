@@ -179,7 +179,7 @@ func (s *Server) update(c *call, change func(w *signal.Webhook, now time.Time) b
 		}
 		w.UpdatedAt = now
 		w, err = s.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
-		if signal.CodeOf(err) != "webhook_changed" {
+		if signal.CodeOf(err) != signal.CodeWebhookChanged {
 			return w, err
 		}
 	}

@@ -16,7 +16,7 @@ func refused(code, message string) error {
 
 var (
 	errNotOpen  = refused("signal_closed", "the signal is closed")
-	errOldEpoch = refused("not_owner", "another node owns the partition")
+	errOldEpoch = refused(signal.CodeNotOwner, "another node owns the partition")
 	errRunEnded = refused("run_ended", "the run has ended already")
 )
 

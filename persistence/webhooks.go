@@ -24,7 +24,7 @@ const (
 
 var (
 	errTooManyWebhooks = refused("limit_reached", "the account has as many webhooks as it may have")
-	errWebhookChanged  = refused("webhook_changed", "the webhook was changed meanwhile")
+	errWebhookChanged  = refused(signal.CodeWebhookChanged, "the webhook was changed meanwhile")
 	errNoWebhook       = error(signal.NotFound("webhook"))
 )
 

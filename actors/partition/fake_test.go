@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("connection refused")
 
-var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another node owns the partition"}
+var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another node owns the partition"}
 
 // fakeRedis is what nodes share in a test with fake time.
 type fakeRedis struct {

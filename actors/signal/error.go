@@ -60,6 +60,12 @@ func CodeOf(err error) string {
 	return ""
 }
 
+// Codes of conflicts that packages tell apart; the others are for clients only.
+const (
+	CodeNotOwner       = "not_owner"       // the writer does not own the partition any more
+	CodeWebhookChanged = "webhook_changed" // another change of the record came first
+)
+
 // NotFound returns an error that says that the named thing does not exist.
 func NotFound(what string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}

@@ -16,7 +16,7 @@ import (
 
 var errDown = errors.New("connection refused")
 
-var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another node owns the partition"}
+var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another node owns the partition"}
 
 // fakeStore keeps the webhooks of one partition as Redis would. Every change of it is
 // one step; times are whole milliseconds, due ones rounded up.
@@ -324,7 +324,7 @@ func (s *fakeStore) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHe
 		case !ok:
 			return signal.NotFound("webhook")
 		case old.Revision != w.Revision:
-			return &signal.Error{Kind: signal.KindConflict, Code: "webhook_changed"}
+			return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeWebhookChanged}
 		}
 		if clearHealth {
 			delete(s.health, w.ID)
@@ -426,7 +426,7 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 			}
 			return nil
 		case o.Disabled != nil && o.Disabled.Revision != w.Revision:
-			return &signal.Error{Kind: signal.KindConflict, Code: "webhook_changed"}
+			return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeWebhookChanged}
 		}
 		for i, d := range o.Deliveries {
 			old := s.deliveries[d.ID]

@@ -131,18 +131,12 @@ func jitter() float64 { return 2*rand.Float64() - 1 }
 // refused says that err is the refusal of an owner's write: it is none any more. The
 // owner is told, and ends all of this.
 func (o *owned) refused(err error) bool {
-	if signal.KindOf(err) != signal.KindConflict || signal.CodeOf(err) != codeNotOwner {
+	if signal.KindOf(err) != signal.KindConflict || signal.CodeOf(err) != signal.CodeNotOwner {
 		return false
 	}
 	o.owner.Tell(Lost{err})
 	return true
 }
-
-// The codes of refusals by the store that mean something here.
-const (
-	codeNotOwner = "not_owner"
-	codeChanged  = "webhook_changed"
-)
 
 // backoff grows from one failure of Redis to the next.
 type backoff struct{ d time.Duration }

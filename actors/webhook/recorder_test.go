@@ -188,7 +188,7 @@ func TestRecordIsNotForAnotherOwner(t *testing.T) {
 		w.events()
 		w.emit(1)
 		w.store.epoch = 2
-		if _, err := w.recorder.Record(t.Context(), w.events()); signal.CodeOf(err) != codeNotOwner {
+		if _, err := w.recorder.Record(t.Context(), w.events()); signal.CodeOf(err) != signal.CodeNotOwner {
 			t.Errorf("error %v", err)
 		}
 		l.told(t)

@@ -170,7 +170,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	case signal.KindOf(m.err) == signal.KindNotFound:
 		e.load(c) // the webhook is gone, and with it this actor
 		return
-	case signal.KindOf(m.err) == signal.KindConflict && signal.CodeOf(m.err) == codeChanged && r.storing.disabled != nil:
+	case signal.KindOf(m.err) == signal.KindConflict && signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.storing.disabled != nil:
 		// Somebody has changed the webhook meanwhile. If it goes on failing, the next
 		// attempt disables it.
 		mails := slices.DeleteFunc(r.storing.mails, func(m signal.Mail) bool { return m.Kind == signal.MailWebhookDisabled })
