@@ -11,13 +11,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Lengths of what a webhook consists of, in characters.
-const (
-	maxURLLength         = 2048
-	maxSecretLength      = 256
-	maxDescriptionLength = 200
-)
-
 // webhookInput is what a body says of a webhook. A zero member was not given.
 type webhookInput struct {
 	url         string
@@ -34,8 +27,8 @@ func (s *Server) readWebhook(c *call, o *object) webhookInput {
 	in.url = s.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
 	if text, ok := o.text("description"); ok {
-		if in.description = &text; utf8.RuneCountInString(text) > maxDescriptionLength {
-			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", maxDescriptionLength))
+		if in.description = &text; utf8.RuneCountInString(text) > signal.MaxWebhookDescription {
+			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookDescription))
 		}
 	}
 	names := make([]string, len(s.versions))
@@ -55,8 +48,8 @@ func (s *Server) readURL(ctx context.Context, o *object) string {
 	switch n := utf8.RuneCountInString(text); {
 	case n == 0:
 		o.bad("url", faultTooShort, "must have at least 1 character")
-	case n > maxURLLength:
-		o.bad("url", faultTooLong, fmt.Sprintf("must have at most %d characters", maxURLLength))
+	case n > signal.MaxWebhookURL:
+		o.bad("url", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookURL))
 	default:
 		o.badURL("url", s.o.Addresses.CheckURL(ctx, text))
 	}
@@ -105,8 +98,8 @@ func readEvents(o *object) []signal.EventType {
 // readSecret reads a signing secret; "" if one is to be made.
 func readSecret(o *object) string {
 	secret, _ := o.text("secret")
-	if utf8.RuneCountInString(secret) > maxSecretLength {
-		o.bad("secret", faultTooLong, fmt.Sprintf("must have at most %d characters", maxSecretLength))
+	if utf8.RuneCountInString(secret) > signal.MaxWebhookSecret {
+		o.bad("secret", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookSecret))
 	}
 	return secret
 }

@@ -2,8 +2,6 @@ package http
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"net/http"
 	"slices"
 	"time"
@@ -49,8 +47,6 @@ const (
 	maxWebhooks = 100
 	// secretOverlap is how long a secret signs on after it was replaced.
 	secretOverlap = 24 * time.Hour
-	// secretBytes is how many random bytes a generated secret has.
-	secretBytes = 32
 	// maxUpdates is how often a change is tried when others come first.
 	maxUpdates = 5
 )
@@ -58,13 +54,6 @@ const (
 // errBusyWebhook is a change that others have always forestalled.
 var errBusyWebhook = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this webhook at once"}
-
-// newSecret returns a signing secret in the form of Standard Webhooks.
-func newSecret() string {
-	var random [secretBytes]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return "whsec_" + base64.StdEncoding.EncodeToString(random[:])
-}
 
 // webhookID returns the webhook that the path names, or KindNotFound if there can be
 // none of that name.
@@ -99,7 +88,7 @@ func (s *Server) createWebhook(c *call) error {
 		in.apply(&w, now)
 		secret := in.secret
 		if secret == "" {
-			secret = newSecret()
+			secret = signal.NewSecret()
 		}
 		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
 		w, err := s.o.Webhooks.Register(ctx, w, maxWebhooks)
@@ -212,7 +201,7 @@ func (s *Server) rotateSecret(c *call) error {
 		return err
 	}
 	if secret == "" {
-		secret = newSecret()
+		secret = signal.NewSecret()
 	}
 	w, err := s.update(c, func(w *signal.Webhook, now time.Time) bool {
 		w.PreviousSecret, w.PreviousUntil = w.Secret, now.Add(secretOverlap)

@@ -40,13 +40,6 @@ const (
 	timeBytes       = 6
 )
 
-// Limits of a stored delivery. Beyond them the oldest attempts and the ends of
-// response bodies are cut off.
-const (
-	maxAttempts     = 50
-	maxResponseBody = 8 << 10
-)
-
 // deliveryStates are the stored numbers of states. append.lua has the same.
 const (
 	statePending   = 0
@@ -59,12 +52,12 @@ const (
 
 // deliveryErrors are the stored numbers of errors. Only ever add at the end, below
 // errorOther.
-var deliveryErrors = []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found", signal.DeliveryCancelled}
+var deliveryErrors = []string{"", signal.DeliveryTimeout, signal.DeliveryNoConnection, signal.DeliveryTLSFailed, signal.DeliveryBlocked,
+	signal.DeliveryHostNotFound, signal.DeliveryCancelled}
 
 const (
-	errorStatus = 100 // "status N"
+	errorStatus = 100 // signal.DeliveryStatusError and a number
 	errorOther  = 101 // any other text, which is stored
-	errorPrefix = "status "
 )
 
 // How an attempt's response body is stored.
@@ -95,7 +88,7 @@ func errorCode(text string) (code byte, status int) {
 			return byte(i), 0
 		}
 	}
-	if number, ok := strings.CutPrefix(text, errorPrefix); ok {
+	if number, ok := strings.CutPrefix(text, signal.DeliveryStatusError); ok {
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
 			return errorStatus, int(n)
 		}
@@ -107,7 +100,7 @@ func errorCode(text string) (code byte, status int) {
 func errorText(code byte, status uint16) (string, error) {
 	switch {
 	case code == errorStatus:
-		return errorPrefix + strconv.Itoa(int(status)), nil
+		return signal.DeliveryStatusError + strconv.Itoa(int(status)), nil
 	case code == errorOther:
 		return "", nil
 	case int(code) < len(deliveryErrors):
@@ -153,8 +146,8 @@ func stateOf(d *signal.Delivery) byte {
 // script keeps the stored one.
 func appendDelivery(b []byte, d *signal.Delivery, key string) []byte {
 	attempts := d.Attempts
-	if len(attempts) > maxAttempts {
-		attempts = attempts[len(attempts)-maxAttempts:]
+	if len(attempts) > signal.MaxAttempts {
+		attempts = attempts[len(attempts)-signal.MaxAttempts:]
 	}
 	code, status := errorCode(d.Error)
 	created := milliOf(d.CreatedAt)
@@ -189,7 +182,7 @@ func appendDelivery(b []byte, d *signal.Delivery, key string) []byte {
 // appendAttempt adds an attempt of a delivery that was created at the given ms.
 // before is the response body of the attempt before it.
 func appendAttempt(b []byte, a *signal.Attempt, created int64, before *string) []byte {
-	body := cutText(a.ResponseBody, maxResponseBody)
+	body := cutText(a.ResponseBody, signal.MaxResponseBody)
 	flags := byte(bodyOwn)
 	switch body {
 	case "":
@@ -286,7 +279,7 @@ func decodeDelivery(value []byte) (d signal.Delivery, key string, err error) {
 // last of which has the number count.
 func (d *decoder) attempts(count int, created int64) []signal.Attempt {
 	n := int(d.byte())
-	if n > maxAttempts || n > count {
+	if n > signal.MaxAttempts || n > count {
 		d.fail(errors.New("there are more attempts than were made"))
 	}
 	if d.err != nil || n == 0 {

@@ -183,21 +183,21 @@ func withEvent(d signal.Delivery, e signal.EventID) signal.Delivery {
 func TestDeliveryIsStoredInPart(t *testing.T) {
 	t.Parallel()
 	d := codecDeliveries()["plain"]
-	for i := range 2 * maxAttempts {
+	for i := range 2 * signal.MaxAttempts {
 		d.Attempts = append(d.Attempts, signal.Attempt{Number: i + 1, Trigger: signal.TriggerManual, At: milli(int64(i)),
-			ResponseBody: strings.Repeat("a", maxResponseBody-1) + "é" + strings.Repeat("b", i)})
+			ResponseBody: strings.Repeat("a", signal.MaxResponseBody-1) + "é" + strings.Repeat("b", i)})
 	}
 	b := appendDelivery(nil, &d, codecBody)
 	got, _, err := decodeDelivery(b)
-	if err != nil || len(got.Attempts) != maxAttempts || got.Attempts[0].Number != maxAttempts+1 || got.AttemptCount() != 2*maxAttempts {
+	if err != nil || len(got.Attempts) != signal.MaxAttempts || got.Attempts[0].Number != signal.MaxAttempts+1 || got.AttemptCount() != 2*signal.MaxAttempts {
 		t.Fatalf("%d attempts from %d on, %v", len(got.Attempts), got.Attempts[0].Number, err)
 	}
 	for _, a := range got.Attempts {
-		if a.ResponseBody != strings.Repeat("a", maxResponseBody-1) {
+		if a.ResponseBody != strings.Repeat("a", signal.MaxResponseBody-1) {
 			t.Fatalf("response of %d bytes", len(a.ResponseBody))
 		}
 	}
-	if len(b) > 2*maxResponseBody {
+	if len(b) > 2*signal.MaxResponseBody {
 		t.Errorf("%d bytes, though all responses are the same", len(b))
 	}
 }

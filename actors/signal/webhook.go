@@ -1,6 +1,10 @@
 package signal
 
-import "time"
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"time"
+)
 
 // WebhookStatus says whether events are recorded for a webhook.
 type WebhookStatus string
@@ -30,6 +34,27 @@ var DisabledReasons = []DisabledReason{DisabledFailing, DisabledManual}
 // order of the specification.
 var WebhookEvents = []EventType{SignalCreated, SignalUpdated, SignalClosed, AgentStarted, AgentCompleted, AgentFailed, WebhookTest}
 
+// Lengths of what a webhook consists of, in characters.
+const (
+	MaxWebhookURL         = 2048
+	MaxWebhookSecret      = 256
+	MaxWebhookDescription = 200
+)
+
+// SecretPrefix begins the signing secrets that the service makes, as Standard Webhooks
+// has it: the base64 of secretBytes random bytes follows.
+const (
+	SecretPrefix = "whsec_"
+	secretBytes  = 32
+)
+
+// NewSecret makes a signing secret.
+func NewSecret() string {
+	var b [secretBytes]byte
+	rand.Read(b[:]) // never fails
+	return SecretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
 // Webhook is an endpoint that an account has registered.
 type Webhook struct {
 	ID          WebhookID
@@ -57,19 +82,6 @@ type Webhook struct {
 	// Revision is what the record was read from, so that a change of it is refused
 	// if another came first. Set by the store.
 	Revision string
-}
-
-// Subscribed says that events of type t are recorded for the webhook.
-func (w *Webhook) Subscribed(t EventType) bool {
-	if w.Status != WebhookEnabled {
-		return false
-	}
-	for _, e := range w.Events {
-		if e == t {
-			return true
-		}
-	}
-	return false
 }
 
 // WebhookHealth is how an endpoint has answered of late. The zero value: well, or
@@ -119,10 +131,10 @@ type Delivery struct {
 	// its retries. Manual ones do not count.
 	Scheduled int
 	// Error is why the delivery is not a success, empty if it is or was not tried;
-	// see DeliveryErrors.
+	// see DeliveryTimeout and those beside it.
 	Error string
-	// Attempts are those made so far, oldest first. Beyond a limit the oldest are
-	// forgotten; their numbers stay.
+	// Attempts are those made so far, oldest first. Beyond MaxAttempts the oldest are
+	// forgotten; the numbers of the others stay.
 	Attempts []Attempt
 }
 
@@ -154,8 +166,24 @@ type Attempt struct {
 	ResponseBody   string // its beginning, as text
 }
 
-// DeliveryCancelled is the error of a delivery that was given up before it ended.
-const DeliveryCancelled = "cancelled"
+// Why an attempt fails, as clients see it, and a delivery with its last one. An answer
+// that is no success is DeliveryStatusError and its number.
+const (
+	DeliveryStatusError  = "status "
+	DeliveryTimeout      = "timeout"
+	DeliveryNoConnection = "connection failed"
+	DeliveryTLSFailed    = "TLS failed"
+	DeliveryBlocked      = "address not allowed"
+	DeliveryHostNotFound = "host not found"
+	DeliveryCancelled    = "cancelled" // it was given up before it ended
+)
+
+// Limits of what is kept of the attempts of a delivery. Beyond them the oldest attempts
+// and the ends of response bodies are cut off.
+const (
+	MaxAttempts     = 50
+	MaxResponseBody = 8 << 10 // bytes
+)
 
 // DeliveryQuery says which deliveries of a webhook are wanted. A zero member does not
 // filter.

@@ -21,9 +21,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// MaxURLLength is the length of the longest URL that may be registered, in bytes.
-const MaxURLLength = 2048
-
 // maxHostLength and maxLabelLength are the limits of DNS, in bytes.
 const (
 	maxHostLength  = 253
@@ -97,8 +94,8 @@ func NewGuard(o GuardOptions) *Guard {
 // Message for the client. More than one are joined by errors.Join. A host that does
 // not resolve now is no fault: its addresses are checked at each connection.
 func (g *Guard) CheckURL(ctx context.Context, text string) error {
-	if len(text) > MaxURLLength {
-		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", MaxURLLength))
+	if utf8.RuneCountInString(text) > signal.MaxWebhookURL {
+		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookURL))
 	}
 	u, err := url.Parse(text)
 	switch {

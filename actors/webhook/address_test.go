@@ -97,7 +97,8 @@ func TestURLsThatMayBeRegistered(t *testing.T) {
 		"https://no-such-host.example.net/",
 		"https://intranet/",
 		"https://" + strings.Repeat("a.", 126) + "b/",
-		"https://example.com/" + strings.Repeat("a", MaxURLLength-len("https://example.com/")),
+		"https://example.com/" + strings.Repeat("a", signal.MaxWebhookURL-len("https://example.com/")),
+		"https://example.com/" + strings.Repeat("ü", signal.MaxWebhookURL-len("https://example.com/")),
 	} {
 		if err := g.CheckURL(t.Context(), text); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -124,9 +125,11 @@ func TestURLsThatAreNone(t *testing.T) {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	long := "https://example.com/" + strings.Repeat("a", MaxURLLength+1-len("https://example.com/"))
-	if got := codesOf(t, g.CheckURL(t.Context(), long)); !slices.Equal(got, []string{CodeTooLong}) {
-		t.Errorf("one of %d bytes: %v", len(long), got)
+	for _, letter := range []string{"a", "ü"} {
+		long := "https://example.com/" + strings.Repeat(letter, signal.MaxWebhookURL+1-len("https://example.com/"))
+		if got := codesOf(t, g.CheckURL(t.Context(), long)); !slices.Equal(got, []string{CodeTooLong}) {
+			t.Errorf("one of %d characters: %v", signal.MaxWebhookURL+1, got)
+		}
 	}
 }
 

@@ -6,17 +6,16 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-const (
-	// maxBodyKept is how much of an answer's body is kept, in bytes.
-	maxBodyKept = 8 << 10
-	// maxBodyRead is how much of it is read at most. A connection whose answer is
-	// longer is not used again.
-	maxBodyRead = 64 << 10
-)
+// maxBodyRead is how much of an answer's body is read at most, in bytes, of which
+// signal.MaxResponseBody are kept. A connection whose answer is longer is not used
+// again.
+const maxBodyRead = 64 << 10
 
-var bodyBuffers = sync.Pool{New: func() any { return new([maxBodyKept]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([signal.MaxResponseBody]byte) }}
 
 // readBody returns how the body of an answer begins, as text, and reads on to its
 // end within limits, so that the connection can be used again. It returns what it
@@ -25,18 +24,18 @@ func readBody(r io.Reader) string {
 	if r == http.NoBody {
 		return ""
 	}
-	b := bodyBuffers.Get().(*[maxBodyKept]byte)
+	b := bodyBuffers.Get().(*[signal.MaxResponseBody]byte)
 	defer bodyBuffers.Put(b)
 	n, err := io.ReadFull(r, b[:])
 	if err != nil {
 		return toText(b[:n], err != io.ErrUnexpectedEOF && err != io.EOF)
 	}
 	// A failure here changes nothing: what is kept has been read.
-	more, _ := io.CopyN(io.Discard, r, maxBodyRead-maxBodyKept)
+	more, _ := io.CopyN(io.Discard, r, maxBodyRead-signal.MaxResponseBody)
 	return toText(b[:], more > 0)
 }
 
-// toText returns b as valid UTF-8 of at most maxBodyKept bytes. Bytes that are no
+// toText returns b as valid UTF-8 of at most signal.MaxResponseBody bytes. Bytes that are no
 // text become U+FFFD; a character that is cut off at the end is left out if the body
 // goes on.
 func toText(b []byte, cut bool) string {
@@ -48,8 +47,8 @@ func toText(b []byte, cut bool) string {
 		return s
 	}
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	if len(s) > maxBodyKept { // U+FFFD is longer than what it stands for
-		s = s[:maxBodyKept]
+	if len(s) > signal.MaxResponseBody { // U+FFFD is longer than what it stands for
+		s = s[:signal.MaxResponseBody]
 		s = s[:len(s)-tornBytes([]byte(s))]
 	}
 	return s

@@ -9,12 +9,8 @@ import (
 // DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
 var DefaultRetries = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
 
-const (
-	// maxHold is how much later than scheduled a Retry-After may put an attempt.
-	maxHold = time.Hour
-	// maxAttemptsKept is how many attempts of a delivery are remembered.
-	maxAttemptsKept = 50
-)
+// maxHold is how much later than scheduled a Retry-After may put an attempt.
+const maxHold = time.Hour
 
 // Schedule says when a delivery is tried again.
 type Schedule struct {
@@ -58,7 +54,7 @@ func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Resu
 
 // withAttempt returns a new slice of the newest attempts, a being the last.
 func withAttempt(all []signal.Attempt, a signal.Attempt) []signal.Attempt {
-	if n := len(all) - (maxAttemptsKept - 1); n > 0 {
+	if n := len(all) - (signal.MaxAttempts - 1); n > 0 {
 		all = all[n:]
 	}
 	kept := make([]signal.Attempt, 0, len(all)+1)

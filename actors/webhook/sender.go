@@ -31,17 +31,6 @@ const (
 // Classes lists them.
 var Classes = []string{ClassSuccess, ClassRedirect, ClassClientError, ClassServerError, ClassTimeout, ClassConnection, ClassTLS, ClassDNS, ClassBlocked}
 
-// Why attempts fail, as clients see it. An answer that is not a success is
-// "status " and its number, a cancelled attempt signal.DeliveryCancelled.
-const (
-	errorStatus     = "status "
-	errorTimeout    = "timeout"
-	errorConnection = "connection failed"
-	errorTLS        = "TLS failed"
-	errorBlocked    = "address not allowed"
-	errorDNS        = "host not found"
-)
-
 const (
 	// maxHeaderBytes limits the status line and headers of an answer, those of
 	// interim answers (1xx) included.
@@ -135,7 +124,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	defer cancel()
 	req, err := http.NewRequestWithContext(timed, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil { // Guard.CheckURL accepts none of these
-		result.Error, result.Class = errorBlocked, ClassBlocked
+		result.Error, result.Class = signal.DeliveryBlocked, ClassBlocked
 		return result
 	}
 	req.Header = s.header(&r)
@@ -148,14 +137,14 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 100 { // the transport takes any three digits
-		result.Error, result.Class = errorConnection, ClassConnection
+		result.Error, result.Class = signal.DeliveryNoConnection, ClassConnection
 		result.Duration = time.Since(start)
 		return result
 	}
 	result.Status = answer.StatusCode
 	result.Class = classOf(answer.StatusCode)
 	if result.Class != ClassSuccess {
-		result.Error = errorStatus + strconv.Itoa(answer.StatusCode)
+		result.Error = signal.DeliveryStatusError + strconv.Itoa(answer.StatusCode)
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
@@ -220,15 +209,15 @@ func failure(ctx context.Context, err error) (text, class string) {
 	case ctx.Err() != nil:
 		return signal.DeliveryCancelled, ""
 	case errors.Is(err, ErrAddressNotAllowed):
-		return errorBlocked, ClassBlocked
+		return signal.DeliveryBlocked, ClassBlocked
 	case is[*net.DNSError](err):
-		return errorDNS, ClassDNS
+		return signal.DeliveryHostNotFound, ClassDNS
 	case is[*tlsError](err), isAlert(err):
-		return errorTLS, ClassTLS
+		return signal.DeliveryTLSFailed, ClassTLS
 	case isTimeout(err):
-		return errorTimeout, ClassTimeout
+		return signal.DeliveryTimeout, ClassTimeout
 	}
-	return errorConnection, ClassConnection
+	return signal.DeliveryNoConnection, ClassConnection
 }
 
 // is says that err is or wraps an error of type E.

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // rawConn is the server's side of a connection. Its methods return false once the
@@ -183,7 +185,7 @@ func TestAGigabyteIsNotRead(t *testing.T) {
 		written <- n
 	})
 	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(url))
-	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", maxBodyKept) {
+	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", signal.MaxResponseBody) {
 		t.Errorf("got %s, error %q, %d bytes", got.Class, got.Error, len(got.Body))
 	}
 	// Buffers of the sockets take some megabytes.

@@ -185,7 +185,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			io.WriteString(w, strings.Repeat("x", maxBodyRead-1))
 		case "/failing":
 			w.WriteHeader(500)
-			io.WriteString(w, strings.Repeat("x", maxBodyKept))
+			io.WriteString(w, strings.Repeat("x", signal.MaxResponseBody))
 		}
 	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // The headers of a delivery.
@@ -31,20 +32,10 @@ const (
 const (
 	signaturePrefix = "sha256="
 	standardPrefix  = "v1,"
-	// SecretPrefix begins the secrets that the service makes; the base64 of the key
-	// for the Standard Webhooks signature follows.
-	SecretPrefix = "whsec_"
 
 	// Tolerance is how far the time of an attempt may be from the receiver's.
 	Tolerance = 5 * time.Minute
 )
-
-// NewSecret makes a secret from 32 random bytes.
-func NewSecret() string {
-	var b [32]byte
-	rand.Read(b[:])
-	return SecretPrefix + base64.StdEncoding.EncodeToString(b[:])
-}
 
 // Signature returns the value of X-Service-Signature: the HMAC-SHA256 of the body
 // with the secret's whole text as key.
@@ -68,7 +59,7 @@ func StandardSignature(secret, id string, timestamp int64, body []byte) string {
 }
 
 func standardKey(secret string) []byte {
-	if text, ok := strings.CutPrefix(secret, SecretPrefix); ok {
+	if text, ok := strings.CutPrefix(secret, signal.SecretPrefix); ok {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) > 0 {
 			return key
 		}

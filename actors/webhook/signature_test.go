@@ -13,6 +13,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const vectorSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
@@ -63,7 +65,7 @@ func TestSignaturesAreThoseOfTheTestVector(t *testing.T) {
 func official(t *testing.T, secret string) *standardwebhooks.Webhook {
 	t.Helper()
 	wh, err := standardwebhooks.NewWebhook(secret)
-	if !strings.HasPrefix(secret, SecretPrefix) || err != nil {
+	if !strings.HasPrefix(secret, signal.SecretPrefix) || err != nil {
 		wh, err = standardwebhooks.NewWebhookRaw([]byte(secret))
 	}
 	if err != nil {
@@ -74,8 +76,8 @@ func official(t *testing.T, secret string) *standardwebhooks.Webhook {
 
 func TestTheOfficialLibraryVerifies(t *testing.T) {
 	t.Parallel()
-	made := NewSecret()
-	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made, SecretPrefix)); err != nil || len(key) != 32 || made == NewSecret() {
+	made := signal.NewSecret()
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made, signal.SecretPrefix)); err != nil || len(key) != 32 || made == signal.NewSecret() {
 		t.Fatalf("made the secret %q", made)
 	}
 	tests := []struct {
@@ -89,7 +91,7 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 		{"a secret beyond ASCII", []string{"пароль ключ 鍵"}},
 		{"a secret that is base64 without the prefix", []string{"c2lnbmFsLXNlcnZpY2U="}},
 		{"a prefix before what is no base64", []string{"whsec_not base64!"}},
-		{"two secrets during a rotation", []string{NewSecret(), made}},
+		{"two secrets during a rotation", []string{signal.NewSecret(), made}},
 		{"two kinds of secrets during a rotation", []string{"plain", made}},
 	}
 	for _, test := range tests {
@@ -116,7 +118,7 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 
 func TestAnEmptyKeySignsNothing(t *testing.T) {
 	t.Parallel()
-	if string(standardKey(SecretPrefix)) != SecretPrefix {
+	if string(standardKey(signal.SecretPrefix)) != signal.SecretPrefix {
 		t.Error("the prefix alone is an empty key, which everybody has")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -24,9 +25,6 @@ func webhookCommand() *cobra.Command {
 
 // secretVariable holds the secret where no flag gives one.
 const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
-
-// maxSecretChars is the longest secret that a webhook may have.
-const maxSecretChars = 256
 
 // secretFlags say where the secrets of a webhook come from.
 type secretFlags struct{ texts, files []string }
@@ -51,8 +49,8 @@ func (f *secretFlags) read() ([]string, error) {
 		secrets = append(secrets, v)
 	}
 	for i, s := range secrets {
-		if s == "" || utf8.RuneCountInString(s) > maxSecretChars {
-			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), maxSecretChars)
+		if s == "" || utf8.RuneCountInString(s) > signal.MaxWebhookSecret {
+			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), signal.MaxWebhookSecret)
 		}
 	}
 	return secrets, nil

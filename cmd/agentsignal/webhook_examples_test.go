@@ -200,7 +200,7 @@ func TestExampleReceivers(t *testing.T) {
 
 // tryDeliveries sends an example what a Sender does, and each of it twice.
 func tryDeliveries(t *testing.T, args []string) {
-	made, odd := webhook.NewSecret(), "whsec_no base64 пароль 鍵"
+	made, odd := signal.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
 	sender := webhook.NewSender(webhook.SenderOptions{Guard: webhook.NewGuard(webhook.GuardOptions{
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})})

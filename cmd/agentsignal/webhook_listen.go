@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -111,7 +112,7 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 	}
 	if register.wanted {
 		// The secret is made here, so that a delivery that comes at once is verified.
-		register.secret = webhook.NewSecret()
+		register.secret = signal.NewSecret()
 		l.secrets = append([]string{register.secret}, l.secrets...)
 	}
 	if len(l.secrets) == 0 {
