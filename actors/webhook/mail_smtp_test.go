@@ -338,7 +338,8 @@ that of a test event, too.
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	for d, want := range map[time.Duration]string{0: "1 minute", 59 * time.Minute: "59 minutes", time.Hour: "1 hour", 119 * time.Minute: "1 hour", 72 * time.Hour: "72 hours"} {
+	for d, want := range map[time.Duration]string{0: "0 seconds", time.Second: "1 second", 59 * time.Second: "59 seconds",
+		time.Minute: "1 minute", 59 * time.Minute: "59 minutes", time.Hour: "1 hour", 119 * time.Minute: "1 hour", 72 * time.Hour: "72 hours"} {
 		if got := duration(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}

@@ -60,11 +60,14 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// duration returns d in whole hours or minutes, as people say it.
+// duration returns d in whole hours, minutes or seconds, as people say it.
 func duration(d time.Duration) string {
 	n, unit := int(d/time.Hour), "hour"
 	if n == 0 {
-		n, unit = max(1, int(d/time.Minute)), "minute"
+		n, unit = int(d/time.Minute), "minute"
+	}
+	if n == 0 {
+		n, unit = int(d/time.Second), "second"
 	}
 	if n == 1 {
 		return "1 " + unit

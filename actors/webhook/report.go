@@ -123,7 +123,7 @@ func (e *endpoint) judge(v Verdict, before signal.WebhookHealth, a *attempt) {
 // disabledNotice returns the payload of the notification that a webhook was disabled
 // after it had failed for so long.
 func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
-	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook %s was disabled after %d hours of failures.", id, int(failing.Hours())))
+	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook %s was disabled after %s of failures.", id, duration(failing)))
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 
