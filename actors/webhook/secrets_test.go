@@ -118,3 +118,31 @@ func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
 		}
 	})
 }
+
+// A secret that could not be stored again is not left to the older key: its owner will
+// take that away.
+func TestSecretsAreSealedAgainInEveryPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
+		down := true
+		w.store.fail = func(op string) (error, bool) {
+			if op == "ChangeWebhook" && down {
+				return errDown, false
+			}
+			return nil, false
+		}
+		w.start()
+		pass(time.Minute)
+		if n := w.lines.count("secret is not sealed with the newest key"); n != 2 { // by the endpoint, by upkeep
+			t.Fatalf("%d failures are logged, want 2", n)
+		}
+		w.store.set(func() { down = false })
+		pass(upkeepEvery)
+		if hook := w.store.hook(id); w.node.keys.outdated(&hook, time.Now()) {
+			t.Error("not sealed with the newest key")
+		}
+	})
+}

@@ -28,9 +28,9 @@ func (n *Node) firstUpkeep() time.Duration {
 }
 
 // upkeep goes over all webhooks of the partition, most of which have no actor. It
-// prunes their deliveries, and in the first pass seals secrets with the newest key
-// that an older one has sealed.
-func (o *owned) upkeep(ctx context.Context, first bool) error {
+// prunes their deliveries, and seals secrets with the newest key that an older one has
+// sealed.
+func (o *owned) upkeep(ctx context.Context) error {
 	accounts, err := o.store.AccountsWithWebhooks(ctx, o.partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
@@ -42,7 +42,7 @@ func (o *owned) upkeep(ctx context.Context, first bool) error {
 		}
 		for i := range list {
 			w := &list[i]
-			if first && o.keys.outdated(w, o.now()) {
+			if o.keys.outdated(w, o.now()) {
 				if err := o.reseal(ctx, *w); err != nil {
 					o.log.Error("secret is not sealed with the newest key", "webhook", string(w.ID), "err", err)
 				}

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -78,7 +77,6 @@ type webhooks struct {
 	waiting []signal.EndpointDue // to be started, those due first in front
 	pausing bool                 // a startDue is to come
 	failed  backoff
-	upkeeps int // passes that have been made
 }
 
 // child is the actor of an endpoint.
@@ -251,20 +249,17 @@ func (w *webhooks) start(c engine.Context) {
 
 // upkeep sees to all webhooks of the partition, see upkeep.go.
 func (w *webhooks) upkeep(c engine.Context) {
-	o, first := w.o, w.upkeeps == 0
-	c.Go(func(ctx context.Context) any { return upkeepDone{o.upkeep(ctx, first)} })
+	o := w.o
+	c.Go(func(ctx context.Context) any { return upkeepDone{o.upkeep(ctx)} })
 }
 
 func (w *webhooks) onUpkeepDone(c engine.Context, m upkeepDone) {
-	next := upkeepEvery
-	if m.err == nil {
-		w.upkeeps++
-	} else {
-		if w.o.refused(m.err) {
-			return
-		}
-		next = upkeepRetry
-		w.o.log.Log(context.Background(), slog.LevelWarn, "upkeep of webhooks failed", "err", m.err)
+	switch {
+	case m.err == nil:
+		c.After(upkeepEvery, upkeepDue{})
+	case w.o.refused(m.err):
+	default:
+		w.o.log.Warn("upkeep of webhooks failed", "err", m.err)
+		c.After(upkeepRetry, upkeepDue{})
 	}
-	c.After(next, upkeepDue{})
 }
