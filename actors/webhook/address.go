@@ -121,10 +121,10 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 		addresses = g.lookUp(ctx, host.name)
 	}
 	if !g.reachable(addresses) {
-		faults = append(faults, fault(CodeNotAllowed, "the host must have public addresses only"))
+		faults = append(faults, fault(CodeNotAllowed, "the host must have public addresses only, unless the operator allows others (webhooks.allowed_networks)"))
 	}
 	if u.Scheme == "http" && !g.allowHTTP && !g.within(addresses) {
-		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://"))
+		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://, unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
 	}
 	if len(faults) == 1 {
 		return faults[0]
