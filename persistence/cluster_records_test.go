@@ -296,7 +296,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	d := testDelivery(&w, e, milli(0))
 	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, signal.Position{MS: 1}, []signal.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []signal.Delivery{d}}}))
 	must("create delivery", h.CreateDelivery(ctx, testDelivery(&w, signal.NewEventID(), milli(1)), []byte("{}")))
-	if due, _, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
+	if due, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
 		t.Errorf("due webhooks %v, %v", due, err)
 	}
 	if due, _, err := h.DueDeliveries(ctx, p, account, w.ID, milli(1), 9, nil); len(due) != 2 || err != nil {

@@ -13,31 +13,27 @@ import (
 
 // DueEndpoints returns the webhooks of partition p of which a delivery is due until
 // the given time, by when the first is due: at most limit after the first offset ones.
-// next is when the first webhook after that time is due; zero: none is.
-func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error) {
-	at := milliText(until)
-	pipe := h.store.rdb.Pipeline()
-	found := pipe.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Offset: int64(offset), Count: int64(limit)})
-	later := pipe.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, next, signal.Unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
+// One that cannot be read is logged and removed.
+func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]signal.EndpointDue, error) {
+	found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: milliText(until),
+		Offset: int64(offset), Count: int64(limit)}).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
 	}
-	for _, z := range found.Val() {
+	var due []signal.EndpointDue
+	for _, z := range found {
 		member, _ := z.Member.(string)
 		account, webhook, ok := cutMember(member)
 		if !ok {
 			h.store.log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
 			if err := h.store.rdb.ZRem(ctx, webhooksDueKey(p), member).Err(); err != nil {
-				return nil, next, signal.Unavailable(fmt.Errorf("remove due webhook of partition %d: %w", p, err))
+				return nil, signal.Unavailable(fmt.Errorf("remove due webhook of partition %d: %w", p, err))
 			}
 			continue
 		}
 		due = append(due, signal.EndpointDue{Account: account, Webhook: webhook, At: timeOfMilli(int64(z.Score))})
 	}
-	if z := later.Val(); len(z) > 0 {
-		next = timeOfMilli(int64(z[0].Score))
-	}
-	return due, next, nil
+	return due, nil
 }
 
 // DueDeliveries returns at most limit pending deliveries of a webhook that are due

@@ -3,6 +3,7 @@ package persistence
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -50,6 +51,12 @@ func deliveryField(id signal.DeliveryID) string {
 
 // webhookMember returns the member of a webhook among those that are due.
 func webhookMember(a signal.AccountID, w signal.WebhookID) string { return string(a) + " " + string(w) }
+
+// cutMember is the inverse of webhookMember.
+func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
+	account, webhook, ok := strings.Cut(member, " ")
+	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
+}
 
 func milliText(t time.Time) string { return strconv.FormatInt(milliOf(t), 10) }
 func dueText(t time.Time) string   { return strconv.FormatInt(dueMilli(t), 10) }

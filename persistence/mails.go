@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -19,12 +18,6 @@ import (
 
 // mailVersion is the first byte of a mail's record.
 const mailVersion = 1
-
-// cutMember reads "ACCOUNT WEBHOOK".
-func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
-	account, webhook, ok := strings.Cut(member, " ")
-	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
-}
 
 // appendMail adds the record of m: all but its identifier.
 func appendMail(b []byte, m *signal.Mail) []byte {

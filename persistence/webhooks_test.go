@@ -282,7 +282,7 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 		"cancel":       func() error { _, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID); return err },
 		"retry all":    func() error { _, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, signal.RetryQuery{}); return err },
 		"cancel all":   func() error { _, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); return err },
-		"due webhooks": func() error { _, _, err := b.hooks.DueEndpoints(ctx, b.p, milli(9), 0, 9); return err },
+		"due webhooks": func() error { _, err := b.hooks.DueEndpoints(ctx, b.p, milli(9), 0, 9); return err },
 		"due": func() error {
 			_, _, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(9), 9, nil)
 			return err

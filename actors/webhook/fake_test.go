@@ -360,7 +360,7 @@ func earlier(a, b *signal.PendingDelivery) int {
 	return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
 }
 
-func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error) {
+func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []signal.EndpointDue, err error) {
 	err = s.do(ctx, "DueEndpoints", func() error {
 		first := map[signal.WebhookID]signal.EndpointDue{}
 		for _, d := range s.deliveries {
@@ -374,8 +374,6 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 		for _, e := range first {
 			if !e.At.After(until) {
 				due = append(due, e)
-			} else if next.IsZero() || e.At.Before(next) {
-				next = e.At
 			}
 		}
 		slices.SortFunc(due, func(a, b signal.EndpointDue) int {
@@ -385,7 +383,7 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 		due = due[:min(limit, len(due))]
 		return nil
 	})
-	return due, next, err
+	return due, err
 }
 
 func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,

@@ -36,9 +36,8 @@ type (
 // schedules knows which webhooks have deliveries that are due.
 type schedules interface {
 	// DueEndpoints returns webhooks with a delivery that is due at until, by the time
-	// of the first one: at most limit after the first offset ones. next is when the
-	// first one after until is due.
-	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) (due []signal.EndpointDue, next time.Time, err error)
+	// of the first one: at most limit after the first offset ones.
+	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) ([]signal.EndpointDue, error)
 }
 
 const (
@@ -198,7 +197,7 @@ func (w *webhooks) scan(c engine.Context) {
 		var all []signal.EndpointDue
 		until := o.now().Add(ahead)
 		for {
-			due, _, err := o.store.DueEndpoints(ctx, o.partition, until, len(all), scanPage)
+			due, err := o.store.DueEndpoints(ctx, o.partition, until, len(all), scanPage)
 			all = append(all, due...)
 			if err != nil || len(due) < scanPage || len(all) >= scanLimit {
 				return scanned{all, err}
