@@ -18,7 +18,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
-	"github.com/google/go-cmp/cmp"
 )
 
 // mailServer is a real SMTP server that keeps what it is given.
@@ -317,31 +316,6 @@ func TestNothingIsInjectedIntoMails(t *testing.T) {
 		all := m.mails()
 		if head, _ := readMail(t, all[len(all)-1].data); len(head["Bcc"]) != 0 {
 			t.Errorf("headers %v", head)
-		}
-	}
-}
-
-func TestTextOfMails(t *testing.T) {
-	t.Parallel()
-	m := signal.Mail{ID: "7", Kind: signal.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
-		Since: vectorTime.Add(-24 * time.Hour), At: vectorTime}
-	got := letter(&m, "ann@example.com")
-	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: vectorTime, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
-
-  URL:            https://example.com/hook
-  Failing since:  Fri, 20 Nov 2026 09:30:00 UTC
-  Last error:     status 503
-
-If the webhook goes on failing, it will be disabled. The success of any delivery ends this,
-that of a test event, too.
-`}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	for d, want := range map[time.Duration]string{0: "0 seconds", time.Second: "1 second", 59 * time.Second: "59 seconds",
-		time.Minute: "1 minute", 59 * time.Minute: "59 minutes", time.Hour: "1 hour", 119 * time.Minute: "1 hour", 72 * time.Hour: "72 hours"} {
-		if got := duration(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
 }
