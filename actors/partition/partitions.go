@@ -155,5 +155,5 @@ func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 
 // lost says that err is the refusal of a write by an owner that is none.
 func lost(err error) bool {
-	return signal.KindOf(err) == signal.KindConflict && signal.CodeOf(err) == signal.CodeNotOwner
+	return signal.CodeOf(err) == signal.CodeNotOwner
 }

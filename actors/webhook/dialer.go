@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// maxTLSSessions is how many TLS sessions are remembered, one an endpoint's host, so
+// that their next handshakes are short.
+const maxTLSSessions = 1024
+
 // dialer makes the connections of a Sender. Those without TLS are dialled apart,
 // because more addresses are refused to them.
 type dialer struct {
@@ -28,7 +32,7 @@ func newDialer(o SenderOptions) *dialer {
 			RootCAs:            o.RootCAs,
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
-			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+			ClientSessionCache: tls.NewLRUClientSessionCache(maxTLSSessions),
 		},
 		timeout: cmp.Or(o.ConnectTimeout, 5*time.Second),
 	}

@@ -12,8 +12,9 @@
 //     its webhook.
 //
 // The other half are the actors of an owned partition: the Recorder makes deliveries
-// of events, one actor for each endpoint sends them, and the Gate shares the
-// requests in flight among the endpoints.
+// of events, one actor for each endpoint sends them, a mailer tells accounts of
+// endpoints that fail, and the gate shares the requests in flight of a process among
+// all endpoints. A Node is what they have in common.
 //
 // What is promised:
 //

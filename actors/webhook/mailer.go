@@ -152,7 +152,7 @@ func (o *owned) sendMail(ctx context.Context, m signal.Mail) (again time.Time) {
 		return time.Time{}
 	}
 	to, err := o.options.Addresses.Email(ctx, m.Account)
-	if signal.KindOf(err) == signal.KindNotFound && err != nil {
+	if signal.KindOf(err) == signal.KindNotFound {
 		return time.Time{} // nobody is left to read it
 	}
 	if err == nil {

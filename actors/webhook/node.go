@@ -131,7 +131,7 @@ func jitter() float64 { return 2*rand.Float64() - 1 }
 // refused says that err is the refusal of an owner's write: it is none any more. The
 // owner is told, and ends all of this.
 func (o *owned) refused(err error) bool {
-	if signal.KindOf(err) != signal.KindConflict || signal.CodeOf(err) != signal.CodeNotOwner {
+	if signal.CodeOf(err) != signal.CodeNotOwner {
 		return false
 	}
 	o.owner.Tell(Lost{err})

@@ -14,7 +14,8 @@ import (
 type outcomes interface {
 	// StoreOutcomes stores states after attempts and all that follows from them in one
 	// step. left are the indices of the deliveries that it left out, because somebody
-	// changed them by hand meanwhile.
+	// changed them by hand meanwhile: all of them if the webhook is gone. KindConflict,
+	// "webhook_changed": o.Disabled was made from another record than the present one.
 	StoreOutcomes(ctx context.Context, partition int, epoch int64, o signal.Outcomes) (left []int, err error)
 	// PruneDeliveries drops ended deliveries that need not be kept, a number at once.
 	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration, keep int) (more bool, err error)
@@ -167,10 +168,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	case m.err == nil:
 	case e.o.refused(m.err):
 		return
-	case signal.KindOf(m.err) == signal.KindNotFound:
-		e.load(c) // the webhook is gone, and with it this actor
-		return
-	case signal.KindOf(m.err) == signal.KindConflict && signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.storing.disabled != nil:
+	case signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.storing.disabled != nil:
 		// Somebody has changed the webhook meanwhile. If it goes on failing, the next
 		// attempt disables it.
 		mails := slices.DeleteFunc(r.storing.mails, func(m signal.Mail) bool { return m.Kind == signal.MailWebhookDisabled })

@@ -51,8 +51,8 @@ func (r *Keyring) outdated(w *signal.Webhook, at time.Time) bool {
 	return !r.Current(w.Secret) || overlaps(w, at) && !r.Current(w.PreviousSecret)
 }
 
-// reseal stores w with its secrets sealed by the newest key. If its record has
-// changed meanwhile, that is left to whoever reads the new one.
+// reseal stores w with its secrets sealed by the newest key. If its record is another
+// one by now, or gone, that is left to whoever reads the new one.
 func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
 	secret, err := o.keys.Open(w.Secret, string(w.ID))
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
 		w.PreviousSecret = o.keys.Seal(previous, string(w.ID))
 	}
 	_, err = o.store.ChangeWebhook(ctx, w, false)
-	if kind := signal.KindOf(err); err != nil && (kind == signal.KindConflict || kind == signal.KindNotFound) {
+	if signal.CodeOf(err) == signal.CodeWebhookChanged {
 		return nil
 	}
 	return err
