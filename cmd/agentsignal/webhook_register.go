@@ -79,13 +79,16 @@ func (g *registration) end(ctx context.Context) error {
 	return nil
 }
 
-// maxAPIAnswer bounds an answer of the service.
-const maxAPIAnswer = 1 << 16
+// Limits of a request to the service.
+const (
+	maxAPIAnswer = 1 << 16 // bytes of the answer
+	apiTimeout   = 10 * time.Second
+)
 
 // ask sends a request to the service. An answer other than 2xx is an error that
 // shows it.
 func (g *registration) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(g.service, "/")+path, bytes.NewReader(body))
 	if err != nil {
