@@ -80,7 +80,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out si
 		}
 	}
 	if w := out.Disabled; w != nil {
-		if _, err := o.addWebhook(p, w, false); err != nil {
+		if _, err := o.addWebhook(p, w); err != nil {
 			return nil, err
 		}
 		o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)

@@ -22,8 +22,8 @@ const (
 )
 
 // appendWebhook adds the record of w: all but its identifier, its account, its health
-// and its revision. What was known of its health before cleared counts no more.
-func appendWebhook(b []byte, w *signal.Webhook, cleared time.Time) ([]byte, error) {
+// and its revision.
+func appendWebhook(b []byte, w *signal.Webhook) ([]byte, error) {
 	disabled := byte(0)
 	if w.Status == signal.WebhookDisabled {
 		disabled = 1
@@ -37,7 +37,7 @@ func appendWebhook(b []byte, w *signal.Webhook, cleared time.Time) ([]byte, erro
 		fields |= webhookPrevious
 	}
 	b = append(b, fields)
-	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, cleared} {
+	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt} {
 		b = binary.AppendUvarint(b, uint64(milliOf(t)))
 	}
 	b = appendString(b, w.URL)
@@ -72,12 +72,12 @@ func reasonCode(r signal.DisabledReason) byte {
 
 // decodeWebhook is the inverse of appendWebhook. The result shares no memory with
 // value.
-func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (w signal.Webhook, cleared time.Time, err error) {
+func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (signal.Webhook, error) {
 	d := decoder{b: value}
 	if version := d.byte(); d.err == nil && version != webhookVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
-	w = signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled}
+	w := signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled}
 	if d.byte()&1 != 0 {
 		w.Status = signal.WebhookDisabled
 	}
@@ -87,7 +87,7 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 		d.fail(fmt.Errorf("reason %d is not known", code))
 	}
 	fields := d.byte()
-	w.CreatedAt, w.UpdatedAt, w.DisabledAt, cleared = d.time(), d.time(), d.time(), d.time()
+	w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt = d.time(), d.time(), d.time(), d.time()
 	w.URL = string(d.textBytes(d.byte()))
 	for _, code := range d.take(int(d.byte())) {
 		if code == 0 || int(code) >= len(eventCodes) {
@@ -107,10 +107,10 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 		w.PreviousUntil = d.time()
 	}
 	if d.err != nil {
-		return signal.Webhook{}, cleared, fmt.Errorf("decode webhook %s: %w", id, d.err)
+		return signal.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.err)
 	}
 	w.Revision = string(value)
-	return w, cleared, nil
+	return w, nil
 }
 
 // time reads milliseconds; 0 is the zero time.

@@ -53,8 +53,8 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (s
 	if w.UpdatedAt.IsZero() {
 		w.UpdatedAt = w.CreatedAt
 	}
-	w.Health = signal.WebhookHealth{}
-	record, err := appendWebhook(nil, &w, time.Time{})
+	w.Health, w.ClearedAt = signal.WebhookHealth{}, time.Time{}
+	record, err := appendWebhook(nil, &w)
 	if err != nil {
 		return signal.Webhook{}, err
 	}
@@ -94,14 +94,14 @@ func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id sig
 
 // readWebhook decodes a webhook; health is empty if there is none.
 func readWebhook(account signal.AccountID, id signal.WebhookID, record, health string) (signal.Webhook, error) {
-	w, cleared, err := decodeWebhook(account, id, []byte(record))
+	w, err := decodeWebhook(account, id, []byte(record))
 	if err != nil || health == "" {
 		return w, err
 	}
 	if w.Health, err = decodeHealth([]byte(health)); err != nil {
 		return signal.Webhook{}, err
 	}
-	if w.Health.FailingSince.Before(cleared) {
+	if w.Health.FailingSince.Before(w.ClearedAt) {
 		// The owner has stored it late, after somebody had enabled the webhook again.
 		w.Health = signal.WebhookHealth{}
 	}
@@ -137,11 +137,11 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
 	w.UpdatedAt = h.store.Now().Truncate(time.Millisecond)
 	if clearHealth {
-		w.Health = signal.WebhookHealth{}
+		w.Health, w.ClearedAt = signal.WebhookHealth{}, w.UpdatedAt
 	}
 	p := h.store.Partition(w.Account)
 	o := newOperation()
-	record, err := o.addWebhook(p, &w, clearHealth)
+	record, err := o.addWebhook(p, &w)
 	if err != nil {
 		return signal.Webhook{}, err
 	}
@@ -157,16 +157,12 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHea
 }
 
 // addWebhook replaces the record of w, which must still be that of its revision.
-// clear says that its health up to now counts no more.
-func (o *operation) addWebhook(p int, w *signal.Webhook, clear bool) (record string, err error) {
-	before, cleared, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
+func (o *operation) addWebhook(p int, w *signal.Webhook) (record string, err error) {
+	before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
 	if err != nil {
 		return "", err
 	}
-	if clear {
-		cleared = w.UpdatedAt
-	}
-	b, err := appendWebhook(nil, w, cleared)
+	b, err := appendWebhook(nil, w)
 	if err != nil {
 		return "", err
 	}

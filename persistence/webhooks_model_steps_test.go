@@ -66,9 +66,7 @@ func (m *hookModel) outcomes() {
 		disabled.UpdatedAt = disabled.DisabledAt
 		out.Disabled = &disabled
 		if !w.removed {
-			_, cleared, err := decodeWebhook(w.Account, w.ID, []byte(w.record))
-			m.must("decode webhook", err)
-			record, err := appendWebhook(nil, &disabled, cleared)
+			record, err := appendWebhook(nil, &disabled)
 			m.must("encode webhook", err)
 			w.Webhook, w.record = disabled, string(record)
 			w.Revision = w.record

@@ -76,8 +76,11 @@ type Webhook struct {
 	PreviousSecret []byte
 	PreviousUntil  time.Time
 
-	// Health is kept apart: only the owner of the partition writes it.
-	Health WebhookHealth
+	// Health is kept apart: only the owner of the partition writes it. Failures before
+	// ClearedAt count no more: somebody has enabled the webhook again then. Set by the
+	// store; zero: never.
+	Health    WebhookHealth
+	ClearedAt time.Time
 
 	// Revision is what the record was read from, so that a change of it is refused
 	// if another came first. Set by the store.

@@ -185,26 +185,33 @@ func TestARecordThatComesLate(t *testing.T) {
 	})
 }
 
-// To enable a webhook that is enabled forgets its failures, too.
+// To enable a webhook that is enabled forgets its failures, too, even those that are
+// just being stored.
 func TestFailuresAreForgottenByHand(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		id := w.register()
-		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
-		w.courier.script(answers503)
-		w.start()
-		w.emit(1)
-		pass(time.Second)
-		w.store.enable(id)
-		pass(time.Second)
-		w.jump(2 * time.Hour)
-		w.emit(5)
-		pass(time.Second)
-		if h := w.store.healthOf(id); w.store.hook(id).Status != signal.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
-			t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
-		}
-	})
+	for name, storing := range map[string]time.Duration{"stored": 0, "being stored": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				id := w.register()
+				w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
+				w.courier.script(answers503)
+				w.start()
+				w.store.set(func() { w.store.early = slow("StoreOutcomes", storing) })
+				w.emit(1)
+				pass(time.Second)
+				w.store.enable(id)
+				pass(5 * time.Second)
+				w.jump(2 * time.Hour)
+				w.emit(5)
+				pass(5 * time.Second)
+				if h := w.store.healthOf(id); w.store.hook(id).Status != signal.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
+					t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
+				}
+			})
+		})
+	}
 }
 
 func TestDisabledByHand(t *testing.T) {

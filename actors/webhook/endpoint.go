@@ -205,10 +205,10 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	e.countManual(&m.record)
 	// Its health is this actor's own, and what was read of it may be older. From outside
 	// it can only be cleared.
-	cleared := m.record.Health == signal.WebhookHealth{} && !e.report.healthUnstored()
-	enabled := before.Status == signal.WebhookDisabled && m.record.Status == signal.WebhookEnabled
-	if first || cleared || enabled {
+	if first {
 		e.report.health = m.record.Health
+	} else if e.report.health.FailingSince.Before(m.record.ClearedAt) {
+		e.report.health = signal.WebhookHealth{}
 	}
 	e.record, e.known, e.told = m.record, true, false
 	if !e.open(c) {

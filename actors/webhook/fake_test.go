@@ -191,7 +191,7 @@ func (s *fakeStore) change(id signal.WebhookID, f func(w *signal.Webhook)) {
 func (s *fakeStore) enable(id signal.WebhookID) {
 	s.set(func() { delete(s.health, id) })
 	s.change(id, func(w *signal.Webhook) {
-		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+		w.Status, w.DisabledReason, w.DisabledAt, w.ClearedAt = signal.WebhookEnabled, "", time.Time{}, s.now()
 	})
 }
 
@@ -320,14 +320,12 @@ func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id si
 
 func (s *fakeStore) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (stored signal.Webhook, err error) {
 	err = s.do(ctx, "ChangeWebhook", func() error {
-		switch old, ok := s.webhooks[w.ID]; {
-		case !ok:
-			return signal.NotFound("webhook")
-		case old.Revision != w.Revision:
+		if s.webhooks[w.ID].Revision != w.Revision { // or it is gone
 			return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeWebhookChanged}
 		}
 		if clearHealth {
 			delete(s.health, w.ID)
+			w.ClearedAt = s.now()
 		}
 		stored = s.save(w)
 		return nil

@@ -68,9 +68,6 @@ type outcomeList struct {
 
 func (r *report) idle() bool { return !r.busy && len(r.waiting.deliveries) == 0 && !r.pruning }
 
-// healthUnstored says that Redis has another health of the endpoint than the report.
-func (r *report) healthUnstored() bool { return r.waiting.health || r.storing.health }
-
 // split takes what goes into the next write off the list.
 func (l *outcomeList) split() outcomeList {
 	first := *l
