@@ -62,6 +62,18 @@ func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
 	return endOf(last), nil
 }
 
+// TicksKept says that no entry of market:ticks behind a position, which was read there,
+// was trimmed. When in doubt it says no.
+func (m *Market) TicksKept(ctx context.Context, after signal.Position) (bool, error) {
+	info, err := m.s.readInfo(ctx, marketTicksKey())
+	if err != nil {
+		return false, signal.Unavailable(err)
+	}
+	// Trimming removes the oldest entries: while an older one is there, or the entry
+	// itself, nothing behind it was removed.
+	return info.exists && (info.generated == after || info.length > 0 && info.first.Compare(after) <= 0), nil
+}
+
 func endOf(last []redis.XMessage) signal.Position {
 	if len(last) == 0 {
 		return signal.Position{}

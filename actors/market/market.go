@@ -23,6 +23,9 @@ type Store interface {
 	// Bars returns the bars, and how many closed bars readers had been told of then.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error)
 	TicksEnd(ctx context.Context) (signal.Position, error)
+	// TicksKept says that no tick behind a position was trimmed; when in doubt, that one
+	// may have been.
+	TicksKept(ctx context.Context, after signal.Position) (bool, error)
 	ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
@@ -49,7 +52,7 @@ type Market struct {
 	// changed: mu guards making the next one.
 	watches atomic.Pointer[map[string]*watch]
 	mu      sync.Mutex
-	recent  recentTicks
+	tapes   tapes
 	news    *newsbook
 
 	ticksUp, closedUp atomic.Bool // the reader's last read of each went well
@@ -64,7 +67,7 @@ func New(sys *engine.System, o Options) *Market {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed)}
+	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: tapes{read: make(chan struct{})}}
 	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
 	m.simulates = slices.Contains(names, simulatedName)
 	m.watches.Store(new(map[string]*watch))

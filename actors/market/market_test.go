@@ -52,7 +52,8 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 	return bars, count, nil
 }
 
-func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error) { return signal.Position{}, nil }
+func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error)        { return signal.Position{}, nil }
+func (f *fakeStore) TicksKept(context.Context, signal.Position) (bool, error) { return true, nil }
 func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -283,7 +284,7 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	store.mu.Lock()
 	store.bars, store.count = all, 12
 	store.mu.Unlock()
-	m.tellMissed()
+	m.tellAll(missed{})
 	eventually(t, "bars", func() bool {
 		s, _ := m.Series(t.Context(), "X", signal.H1)
 		return len(s.Bars) == 12
@@ -299,7 +300,7 @@ func TestBarsMissedWhileReading(t *testing.T) {
 		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 		m := newFake(t, store, c)
 		store.onBars = func() {
-			m.tellMissed()
+			m.tellAll(missed{})
 			synctest.Wait() // the actor has heard it
 			store.mu.Lock()
 			store.bars, store.count = all, 12

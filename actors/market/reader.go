@@ -50,23 +50,29 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	}
 }
 
-// attachBefore is how far before the end of market:ticks reading begins, in
-// milliseconds: the records have what is older.
-const attachBefore = 5_000
-
 // ticksReader returns a function that reads what came into market:ticks since its
-// last call. The first call reads nothing but where to begin.
+// last call; at first, all that is there.
 func (m *Market) ticksReader() func(context.Context) error {
-	var at signal.Position
-	attached := false
-	return func(ctx context.Context) error {
+	var at, end signal.Position
+	attached, failed := false, false
+	return func(ctx context.Context) (err error) {
+		defer func() { failed = err != nil }()
 		if !attached {
-			end, err := m.o.Store.TicksEnd(ctx)
+			if end, err = m.o.Store.TicksEnd(ctx); err != nil {
+				return err
+			}
+			attached = true
+		}
+		if failed && !at.IsZero() {
+			kept, err := m.o.Store.TicksKept(ctx, at)
 			if err != nil {
 				return err
 			}
-			at, attached = signal.Position{MS: max(0, end.MS-attachBefore)}, true
-			return nil
+			if !kept {
+				m.log.Warn("ticks were missed: bars make up for them")
+				m.tapes.clear()
+				m.tellAll(ticksMissed{})
+			}
 		}
 		entries, err := m.o.Store.ReadTicks(ctx, at, readBlock)
 		if err != nil {
@@ -76,15 +82,17 @@ func (m *Market) ticksReader() func(context.Context) error {
 			at = entries[i].Position
 		}
 		m.tellTicks(entries)
+		if at.Compare(end) >= 0 && !m.tapes.done() {
+			close(m.tapes.read)
+		}
 		return nil
 	}
 }
 
-// tellTicks tells the assets' actors of ticks, and remembers the newest of assets
-// that nobody watches.
+// tellTicks tells the assets' actors of ticks, and remembers them.
 func (m *Market) tellTicks(entries []signal.MarketEntry) {
-	m.recent.mu.Lock()
-	defer m.recent.mu.Unlock()
+	m.tapes.mu.Lock()
+	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
 	for i := range entries {
 		// The feeder counts and logs what is wrong.
@@ -93,43 +101,18 @@ func (m *Market) tellTicks(entries []signal.MarketEntry) {
 			continue
 		}
 		key := assetKey(canonical(t.Asset))
+		m.tapes.note(tapeKey{key, t.Source}, t.Tick)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
-		} else {
-			m.recent.note(recentKey{key, t.Source}, t)
 		}
 	}
 }
 
-// recentTicks holds the newest tick of each asset that nobody watches, by source.
-// The records have it up to a second later only, and whoever asks for the asset by
-// then would not learn of it before the next one.
-type recentTicks struct {
-	mu     sync.Mutex // held while ticks are told, and while a watch is added
-	newest map[recentKey]signal.AssetTick
-}
-
-// recentKey names an asset by its key, and who gave the tick.
-type recentKey struct{ asset, source string }
-
-// note remembers t. Called with mu held.
-func (r *recentTicks) note(key recentKey, t signal.AssetTick) {
-	before, known := r.newest[key]
-	if known && t.Time < before.Time || !known && len(r.newest) >= maxAssets {
-		return
+// tellAll tells the actors of all assets m.
+func (m *Market) tellAll(message any) {
+	for _, w := range *m.watches.Load() {
+		w.ref.Tell(message)
 	}
-	if r.newest == nil {
-		r.newest = make(map[recentKey]signal.AssetTick)
-	}
-	r.newest[key] = t
-}
-
-// take returns the newest tick of an asset that is watched from now on. Called with
-// mu held.
-func (r *recentTicks) take(key recentKey) (t signal.AssetTick, ok bool) {
-	t, ok = r.newest[key]
-	delete(r.newest, key)
-	return t, ok
 }
 
 // closedReader is ticksReader for closed bars, and for news from their beginning
@@ -145,7 +128,7 @@ func (m *Market) closedReader() func(context.Context) error {
 				return err
 			}
 			attached = true
-			m.tellMissed() // of what was read before
+			m.tellAll(missed{}) // of what was read before
 		}
 		closed, news, closedTo, newsTo, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
 		if err != nil {
@@ -159,18 +142,12 @@ func (m *Market) closedReader() func(context.Context) error {
 		}
 		for i := range closed {
 			if closed[i].Count != count+1 {
-				m.tellMissed()
+				m.tellAll(missed{})
 			}
 			count = closed[i].Count
 			m.tellClosed(&closed[i])
 		}
 		return nil
-	}
-}
-
-func (m *Market) tellMissed() {
-	for _, w := range *m.watches.Load() {
-		w.ref.Tell(missed{})
 	}
 }
 

@@ -86,15 +86,15 @@ func (s *supervisor) Receive(c engine.Context) {
 		w := &watch{key: m.key}
 		w.record.Store(&m.record)
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
-			return &assetActor{watch: w, store: s.market.o.Store}
+			return &assetActor{watch: w, store: s.market.o.Store, tapes: &s.market.tapes, now: s.market.o.Now}
 		}, engine.Supervision{})
-		recent := &s.market.recent
-		recent.mu.Lock()
+		tapes := &s.market.tapes
+		tapes.mu.Lock()
 		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
-		if last, ok := recent.take(recentKey{m.key, m.record.Source}); ok {
-			w.ref.Tell(ticked{last})
+		if last, ok := tapes.newest(tapeKey{m.key, m.record.Source}); ok {
+			w.ref.Tell(ticked{signal.AssetTick{Asset: m.key, Source: m.record.Source, Tick: last}})
 		}
-		recent.mu.Unlock()
+		tapes.mu.Unlock()
 		m.reply <- w
 	case engine.Terminated:
 		// It failed too often, or the market ends. Who asks next starts another.
@@ -122,9 +122,17 @@ func (m *Market) setWatches(change func(map[string]*watch)) {
 type assetActor struct {
 	watch  *watch
 	store  Store
+	tapes  *tapes
+	now    func() time.Time
 	filter filter
 	atr    float64
 	frames [timeframes]frameState
+
+	alerts  *alerts // nil until somebody asks
+	passed  []Tick  // the newest ticks, while there are alerts
+	waiting []Alert // for bars to be read
+	timer   engine.Timer
+	due     int64 // when timer fires
 }
 
 // frameState is what an asset's actor knows of one timeframe.
@@ -150,9 +158,24 @@ func (a *assetActor) Receive(c engine.Context) {
 	case seriesLoaded:
 		a.onLoaded(c, m)
 	case ticked:
-		a.onTick(m)
+		a.onTick(c, m)
 	case barClosed:
 		a.onClosed(c, m)
+	case setAlerts:
+		a.waiting = append(a.waiting, m.alerts...)
+		a.alertWaiting(c)
+	case dropAlert:
+		a.drop(m.ref)
+	case expireDue:
+		a.due = 0
+		if a.alerts != nil {
+			a.alerts.expire(a.now().UnixMilli())
+			a.schedule(c)
+		}
+	case ticksMissed:
+		a.onTicksMissed(c)
+	case engine.Stopping:
+		a.tellDropped()
 	case missed:
 		for frame := range a.frames {
 			a.refresh(c, frame)
@@ -181,6 +204,7 @@ func (a *assetActor) onRestarting() {
 			reply <- errFailed
 		}
 	}
+	a.tellDropped()
 }
 
 func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
@@ -257,8 +281,10 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	a.watch.record.Store(&m.record)
 	a.filter.rising = m.record.Source == simulatedName
 	if m.live.Last.Time > a.filter.last.Time {
-		a.filter.last, a.filter.held = m.live.Last, signal.Tick{}
-		a.showLast()
+		a.showLast(m.live.Last) // it is in the stream as well, unless it is old
+		if a.tapes.done() && a.alerts == nil {
+			a.filter.last, a.filter.held = m.live.Last, signal.Tick{}
+		}
 	}
 	f.loaded, f.count = true, m.count
 	f.bars = make([]strategy.Bar, 0, len(m.bars)+len(m.bars)/4)
@@ -277,6 +303,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	if f.again {
 		a.read(c, m.frame)
 	}
+	a.alertWaiting(c)
 }
 
 // forgetPrices drops what another source gave.
@@ -287,18 +314,25 @@ func (a *assetActor) forgetPrices() {
 
 // onTick takes the tick of the source that gives the asset's prices. Anybody may
 // write to market:ticks: what others say of the asset is not its price.
-func (a *assetActor) onTick(m ticked) {
+func (a *assetActor) onTick(c engine.Context, m ticked) {
 	if m.tick.Source != a.watch.record.Load().Source {
 		return
 	}
-	if passed, _ := a.filter.take(m.tick.Tick, a.atr); len(passed) > 0 {
-		a.showLast()
+	passed, _ := a.filter.take(m.tick.Tick, a.atr)
+	if len(passed) == 0 {
+		return
+	}
+	a.showLast(a.filter.last)
+	if a.alerts != nil {
+		a.take(c, passed)
 	}
 }
 
-func (a *assetActor) showLast() {
-	t := a.filter.last
-	a.watch.last.Store(&Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
+// showLast shows the newest price, unless a newer one is shown.
+func (a *assetActor) showLast(t signal.Tick) {
+	if shown := a.watch.last.Load(); shown == nil || shown.Time <= t.Time {
+		a.watch.last.Store(&Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
+	}
 }
 
 func (a *assetActor) onClosed(c engine.Context, m barClosed) {
@@ -312,6 +346,11 @@ func (a *assetActor) onClosed(c engine.Context, m barClosed) {
 	}
 	if f.loaded && a.apply(m) {
 		a.show(m.frame)
+	}
+	if a.alerts != nil {
+		a.alerts.bar(m.frame, m.bar)
+		a.alerts.closed(m.frame, m.bar)
+		a.schedule(c)
 	}
 }
 

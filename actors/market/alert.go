@@ -1,0 +1,86 @@
+package market
+
+import (
+	"context"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// Alert asks to be told of an asset's prices, until one of the levels is reached or
+// the alert expires. Times are milliseconds since 1970.
+type Alert struct {
+	Ref          engine.Ref // who is told; it has one alert for an asset
+	Lower, Upper float64    // a price at or below the one, or at or above the other, ends it
+	Since        int64      // only prices stamped after it count; a bar must open at it or later
+	Expires      int64      // when it ends by itself
+	Seen         int64      // prices up to here have been seen; 0: none
+	Frame        signal.Timeframe
+}
+
+// Span is the lowest and the highest price since an alert began, as far as it is
+// known. Both are 0 if there was none.
+type Span struct{ Low, High float64 }
+
+// What the Ref of an alert is told. After Reached and Expired the alert is gone.
+type (
+	// Reached says that a price has reached a level: a tick, or, if Bar is not nil, a
+	// bar.
+	Reached struct {
+		Tick Tick
+		Bar  *strategy.Bar
+		// Past says that it was found in bars of a time that nobody watched.
+		Past bool
+		Span Span
+	}
+	// Expired says that the time of the alert is over.
+	Expired struct {
+		At    int64   // when that was
+		Price float64 // the last one before; 0 if there was none at all
+		// Stale says that Price was too old, and that no other came for three
+		// timeframes.
+		Stale bool
+		Past  bool
+		Span  Span
+	}
+	// Closed says that a bar of the alert's timeframe has closed.
+	Closed struct {
+		At    int64
+		Price float64 // the newest one
+		Span  Span
+	}
+	// Dropped says that the asset's actor has failed and knows nothing of the alert
+	// any more: it must be made again.
+	Dropped struct{}
+)
+
+// setAlerts adds alerts to an asset.
+type setAlerts struct{ alerts []Alert }
+
+// dropAlert takes one back.
+type dropAlert struct{ ref engine.Ref }
+
+// Alert adds alerts to the asset that name means. What happened since they began is
+// told first. It waits until the ticks that Redis holds have been read. Errors are
+// those of Series; then nothing was added.
+func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
+	select {
+	case <-m.tapes.read:
+	case <-ctx.Done():
+		return m.unreachable(ctx.Err())
+	}
+	w, err := m.load(ctx, name, m1)
+	if err != nil {
+		return err
+	}
+	w.ref.Tell(setAlerts{alerts})
+	return nil
+}
+
+// Unalert takes an alert back. It does not wait.
+func (m *Market) Unalert(name string, ref engine.Ref) {
+	if w := (*m.watches.Load())[assetKey(canonical(name))]; w != nil {
+		w.ref.Tell(dropAlert{ref})
+	}
+}

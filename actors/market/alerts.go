@@ -1,0 +1,227 @@
+package market
+
+import (
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+const (
+	// tickGrace is how long after an expiry, in milliseconds, a tick from before it
+	// may still arrive.
+	tickGrace = 2_000
+	// staleFrames is for how many timeframes an alert that expires while its asset has
+	// no fresh price waits for one.
+	staleFrames = 3
+)
+
+// alerts watches the prices of one asset for those who asked. It is told of prices in
+// their order, and tells of levels that are reached and of times that are over.
+type alerts struct {
+	tell  func(engine.Ref, any)
+	class string
+	speed int64
+
+	book     alertBook
+	overdue  []place // their time is over, and the price then was too old
+	extremes extremes
+	past     bool  // what comes are bars of a time that nobody watched
+	last     Tick  // the newest price
+	frame    int   // of the bar whose close it is; -1: it is a trade
+	traded   int64 // time of the newest trade
+}
+
+func newAlerts(class string, speed int64, tell func(engine.Ref, any)) *alerts {
+	return &alerts{tell: tell, class: class, speed: speed, frame: -1}
+}
+
+// idle says that there is nothing to watch for.
+func (s *alerts) idle() bool { return s.book.len()+len(s.overdue) == 0 }
+
+// tick takes a trade.
+func (s *alerts) tick(t Tick) {
+	s.expireBefore(t.Time)
+	s.settle(t, nil)
+	s.extremes.note(max(t.Time, s.noted()), t.Price, t.Price)
+	upper, lower := s.book.top(byUpper), s.book.top(byLower)
+	if upper != nil && upper.Upper <= t.Price || lower != nil && lower.Lower >= t.Price {
+		eligible := func(p *place) bool { return p.Since < t.Time }
+		taken := s.book.take(nil, byUpper, func(p *place) bool { return p.Upper <= t.Price }, eligible)
+		taken = s.book.take(taken, byLower, func(p *place) bool { return p.Lower >= t.Price }, eligible)
+		for i := range taken {
+			s.tell(taken[i].Ref, Reached{Tick: t, Span: s.span(&taken[i])})
+		}
+	}
+	s.last, s.frame, s.traded = t, -1, t.Time
+}
+
+// bar takes a closed bar, if the asset has no trades that say more.
+func (s *alerts) bar(frame int, b strategy.Bar) {
+	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, staleFloor) {
+		return
+	}
+	t := Tick{Price: b.Close, Time: b.CloseTime}
+	s.expireBefore(b.CloseTime)
+	s.settle(t, &b)
+	// A bar counts for those who began before it opened, as a tick at that time would.
+	s.extremes.note(max(b.OpenTime+1, s.noted()), b.Low, b.High)
+	eligible := func(p *place) bool { return p.Since <= b.OpenTime }
+	taken := s.book.take(nil, byUpper, func(p *place) bool { return p.Upper <= b.High }, eligible)
+	taken = s.book.take(taken, byLower, func(p *place) bool { return p.Lower >= b.Low }, eligible)
+	for i := range taken {
+		s.tell(taken[i].Ref, Reached{Tick: t, Bar: &b, Past: s.past, Span: s.span(&taken[i])})
+	}
+	s.last, s.frame = t, frame
+}
+
+// closed tells of the close of a bar those who asked for its timeframe.
+func (s *alerts) closed(frame int, b strategy.Bar) {
+	if s.last.Time == 0 {
+		return
+	}
+	s.book.each(func(p *place) {
+		if int(p.frame) == frame && p.Since < b.CloseTime {
+			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p)})
+		}
+	})
+}
+
+// noted returns the time of what the extremes have noted last.
+func (s *alerts) noted() int64 {
+	if n := len(s.extremes.highs); n > 0 {
+		return s.extremes.highs[n-1].at
+	}
+	return 0
+}
+
+// span returns the extremes since p began.
+func (s *alerts) span(p *place) Span {
+	seen := p.seen
+	if low, high, ok := s.extremes.since(max(p.Since, p.from)); ok {
+		seen = seen.with(low, high)
+	}
+	return seen
+}
+
+// with returns s extended by prices.
+func (s Span) with(low, high float64) Span {
+	if s == (Span{}) {
+		return Span{low, high}
+	}
+	return Span{min(s.Low, low), max(s.High, high)}
+}
+
+// limit returns how old the last price may be.
+func (s *alerts) limit() int64 {
+	if s.frame >= 0 {
+		return barLimit(s.frame, s.speed)
+	}
+	return tickLimit(s.class, s.speed)
+}
+
+// wait returns how long p waits for a price after its expiry.
+func (s *alerts) wait(p *place) int64 {
+	return max(staleFrames*frameMS[p.frame]/s.speed, staleFloor)
+}
+
+// fresh says that the last price is not too old for what happens at a time.
+func (s *alerts) fresh(at int64) bool { return s.last.Time != 0 && at-s.last.Time <= s.limit() }
+
+// expireBefore ends the alerts whose time was over before that of a new price. A price
+// at the very end goes before it.
+func (s *alerts) expireBefore(at int64) {
+	for p := s.book.top(byExpiry); p != nil && p.Expires < at; p = s.book.top(byExpiry) {
+		s.end(p)
+	}
+}
+
+// end ends p at its expiry, or has it wait for a price.
+func (s *alerts) end(p *place) {
+	ended := *p
+	s.book.remove(p.Ref)
+	if s.fresh(ended.Expires) {
+		s.tell(ended.Ref, Expired{At: ended.Expires, Price: s.last.Price, Past: s.past, Span: s.span(&ended)})
+		return
+	}
+	s.overdue = append(s.overdue, ended)
+}
+
+// settle ends the alerts that have waited for a price by t, which is the close of b
+// unless that is nil: while they wait the levels hold.
+func (s *alerts) settle(t Tick, b *strategy.Bar) {
+	for i := range s.overdue {
+		p := &s.overdue[i]
+		low, high := t.Price, t.Price
+		if b != nil {
+			low, high = b.Low, b.High
+		}
+		switch patience := p.Expires + s.wait(p); {
+		case t.Time > patience:
+			s.tell(p.Ref, Expired{At: patience, Price: s.last.Price, Stale: true, Past: s.past, Span: s.span(p)})
+		case p.Upper <= high || p.Lower >= low:
+			s.tell(p.Ref, Reached{Tick: t, Bar: b, Past: s.past, Span: s.span(p).with(low, high)})
+		default:
+			s.tell(p.Ref, Expired{At: t.Time, Price: t.Price, Past: s.past, Span: s.span(p).with(low, high)})
+		}
+	}
+	s.overdue = s.overdue[:0]
+}
+
+// expire ends what is over at the time now, although no price comes.
+func (s *alerts) expire(now int64) {
+	for p := s.book.top(byExpiry); p != nil && p.Expires+s.grace() <= now; p = s.book.top(byExpiry) {
+		s.end(p)
+	}
+	kept := s.overdue[:0]
+	for i := range s.overdue {
+		p := &s.overdue[i]
+		if patience := p.Expires + s.wait(p); patience+s.grace() <= now {
+			s.tell(p.Ref, Expired{At: patience, Price: s.last.Price, Stale: true, Past: s.past, Span: s.span(p)})
+		} else {
+			kept = append(kept, *p)
+		}
+	}
+	s.overdue = kept
+}
+
+// grace is how long after an expiry a price from before it may come.
+func (s *alerts) grace() int64 {
+	if s.frame >= 0 {
+		return s.limit() // a bar that closes at the expiry
+	}
+	return tickGrace
+}
+
+// next returns when expire has something to do; math.MaxInt64: never.
+func (s *alerts) next() int64 {
+	next := int64(math.MaxInt64)
+	if p := s.book.top(byExpiry); p != nil {
+		next = p.Expires + s.grace()
+	}
+	for i := range s.overdue {
+		next = min(next, s.overdue[i].Expires+s.wait(&s.overdue[i])+s.grace())
+	}
+	return next
+}
+
+// drop forgets the alert of ref.
+func (s *alerts) drop(ref engine.Ref) {
+	s.book.remove(ref)
+	for i := range s.overdue {
+		if s.overdue[i].Ref == ref {
+			s.overdue = append(s.overdue[:i], s.overdue[i+1:]...)
+			return
+		}
+	}
+}
+
+// refs returns all who have an alert.
+func (s *alerts) refs() []engine.Ref {
+	refs := make([]engine.Ref, 0, s.book.len()+len(s.overdue))
+	s.book.each(func(p *place) { refs = append(refs, p.Ref) })
+	for i := range s.overdue {
+		refs = append(refs, s.overdue[i].Ref)
+	}
+	return refs
+}

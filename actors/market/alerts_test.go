@@ -1,0 +1,224 @@
+package market
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/google/go-cmp/cmp"
+)
+
+// deaf is an actor that only stands for somebody.
+type deaf struct{}
+
+func (deaf) Receive(engine.Context) {}
+
+// refs returns n different Refs.
+func refs(tb testing.TB, n int) []engine.Ref {
+	tb.Helper()
+	sys := engine.NewSystem(engine.Options{})
+	tb.Cleanup(func() { sys.Shutdown(tb.Context()) })
+	list := make([]engine.Ref, n)
+	for i := range list {
+		list[i] = sys.Spawn(engine.Other, fmt.Sprint(i), func() engine.Actor { return deaf{} }, engine.Supervision{})
+	}
+	return list
+}
+
+// told collects what alerts tell, by Ref.
+type told map[engine.Ref][]any
+
+func (t told) tell(ref engine.Ref, m any) { t[ref] = append(t[ref], m) }
+
+func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 1)[0]
+	alert := Alert{Ref: who, Lower: 90, Upper: 110, Since: 1000, Expires: 100_000, Frame: signal.M1}
+	tick := func(at int64, price float64) func(*alerts) {
+		return func(s *alerts) { s.tick(Tick{Price: price, Time: at}) }
+	}
+	bar := func(opens int64, o, h, l, c float64) func(*alerts) {
+		return func(s *alerts) {
+			b := strategy.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: o, High: h, Low: l, Close: c}
+			s.bar(m1, b)
+			s.closed(m1, b)
+		}
+	}
+	expire := func(at int64) func(*alerts) { return func(s *alerts) { s.expire(at) } }
+	reached := func(at int64, price, low, high float64) any {
+		return Reached{Tick: Tick{Price: price, Time: at}, Span: Span{low, high}}
+	}
+	for _, c := range []struct {
+		name  string
+		steps []func(*alerts)
+		want  []any
+	}{
+		{"between the levels", []func(*alerts){tick(2000, 90.01), tick(3000, 109.99)}, nil},
+		{"at the lower one", []func(*alerts){tick(2000, 90)}, []any{reached(2000, 90, 90, 90)}},
+		{"beyond the upper one", []func(*alerts){tick(1500, 95), tick(2000, 111)}, []any{reached(2000, 111, 95, 111)}},
+		{"once only", []func(*alerts){tick(2000, 90), tick(3000, 80)}, []any{reached(2000, 90, 90, 90)}},
+		{"a price of the very beginning", []func(*alerts){tick(1000, 80), tick(1001, 100)}, nil},
+		{"an older price, which then counts no more", []func(*alerts){tick(900, 80), tick(1200, 89)}, []any{reached(1200, 89, 89, 89)}},
+		{"expired, by the next price", []func(*alerts){tick(99_000, 100), tick(100_001, 80)}, []any{Expired{At: 100_000, Price: 100, Span: Span{100, 100}}}},
+		{"a price at the very end goes first", []func(*alerts){tick(99_000, 100), tick(100_000, 90)}, []any{reached(100_000, 90, 90, 100)}},
+		{"expired, by the clock", []func(*alerts){tick(99_000, 100), expire(101_999), expire(102_000)}, []any{Expired{At: 100_000, Price: 100, Span: Span{100, 100}}}},
+		{"not before the clock says so", []func(*alerts){tick(99_000, 100), expire(101_999)}, nil},
+		{"a stale price waits, the next one ends it", []func(*alerts){tick(80_000, 100), expire(103_000), tick(110_000, 101)}, []any{Expired{At: 110_000, Price: 101, Span: Span{100, 101}}}},
+		{"a stale price waits, and the levels hold", []func(*alerts){tick(80_000, 100), expire(103_000), tick(110_000, 89)}, []any{reached(110_000, 89, 89, 100)}},
+		{"a stale price, and none comes", []func(*alerts){tick(80_000, 100), expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
+		{"a stale price, and the next one is too late", []func(*alerts){tick(80_000, 100), tick(110_001, 80)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
+		{"no price was ever known", []func(*alerts){expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Stale: true}}},
+		{"the bar of the beginning does not count", []func(*alerts){bar(500, 100, 120, 80, 100)}, []any{Closed{At: 1500, Price: 100}}},
+		{"a bar that touches", []func(*alerts){bar(1000, 100, 105, 89, 100)},
+			[]any{Reached{Tick: Tick{Price: 100, Time: 2000}, Bar: &strategy.Bar{OpenTime: 1000, CloseTime: 2000, Open: 100, High: 105, Low: 89, Close: 100}, Span: Span{89, 105}}}},
+		{"a bar that touches nothing is its close", []func(*alerts){bar(1000, 100, 105, 95, 101)}, []any{Closed{At: 2000, Price: 101, Span: Span{95, 105}}}},
+		{"bars of an asset with trades", []func(*alerts){tick(2000, 100), bar(2000, 100, 120, 80, 100)}, []any{Closed{At: 3000, Price: 100, Span: Span{100, 100}}}},
+		{"a bar that ends after the expiry", []func(*alerts){bar(98_900, 100, 101, 99, 100), bar(99_900, 100, 120, 80, 100)},
+			[]any{Closed{At: 99_900, Price: 100, Span: Span{99, 101}}, Expired{At: 100_000, Price: 100, Span: Span{99, 101}}}},
+		{"a bar that ends with the expiry goes first", []func(*alerts){bar(99_000, 100, 111, 99, 100)},
+			[]any{Reached{Tick: Tick{Price: 100, Time: 100_000}, Bar: &strategy.Bar{OpenTime: 99_000, CloseTime: 100_000, Open: 100, High: 111, Low: 99, Close: 100}, Span: Span{99, 111}}}},
+	} {
+		heard := told{}
+		s := newAlerts(Crypto, 60, heard.tell)
+		s.book.add(place{Alert: alert})
+		for _, step := range c.steps {
+			step(s)
+		}
+		if diff := cmp.Diff(c.want, heard[who]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestAlertsAreThoseOfAPlainList compares the heaps with a list that is searched for
+// every price.
+func TestAlertsAreThoseOfAPlainList(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 200)
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		heard := told{}
+		s := newAlerts(Crypto, 60, heard.tell)
+		list := map[engine.Ref]Alert{}
+		price, at := 100.0, int64(10_000)
+		for range 3000 {
+			at += 1 + rng.Int64N(50)
+			switch rng.IntN(4) {
+			case 0:
+				a := Alert{Ref: who[rng.IntN(len(who))], Lower: price - rng.Float64()*3, Upper: price + rng.Float64()*3,
+					Since: at - 25 + rng.Int64N(50), Expires: at + rng.Int64N(5000)}
+				list[a.Ref] = a
+				s.book.add(place{Alert: a})
+			case 1:
+				ref := who[rng.IntN(len(who))]
+				delete(list, ref)
+				s.drop(ref)
+			default:
+				price += rng.NormFloat64() / 2
+				want := told{}
+				for ref, a := range list {
+					if a.Expires < at {
+						want[ref] = []any{Expired{At: a.Expires, Price: s.last.Price}}
+					} else if a.Since < at && (price <= a.Lower || price >= a.Upper) {
+						want[ref] = []any{Reached{Tick: Tick{Price: price, Time: at}}}
+					} else {
+						continue
+					}
+					delete(list, ref)
+				}
+				clear(heard)
+				s.tick(Tick{Price: price, Time: at})
+				for _, messages := range heard {
+					for i, m := range messages {
+						switch m := m.(type) {
+						case Reached:
+							m.Span = Span{}
+							messages[i] = m
+						case Expired:
+							m.Span = Span{}
+							messages[i] = m
+						}
+					}
+				}
+				// The first prices come when none is known: those wait.
+				if s.last.Time != 0 && len(s.overdue) == 0 && !cmp.Equal(want, heard, cmp.Comparer(func(a, b engine.Ref) bool { return a == b })) {
+					t.Fatalf("seed %d at %d: told %v, want %v", seed, at, heard, want)
+				}
+			}
+			if s.book.len() != len(list) {
+				t.Fatalf("seed %d: %d alerts, want %d", seed, s.book.len(), len(list))
+			}
+			checkHeaps(t, &s.book)
+		}
+	}
+}
+
+// checkHeaps fails the test if an entry is not where it should be.
+func checkHeaps(t *testing.T, b *alertBook) {
+	t.Helper()
+	for order, h := range b.heaps {
+		if len(h) != b.len() {
+			t.Fatalf("heap %d has %d entries of %d", order, len(h), b.len())
+		}
+		for i, e := range h {
+			if i > 0 && h[(i-1)/2].key > e.key || int(b.places[e.place].at[order]) != i {
+				t.Fatalf("heap %d is not in order at %d", order, i)
+			}
+		}
+	}
+}
+
+func TestExtremesAreThoseOfAllPricesSince(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 7))
+	var x extremes
+	var all []moment
+	price := 100.0
+	for i := range 5000 {
+		price += rng.NormFloat64()
+		at := int64(i * 10)
+		all = append(all, moment{at, price})
+		x.note(at, price, price)
+		since := rng.Int64N(at + 20)
+		low, high, ok := x.since(since)
+		first := slices.IndexFunc(all, func(m moment) bool { return m.at > since })
+		if ok != (first >= 0) {
+			t.Fatalf("since %d: %v", since, ok)
+		}
+		if !ok {
+			continue
+		}
+		wantLow, wantHigh := math.Inf(1), math.Inf(-1)
+		for _, m := range all[first:] {
+			wantLow, wantHigh = min(wantLow, m.price), max(wantHigh, m.price)
+		}
+		if low != wantLow || high != wantHigh {
+			t.Fatalf("since %d: %v to %v, want %v to %v", since, low, high, wantLow, wantHigh)
+		}
+	}
+	if len(x.highs) > 1000 {
+		t.Errorf("%d moments are kept", len(x.highs))
+	}
+}
+
+func BenchmarkTickThatTouchesNothing(b *testing.B) {
+	who := refs(b, 1000)
+	s := newAlerts(Crypto, 60, func(engine.Ref, any) { b.Fatal("somebody was told") })
+	for i, ref := range who {
+		s.book.add(place{Alert: Alert{Ref: ref, Lower: 90 - float64(i%10), Upper: 110 + float64(i%10), Expires: math.MaxInt64}})
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	prices := make([]float64, 4096)
+	for i := range prices {
+		prices[i] = 95 + 10*rng.Float64()
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		s.tick(Tick{Price: prices[i%len(prices)], Time: int64(i)})
+	}
+}

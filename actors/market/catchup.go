@@ -1,0 +1,258 @@
+package market
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// passedKept is for how many milliseconds an asset's actor remembers the ticks that
+// it let through, for alerts that are made a little after they began.
+const passedKept = 120_000
+
+// expireDue tells an asset's actor that the time of an alert may be over.
+type expireDue struct{}
+
+// ticksMissed tells it that ticks were missed after the last one that it has.
+type ticksMissed struct{}
+
+// tell tells the Ref of an alert something.
+func (a *assetActor) tell(ref engine.Ref, m any) { ref.Tell(m) }
+
+// alertWaiting adds the alerts that wait, unless bars must be read before.
+func (a *assetActor) alertWaiting(c engine.Context) {
+	if len(a.waiting) == 0 {
+		return
+	}
+	if frame := a.lacks(a.waiting); frame >= 0 {
+		if f := &a.frames[frame]; !f.loading {
+			f.wanted = true
+			a.read(c, frame)
+		}
+		return
+	}
+	list := a.waiting
+	a.waiting = nil
+	a.alert(list)
+	a.schedule(c)
+}
+
+// drop takes an alert back.
+func (a *assetActor) drop(ref engine.Ref) {
+	a.waiting = slices.DeleteFunc(a.waiting, func(w Alert) bool { return w.Ref == ref })
+	if a.alerts != nil {
+		a.alerts.drop(ref)
+	}
+}
+
+// tellDropped tells all who have an alert that this actor knows nothing of it any
+// more.
+func (a *assetActor) tellDropped() {
+	for _, w := range a.waiting {
+		w.Ref.Tell(Dropped{})
+	}
+	if a.alerts != nil {
+		for _, ref := range a.alerts.refs() {
+			ref.Tell(Dropped{})
+		}
+	}
+}
+
+// take works in ticks that were let through.
+func (a *assetActor) take(c engine.Context, passed []signal.Tick) {
+	for _, t := range passed {
+		a.alerts.tick(Tick(t))
+		a.passed = append(a.passed, Tick(t))
+	}
+	newest := a.passed[len(a.passed)-1].Time
+	if newest-a.passed[0].Time > 2*passedKept {
+		i, _ := slices.BinarySearchFunc(a.passed, newest-passedKept, func(t Tick, at int64) int { return cmp.Compare(t.Time, at) })
+		a.passed = slices.Clone(a.passed[i:])
+	}
+	a.schedule(c)
+}
+
+// schedule has the next alert end in time.
+func (a *assetActor) schedule(c engine.Context) {
+	next := a.alerts.next()
+	if next == math.MaxInt64 || a.due != 0 && a.due <= next {
+		return
+	}
+	a.timer.Stop()
+	a.due = next
+	a.timer = c.After(time.Duration(next-a.now().UnixMilli())*time.Millisecond, expireDue{})
+}
+
+// onTicksMissed has alerts made up by bars for the time of which no ticks came.
+func (a *assetActor) onTicksMissed(c engine.Context) {
+	if a.alerts == nil {
+		return
+	}
+	seen := a.alerts.last.Time
+	again := func(p *place) {
+		w := p.Alert
+		w.Seen = max(w.Seen, seen)
+		a.waiting = append(a.waiting, w)
+	}
+	a.alerts.book.each(again)
+	for i := range a.alerts.overdue {
+		again(&a.alerts.overdue[i])
+	}
+	a.alerts, a.passed = nil, nil
+	a.alertWaiting(c)
+}
+
+// alert adds alerts. Those that began before the newest price are first told what has
+// happened since, by bars of the time of which no tick is left, then by ticks.
+func (a *assetActor) alert(list []Alert) {
+	if a.alerts == nil {
+		record := a.watch.record.Load()
+		a.alerts = newAlerts(record.Class, record.Speed, a.tell)
+		a.passed = a.replay(math.MaxInt64)
+		if n := len(a.passed); n > 0 {
+			a.alerts.tick(a.passed[n-1])
+		} else if n := len(a.frames[m1].bars); n > 0 {
+			a.alerts.bar(m1, a.frames[m1].bars[n-1])
+		}
+	}
+	var late []place
+	for _, w := range list {
+		frame, _ := frameOf(w.Frame)
+		p := place{Alert: w, frame: int8(frame)}
+		if p.Since < a.alerts.last.Time && p.Seen < a.alerts.last.Time || p.Expires < a.alerts.last.Time {
+			late = append(late, p)
+		} else {
+			a.alerts.book.add(p)
+		}
+	}
+	if len(late) > 0 {
+		a.catchUp(late)
+	}
+}
+
+// replay returns the ticks up to a time that are not taken for mistakes, as they are
+// remembered.
+func (a *assetActor) replay(upTo int64) []Tick {
+	record := a.watch.record.Load()
+	raw := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
+	bars := a.frames[m1].bars
+	f := filter{rising: a.filter.rising}
+	next, atr := 0, 0.0 // the first bar that closes after the tick, and what those before say
+	list := make([]Tick, 0, len(raw))
+	for _, t := range raw {
+		if i := next; i < len(bars) && bars[i].CloseTime <= t.Time || i == 0 {
+			for next < len(bars) && bars[next].CloseTime <= t.Time {
+				next++
+			}
+			atr = atrOf(bars[:next])
+		}
+		passed, _ := f.take(t, atr)
+		for _, p := range passed {
+			list = append(list, Tick(p))
+		}
+	}
+	return list
+}
+
+// atrOf returns the ATR(14) at the end of bars.
+func atrOf(bars []strategy.Bar) float64 {
+	newest := bars[max(0, len(bars)-100):]
+	return atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
+}
+
+// catchUp tells late alerts what has happened up to now, and adds those that are left.
+func (a *assetActor) catchUp(late []place) {
+	live := a.alerts
+	slices.SortFunc(late, func(x, y place) int { return cmp.Compare(x.Since, y.Since) })
+	from := int64(math.MaxInt64)
+	for i := range late {
+		from = min(from, max(late[i].Since, late[i].Seen))
+	}
+	ticks := a.passed
+	if len(ticks) == 0 || ticks[0].Time > from {
+		ticks = a.replay(live.last.Time)
+	}
+	ticksFrom := live.last.Time + 1
+	if len(ticks) > 0 {
+		ticksFrom = ticks[0].Time
+	}
+	s := newAlerts(live.class, live.speed, live.tell)
+	next := 0
+	begin := func(opens, at int64) { // the alerts that a price concerns that began to form at opens
+		for next < len(late) && (late[next].Since <= opens || late[next].Expires < at) {
+			s.book.add(late[next])
+			next++
+		}
+	}
+	s.past = true
+	for _, b := range a.history(from, ticksFrom) {
+		begin(b.OpenTime, b.CloseTime)
+		s.bar(b.frame, b.Bar)
+	}
+	s.past = false
+	for _, t := range ticks {
+		begin(t.Time-1, t.Time)
+		s.tick(t)
+	}
+	begin(math.MaxInt64, 0)
+	s.book.each(func(p *place) {
+		kept := *p
+		kept.seen, kept.from = s.span(p), live.last.Time
+		live.book.add(kept)
+	})
+	live.overdue = append(live.overdue, s.overdue...)
+}
+
+// framedBar is a bar and its timeframe.
+type framedBar struct {
+	strategy.Bar
+	frame int
+}
+
+// history returns the bars that hold a time between two, ascending, the finest that
+// there are; before them one that says what the price was.
+func (a *assetActor) history(from, to int64) []framedBar {
+	var list []framedBar
+	for frame := d1; frame >= m1; frame-- {
+		ends := to // where the finer ones begin
+		for finer := frame - 1; finer >= m1; finer-- {
+			if bars := a.frames[finer].bars; len(bars) > 0 {
+				ends = min(ends, bars[0].OpenTime)
+			}
+		}
+		bars := a.frames[frame].bars
+		first, _ := slices.BinarySearchFunc(bars, from, func(b strategy.Bar, t int64) int {
+			if b.CloseTime <= t {
+				return -1
+			}
+			return 1
+		})
+		if first > 0 {
+			first-- // the price before
+		}
+		for ; first < len(bars) && bars[first].OpenTime < ends; first++ {
+			list = append(list, framedBar{bars[first], frame})
+		}
+	}
+	return list
+}
+
+// lacks returns a timeframe that must be read before alerts can be told what has
+// happened since they began; -1: none.
+func (a *assetActor) lacks(list []Alert) int {
+	for frame := m1; frame <= d1; frame++ {
+		f := &a.frames[frame]
+		if !f.loaded {
+			return frame
+		}
+		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(w Alert) bool { return max(w.Since, w.Seen) < f.bars[0].OpenTime }) {
+			return -1
+		}
+	}
+	return -1
+}

@@ -1,0 +1,212 @@
+package market
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/google/go-cmp/cmp"
+)
+
+// walkedMarket are prices of an asset as ticks and as bars of 1m and 5m, on the wall
+// clock at speed 60.
+type walkedMarket struct {
+	ticks []signal.Tick
+	bars  [2][]strategy.Bar
+}
+
+// walkMarket returns a driftless walk of so many seconds, with ten ticks each.
+func walkMarket(seed uint64, seconds int) *walkedMarket {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	w := &walkedMarket{}
+	price := 1000.0
+	for second := range int64(seconds) {
+		for i := range int64(10) {
+			price += rng.NormFloat64()
+			w.ticks = append(w.ticks, signal.Tick{Price: price, Time: 1_000_000 + second*1000 + i*100 + 50})
+		}
+	}
+	for frame, length := range []int64{1000, 5000} {
+		for _, t := range w.ticks {
+			opens := t.Time - t.Time%length
+			bars := w.bars[frame]
+			if n := len(bars); n == 0 || bars[n-1].OpenTime != opens {
+				w.bars[frame] = append(bars, strategy.Bar{OpenTime: opens, CloseTime: opens + length, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price})
+				continue
+			}
+			b := &bars[len(bars)-1]
+			b.High, b.Low, b.Close = max(b.High, t.Price), min(b.Low, t.Price), t.Price
+		}
+	}
+	return w
+}
+
+// actorAt returns an asset's actor that has seen all up to a time, with the ticks of so
+// many last milliseconds still remembered and so many bars of 1m kept.
+func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
+	record := signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}}
+	a.watch.record.Store(&record)
+	for _, t := range w.ticks {
+		if t.Time <= at && t.Time > at-remembered {
+			a.tapes.note(tapeKey{"X", streamName}, t)
+		}
+		if t.Time <= at {
+			a.filter.last = t
+		}
+	}
+	for frame := range w.bars {
+		for _, b := range w.bars[frame] {
+			if b.CloseTime <= at {
+				a.frames[frame].bars = append(a.frames[frame].bars, b)
+			}
+		}
+		a.frames[frame].loaded = true
+	}
+	m := &a.frames[m1].bars
+	*m = (*m)[max(0, len(*m)-minutes):]
+	return a
+}
+
+// someAlerts returns alerts around the prices of w, each from a time on.
+func (w *walkedMarket) someAlerts(who []engine.Ref, seed uint64) []Alert {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var list []Alert
+	for _, ref := range who {
+		t := w.ticks[rng.IntN(len(w.ticks)-100)]
+		list = append(list, Alert{Ref: ref, Lower: t.Price - 5 - 40*rng.Float64(), Upper: t.Price + 5 + 40*rng.Float64(),
+			Since: t.Time + rng.Int64N(100), Expires: t.Time + 5_000 + rng.Int64N(400_000), Frame: signal.M1})
+	}
+	return list
+}
+
+// uninterrupted returns what alerts are told by who has watched all the time.
+func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *alerts {
+	s := newAlerts(Crypto, 60, tell)
+	left := append([]Alert(nil), list...)
+	for _, t := range w.ticks {
+		for i := 0; i < len(left); {
+			if left[i].Since < t.Time {
+				s.book.add(place{Alert: left[i]})
+				left[i] = left[len(left)-1]
+				left = left[:len(left)-1]
+				continue
+			}
+			i++
+		}
+		s.tick(Tick(t))
+	}
+	return s
+}
+
+// endOfAlert is what is compared of the end of an alert.
+type endOfAlert struct {
+	Lower, Upper, Expired bool
+	At                    int64
+	Price                 float64
+}
+
+// endsOf returns how alerts ended.
+func endsOf(list []Alert, heard told) map[engine.Ref]endOfAlert {
+	ends := map[engine.Ref]endOfAlert{}
+	for _, a := range list {
+		for _, m := range heard[a.Ref] {
+			switch m := m.(type) {
+			case Reached:
+				low, high := m.Tick.Price, m.Tick.Price
+				if m.Bar != nil {
+					low, high = m.Bar.Low, m.Bar.High
+				}
+				ends[a.Ref] = endOfAlert{Lower: low <= a.Lower, Upper: high >= a.Upper, At: m.Tick.Time, Price: m.Tick.Price}
+			case Expired:
+				ends[a.Ref] = endOfAlert{Expired: true, At: m.At, Price: m.Price}
+			}
+		}
+	}
+	return ends
+}
+
+var sameRef = cmp.Comparer(func(a, b engine.Ref) bool { return a == b })
+
+func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 200)
+	for seed := range uint64(5) {
+		w := walkMarket(seed, 600)
+		list := w.someAlerts(who, seed)
+		heard := told{}
+		s := w.uninterrupted(list, heard.tell)
+		all := endsOf(list, heard)
+		if len(all) < 100 || s.book.len() < 5 {
+			t.Fatalf("seed %d: %d ended, %d are left: choose other levels", seed, len(all), s.book.len())
+		}
+		for _, at := range []int64{1_030_000, 1_300_000, 1_599_000} {
+			heard := told{}
+			a := w.actorAt(at, 1<<40, 1<<20)
+			a.alert(nil)
+			a.alerts.tell = heard.tell
+			var begun []Alert
+			want := map[engine.Ref]endOfAlert{}
+			for _, x := range list {
+				if x.Since <= at {
+					begun = append(begun, x)
+					if end, ok := all[x.Ref]; ok {
+						want[x.Ref] = end
+					}
+				}
+			}
+			a.alert(begun)
+			for _, tick := range w.ticks {
+				if tick.Time > at {
+					a.alerts.tick(Tick(tick))
+				}
+			}
+			if diff := cmp.Diff(want, endsOf(begun, heard), sameRef); diff != "" {
+				t.Errorf("seed %d, taken over at %d (-want +got):\n%s", seed, at, diff)
+			}
+		}
+	}
+}
+
+func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 200)
+	both := 0
+	for seed := range uint64(5) {
+		w := walkMarket(seed, 1200)
+		list := w.someAlerts(who, seed)
+		heard := told{}
+		w.uninterrupted(list, heard.tell)
+		want := endsOf(list, heard)
+		heard = told{}
+		// The ticks of the last 100 s are left, and bars of 1m of the last 600 s.
+		a := w.actorAt(w.ticks[len(w.ticks)-1].Time, 100_000, 600)
+		a.alert(nil)
+		a.alerts.tell = heard.tell
+		a.alert(list)
+		got := endsOf(list, heard)
+		for _, x := range list {
+			g, ok := got[x.Ref]
+			f := want[x.Ref]
+			switch {
+			case g.Lower && g.Upper:
+				both++ // nobody knows
+			case f == (endOfAlert{}):
+				if ok {
+					t.Errorf("seed %d: %+v ended as %+v, and should not have", seed, x, g)
+				}
+			case f.At-x.Since < 5_000 || x.Expires-f.At < 5_000 && !f.Expired || f.Expired && g.At-f.At > -5_000:
+				// In the bar of its beginning or of its expiry, of which bars say nothing.
+			case f.Lower != g.Lower || f.Upper != g.Upper || f.Expired != g.Expired:
+				t.Errorf("seed %d: %+v ended as %+v, want %+v", seed, x, g, f)
+			case !f.Expired && (g.At < f.At || g.At-f.At > 5_000):
+				t.Errorf("seed %d: %+v ended at %d, want %d", seed, x, g.At, f.At)
+			}
+		}
+	}
+	if both > 20 {
+		t.Errorf("%d bars hold both levels: choose other levels", both)
+	}
+}

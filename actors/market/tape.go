@@ -1,0 +1,97 @@
+package market
+
+import (
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// tapeKept is for how many milliseconds ticks are remembered, as long as the stream
+// keeps them.
+const tapeKept = 900_000
+
+// tapes remembers the ticks of all assets as they were read from market:ticks, by
+// source: for those who ask for an asset later than its ticks came, and for alerts
+// that began before.
+type tapes struct {
+	read chan struct{} // closed when what was in the stream at first has been read
+
+	mu sync.Mutex // held while ticks are told, and while a watch is added
+	of map[tapeKey]*tape
+}
+
+// tapeKey names an asset by its key, and who gave the ticks.
+type tapeKey struct{ asset, source string }
+
+// tape are the ticks of an asset, ascending by time.
+type tape struct {
+	ticks []signal.Tick
+	first int // of those that are kept
+}
+
+// note remembers t. One that is older than the newest is of no use. Called with mu
+// held.
+func (s *tapes) note(key tapeKey, t signal.Tick) {
+	p := s.of[key]
+	if p == nil {
+		if len(s.of) >= maxAssets {
+			return
+		}
+		if s.of == nil {
+			s.of = make(map[tapeKey]*tape)
+		}
+		p = &tape{}
+		s.of[key] = p
+	}
+	if n := len(p.ticks); n > p.first && t.Time < p.ticks[n-1].Time {
+		return
+	}
+	p.ticks = append(p.ticks, t)
+	for t.Time-p.ticks[p.first].Time > tapeKept {
+		p.first++
+	}
+	if p.first > len(p.ticks)/2 {
+		p.ticks = append([]signal.Tick(nil), p.ticks[p.first:]...)
+		p.first = 0
+	}
+}
+
+// done says that what was in the stream at first has been read.
+func (s *tapes) done() bool {
+	select {
+	case <-s.read:
+		return true
+	default:
+		return false
+	}
+}
+
+// newest returns the newest tick, or false if there is none. Called with mu held.
+func (s *tapes) newest(key tapeKey) (signal.Tick, bool) {
+	if p := s.of[key]; p != nil && len(p.ticks) > p.first {
+		return p.ticks[len(p.ticks)-1], true
+	}
+	return signal.Tick{}, false
+}
+
+// upTo returns the ticks up to a time. Nobody may change them.
+func (s *tapes) upTo(key tapeKey, at int64) []signal.Tick {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.of[key]
+	if p == nil {
+		return nil
+	}
+	end := len(p.ticks)
+	for end > p.first && p.ticks[end-1].Time > at {
+		end--
+	}
+	return p.ticks[p.first:end:end]
+}
+
+// clear forgets all ticks: some behind them were missed.
+func (s *tapes) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.of)
+}
