@@ -227,6 +227,37 @@ func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal
 	})
 }
 
+// OpenSignalsOf returns those of the named signals of a partition that are open,
+// without their metadata. Entries that cannot be read are logged and left out.
+func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
+	var list []signal.Signal
+	for len(ids) > 0 {
+		chunk := ids[:min(len(ids), scanEntries)]
+		ids = ids[len(chunk):]
+		fields := make([]string, len(chunk))
+		for i, id := range chunk {
+			fields[i] = openField(id)
+		}
+		values, err := s.rdb.HMGet(ctx, openKey(p), fields...).Result()
+		if err != nil {
+			return nil, signal.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+		}
+		for i, v := range values {
+			value, ok := v.(string)
+			if !ok {
+				continue
+			}
+			open, _, err := decodeOpen([]byte(fields[i]), []byte(value))
+			if err != nil {
+				s.log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+				continue
+			}
+			list = append(list, open)
+		}
+	}
+	return list, nil
+}
+
 // eachOpen calls f for each field of the hash of open signals. Field and value are
 // valid until f returns.
 func (s *Store) eachOpen(ctx context.Context, p int, f func(field, value []byte) error) error {

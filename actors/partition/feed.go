@@ -225,6 +225,9 @@ func (f *feed) handle(c engine.Context, events []signal.Event) {
 	}
 	f.unstored += len(events)
 	f.pending = events[len(events)-1].Position
+	if l := f.a.follower; l != nil {
+		l.Follow(events)
+	}
 	f.events, f.effects = nil, nil
 	for i := range events {
 		if e := f.effectOf(&events[i]); e != nil {

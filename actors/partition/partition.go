@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
@@ -55,7 +56,8 @@ type partition struct {
 	granted atomic.Int64
 
 	feed          feed
-	recorder      Recorder // nil without webhooks
+	recorder      Recorder            // nil without webhooks
+	follower      *lifecycle.Follower // nil if nobody watches signals
 	erase         *duty
 	eraseWebhooks *duty // nil without webhooks
 }
@@ -84,6 +86,8 @@ func (a *partition) Receive(c engine.Context) {
 	case dutyDone:
 		a.onDutyDone(c, m)
 	case webhook.Lost:
+		a.drop(c, m.Err)
+	case lifecycle.Lost:
 		a.drop(c, m.Err)
 	case engine.Stopping, engine.Restarting:
 		a.end(c)
@@ -131,6 +135,9 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
 	if w := a.p.options.Webhooks; w != nil {
 		a.recorder = w.Start(c, a.number, a.epoch)
+	}
+	if l := a.p.options.Lifecycle; l != nil {
+		a.follower = l.Start(c, a.number, a.epoch)
 	}
 	a.feed.start(c)
 	for _, d := range a.duties() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -54,6 +55,13 @@ type Recorder interface {
 	Record(ctx context.Context, events []signal.Event) (stored signal.Position, err error)
 }
 
+// Lifecycle watches the open signals of owned partitions.
+type Lifecycle interface {
+	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
+	// find that the epoch is over, they tell the owner lifecycle.Lost.
+	Start(c engine.Context, partition int, epoch int64) *lifecycle.Follower
+}
+
 // Options are what Partitions may be given beyond what they need. The zero value
 // works.
 type Options struct {
@@ -69,6 +77,7 @@ type Options struct {
 	Tail      Tail         // nil: the tail is attached already
 	Trimmer   Trimmer      // nil: nobody trims
 	Webhooks  Webhooks     // nil: there are none
+	Lifecycle Lifecycle    // nil: nobody watches signals
 	Log       *slog.Logger // nil: none
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -73,6 +74,7 @@ type process struct {
 	market      *market.Market
 	feeder      *market.Feeder
 	agents      *agent.Agents
+	lifecycle   *lifecycle.Node
 	webhooks    *persistence.Webhooks
 	secrets     *webhook.Keyring
 	guard       *webhook.Guard
@@ -173,7 +175,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		}
 	}
 	p.partitions = partition.New(p.system, p.node, p.store, p.events, partition.Options{Lease: time.Duration(p.config.Lease),
-		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer},
+		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer}, Lifecycle: p.lifecycle,
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{Retention: time.Duration(p.config.Signals.Retention)})})
 	for what, f := range map[string]func(context.Context) error{"read events": p.tail.Run, "read market": p.market.Run,
 		"feed market": p.feeder.Run, "work on jobs": p.agents.Work} {

@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
@@ -119,6 +120,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
 	p.undo.add("runs", within(runGrace, p.agents.Drain))
 	p.undo.add("background", p.stopBackground)
+	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Speed: c.Market.Speed, Now: p.store.Now, Log: log,
+		Metrics: lifecycle.NewMetrics(p.registry)})
 	if err := p.addWebhooks(); err != nil {
 		return nil, err
 	}

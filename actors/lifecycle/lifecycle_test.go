@@ -1,0 +1,493 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/google/go-cmp/cmp"
+)
+
+// world is all that surrounds the signals of one partition.
+type world struct {
+	mu      sync.Mutex
+	open    map[signal.SignalID]signal.Signal
+	changes []signal.Change
+	alerts  map[string][]market.Alert
+	undone  []engine.Ref  // alerts taken back
+	failing error         // of the log
+	unknown bool          // the market knows no asset
+	block   chan struct{} // appends wait for it; nil: they do not
+	most    int           // appends under way at once, at most
+	now     int           // appends under way
+	lost    []error
+
+	follower *Follower
+	owner    engine.Ref
+	sys      *engine.System
+}
+
+func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.open {
+		if err := f(s, signal.Position{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) ([]signal.Signal, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []signal.Signal
+	for _, id := range ids {
+		if s, ok := w.open[id]; ok {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// Append refuses what the script of the log would refuse.
+func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	w.mu.Lock()
+	w.now++
+	w.most = max(w.most, w.now)
+	block := w.block
+	w.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now--
+	if w.failing != nil {
+		return signal.Position{}, w.failing
+	}
+	if _, ok := w.open[c.Signal.ID]; !ok {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "signal_closed", Message: "closed"}
+	}
+	w.changes = append(w.changes, c)
+	if c.Signal.Closing != nil {
+		delete(w.open, c.Signal.ID)
+	} else {
+		w.open[c.Signal.ID] = *c.Signal
+	}
+	return signal.Position{MS: time.Now().UnixMilli()}, nil
+}
+
+func (w *world) Alert(_ context.Context, asset string, alerts []market.Alert) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unknown {
+		return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + asset}
+	}
+	w.alerts[asset] = append(w.alerts[asset], alerts...)
+	return nil
+}
+
+func (w *world) Unalert(_ string, ref engine.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.undone = append(w.undone, ref)
+}
+
+// partitionOwner stands for the actor of a partition.
+type partitionOwner struct {
+	w    *world
+	node *Node
+}
+
+func (o *partitionOwner) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		f := o.node.Start(c, 3, 7)
+		o.w.mu.Lock()
+		o.w.follower = f
+		o.w.mu.Unlock()
+	case Lost:
+		o.w.mu.Lock()
+		o.w.lost = append(o.w.lost, m.Err)
+		o.w.mu.Unlock()
+	}
+}
+
+// newWorld starts the signals of a partition in which those given are open. It is
+// called in a bubble.
+func newWorld(t *testing.T, open ...signal.Signal) *world {
+	t.Helper()
+	w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
+	for _, s := range open {
+		w.open[s.ID] = s
+	}
+	n := New(w, w, w, Options{Speed: 60})
+	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
+	synctest.Wait()
+	return w
+}
+
+// end ends the actors, which the bubble demands.
+func (w *world) end() { w.sys.Shutdown(context.Background()) }
+
+// tell tells the actor of the only alert of an asset.
+func (w *world) tell(t *testing.T, asset string, m any) {
+	t.Helper()
+	w.mu.Lock()
+	alerts := w.alerts[asset]
+	w.mu.Unlock()
+	if len(alerts) == 0 {
+		t.Fatalf("there is no alert for %s", asset)
+	}
+	alerts[len(alerts)-1].Ref.Tell(m)
+	synctest.Wait()
+}
+
+// types returns the types of the events of all changes.
+func (w *world) types() []signal.EventType {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var types []signal.EventType
+	for _, c := range w.changes {
+		types = append(types, c.Events[0].Type)
+	}
+	return types
+}
+
+// openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
+func openSignal(id string) signal.Signal {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return signal.Signal{ID: signal.SignalID("sig_" + id), Account: "acc_1", Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
+		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Minute), Sequence: 1}
+}
+
+func tickAt(after time.Duration, price float64) market.Tick {
+	return market.Tick{Price: price, Time: time.Now().Add(after).UnixMilli()}
+}
+
+func TestOpenSignalsAreWatched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := openSignal("1"), openSignal("2")
+		second.Direction, second.Levels = signal.Short, &signal.Levels{Entry: 100, Stop: 110, Target: 85}
+		w := newWorld(t, first)
+		defer w.end()
+		w.mu.Lock()
+		w.open[second.ID] = second
+		w.mu.Unlock()
+		w.follower.Follow([]signal.Event{
+			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: second.ID}},
+			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: first.ID}}, // is watched already
+			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: "sig_closed"}},
+			{Type: signal.AgentCompleted, Account: "acc_1"},
+		})
+		synctest.Wait()
+		var got []market.Alert
+		for _, a := range w.alerts["BTC"] {
+			a.Ref = engine.Ref{}
+			got = append(got, a)
+		}
+		since, expires := first.CreatedAt.UnixMilli(), first.ExpiresAt.UnixMilli()
+		want := []market.Alert{{Lower: 90, Upper: 115, Since: since, Expires: expires, Frame: signal.H1},
+			{Lower: 85, Upper: 110, Since: since, Expires: expires, Frame: signal.H1}}
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b engine.Ref) bool { return a == b })); diff != "" {
+			t.Errorf("alerts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		tell   any // made in the bubble if it is a function
+		reason signal.CloseReason
+		exit   float64
+		pnl    float64 // percent
+		more   string  // metadata
+		data   string
+	}{
+		{name: "target, without the windfall", tell: func() any {
+			return market.Reached{Tick: tickAt(10*time.Minute, 120), Span: market.Span{Low: 95, High: 120}}
+		}, reason: signal.TakeProfit, exit: 115, pnl: 15,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"take_profit","entry_price":100,"exit_price":115,"pnl_percent":15,"pnl_absolute":15,"duration_minutes":10}`},
+		{name: "stop, with the gap", tell: func() any {
+			return market.Reached{Tick: tickAt(59*time.Second, 88.5), Span: market.Span{Low: 88.5, High: 101}}
+		}, reason: signal.StopLoss, exit: 88.5, pnl: -11.5,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":88.5,"pnl_percent":-11.5,"pnl_absolute":-11.5,"duration_minutes":0}`},
+		{name: "both in a bar", tell: func() any {
+			return market.Reached{Tick: tickAt(time.Minute, 100), Bar: &strategy.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: market.Span{Low: 80, High: 120}}
+		}, reason: signal.StopLoss, exit: 90, pnl: -10, more: `{"resolved_by":"backfill"}`,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":90,"pnl_percent":-10,"pnl_absolute":-10,"duration_minutes":1}`},
+		{name: "a bar that opens beyond the stop", tell: func() any {
+			return market.Reached{Tick: tickAt(time.Minute, 87), Bar: &strategy.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: market.Span{Low: 80, High: 120}}
+		}, reason: signal.StopLoss, exit: 85, pnl: -15,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":85,"pnl_percent":-15,"pnl_absolute":-15,"duration_minutes":1}`},
+		{name: "expired", tell: func() any {
+			return market.Expired{At: time.Now().Add(24 * time.Minute).UnixMilli(), Price: 104.2, Span: market.Span{Low: 95, High: 110}}
+		}, reason: signal.Expired, exit: 104.2, pnl: 4.2,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":104.2,"pnl_percent":4.2,"pnl_absolute":4.2,"duration_minutes":24}`},
+		{name: "expired at an old price", tell: func() any {
+			return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Price: 99, Stale: true, Past: true}
+		}, reason: signal.Expired, exit: 99, pnl: -1, more: `{"resolved_by":"backfill","stale_exit":true}`,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":99,"pnl_percent":-1,"pnl_absolute":-1,"duration_minutes":27}`},
+		{name: "expired without any price", tell: func() any { return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Stale: true} },
+			reason: signal.Expired, exit: 100, more: `{"stale_exit":true}`,
+			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":100,"pnl_percent":0,"pnl_absolute":0,"duration_minutes":27}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, openSignal("1"))
+				defer w.end()
+				w.tell(t, "BTC", c.tell.(func() any)())
+				w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Hour, 80)}) // too late: nobody is there any more
+				if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
+					t.Fatalf("events %v", got)
+				}
+				change := w.changes[0]
+				s := change.Signal
+				if string(change.Events[0].Data) != c.data {
+					t.Errorf("payload %s\nwant    %s", change.Events[0].Data, c.data)
+				}
+				if s.Closing.Reason != c.reason || *s.Closing.ExitPrice != c.exit || *s.Closing.PnLPercent != c.pnl || string(s.Metadata) != c.more ||
+					s.Sequence != 2 || change.Epoch != 7 || change.Events[0].Asset != "BTC" {
+					t.Errorf("closed as %+v %+v", s, *s.Closing)
+				}
+			})
+		})
+	}
+}
+
+func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 100, Span: market.Span{Low: 92, High: 104}})
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, 116), Span: market.Span{Low: 95, High: 116}})
+		if s := w.changes[len(w.changes)-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
+			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
+		}
+	})
+}
+
+func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		bar := func(price float64) market.Closed { return market.Closed{At: time.Now().UnixMilli(), Price: price} }
+		w.tell(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
+		if got := w.types(); got != nil {
+			t.Fatalf("events %v", got)
+		}
+		w.tell(t, "BTC", bar(105))
+		w.tell(t, "BTC", bar(105.2)) // compared with what was sent last
+		w.tell(t, "BTC", bar(100))
+		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalUpdated, signal.SignalUpdated}) {
+			t.Fatalf("events %v", got)
+		}
+		first, second := w.changes[0], w.changes[1]
+		if first.Signal.Confidence != .648 || second.Signal.Confidence != .45 || first.Signal.Sequence != 2 || second.Signal.Sequence != 3 {
+			t.Errorf("confidence %v then %v", first.Signal.Confidence, second.Signal.Confidence)
+		}
+		text := string(second.Events[0].Data)
+		if !strings.Contains(text, `"confidence":0.45,"entry_price":100,"stop_loss":90,"take_profit":115,"status":"open","updated_at":"`) ||
+			!strings.HasSuffix(text, `"previous":{"confidence":0.648}}`) {
+			t.Errorf("payload %s", text)
+		}
+	})
+}
+
+func TestAnUpdateUnderWayIsStoredBeforeTheClosing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.mu.Lock()
+		w.block = make(chan struct{})
+		w.mu.Unlock()
+		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 105})
+		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 110}) // while the first is under way
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, 116)})
+		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 95}) // nothing is told after the end
+		close(w.block)
+		synctest.Wait()
+		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}) {
+			t.Fatalf("events %v", got)
+		}
+		if s := w.changes[1].Signal; s.Sequence != 3 || s.Confidence != .648 {
+			t.Errorf("closed with sequence %d and confidence %v", s.Sequence, s.Confidence)
+		}
+	})
+}
+
+func TestAWriteIsTriedUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.failing = signal.Unavailable(errors.New("away"))
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		w.failing = nil
+		w.mu.Unlock()
+		time.Sleep(retryLast)
+		synctest.Wait()
+		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
+			t.Errorf("events %v", got)
+		}
+	})
+}
+
+func TestWhoIsNotOwnerSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		if len(w.lost) != 1 || w.lost[0] != w.failing {
+			t.Errorf("the owner heard %v", w.lost)
+		}
+	})
+}
+
+func TestWhatIsClosedElsewhereIsLetGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.mu.Lock()
+		delete(w.open, "sig_1")
+		w.mu.Unlock()
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		if got := w.types(); got != nil || len(w.lost) != 0 {
+			t.Errorf("events %v, lost %v", got, w.lost)
+		}
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)}) // a dead letter
+	})
+}
+
+func TestAlertsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.tell(t, "BTC", market.Dropped{})
+		if n := len(w.alerts["BTC"]); n != 2 || w.alerts["BTC"][0] != w.alerts["BTC"][1] {
+			t.Errorf("%d alerts: %v", n, w.alerts["BTC"])
+		}
+	})
+}
+
+func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{}), unknown: true}
+		s := openSignal("1")
+		w.open[s.ID] = s
+		n := New(w, w, w, Options{Speed: 60})
+		w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
+		defer w.end()
+		time.Sleep(26 * time.Minute) // 24 until it expires; for 3 more prices are waited for
+		synctest.Wait()
+		if got := w.types(); got != nil {
+			t.Fatalf("events %v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
+			t.Fatalf("events %v", got)
+		}
+		closed := w.changes[0].Signal
+		if string(closed.Metadata) != `{"stale_exit":true}` || closed.Closing.DurationMinutes != 27 || *closed.Closing.ExitPrice != 100 {
+			t.Errorf("closed as %+v %s", closed.Closing, closed.Metadata)
+		}
+	})
+}
+
+func TestContentExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openSignal("1")
+		s.Agent, s.Asset, s.Levels, s.ExpiresAt = "seo", "standing desk", nil, s.CreatedAt.Add(30*24*time.Hour)
+		w := newWorld(t, s)
+		defer w.end()
+		time.Sleep(30*24*time.Hour - time.Second)
+		synctest.Wait()
+		if got := w.types(); got != nil || len(w.alerts) != 0 {
+			t.Fatalf("events %v, alerts %v", got, w.alerts)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
+			t.Fatalf("events %v", got)
+		}
+		want := `{"signal_id":"sig_1","asset":"standing desk","close_reason":"expired","entry_price":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":43200}`
+		if got := string(w.changes[0].Events[0].Data); got != want {
+			t.Errorf("payload %s", got)
+		}
+	})
+}
+
+func TestSignalsOfADeletedAccountAreLetGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		other := openSignal("2")
+		other.Account, other.Asset = "acc_2", "ETH"
+		w := newWorld(t, openSignal("1"), other)
+		defer w.end()
+		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+		synctest.Wait()
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "ETH", market.Reached{Tick: tickAt(0, 80)})
+		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
+			t.Errorf("%d changes", len(w.changes))
+		}
+		if len(w.undone) != 1 || w.undone[0] != w.alerts["BTC"][0].Ref {
+			t.Errorf("%d alerts are taken back", len(w.undone))
+		}
+	})
+}
+
+func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var list []signal.Signal
+		for i := range 3 * maxWrites {
+			list = append(list, openSignal(time.Duration(i).String()))
+		}
+		w := newWorld(t, list...)
+		defer w.end()
+		w.mu.Lock()
+		w.block = make(chan struct{})
+		alerts := w.alerts["BTC"]
+		w.mu.Unlock()
+		for _, a := range alerts {
+			a.Ref.Tell(market.Reached{Tick: tickAt(0, 80)})
+		}
+		synctest.Wait()
+		close(w.block)
+		synctest.Wait()
+		if w.most != maxWrites || len(w.changes) != len(list) {
+			t.Errorf("%d at once, %d in all", w.most, len(w.changes))
+		}
+	})
+}

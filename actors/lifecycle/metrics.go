@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts open signals and how they close. A nil *Metrics counts nothing.
+type Metrics struct {
+	watched *prometheus.GaugeVec
+	closes  *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		watched: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "agentsignal_signals_open", Help: "Open signals that this process watches.",
+		}, []string{"agent"}),
+		closes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_signals_closed_total", Help: "Signals that this process closed, by reason.",
+		}, []string{"agent", "close_reason"}),
+	}
+	r.MustRegister(m.watched, m.closes)
+	for _, agent := range signal.Agents() {
+		m.watched.WithLabelValues(string(agent.ID))
+		for _, reason := range signal.CloseReasons {
+			m.closes.WithLabelValues(string(agent.ID), string(reason))
+		}
+	}
+	return m
+}
+
+// opened counts n more open signals of an agent, or fewer.
+func (m *Metrics) opened(agent signal.AgentID, n int) {
+	if m != nil {
+		m.watched.WithLabelValues(string(agent)).Add(float64(n))
+	}
+}
+
+// closed counts a signal that was closed.
+func (m *Metrics) closed(s *signal.Signal) {
+	if m != nil {
+		m.closes.WithLabelValues(string(s.Agent), string(s.Closing.Reason)).Inc()
+	}
+}

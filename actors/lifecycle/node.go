@@ -1,0 +1,108 @@
+package lifecycle
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Store has the open signals. persistence.Store does.
+type Store interface {
+	// OpenSignals calls f for each open signal of a partition, without its metadata. One
+	// may come twice. An error of f ends it.
+	OpenSignals(ctx context.Context, partition int, f func(s signal.Signal, created signal.Position) error) error
+	// OpenSignalsOf returns those of the named signals that are open.
+	OpenSignalsOf(ctx context.Context, partition int, ids []signal.SignalID) ([]signal.Signal, error)
+}
+
+// Log appends events. The log of persistence does.
+type Log interface {
+	Append(ctx context.Context, c signal.Change) (signal.Position, error)
+}
+
+// Market tells of prices. market.Market does.
+type Market interface {
+	// Alert adds alerts to an asset. It waits.
+	Alert(ctx context.Context, asset string, alerts []market.Alert) error
+	// Unalert takes one back. It does not wait.
+	Unalert(asset string, ref engine.Ref)
+}
+
+// Options are what a Node may be given beyond what it needs. The zero value works.
+type Options struct {
+	Speed   int64            // market.speed: a timeframe lasts its length divided by it; default 1
+	Now     func() time.Time // by the clock of Redis; nil: time.Now
+	Log     *slog.Logger     // nil: none
+	Metrics *Metrics         // nil: none
+}
+
+// Node is what the signals of all partitions of a process share. It is safe for
+// concurrent use.
+type Node struct {
+	store   Store
+	events  Log
+	market  Market
+	options Options
+	log     *slog.Logger
+}
+
+// New returns a node that reads signals from store, appends what becomes of them to
+// events, and watches prices by prices.
+func New(store Store, events Log, prices Market, o Options) *Node {
+	o.Speed = max(o.Speed, 1)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Node{store: store, events: events, market: prices, options: o, log: o.Log.With("component", "lifecycle")}
+}
+
+// Start starts the actors of a partition's signals as children of its owner, whose
+// context c is. They act under the given epoch until the owner stops.
+func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
+	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
+	return &Follower{c.Spawn(engine.Supervisor, "signals", func() engine.Actor { return newSignals(o) }, signalFailures)}
+}
+
+// Lost tells the owner of a partition that a write of its was refused: another one
+// owns it now.
+type Lost struct{ Err error }
+
+// Follower tells the signals of a partition of its events.
+type Follower struct{ parent engine.Ref }
+
+// Follow hands over events in the order of the log. It does not wait.
+func (f *Follower) Follow(events []signal.Event) {
+	var ids []signal.SignalID
+	for i := range events {
+		switch e := &events[i]; e.Type {
+		case signal.SignalCreated:
+			if e.Listing != nil {
+				ids = append(ids, e.Listing.ID)
+			}
+		case signal.AccountDeleted:
+			f.parent.Tell(accountDeleted{e.Account})
+		}
+	}
+	if len(ids) > 0 {
+		f.parent.Tell(created{ids})
+	}
+}
+
+// owned is a partition that this process owns, as the actors below its owner see it.
+// It does not change.
+type owned struct {
+	*Node
+	partition int
+	epoch     int64
+	owner     engine.Ref
+	log       *slog.Logger
+}
+
+func (n *Node) now() time.Time { return n.options.Now() }

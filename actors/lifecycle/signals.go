@@ -1,0 +1,327 @@
+package lifecycle
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What the parent hears of.
+type (
+	// created are signals that are new in the log.
+	created struct{ ids []signal.SignalID }
+	// accountDeleted says that an account is gone.
+	accountDeleted struct{ id signal.AccountID }
+	// found are open signals as Redis holds them.
+	found struct{ list []signal.Signal }
+	// loaded says that all that were open at the start have been found.
+	loaded struct{ err error }
+	// looked says how a look for new signals ended.
+	looked struct {
+		ids []signal.SignalID
+		err error
+	}
+	// alerted says how alerts were added to an asset.
+	alerted struct {
+		asset  string
+		alerts []market.Alert
+		err    error
+	}
+	// write asks for a change to be appended; ref is told appended.
+	write struct {
+		ref    engine.Ref
+		change signal.Change
+	}
+	// written says that one was.
+	written struct{}
+	// unwatched says that a signal has no alert any more.
+	unwatched struct {
+		asset string
+		alert market.Alert
+	}
+	// ended says that a signal is closed.
+	ended struct {
+		id  signal.SignalID
+		ref engine.Ref
+	}
+)
+
+// What the parent tells itself.
+type (
+	loadDue  struct{}
+	alertDue struct{ asset string }
+	lookDue  struct{ ids []signal.SignalID }
+)
+
+const (
+	// foundAtOnce is how many signals the parent is told of in one message.
+	foundAtOnce = 1000
+	// maxWrites is how many changes are appended at once for a partition: enough to
+	// fill the log's batches.
+	maxWrites = 256
+	// retryFirst and retryLast bound the pauses after what failed.
+	retryFirst = 250 * time.Millisecond
+	retryLast  = 10 * time.Second
+	// ioTimeout bounds one question to Redis or the market, appendTimeout one write.
+	ioTimeout     = 10 * time.Second
+	appendTimeout = 10 * time.Second
+)
+
+// signalFailures restarts the actor of a signal that panicked.
+var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
+
+// signals is the parent of the open signals of an owned partition. It keeps what they
+// ask for within bounds: alerts go to an asset together, and so many changes are
+// appended at once and no more.
+type signals struct {
+	o        *owned
+	children map[signal.SignalID]child
+	ids      map[engine.Ref]signal.SignalID
+	texts    map[string]string // accounts and assets, which many signals share
+
+	wanted map[string]*wish // alerts that are not added yet, by asset
+	queue  []write
+	writes int // under way
+	pause  time.Duration
+}
+
+// child is the actor of an open signal.
+type child struct {
+	ref     engine.Ref
+	account signal.AccountID
+	agent   signal.AgentID
+}
+
+// wish are the alerts that an asset is to get.
+type wish struct {
+	alerts []market.Alert
+	busy   bool // some are being added, or a pause lasts
+	pause  time.Duration
+}
+
+func newSignals(o *owned) *signals {
+	return &signals{o: o, children: map[signal.SignalID]child{}, ids: map[engine.Ref]signal.SignalID{}, texts: map[string]string{}, wanted: map[string]*wish{}}
+}
+
+// Receive implements engine.Actor.
+func (s *signals) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started, loadDue:
+		s.load(c)
+	case loaded:
+		if m.err != nil {
+			s.o.log.Warn("open signals are not readable", "err", m.err)
+			s.pause = grown(s.pause)
+			c.After(s.pause, loadDue{})
+		}
+	case created:
+		s.look(c, m.ids)
+	case lookDue:
+		s.look(c, m.ids)
+	case looked:
+		s.o.log.Warn("new signals are not readable", "err", m.err)
+		s.pause = grown(s.pause)
+		c.After(s.pause, lookDue{m.ids})
+	case found:
+		s.pause = 0
+		for i := range m.list {
+			s.watch(c, &m.list[i])
+		}
+		s.alertAll(c)
+	case unwatched:
+		s.want(m.asset, m.alert)
+		s.alertAll(c)
+	case alertDue:
+		s.wanted[m.asset].busy = false
+		s.alertAll(c)
+	case alerted:
+		s.onAlerted(c, m)
+	case write:
+		s.queue = append(s.queue, m)
+		s.writeNext(c)
+	case written:
+		s.writes--
+		s.writeNext(c)
+	case ended:
+		s.forget(m.ref)
+		c.Stop(m.ref)
+	case engine.Terminated:
+		s.forget(m.Ref)
+	case accountDeleted:
+		s.onAccountDeleted(c, m.id)
+	case engine.Stopping, engine.Restarting:
+		for _, e := range s.children {
+			s.o.options.Metrics.opened(e.agent, -1)
+		}
+	}
+}
+
+// grown returns the pause after one that did not help.
+func grown(d time.Duration) time.Duration { return min(max(2*d, retryFirst), retryLast) }
+
+// load finds the signals that were open before.
+func (s *signals) load(c engine.Context) {
+	o, self := s.o, c.Self()
+	c.Go(func(ctx context.Context) any {
+		var page []signal.Signal
+		err := o.store.OpenSignals(ctx, o.partition, func(sig signal.Signal, _ signal.Position) error {
+			if page = append(page, sig); len(page) == foundAtOnce {
+				self.Tell(found{page})
+				page = nil
+			}
+			return ctx.Err()
+		})
+		self.Tell(found{page})
+		return loaded{err}
+	})
+}
+
+// look reads new signals from Redis. Those that are closed already are not there.
+func (s *signals) look(c engine.Context, ids []signal.SignalID) {
+	o := s.o
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, ioTimeout)
+		defer cancel()
+		list, err := o.store.OpenSignalsOf(ctx, o.partition, ids)
+		if err != nil {
+			return looked{ids, err}
+		}
+		return found{list}
+	})
+}
+
+// watch starts the actor of a signal, unless it is there.
+func (s *signals) watch(c engine.Context, sig *signal.Signal) {
+	if _, ok := s.children[sig.ID]; ok {
+		return
+	}
+	sig.Account = signal.AccountID(s.shared(string(sig.Account)))
+	sig.Asset = s.shared(sig.Asset)
+	o, self, kept := s.o, c.Self(), *sig
+	ref := c.Spawn(engine.Signal, string(sig.ID), func() engine.Actor { return newWatcher(o, self, kept) }, engine.Supervision{})
+	s.children[sig.ID] = child{ref, sig.Account, sig.Agent}
+	s.ids[ref] = sig.ID
+	s.o.options.Metrics.opened(sig.Agent, 1)
+	if sig.Levels != nil {
+		s.want(sig.Asset, alertFor(sig, ref))
+	}
+}
+
+// shared returns one copy of equal texts.
+func (s *signals) shared(text string) string {
+	if known, ok := s.texts[text]; ok {
+		return known
+	}
+	s.texts[text] = text
+	return text
+}
+
+// alertFor returns what a signal wants to be told of.
+func alertFor(sig *signal.Signal, ref engine.Ref) market.Alert {
+	l := sig.Levels
+	return market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target),
+		Since: sig.CreatedAt.UnixMilli(), Expires: sig.ExpiresAt.UnixMilli(), Frame: sig.Timeframe}
+}
+
+// want notes an alert that an asset is to get.
+func (s *signals) want(asset string, a market.Alert) {
+	w := s.wanted[asset]
+	if w == nil {
+		w = &wish{}
+		s.wanted[asset] = w
+	}
+	w.alerts = append(w.alerts, a)
+}
+
+// alertAll adds the alerts that wait to their assets.
+func (s *signals) alertAll(c engine.Context) {
+	for asset, w := range s.wanted {
+		if w.busy || len(w.alerts) == 0 {
+			continue
+		}
+		alerts := w.alerts
+		w.alerts, w.busy = nil, true
+		o := s.o
+		c.Go(func(ctx context.Context) any {
+			ctx, cancel := context.WithTimeout(ctx, ioTimeout)
+			defer cancel()
+			return alerted{asset, alerts, o.market.Alert(ctx, asset, alerts)}
+		})
+	}
+}
+
+// onAlerted goes on with an asset. One that nobody gives prices of is asked for again;
+// what should have ended long ago meanwhile is told so.
+func (s *signals) onAlerted(c engine.Context, m alerted) {
+	w := s.wanted[m.asset]
+	if m.err == nil {
+		w.pause, w.busy = 0, false
+		if len(w.alerts) == 0 {
+			delete(s.wanted, m.asset)
+		}
+		s.alertAll(c)
+		return
+	}
+	if w.pause == 0 {
+		s.o.log.Warn("signals are not watched: their asset has no prices", "signals", len(m.alerts), "err", m.err)
+	}
+	now := s.o.now().UnixMilli()
+	for _, a := range m.alerts {
+		if patience := a.Expires + s.o.patience(a.Frame).Milliseconds(); patience < now {
+			a.Ref.Tell(market.Expired{At: patience, Stale: true})
+		} else {
+			w.alerts = append(w.alerts, a)
+		}
+	}
+	w.pause = grown(w.pause)
+	c.After(w.pause, alertDue{m.asset})
+}
+
+// staleFrames is for how many timeframes a signal that expires while its asset has no
+// prices waits for one.
+const staleFrames = 3
+
+func (n *Node) patience(tf signal.Timeframe) time.Duration {
+	return staleFrames * tf.Duration() / time.Duration(n.options.Speed)
+}
+
+// writeNext appends the changes that wait, as many as there is room for.
+func (s *signals) writeNext(c engine.Context) {
+	for s.writes < maxWrites && len(s.queue) > 0 {
+		w, o := s.queue[0], s.o
+		if s.queue = s.queue[1:]; len(s.queue) == 0 {
+			s.queue = nil
+		}
+		s.writes++
+		c.Go(func(ctx context.Context) any {
+			ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+			defer cancel()
+			_, err := o.events.Append(ctx, w.change)
+			w.ref.Tell(appended{err})
+			return written{}
+		})
+	}
+}
+
+func (s *signals) forget(ref engine.Ref) {
+	id, ok := s.ids[ref]
+	if !ok {
+		return
+	}
+	s.o.options.Metrics.opened(s.children[id].agent, -1)
+	delete(s.ids, ref)
+	delete(s.children, id)
+}
+
+// onAccountDeleted ends the actors of an account's signals: they are being erased.
+func (s *signals) onAccountDeleted(c engine.Context, id signal.AccountID) {
+	for _, e := range s.children {
+		if e.account == id {
+			s.forget(e.ref)
+			c.Stop(e.ref)
+		}
+	}
+}
