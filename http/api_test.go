@@ -236,21 +236,20 @@ func TestWeatherIsEmptyWithoutItsAgent(t *testing.T) {
 }
 
 // fakeWeather holds one weather signal.
-type fakeWeather struct{ asked signalhttp.WeatherQuery }
+type fakeWeather struct{ asked catalogue.WeatherQuery }
 
-var weatherSignal = signalhttp.WeatherSignal{ID: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1", Commodity: "natural_gas", Region: "us", Direction: signal.Long, Confidence: 0.61239,
+var weatherSignal = signal.WeatherSignal{ID: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1", Direction: signal.Long, Confidence: 0.61239, CreatedAt: morning,
+	Outlook: signal.Outlook{Commodity: "natural_gas", Region: "us", ExpectedImpact: "+1.4 % in 5 days",
+		Event: signal.WeatherEvent{Type: "cold_snap", Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", Deviation: -7.4}}}
 
-	Event:          signalhttp.WeatherEvent{Type: "cold_snap", Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", TemperatureDeviation: -7.4},
-	ExpectedImpact: "+1.4 % in 5 days", CreatedAt: morning}
-
-func (w *fakeWeather) WeatherSignals(_ context.Context, q signalhttp.WeatherQuery) ([]signalhttp.WeatherSignal, int, error) {
+func (w *fakeWeather) WeatherSignals(_ context.Context, q catalogue.WeatherQuery) ([]signal.WeatherSignal, int, error) {
 	w.asked = q
-	return []signalhttp.WeatherSignal{weatherSignal, weatherSignal}, 7, nil
+	return []signal.WeatherSignal{weatherSignal, weatherSignal}, 7, nil
 }
 
-func (w *fakeWeather) WeatherSignal(_ context.Context, _ signal.AccountID, id string) (signalhttp.WeatherSignal, error) {
-	if id != weatherSignal.ID {
-		return signalhttp.WeatherSignal{}, signal.NotFound("weather signal")
+func (w *fakeWeather) WeatherSignal(_ context.Context, _ signal.AccountID, id string) (signal.WeatherSignal, error) {
+	if id != string(weatherSignal.ID) {
+		return signal.WeatherSignal{}, signal.NotFound("weather signal")
 	}
 	return weatherSignal, nil
 }
@@ -266,11 +265,11 @@ func TestWeatherSignalsAreShown(t *testing.T) {
 	if want := `{"signals":[` + one + `,` + one + `],"total":7}`; a.Body != want {
 		t.Errorf("got %s\nwant %s", a.Body, want)
 	}
-	wantQuery := signalhttp.WeatherQuery{Account: accountID, Region: "us", Commodity: "natural_gas", Severity: "high", Since: morning.Truncate(24 * time.Hour), Limit: 2, Offset: 1}
+	wantQuery := catalogue.WeatherQuery{Account: accountID, Region: "us", Commodity: "natural_gas", Severity: "high", Since: morning.Truncate(24 * time.Hour), Limit: 2, Offset: 1}
 	if d := cmp.Diff(wantQuery, w.asked); d != "" {
 		t.Errorf("query (-want +got):\n%s", d)
 	}
-	if a := do(t, s, "GET", "/v1/signals/weather/"+weatherSignal.ID, ""); a.Body != one {
+	if a := do(t, s, "GET", "/v1/signals/weather/"+string(weatherSignal.ID), ""); a.Body != one {
 		t.Errorf("one: %s", a.Body)
 	}
 	if a := do(t, s, "GET", "/v1/signals/weather/wsig_1", ""); a.Status != 404 {

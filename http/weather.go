@@ -4,66 +4,36 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// WeatherQuery says which weather signals are wanted. A zero member does not
-// filter.
-type WeatherQuery struct {
-	Account                     signal.AccountID
-	Region, Commodity, Severity string
-	Since                       time.Time // exclusive
-	Limit, Offset               int
-}
-
-// WeatherSignal is what a weather run says of its commodity.
-type WeatherSignal struct {
-	ID             string // wsig_ and the ULID of its signal
-	Commodity      string
-	Region         string
-	Direction      signal.Direction
-	Confidence     float64
-	Event          WeatherEvent
-	ExpectedImpact string
-	CreatedAt      time.Time
-}
-
-// WeatherEvent is the weather behind a WeatherSignal.
-type WeatherEvent struct {
-	Type, Severity, Location string
-	ForecastDate             string  // YYYY-MM-DD
-	TemperatureDeviation     float64 // °C
-}
-
 // Weather holds the weather signals.
 type Weather interface {
-	WeatherSignals(ctx context.Context, q WeatherQuery) (items []WeatherSignal, total int, err error)
+	WeatherSignals(ctx context.Context, q catalogue.WeatherQuery) (items []signal.WeatherSignal, total int, err error)
 	// WeatherSignal returns one, or KindNotFound.
-	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (WeatherSignal, error)
+	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error)
 }
 
 // noWeather is the Weather of a service whose weather agent makes no signals.
 type noWeather struct{}
 
-func (noWeather) WeatherSignals(context.Context, WeatherQuery) ([]WeatherSignal, int, error) {
+func (noWeather) WeatherSignals(context.Context, catalogue.WeatherQuery) ([]signal.WeatherSignal, int, error) {
 	return nil, 0, nil
 }
 
-func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (WeatherSignal, error) {
-	return WeatherSignal{}, signal.NotFound("weather signal")
+func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (signal.WeatherSignal, error) {
+	return signal.WeatherSignal{}, signal.NotFound("weather signal")
 }
-
-var severities = []string{"low", "medium", "high", "extreme"}
 
 // listWeather answers GET /v1/signals/weather.
 func (s *Server) listWeather(c *call) error {
 	q := c.query("region", "commodity", "severity", "limit", "offset", "since")
 	p := q.page()
-	wanted := WeatherQuery{Account: c.principal.Account, Region: option(q, "region", agent.Regions), Commodity: option(q, "commodity", agent.Commodities),
-		Severity: option(q, "severity", severities), Since: q.since(), Limit: p.Limit, Offset: p.Offset}
+	wanted := catalogue.WeatherQuery{Account: c.principal.Account, Region: option(q, "region", agent.Regions), Commodity: option(q, "commodity", agent.Commodities),
+		Severity: option(q, "severity", signal.Severities), Since: q.since(), Limit: p.Limit, Offset: p.Offset}
 	if err := c.faults.err(); err != nil {
 		return err
 	}
@@ -96,9 +66,9 @@ func (s *Server) weatherSignal(c *call) error {
 }
 
 // appendWeather adds the Weather signal object of the specification.
-func appendWeather(b []byte, w *WeatherSignal) []byte {
+func appendWeather(b []byte, w *signal.WeatherSignal) []byte {
 	b = append(b, `{"signal_id":`...)
-	b = signal.AppendText(b, w.ID)
+	b = signal.AppendText(b, string(w.ID))
 	b = append(b, `,"type":"weather_arbitrage","commodity":`...)
 	b = signal.AppendText(b, w.Commodity)
 	b = append(b, `,"region":`...)
@@ -116,7 +86,7 @@ func appendWeather(b []byte, w *WeatherSignal) []byte {
 	b = append(b, `,"forecast_date":`...)
 	b = signal.AppendText(b, w.Event.ForecastDate)
 	b = append(b, `,"temperature_deviation":`...)
-	b = signal.AppendPrice(b, w.Event.TemperatureDeviation)
+	b = signal.AppendPrice(b, w.Event.Deviation)
 	b = append(b, `},"expected_impact":`...)
 	b = signal.AppendText(b, w.ExpectedImpact)
 	b = append(b, `,"created_at":`...)

@@ -85,6 +85,9 @@ func (o *operation) addEvent(c *signal.Change, i int) {
 		l := c.Signal.Listing()
 		e.Listing = &l
 	}
+	if e.Type == signal.SignalCreated && c.Signal != nil {
+		e.Weather = c.Signal.Weather
+	}
 	header := appendEvent(make([]byte, 0, 160), &e)
 	o.step(cmdEvent, refEvents, text(header), text(e.Data))
 }

@@ -42,7 +42,9 @@ var words = []string{"", "trading", "weather", "seo",
 	"commodity_impact", "energy_demand", "agriculture",
 	"blog_post", "product_description", "meta_tags",
 	"long", "short", "1m", "5m", "1h", "1d", "low", "medium", "high",
-	"stop_loss", "take_profit", "expired"}
+	"stop_loss", "take_profit", "expired",
+	"natural_gas", "wheat", "corn", "oil", "us", "eu", "asia", "global", "extreme",
+	"cold_snap", "heat_wave", "mild_spell", "drought", "excess_rain", "frost", "storm", "seasonal"}
 
 var codeOfWord = func() map[string]byte {
 	codes := map[string]byte{}
@@ -247,6 +249,7 @@ const (
 	eventRun
 	eventSubject
 	eventListing
+	eventWeather
 )
 
 // appendEvent adds the header of an event log entry: all of e but its position and
@@ -281,6 +284,10 @@ func appendEvent(b []byte, e *signal.Event) []byte {
 		b[at] |= eventListing
 		b = appendListing(b, e)
 	}
+	if e.Weather != nil {
+		b[at] |= eventWeather
+		b = appendWeather(appendOutlook(b, e.Weather), e.Weather)
+	}
 	return b
 }
 
@@ -313,6 +320,10 @@ func decodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	}
 	if fields&eventListing != 0 {
 		e.Listing = decodeListing(&d, &e)
+	}
+	if fields&eventWeather != 0 {
+		e.Weather = decodeOutlook(&d)
+		decodeWeather(&d, e.Weather)
 	}
 	if d.err != nil {
 		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.err)

@@ -77,6 +77,7 @@ func parseDigits(b []byte) (int64, bool) {
 const (
 	signalLevels = 1 << iota
 	signalExpires
+	signalWeather
 )
 
 // appendAttributes adds what never changes of s, but for its id, account and
@@ -89,6 +90,9 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	}
 	if !s.ExpiresAt.IsZero() {
 		flags |= signalExpires
+	}
+	if s.Weather != nil {
+		flags |= signalWeather
 	}
 	b = append(b, flags)
 	b = appendText(b, string(s.Agent))
@@ -112,6 +116,9 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 			created = now
 		}
 		b = binary.AppendVarint(b, s.ExpiresAt.Sub(created).Milliseconds())
+	}
+	if s.Weather != nil {
+		b = appendOutlook(b, s.Weather)
 	}
 	return b
 }
@@ -150,6 +157,9 @@ func decodeAttributes(d *decoder, s *signal.Signal, created signal.Position) {
 	if flags&signalExpires != 0 {
 		s.ExpiresAt = s.CreatedAt.Add(time.Duration(d.varint()) * time.Millisecond)
 	}
+	if flags&signalWeather != 0 {
+		s.Weather = decodeOutlook(d)
+	}
 }
 
 // appendRecord adds the signal log entry of a creation, without the metadata.
@@ -157,7 +167,11 @@ func appendRecord(b []byte, s *signal.Signal, now time.Time) []byte {
 	b = append(b, codecVersion, kindCreated)
 	b = appendID(b, "acc_", string(s.Account))
 	b = appendID(b, "sig_", string(s.ID))
-	return appendAttributes(b, s, now)
+	b = appendAttributes(b, s, now)
+	if s.Weather != nil {
+		b = appendWeather(b, s.Weather)
+	}
+	return b
 }
 
 // decodeRecord returns the signal whose creation stands at position p of the signal
@@ -171,6 +185,9 @@ func decodeRecord(p signal.Position, header, metadata []byte) (_ *signal.Signal,
 	s.Account = signal.AccountID(d.id("acc_"))
 	s.ID = signal.SignalID(d.id("sig_"))
 	decodeAttributes(&d, s, p)
+	if s.Weather != nil {
+		decodeWeather(&d, s.Weather)
+	}
 	if d.err != nil {
 		return nil, fmt.Errorf("decode signal at %v: %w", p, d.err)
 	}

@@ -23,11 +23,14 @@ func codecEvents() map[string]signal.Event {
 	entry := 64250.125
 	listing := signal.Listing{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC", Strategy: "momentum",
 		Direction: signal.Long, Confidence: .4372, Entry: &entry, Status: signal.Open, CreatedAt: at.Time()}
+	weather := listing
+	weather.Asset, weather.Strategy, weather.Agent = "corn", "agriculture", "weather"
 	closed := listing
 	closed.Status, closed.Entry, closed.Asset, closed.Strategy = signal.Closed, nil, "other", "of a later version"
 	closed.CreatedAt = at.Time().Add(-time.Hour)
 	return map[string]signal.Event{
 		"created":     {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
+		"weather":     {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook(), Data: []byte("{}")},
 		"closed":      {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
 		"run":         {Position: at, ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Account: codecAccount, Type: signal.AgentStarted, Agent: "trading", Run: "run_00000000000000000000000000", Data: []byte("{}")},
 		"internal":    {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.KeyRevoked, Subject: "key_x"},
@@ -86,6 +89,12 @@ func TestUnknownVersion(t *testing.T) {
 	}
 }
 
+// codecOutlook returns the weather of a signal.
+func codecOutlook() *signal.Outlook {
+	return &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .8125, ExpectedImpact: "+1.4 % in 5 days: crop stress 22 % above normal in us",
+		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines", ForecastDate: "2026-07-21", Deviation: -2.5}}
+}
+
 // codecSignal returns a signal as it is decoded, created and closed at positions.
 func codecSignal(created signal.Position) *signal.Signal {
 	return &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: codecAccount, Agent: "trading", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX",
@@ -100,7 +109,11 @@ func TestSignalCodec(t *testing.T) {
 	content := codecSignal(at)
 	content.Levels, content.Agent, content.Strategy, content.Asset, content.Timeframe, content.Metadata = nil, "seo", "blog_post", "standing desk", "", nil
 	content.ExpiresAt = time.Time{}
-	for name, s := range map[string]*signal.Signal{"trading": codecSignal(at), "content": content} {
+	weather := codecSignal(at)
+	weather.Agent, weather.Strategy, weather.Asset, weather.Weather = "weather", "agriculture", "CORN", codecOutlook()
+	noExpiry := codecSignal(at)
+	noExpiry.Weather, noExpiry.ExpiresAt = &signal.Outlook{}, time.Time{}
+	for name, s := range map[string]*signal.Signal{"trading": codecSignal(at), "content": content, "weather": weather, "weather without expiry": noExpiry} {
 		t.Run(name, func(t *testing.T) {
 			// The caller's clock is not that of the log.
 			given := *s
@@ -116,6 +129,7 @@ func TestSignalCodec(t *testing.T) {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
+			checkScanned(t, at, s)
 			value := append([]byte(at.String()+" "+later.String()+" "), appendOpen(nil, &given, time.Time{})...)
 			open, created, err := decodeOpen([]byte(openField(s.ID)), value)
 			if err != nil || created != at {
@@ -123,6 +137,9 @@ func TestSignalCodec(t *testing.T) {
 			}
 			want := *s
 			want.Confidence, want.Sequence, want.MFE, want.MAE, want.UpdatedAt, want.Metadata = .9, 7, 1, -.5, later.Time(), nil
+			if s.Weather != nil {
+				want.Weather = &signal.Outlook{Commodity: s.Weather.Commodity, Region: s.Weather.Region, Likelihood: s.Weather.Likelihood}
+			}
 			if diff := cmp.Diff(want, open); diff != "" {
 				t.Errorf("open (-want +got):\n%s", diff)
 			}
@@ -133,6 +150,23 @@ func TestSignalCodec(t *testing.T) {
 	got, err := decodeRecord(at, appendRecord(nil, noTime, noTime.ExpiresAt.Add(-time.Minute)), nil)
 	if err != nil || !got.ExpiresAt.Equal(at.Time().Add(time.Minute)) {
 		t.Errorf("without a time of creation it expires at %v, %v", got.ExpiresAt, err)
+	}
+}
+
+// checkScanned holds what a pass tells of the record of s against s.
+func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
+	t.Helper()
+	var got SignalEntry
+	log := logScan{known: knownTexts{}, f: func(e SignalEntry) error {
+		got = e
+		return nil
+	}}
+	log.add(&entry{position: at, header: appendRecord(nil, s, time.Time{})})
+	if log.bad.first != nil || got.ID != s.ID {
+		t.Fatalf("scanned as %+v: %v", got, log.bad.first)
+	}
+	if diff := cmp.Diff(s.Weather, got.Weather); diff != "" {
+		t.Errorf("scanned weather (-want +got):\n%s", diff)
 	}
 }
 
@@ -212,6 +246,8 @@ func FuzzDecode(f *testing.F) {
 	at := signal.Position{MS: 1795253400123, Seq: 1}
 	stamps := []byte("1795253400123-1 1795253400999-0 ")
 	s := codecSignal(at)
+	f.Add(appendRecord(nil, s, time.Time{}))
+	s.Weather = codecOutlook()
 	f.Add(appendRecord(nil, s, time.Time{}))
 	f.Add(append(bytes.Clone(stamps), appendOpen(nil, s, time.Time{})...))
 	f.Add(append(bytes.Clone(stamps), appendClosed(nil, s)...))

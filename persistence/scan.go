@@ -19,6 +19,7 @@ type SignalEntry struct {
 	// Created is set for a creation, with the confidence of then; nil for a change.
 	// It is valid until the function it is given to returns.
 	Created    *signal.Listing
+	Weather    *signal.Outlook // of the creation by a weather run; nil otherwise
 	ID         signal.SignalID
 	Origin     signal.Position // of a change: where the signal was created
 	Confidence float64         // after the change
@@ -189,7 +190,14 @@ func (c *logScan) add(e *entry) error {
 		c.price = levels.Entry
 		c.listing.Entry = &c.price
 	}
-	return c.f(SignalEntry{Account: account, Position: e.position, Created: &c.listing, ID: c.listing.ID, Confidence: c.listing.Confidence})
+	var weather *signal.Outlook
+	if flags&signalWeather != 0 {
+		if weather = decodeWeatherBehind(&d, flags); d.err != nil {
+			c.bad.add(fmt.Errorf("decode weather signal at %v: %w", e.position, d.err))
+			return nil
+		}
+	}
+	return c.f(SignalEntry{Account: account, Position: e.position, Created: &c.listing, Weather: weather, ID: c.listing.ID, Confidence: c.listing.Confidence})
 }
 
 // openScan decodes the open signals for ScanSignals.

@@ -13,17 +13,18 @@ import (
 
 // account is what the catalogue knows of one account.
 type account struct {
-	mu     sync.RWMutex // guards all below
-	rows   rows
-	assets assets
-	index  *index // nil below indexedRows
-	sets   sets
-	last   signal.Position // of the newest row: an older creation is a repetition
+	mu      sync.RWMutex // guards all below
+	rows    rows
+	weather weatherRows
+	assets  assets
+	index   *index // nil below indexedRows
+	sets    sets
+	last    signal.Position // of the newest row: an older creation is a repetition
 }
 
-// create adds a signal at its position. One that is there already is left alone.
-// The caller holds the lock, as for change.
-func (a *account) create(t *strategies, p signal.Position, l *signal.Listing) error {
+// create adds a signal at its position, with what a weather run says beside. One that
+// is there already is left alone. The caller holds the lock, as for change.
+func (a *account) create(t *strategies, p signal.Position, l *signal.Listing, w *signal.Outlook) error {
 	id, ok := signal.ULIDBytes(string(l.ID))
 	if !ok {
 		return fmt.Errorf("list signal %q: the identifier is not valid", l.ID)
@@ -36,6 +37,9 @@ func (a *account) create(t *strategies, p signal.Position, l *signal.Listing) er
 		return nil
 	}
 	a.last = p
+	if w != nil {
+		a.weather.add(l, id, w)
+	}
 	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: kind(strategy), asset: a.assets.number(l.Asset)}
 	if l.Entry != nil {
 		v.entry = *l.Entry
@@ -79,6 +83,9 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 		return
 	}
 	if conf := confUnits(confidence); conf != v.conf {
+		if w := a.weather.byID[ulid]; w != nil {
+			w.confidence = float64(conf) / confScale
+		}
 		if a.index != nil {
 			a.index.moveConfidence(n, v.conf, conf)
 		}
@@ -98,6 +105,7 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 func (a *account) forget(ms int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.weather.forget(ms)
 	before, left := a.rows.first, a.rows.after(ms)
 	if n := a.rows.drop(left); n != before && a.index != nil {
 		a.index.drop(n)

@@ -36,6 +36,7 @@ type Entry struct {
 	Account  signal.AccountID
 	Position signal.Position // of a creation or a closing
 	Created  *signal.Listing // of a creation; nil for a change
+	Weather  *signal.Outlook // of a creation by a weather run; nil otherwise
 	ID       signal.SignalID
 	// Origin is where a signal that has changed was created.
 	Origin signal.Position
@@ -219,7 +220,7 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 		}
 		switch {
 		case e.Created != nil:
-			c.report(a.create(c.strategies, e.Position, e.Created))
+			c.report(a.create(c.strategies, e.Position, e.Created, e.Weather))
 		case e.Closed:
 			a.change(e.ID, e.Origin, e.Confidence, e.Position)
 		default:
@@ -293,7 +294,7 @@ func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
 		case signal.AccountDeleted:
 			deleted = true
 		case signal.SignalCreated:
-			c.report(a.create(c.strategies, e.Position, e.Listing))
+			c.report(a.create(c.strategies, e.Position, e.Listing, e.Weather))
 			a.ensureIndex(c.strategies)
 		case signal.SignalUpdated:
 			a.change(e.Listing.ID, signal.Position{}, e.Listing.Confidence, signal.Position{})

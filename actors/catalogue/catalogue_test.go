@@ -44,7 +44,7 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) 
 		switch e.Type {
 		case signal.SignalCreated:
 			origin[e.Listing.ID] = e.Position
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Confidence: e.Listing.Confidence})
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather, Confidence: e.Listing.Confidence})
 		case signal.SignalClosed:
 			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID], Confidence: e.Listing.Confidence, Closed: true})
 		case signal.SignalUpdated:

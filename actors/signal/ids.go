@@ -19,6 +19,7 @@ type (
 	AccountID  string // acc_
 	AgentID    string // a name of the catalogue, such as "trading"
 	SignalID   string // sig_
+	WeatherID  string // wsig_, with the ULID of its signal
 	RunID      string // run_
 	JobID      string // job_
 	EventID    string // evt_
@@ -32,6 +33,7 @@ type (
 const (
 	prefixAccount    = "acc_"
 	prefixSignal     = "sig_"
+	prefixWeather    = "wsig_"
 	prefixRun        = "run_"
 	prefixJob        = "job_"
 	prefixEvent      = "evt_"
@@ -114,6 +116,21 @@ func NewConnectionID() string { return newID(prefixConnection) }
 func ParseSignalID(s string) (SignalID, bool) {
 	_, ok := parseULID(s, prefixSignal)
 	return SignalID(s), ok
+}
+
+// Weather returns the identifier of the Weather signal that belongs to the signal.
+func (id SignalID) Weather() WeatherID {
+	return WeatherID(prefixWeather + strings.TrimPrefix(string(id), prefixSignal))
+}
+
+// ParseWeatherID returns the signal of the Weather signal that s names, or false if
+// none can have that name.
+func ParseWeatherID(s string) (SignalID, bool) {
+	text, ok := strings.CutPrefix(s, prefixWeather)
+	if !ok {
+		return "", false
+	}
+	return ParseSignalID(prefixSignal + text)
 }
 
 // ParseJobID is ParseSignalID for jobs.

@@ -89,8 +89,9 @@ type Signal struct {
 	Timeframe  Timeframe
 	Risk       RiskLevel
 	Direction  Direction
-	Confidence float64 // 0 to 1, 4 decimals: the current one
-	Levels     *Levels // nil for content, which has no prices
+	Confidence float64  // 0 to 1, 4 decimals: the current one
+	Levels     *Levels  // nil for content, which has no prices
+	Weather    *Outlook // of a weather run, else nil; of an open signal as it is watched it has no event
 	Metadata   json.RawMessage
 	CreatedAt  time.Time // the time of its signal.created event
 	ExpiresAt  time.Time

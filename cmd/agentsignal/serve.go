@@ -144,7 +144,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err != nil {
 		return nil, err
 	}
-	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
+	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Weather: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
 		Replies: p.store, Hub: p.hub, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,

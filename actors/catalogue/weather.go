@@ -1,0 +1,128 @@
+package catalogue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// WeatherQuery says which Weather signals are wanted. A zero member does not filter.
+type WeatherQuery struct {
+	Account                     signal.AccountID
+	Region, Commodity, Severity string
+	Since                       time.Time // exclusive
+	Limit, Offset               int       // 1 or more, 0 or more
+}
+
+// weatherRow is a Weather signal. Its confidence is that of its signal, whose row
+// stands in rows.
+type weatherRow struct {
+	id         [16]byte // the ULID
+	created    int64    // milliseconds
+	confidence float64
+	direction  signal.Direction
+	outlook    *signal.Outlook
+}
+
+// weatherRows are an account's Weather signals, by creation and then id: the newest
+// stands last. There are few of them, one a weather run, so lists look at each.
+type weatherRows struct {
+	list []*weatherRow
+	byID map[[16]byte]*weatherRow
+}
+
+// add takes a Weather signal, unless it is there already.
+func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
+	if w.byID[id] != nil {
+		return
+	}
+	if w.byID == nil {
+		w.byID = make(map[[16]byte]*weatherRow)
+	}
+	v := &weatherRow{id: id, created: l.CreatedAt.UnixMilli(), confidence: signal.RoundConfidence(l.Confidence), direction: l.Direction, outlook: o}
+	w.byID[id] = v
+	at := len(w.list)
+	for at > 0 && compareWeather(w.list[at-1], v) > 0 { // of the same millisecond
+		at--
+	}
+	w.list = slices.Insert(w.list, at, v)
+}
+
+func compareWeather(a, b *weatherRow) int {
+	if a.created != b.created {
+		return int(min(max(a.created-b.created, -1), 1))
+	}
+	return slices.Compare(a.id[:], b.id[:])
+}
+
+// forget drops what was created at or before ms.
+func (w *weatherRows) forget(ms int64) {
+	n := 0
+	for n < len(w.list) && w.list[n].created <= ms {
+		delete(w.byID, w.list[n].id)
+		n++
+	}
+	w.list = slices.Delete(w.list, 0, n)
+}
+
+// page returns the page of q, of what was created after notBefore, and how many match.
+func (w *weatherRows) page(q *WeatherQuery, notBefore int64) ([]signal.WeatherSignal, int) {
+	items, total := []signal.WeatherSignal{}, 0
+	after := max(notBefore, unixMilli(q.Since))
+	for i := len(w.list) - 1; i >= 0 && w.list[i].created > after; i-- {
+		v := w.list[i]
+		if !v.matches(q) {
+			continue
+		}
+		if total >= q.Offset && len(items) < q.Limit {
+			items = append(items, v.signal())
+		}
+		total++
+	}
+	return items, total
+}
+
+func (v *weatherRow) matches(q *WeatherQuery) bool {
+	return (q.Region == "" || q.Region == v.outlook.Region) && (q.Commodity == "" || q.Commodity == v.outlook.Commodity) &&
+		(q.Severity == "" || q.Severity == v.outlook.Event.Severity)
+}
+
+func (v *weatherRow) signal() signal.WeatherSignal {
+	return signal.WeatherSignal{ID: signal.SignalIDFromBytes(v.id).Weather(), Direction: v.direction, Confidence: v.confidence,
+		CreatedAt: time.UnixMilli(v.created).UTC(), Outlook: *v.outlook}
+}
+
+// WeatherSignals returns the page of q and the exact number of matches. It fails
+// with KindUnavailable if Redis cannot be asked.
+func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signal.WeatherSignal, int, error) {
+	a, err := c.account(ctx, q.Account)
+	if err != nil || a == nil {
+		return []signal.WeatherSignal{}, 0, err
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	items, total := a.weather.page(&q, c.oldest())
+	return items, total, nil
+}
+
+// WeatherSignal returns one, or KindNotFound if the account has none of that name.
+func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error) {
+	a, err := c.account(ctx, account)
+	if err != nil {
+		return signal.WeatherSignal{}, err
+	}
+	s, ok := signal.ParseWeatherID(id)
+	if !ok || a == nil {
+		return signal.WeatherSignal{}, signal.NotFound("weather signal")
+	}
+	ulid, _ := signal.ULIDBytes(string(s))
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	v := a.weather.byID[ulid]
+	if v == nil || v.created <= c.oldest() {
+		return signal.WeatherSignal{}, signal.NotFound("weather signal")
+	}
+	return v.signal(), nil
+}
