@@ -3,7 +3,9 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,10 +169,13 @@ func (w *world) types() []signal.EventType {
 	return types
 }
 
+// idOf returns an identifier that ends with digits.
+func idOf(digits string) signal.SignalID { return signal.SignalID(fmt.Sprintf("sig_%026s", digits)) }
+
 // openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
 func openSignal(id string) signal.Signal {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	return signal.Signal{ID: signal.SignalID("sig_" + id), Account: "acc_1", Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+	return signal.Signal{ID: idOf(id), Account: "acc_1", Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
 		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Minute), Sequence: 1}
 }
@@ -192,7 +197,7 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 		w.follower.Follow([]signal.Event{
 			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: second.ID}},
 			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: first.ID}}, // is watched already
-			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: "sig_closed"}},
+			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: idOf("9")}},
 			{Type: signal.AgentCompleted, Account: "acc_1"},
 		})
 		synctest.Wait()
@@ -224,30 +229,30 @@ func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
 		{name: "target, without the windfall", tell: func() any {
 			return market.Reached{Tick: tickAt(10*time.Minute, 120), Span: market.Span{Low: 95, High: 120}}
 		}, reason: signal.TakeProfit, exit: 115, pnl: 15,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"take_profit","entry_price":100,"exit_price":115,"pnl_percent":15,"pnl_absolute":15,"duration_minutes":10}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"take_profit","entry_price":100,"exit_price":115,"pnl_percent":15,"pnl_absolute":15,"duration_minutes":10}`},
 		{name: "stop, with the gap", tell: func() any {
 			return market.Reached{Tick: tickAt(59*time.Second, 88.5), Span: market.Span{Low: 88.5, High: 101}}
 		}, reason: signal.StopLoss, exit: 88.5, pnl: -11.5,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":88.5,"pnl_percent":-11.5,"pnl_absolute":-11.5,"duration_minutes":0}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":88.5,"pnl_percent":-11.5,"pnl_absolute":-11.5,"duration_minutes":0}`},
 		{name: "both in a bar", tell: func() any {
 			return market.Reached{Tick: tickAt(time.Minute, 100), Bar: &strategy.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: market.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 90, pnl: -10, more: `{"resolved_by":"backfill"}`,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":90,"pnl_percent":-10,"pnl_absolute":-10,"duration_minutes":1}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":90,"pnl_percent":-10,"pnl_absolute":-10,"duration_minutes":1}`},
 		{name: "a bar that opens beyond the stop", tell: func() any {
 			return market.Reached{Tick: tickAt(time.Minute, 87), Bar: &strategy.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: market.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 85, pnl: -15,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":85,"pnl_percent":-15,"pnl_absolute":-15,"duration_minutes":1}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":85,"pnl_percent":-15,"pnl_absolute":-15,"duration_minutes":1}`},
 		{name: "expired", tell: func() any {
 			return market.Expired{At: time.Now().Add(24 * time.Minute).UnixMilli(), Price: 104.2, Span: market.Span{Low: 95, High: 110}}
 		}, reason: signal.Expired, exit: 104.2, pnl: 4.2,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":104.2,"pnl_percent":4.2,"pnl_absolute":4.2,"duration_minutes":24}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":104.2,"pnl_percent":4.2,"pnl_absolute":4.2,"duration_minutes":24}`},
 		{name: "expired at an old price", tell: func() any {
 			return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Price: 99, Stale: true, Past: true}
 		}, reason: signal.Expired, exit: 99, pnl: -1, more: `{"resolved_by":"backfill","stale_exit":true}`,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":99,"pnl_percent":-1,"pnl_absolute":-1,"duration_minutes":27}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":99,"pnl_percent":-1,"pnl_absolute":-1,"duration_minutes":27}`},
 		{name: "expired without any price", tell: func() any { return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Stale: true} },
 			reason: signal.Expired, exit: 100, more: `{"stale_exit":true}`,
-			data: `{"signal_id":"sig_1","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":100,"pnl_percent":0,"pnl_absolute":0,"duration_minutes":27}`},
+			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":100,"pnl_percent":0,"pnl_absolute":0,"duration_minutes":27}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -375,7 +380,7 @@ func TestWhatIsClosedElsewhereIsLetGo(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.mu.Lock()
-		delete(w.open, "sig_1")
+		delete(w.open, idOf("1"))
 		w.mu.Unlock()
 		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
 		if got := w.types(); got != nil || len(w.lost) != 0 {
@@ -440,7 +445,7 @@ func TestContentExpires(t *testing.T) {
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
 			t.Fatalf("events %v", got)
 		}
-		want := `{"signal_id":"sig_1","asset":"standing desk","close_reason":"expired","entry_price":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":43200}`
+		want := `{"signal_id":"sig_00000000000000000000000001","asset":"standing desk","close_reason":"expired","entry_price":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":43200}`
 		if got := string(w.changes[0].Events[0].Data); got != want {
 			t.Errorf("payload %s", got)
 		}
@@ -472,7 +477,7 @@ func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list []signal.Signal
 		for i := range 3 * maxWrites {
-			list = append(list, openSignal(time.Duration(i).String()))
+			list = append(list, openSignal(strconv.Itoa(i)))
 		}
 		w := newWorld(t, list...)
 		defer w.end()

@@ -44,8 +44,9 @@ type (
 	}
 	// ended says that a signal is closed.
 	ended struct {
-		id  signal.SignalID
-		ref engine.Ref
+		id    signal.SignalID
+		agent signal.AgentID
+		ref   engine.Ref
 	}
 )
 
@@ -78,9 +79,9 @@ var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 // appended at once and no more.
 type signals struct {
 	o        *owned
-	children map[signal.SignalID]child
-	ids      map[engine.Ref]signal.SignalID
-	texts    map[string]string // accounts and assets, which many signals share
+	children map[signalKey]engine.Ref
+	kinds    kinds
+	open     map[signal.AgentID]int // children
 
 	wanted map[string]*wish // alerts that are not added yet, by asset
 	queue  []write
@@ -88,11 +89,12 @@ type signals struct {
 	pause  time.Duration
 }
 
-// child is the actor of an open signal.
-type child struct {
-	ref     engine.Ref
-	account signal.AccountID
-	agent   signal.AgentID
+// signalKey is a signal's identifier without its prefix, of which a million are kept.
+type signalKey [16]byte
+
+func keyOf(id signal.SignalID) signalKey {
+	raw, _ := signal.ULIDBytes(string(id))
+	return raw
 }
 
 // wish are the alerts that an asset is to get.
@@ -103,7 +105,7 @@ type wish struct {
 }
 
 func newSignals(o *owned) *signals {
-	return &signals{o: o, children: map[signal.SignalID]child{}, ids: map[engine.Ref]signal.SignalID{}, texts: map[string]string{}, wanted: map[string]*wish{}}
+	return &signals{o: o, children: map[signalKey]engine.Ref{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
 }
 
 // Receive implements engine.Actor.
@@ -146,15 +148,16 @@ func (s *signals) Receive(c engine.Context) {
 		s.writes--
 		s.writeNext(c)
 	case ended:
-		s.forget(m.ref)
-		c.Stop(m.ref)
+		s.onEnded(c, m)
 	case engine.Terminated:
-		s.forget(m.Ref)
+		s.onTerminated(m)
 	case accountDeleted:
-		s.onAccountDeleted(c, m.id)
+		for _, ref := range s.children {
+			ref.Tell(m)
+		}
 	case engine.Stopping, engine.Restarting:
-		for _, e := range s.children {
-			s.o.options.Metrics.opened(e.agent, -1)
+		for agent, n := range s.open {
+			s.o.options.Metrics.opened(agent, -n)
 		}
 	}
 }
@@ -195,35 +198,29 @@ func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 
 // watch starts the actor of a signal, unless it is there.
 func (s *signals) watch(c engine.Context, sig *signal.Signal) {
-	if _, ok := s.children[sig.ID]; ok {
+	key := keyOf(sig.ID)
+	if _, ok := s.children[key]; ok {
 		return
 	}
-	sig.Account = signal.AccountID(s.shared(string(sig.Account)))
-	sig.Asset = s.shared(sig.Asset)
-	o, self, kept := s.o, c.Self(), *sig
-	ref := c.Spawn(engine.Signal, string(sig.ID), func() engine.Actor { return newWatcher(o, self, kept) }, engine.Supervision{})
-	s.children[sig.ID] = child{ref, sig.Account, sig.Agent}
-	s.ids[ref] = sig.ID
-	s.o.options.Metrics.opened(sig.Agent, 1)
-	if sig.Levels != nil {
-		s.want(sig.Asset, alertFor(sig, ref))
+	o, self, r := s.o, c.Self(), s.kinds.record(sig)
+	ref := c.Spawn(engine.Signal, string(r.id), func() engine.Actor { return newWatcher(o, self, r) }, engine.Supervision{})
+	s.children[key] = ref
+	s.count(r.kind.agent, 1)
+	if r.kind.prices {
+		s.want(r.kind.asset, r.alert(ref))
 	}
 }
 
-// shared returns one copy of equal texts.
-func (s *signals) shared(text string) string {
-	if known, ok := s.texts[text]; ok {
-		return known
-	}
-	s.texts[text] = text
-	return text
+// count notes that there are n more children of an agent.
+func (s *signals) count(agent signal.AgentID, n int) {
+	s.open[agent] += n
+	s.o.options.Metrics.opened(agent, n)
 }
 
-// alertFor returns what a signal wants to be told of.
-func alertFor(sig *signal.Signal, ref engine.Ref) market.Alert {
-	l := sig.Levels
-	return market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target),
-		Since: sig.CreatedAt.UnixMilli(), Expires: sig.ExpiresAt.UnixMilli(), Frame: sig.Timeframe}
+// alert returns what a signal wants to be told of.
+func (r *record) alert(ref engine.Ref) market.Alert {
+	l := r.levels
+	return market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires, Frame: r.kind.timeframe}
 }
 
 // want notes an alert that an asset is to get.
@@ -306,22 +303,23 @@ func (s *signals) writeNext(c engine.Context) {
 	}
 }
 
-func (s *signals) forget(ref engine.Ref) {
-	id, ok := s.ids[ref]
-	if !ok {
-		return
+// onEnded ends the actor of a signal that is closed, or gone.
+func (s *signals) onEnded(c engine.Context, m ended) {
+	if key := keyOf(m.id); s.children[key] == m.ref {
+		delete(s.children, key)
+		s.count(m.agent, -1)
+		c.Stop(m.ref)
 	}
-	s.o.options.Metrics.opened(s.children[id].agent, -1)
-	delete(s.ids, ref)
-	delete(s.children, id)
 }
 
-// onAccountDeleted ends the actors of an account's signals: they are being erased.
-func (s *signals) onAccountDeleted(c engine.Context, id signal.AccountID) {
-	for _, e := range s.children {
-		if e.account == id {
-			s.forget(e.ref)
-			c.Stop(e.ref)
+// onTerminated forgets an actor that has failed too often. Its signal is left alone
+// until another owner takes it over.
+func (s *signals) onTerminated(m engine.Terminated) {
+	for key, ref := range s.children {
+		if ref == m.Ref {
+			delete(s.children, key)
+			s.o.log.Error("a signal is not watched any more: its actor has failed too often", "signal", ref.String())
+			return
 		}
 	}
 }

@@ -23,24 +23,29 @@ type (
 type watcher struct {
 	o      *owned
 	parent engine.Ref
-	s      signal.Signal // as Redis has it
-	// next is what s becomes by the change that is being appended; nil: none is.
-	next  *signal.Signal
-	last  *signal.Closing // what came meanwhile: s closes next
-	more  json.RawMessage // of the metadata, with the closing
-	pause time.Duration
+	r      *record
+	change *change // what is being appended, or will be next; nil: nothing
 }
 
-func newWatcher(o *owned, parent engine.Ref, s signal.Signal) *watcher {
-	return &watcher{o: o, parent: parent, s: s}
+// change is what becomes of a signal.
+type change struct {
+	// next is the signal as it will be; nil while only closing is known.
+	next    *signal.Signal
+	closing *signal.Closing // the signal closes with next, or behind it
+	more    json.RawMessage // of the metadata, with the closing
+	pause   time.Duration   // after the last try
+}
+
+func newWatcher(o *owned, parent engine.Ref, r *record) *watcher {
+	return &watcher{o: o, parent: parent, r: r}
 }
 
 // Receive implements engine.Actor.
 func (w *watcher) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		if w.s.Levels == nil {
-			c.After(w.s.ExpiresAt.Sub(w.o.now()), expiryDue{})
+		if !w.r.kind.prices {
+			c.After(timeOf(w.r.expires).Sub(w.o.now()), expiryDue{})
 		}
 	case market.Reached:
 		w.onReached(c, m)
@@ -49,20 +54,33 @@ func (w *watcher) Receive(c engine.Context) {
 	case market.Closed:
 		w.onBar(c, m)
 	case market.Dropped:
-		w.parent.Tell(unwatched{w.s.Asset, alertFor(&w.s, c.Self())})
+		w.watchAgain(c)
 	case expiryDue:
 		w.onTimeOver(c)
 	case appended:
 		w.onAppended(c, m)
 	case retryDue:
 		w.append(c)
-	case engine.Restarting:
-		// The next incarnation begins with what Redis had when the first one began.
-		w.parent.Tell(unwatched{w.s.Asset, alertFor(&w.s, c.Self())})
-	case engine.Stopping:
-		if w.s.Levels != nil && w.last == nil {
-			w.o.market.Unalert(w.s.Asset, c.Self())
+	case accountDeleted:
+		if m.id == w.r.kind.account {
+			w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()}) // it is being erased
 		}
+	case engine.Restarting:
+		w.watchAgain(c)
+	case engine.Stopping:
+		if w.r.kind.prices && !w.closing() {
+			w.o.market.Unalert(w.r.kind.asset, c.Self())
+		}
+	}
+}
+
+// closing says that the signal is about to close.
+func (w *watcher) closing() bool { return w.change != nil && w.change.closing != nil }
+
+// watchAgain has the signal's asset watched once more.
+func (w *watcher) watchAgain(c engine.Context) {
+	if w.r.kind.prices {
+		w.parent.Tell(unwatched{w.r.kind.asset, w.r.alert(c.Self())})
 	}
 }
 
@@ -71,20 +89,20 @@ func (w *watcher) see(span market.Span) {
 	if span == (market.Span{}) {
 		return
 	}
-	x := strategy.Excursion{Best: w.s.MFE, Worst: w.s.MAE}.Observe(w.s.Direction, *w.s.Levels, span.Low, span.High)
-	w.s.MFE, w.s.MAE = x.Best, x.Worst
+	x := strategy.Excursion{Best: w.r.mfe, Worst: w.r.mae}.Observe(w.r.kind.direction, w.r.levels, span.Low, span.High)
+	w.r.mfe, w.r.mae = x.Best, x.Worst
 }
 
 func (w *watcher) onReached(c engine.Context, m market.Reached) {
 	var exit strategy.Exit
 	var ok bool
 	if m.Bar != nil {
-		exit, ok = strategy.ExitOnBar(w.s.Direction, *w.s.Levels, *m.Bar)
+		exit, ok = strategy.ExitOnBar(w.r.kind.direction, w.r.levels, *m.Bar)
 	} else {
-		exit, ok = strategy.ExitOnTick(w.s.Direction, *w.s.Levels, m.Tick.Price)
+		exit, ok = strategy.ExitOnTick(w.r.kind.direction, w.r.levels, m.Tick.Price)
 	}
 	if !ok { // the levels of the alert are those of the signal
-		w.parent.Tell(unwatched{w.s.Asset, alertFor(&w.s, c.Self())})
+		w.watchAgain(c)
 		return
 	}
 	w.see(m.Span)
@@ -94,7 +112,7 @@ func (w *watcher) onReached(c engine.Context, m market.Reached) {
 func (w *watcher) onExpired(c engine.Context, m market.Expired) {
 	price := m.Price
 	if price == 0 {
-		price = w.s.Levels.Entry // no other was ever known
+		price = w.r.levels.Entry // no other was ever known
 	}
 	w.see(m.Span)
 	w.close(c, strategy.ExitOnExpiry(price), m.At, m.Past, m.Stale)
@@ -103,101 +121,115 @@ func (w *watcher) onExpired(c engine.Context, m market.Expired) {
 // close ends the signal at a time, in milliseconds. past says that it is made up by
 // bars, stale that its price was old.
 func (w *watcher) close(c engine.Context, exit strategy.Exit, at int64, past, stale bool) {
-	if w.last != nil {
-		return
-	}
-	closing := strategy.Close(&w.s, exit, time.UnixMilli(max(at, w.s.CreatedAt.UnixMilli())).UTC())
-	w.last = &closing
+	closing := strategy.Close(w.r.signal(), exit, timeOf(max(at, w.r.created)))
+	var more json.RawMessage
 	switch {
 	case past && stale:
-		w.more = json.RawMessage(`{"resolved_by":"backfill","stale_exit":true}`)
+		more = json.RawMessage(`{"resolved_by":"backfill","stale_exit":true}`)
 	case past:
-		w.more = json.RawMessage(`{"resolved_by":"backfill"}`)
+		more = json.RawMessage(`{"resolved_by":"backfill"}`)
 	case stale:
-		w.more = json.RawMessage(`{"stale_exit":true}`)
+		more = json.RawMessage(`{"stale_exit":true}`)
 	}
-	w.advance(c)
+	w.end(c, closing, more)
 }
 
 // onTimeOver ends a signal without prices.
 func (w *watcher) onTimeOver(c engine.Context) {
-	if left := w.s.ExpiresAt.Sub(w.o.now()); left > 0 { // the clock of Redis was behind
+	created, expires := timeOf(w.r.created), timeOf(w.r.expires)
+	if left := expires.Sub(w.o.now()); left > 0 { // the clock of Redis was behind
 		c.After(left, expiryDue{})
 		return
 	}
-	if w.last == nil {
-		w.last = &signal.Closing{Reason: signal.Expired, At: w.s.ExpiresAt,
-			DurationMinutes: strategy.DurationMinutes(w.s.CreatedAt, w.s.ExpiresAt)}
-		w.advance(c)
+	w.end(c, signal.Closing{Reason: signal.Expired, At: expires, DurationMinutes: strategy.DurationMinutes(created, expires)}, nil)
+}
+
+// end has the closing appended, behind an update that is under way.
+func (w *watcher) end(c engine.Context, closing signal.Closing, more json.RawMessage) {
+	if w.closing() {
+		return
+	}
+	underWay := w.change != nil
+	if !underWay {
+		w.change = &change{}
+	}
+	w.change.closing, w.change.more = &closing, more
+	if !underWay {
+		w.appendClosing(c)
 	}
 }
 
 // onBar re-scores the signal at the close of a bar of its timeframe.
 func (w *watcher) onBar(c engine.Context, m market.Closed) {
-	if w.last != nil {
+	if w.closing() {
 		return
 	}
 	w.see(m.Span)
-	confidence := strategy.Rescore(w.s.FirstConfidence, *w.s.Levels, m.Price)
-	if w.next != nil || !strategy.Moved(w.s.Confidence, confidence) {
+	confidence := strategy.Rescore(w.r.first, w.r.levels, m.Price)
+	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) {
 		return
 	}
-	next := w.s
+	next := w.r.signal()
 	next.Confidence = confidence
-	w.next = &next
+	w.change = &change{next: next}
 	w.append(c)
 }
 
-// advance appends the closing, or waits until an update is appended.
-func (w *watcher) advance(c engine.Context) {
-	if w.next != nil {
-		return
-	}
-	next := w.s
-	next.Closing, next.Metadata = w.last, w.more
-	w.next = &next
+// appendClosing has the closing appended.
+func (w *watcher) appendClosing(c engine.Context) {
+	next := w.r.signal()
+	next.Closing, next.Metadata = w.change.closing, w.change.more
+	w.change.next = next
 	w.append(c)
 }
 
-// append has the change to next appended.
+// append has the change appended.
 func (w *watcher) append(c engine.Context) {
-	next := w.next
-	next.Sequence, next.UpdatedAt = w.s.Sequence+1, w.o.now()
+	next := w.change.next
+	next.Sequence, next.UpdatedAt = w.r.sequence+1, w.o.now()
 	e := signal.Event{Account: next.Account, Asset: next.Asset}
 	if next.Closing != nil {
 		e.Type, e.Data = signal.SignalClosed, appendClosed(nil, next)
 	} else {
-		e.Type, e.Data = signal.SignalUpdated, appendUpdated(nil, next, w.s.Confidence)
+		e.Type, e.Data = signal.SignalUpdated, appendUpdated(nil, next, w.r.confidence)
 	}
 	w.parent.Tell(write{c.Self(), signal.Change{Account: next.Account, Events: []signal.Event{e}, Signal: next, Epoch: w.o.epoch}})
 }
 
 func (w *watcher) onAppended(c engine.Context, m appended) {
+	if w.change == nil {
+		return // of an incarnation before
+	}
 	switch {
 	case m.err == nil:
-		w.pause = 0
-		done := w.next
-		w.next = nil
-		if done.Closing != nil {
-			w.o.options.Metrics.closed(done)
-			w.parent.Tell(ended{w.s.ID, c.Self()})
-			return
-		}
-		w.s.Confidence, w.s.Sequence, w.s.UpdatedAt = done.Confidence, done.Sequence, done.UpdatedAt
-		if w.last != nil {
-			w.advance(c)
-		}
+		w.onStored(c)
 	case signal.KindOf(m.err) == signal.KindConflict && signal.CodeOf(m.err) == codeNotOwner:
 		w.o.owner.Tell(Lost{m.err})
 	case signal.KindOf(m.err) == signal.KindConflict:
-		w.parent.Tell(ended{w.s.ID, c.Self()}) // closed already, or erased
+		w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()}) // closed already, or erased
 	default:
-		if w.pause == 0 {
-			w.o.log.Warn("change of a signal is not stored", "signal", string(w.s.ID), "err", m.err)
+		if w.change.pause == 0 {
+			w.o.log.Warn("change of a signal is not stored", "signal", string(w.r.id), "err", m.err)
 		}
-		w.pause = grown(w.pause)
-		c.After(w.pause, retryDue{})
+		w.change.pause = grown(w.change.pause)
+		c.After(w.change.pause, retryDue{})
 	}
+}
+
+// onStored goes on when the change is stored.
+func (w *watcher) onStored(c engine.Context) {
+	done := w.change.next
+	if done.Closing != nil {
+		w.o.options.Metrics.closed(done)
+		w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()})
+		return
+	}
+	w.r.confidence, w.r.sequence, w.r.updated = done.Confidence, done.Sequence, done.UpdatedAt.UnixMilli()
+	if w.change.closing == nil {
+		w.change = nil
+		return
+	}
+	w.appendClosing(c)
 }
 
 // codeNotOwner is the refusal of a write by an owner that is none any more.

@@ -15,7 +15,6 @@ type Alert struct {
 	Lower, Upper float64    // a price at or below the one, or at or above the other, ends it
 	Since        int64      // only prices stamped after it count; a bar must open at it or later
 	Expires      int64      // when it ends by itself
-	Seen         int64      // prices up to here have been seen; 0: none
 	Frame        signal.Timeframe
 }
 

@@ -98,7 +98,7 @@ func (s *alerts) noted() int64 {
 // span returns the extremes since p began.
 func (s *alerts) span(p *place) Span {
 	seen := p.seen
-	if low, high, ok := s.extremes.since(max(p.Since, p.from)); ok {
+	if low, high, ok := s.extremes.since(p.begins()); ok {
 		seen = seen.with(low, high)
 	}
 	return seen

@@ -85,7 +85,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 	} {
 		heard := told{}
 		s := newAlerts(Crypto, 60, heard.tell)
-		s.book.add(place{Alert: alert})
+		s.book.add(placeOf(alert))
 		for _, step := range c.steps {
 			step(s)
 		}
@@ -113,7 +113,7 @@ func TestAlertsAreThoseOfAPlainList(t *testing.T) {
 				a := Alert{Ref: who[rng.IntN(len(who))], Lower: price - rng.Float64()*3, Upper: price + rng.Float64()*3,
 					Since: at - 25 + rng.Int64N(50), Expires: at + rng.Int64N(5000)}
 				list[a.Ref] = a
-				s.book.add(place{Alert: a})
+				s.book.add(placeOf(a))
 			case 1:
 				ref := who[rng.IntN(len(who))]
 				delete(list, ref)
@@ -210,7 +210,7 @@ func BenchmarkTickThatTouchesNothing(b *testing.B) {
 	who := refs(b, 1000)
 	s := newAlerts(Crypto, 60, func(engine.Ref, any) { b.Fatal("somebody was told") })
 	for i, ref := range who {
-		s.book.add(place{Alert: Alert{Ref: ref, Lower: 90 - float64(i%10), Upper: 110 + float64(i%10), Expires: math.MaxInt64}})
+		s.book.add(placeOf(Alert{Ref: ref, Lower: 90 - float64(i%10), Upper: 110 + float64(i%10), Expires: math.MaxInt64}))
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	prices := make([]float64, 4096)

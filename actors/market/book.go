@@ -20,14 +20,24 @@ type alertBook struct {
 	heaps  [bookOrders][]heapEntry
 }
 
-// place is where an alert stands.
+// place is an alert as it is kept: there may be a million.
 type place struct {
-	Alert
-	seen  Span  // of prices that the asset's extremes do not have
-	from  int64 // they have those after it; 0: all that count
-	frame int8
-	at    [bookOrders]int32 // in the heaps
+	Ref            engine.Ref
+	Lower, Upper   float64
+	Since, Expires int64
+	seen           Span  // of prices that the asset's extremes do not have
+	from           int64 // those after it they have; up to it prices were seen. 0: none
+	frame          int8
+	at             [bookOrders]int32 // in the heaps
 }
+
+func placeOf(a Alert) place {
+	frame, _ := frameOf(a.Frame)
+	return place{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
+}
+
+// begins returns the time after which prices concern p that it was not told of.
+func (p *place) begins() int64 { return max(p.Since, p.from) }
 
 // heapEntry is an alert in a heap, whose least key is on top.
 type heapEntry struct {

@@ -44,7 +44,7 @@ func (a *assetActor) alertWaiting(c engine.Context) {
 
 // drop takes an alert back.
 func (a *assetActor) drop(ref engine.Ref) {
-	a.waiting = slices.DeleteFunc(a.waiting, func(w Alert) bool { return w.Ref == ref })
+	a.waiting = slices.DeleteFunc(a.waiting, func(p place) bool { return p.Ref == ref })
 	if a.alerts != nil {
 		a.alerts.drop(ref)
 	}
@@ -53,8 +53,8 @@ func (a *assetActor) drop(ref engine.Ref) {
 // tellDropped tells all who have an alert that this actor knows nothing of it any
 // more.
 func (a *assetActor) tellDropped() {
-	for _, w := range a.waiting {
-		w.Ref.Tell(Dropped{})
+	for i := range a.waiting {
+		a.waiting[i].Ref.Tell(Dropped{})
 	}
 	if a.alerts != nil {
 		for _, ref := range a.alerts.refs() {
@@ -93,11 +93,10 @@ func (a *assetActor) onTicksMissed(c engine.Context) {
 	if a.alerts == nil {
 		return
 	}
-	seen := a.alerts.last.Time
 	again := func(p *place) {
-		w := p.Alert
-		w.Seen = max(w.Seen, seen)
-		a.waiting = append(a.waiting, w)
+		kept := *p
+		kept.seen, kept.from = a.alerts.span(p), max(p.from, a.alerts.last.Time)
+		a.waiting = append(a.waiting, kept)
 	}
 	a.alerts.book.each(again)
 	for i := range a.alerts.overdue {
@@ -109,7 +108,7 @@ func (a *assetActor) onTicksMissed(c engine.Context) {
 
 // alert adds alerts. Those that began before the newest price are first told what has
 // happened since, by bars of the time of which no tick is left, then by ticks.
-func (a *assetActor) alert(list []Alert) {
+func (a *assetActor) alert(list []place) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
 		a.alerts = newAlerts(record.Class, record.Speed, a.tell)
@@ -121,13 +120,11 @@ func (a *assetActor) alert(list []Alert) {
 		}
 	}
 	var late []place
-	for _, w := range list {
-		frame, _ := frameOf(w.Frame)
-		p := place{Alert: w, frame: int8(frame)}
-		if p.Since < a.alerts.last.Time && p.Seen < a.alerts.last.Time || p.Expires < a.alerts.last.Time {
-			late = append(late, p)
+	for i := range list {
+		if p := &list[i]; p.begins() < a.alerts.last.Time || p.Expires < a.alerts.last.Time {
+			late = append(late, *p)
 		} else {
-			a.alerts.book.add(p)
+			a.alerts.book.add(*p)
 		}
 	}
 	if len(late) > 0 {
@@ -171,7 +168,7 @@ func (a *assetActor) catchUp(late []place) {
 	slices.SortFunc(late, func(x, y place) int { return cmp.Compare(x.Since, y.Since) })
 	from := int64(math.MaxInt64)
 	for i := range late {
-		from = min(from, max(late[i].Since, late[i].Seen))
+		from = min(from, late[i].begins())
 	}
 	ticks := a.passed
 	if len(ticks) == 0 || ticks[0].Time > from {
@@ -244,13 +241,13 @@ func (a *assetActor) history(from, to int64) []framedBar {
 
 // lacks returns a timeframe that must be read before alerts can be told what has
 // happened since they began; -1: none.
-func (a *assetActor) lacks(list []Alert) int {
+func (a *assetActor) lacks(list []place) int {
 	for frame := m1; frame <= d1; frame++ {
 		f := &a.frames[frame]
 		if !f.loaded {
 			return frame
 		}
-		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(w Alert) bool { return max(w.Since, w.Seen) < f.bars[0].OpenTime }) {
+		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(p place) bool { return p.begins() < f.bars[0].OpenTime }) {
 			return -1
 		}
 	}

@@ -82,6 +82,14 @@ func (w *walkedMarket) someAlerts(who []engine.Ref, seed uint64) []Alert {
 	return list
 }
 
+func placesOf(list []Alert) []place {
+	var places []place
+	for _, a := range list {
+		places = append(places, placeOf(a))
+	}
+	return places
+}
+
 // uninterrupted returns what alerts are told by who has watched all the time.
 func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *alerts {
 	s := newAlerts(Crypto, 60, tell)
@@ -89,7 +97,7 @@ func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *
 	for _, t := range w.ticks {
 		for i := 0; i < len(left); {
 			if left[i].Since < t.Time {
-				s.book.add(place{Alert: left[i]})
+				s.book.add(placeOf(left[i]))
 				left[i] = left[len(left)-1]
 				left = left[:len(left)-1]
 				continue
@@ -157,7 +165,7 @@ func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
 					}
 				}
 			}
-			a.alert(begun)
+			a.alert(placesOf(begun))
 			for _, tick := range w.ticks {
 				if tick.Time > at {
 					a.alerts.tick(Tick(tick))
@@ -185,7 +193,7 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 		a := w.actorAt(w.ticks[len(w.ticks)-1].Time, 100_000, 600)
 		a.alert(nil)
 		a.alerts.tell = heard.tell
-		a.alert(list)
+		a.alert(placesOf(list))
 		got := endsOf(list, heard)
 		for _, x := range list {
 			g, ok := got[x.Ref]

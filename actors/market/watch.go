@@ -130,7 +130,7 @@ type assetActor struct {
 
 	alerts  *alerts // nil until somebody asks
 	passed  []Tick  // the newest ticks, while there are alerts
-	waiting []Alert // for bars to be read
+	waiting []place // for bars to be read
 	timer   engine.Timer
 	due     int64 // when timer fires
 }
@@ -162,7 +162,9 @@ func (a *assetActor) Receive(c engine.Context) {
 	case barClosed:
 		a.onClosed(c, m)
 	case setAlerts:
-		a.waiting = append(a.waiting, m.alerts...)
+		for _, w := range m.alerts {
+			a.waiting = append(a.waiting, placeOf(w))
+		}
 		a.alertWaiting(c)
 	case dropAlert:
 		a.drop(m.ref)

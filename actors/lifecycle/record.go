@@ -1,0 +1,69 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// record is an open signal in few bytes: there may be a million. It is what Redis
+// holds, but for the excursions, which are stored with the next change.
+type record struct {
+	id      signal.SignalID
+	run     signal.RunID
+	kind    *kind
+	levels  signal.Levels // of no meaning if kind.prices is false
+	created int64         // milliseconds since 1970
+	expires int64
+	updated int64
+
+	first, confidence float64
+	mfe, mae          float64
+	sequence          int64
+}
+
+// kind is what many signals have in common.
+type kind struct {
+	account   signal.AccountID
+	agent     signal.AgentID
+	asset     string
+	strategy  string
+	timeframe signal.Timeframe
+	risk      signal.RiskLevel
+	direction signal.Direction
+	prices    bool
+}
+
+// kinds has one kind of each.
+type kinds map[kind]*kind
+
+// record returns what is kept of s.
+func (k kinds) record(s *signal.Signal) *record {
+	key := kind{s.Account, s.Agent, s.Asset, s.Strategy, s.Timeframe, s.Risk, s.Direction, s.Levels != nil}
+	shared := k[key]
+	if shared == nil {
+		shared = &key
+		k[key] = shared
+	}
+	r := &record{id: s.ID, run: s.Run, kind: shared, created: s.CreatedAt.UnixMilli(), expires: s.ExpiresAt.UnixMilli(), updated: s.UpdatedAt.UnixMilli(),
+		first: s.FirstConfidence, confidence: s.Confidence, mfe: s.MFE, mae: s.MAE, sequence: s.Sequence}
+	if s.Levels != nil {
+		r.levels = *s.Levels
+	}
+	return r
+}
+
+// signal returns the signal without its metadata.
+func (r *record) signal() *signal.Signal {
+	k := r.kind
+	s := &signal.Signal{ID: r.id, Account: k.account, Agent: k.agent, Run: r.run, Asset: k.asset, Strategy: k.strategy, Timeframe: k.timeframe,
+		Risk: k.risk, Direction: k.direction, Confidence: r.confidence, FirstConfidence: r.first, MFE: r.mfe, MAE: r.mae, Sequence: r.sequence,
+		CreatedAt: timeOf(r.created), ExpiresAt: timeOf(r.expires), UpdatedAt: timeOf(r.updated)}
+	if k.prices {
+		levels := r.levels
+		s.Levels = &levels
+	}
+	return s
+}
+
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -1,0 +1,132 @@
+// Package coinbase reads bars of the exchange of that name by REST. It needs no key.
+// What is returned is decoded, not judged.
+package coinbase
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// Name is the source's.
+	Name = "coinbase"
+	// BaseURL is that of the public market data.
+	BaseURL = "https://api.exchange.coinbase.com"
+	// pageBars is how many bars an answer has at most.
+	pageBars = 300
+	maxPages = 20
+)
+
+// ErrUnknown says that the exchange does not have a product.
+var ErrUnknown = errors.New("product is not known")
+
+// Client asks by REST.
+type Client struct {
+	base string
+	c    *fetch.Client
+}
+
+// NewClient returns a client for the server at base, without a slash at its end.
+func NewClient(base string, c *fetch.Client) *Client { return &Client{base, c} }
+
+// Ping asks for the time of the server, in milliseconds since 1970.
+func (c *Client) Ping(ctx context.Context) (int64, error) {
+	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/time"})
+	if err != nil {
+		return 0, err
+	}
+	var t struct {
+		ISO time.Time `json:"iso"`
+	}
+	if err := json.Unmarshal(a.Body, &t); err != nil {
+		return 0, c.c.Undecodable(err)
+	}
+	return t.ISO.UnixMilli(), nil
+}
+
+// Bars returns the bars of a product that open in [from, to), ascending. There is none
+// for a time without trades; the last one may be open still. The error is ErrUnknown, a
+// *fetch.Error or that of ctx.
+func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+	step := tf.Duration().Milliseconds()
+	from -= from % step
+	var all []signal.Bar
+	for range maxPages {
+		if from >= to {
+			break
+		}
+		end := min(from+(pageBars-1)*step, to-1) // both ends are included
+		query := url.Values{"granularity": {strconv.FormatInt(step/1000, 10)}, "start": {iso(from)}, "end": {iso(end)}}
+		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/products/" + url.PathEscape(product) + "/candles?" + query.Encode()})
+		if err != nil {
+			return nil, asUnknown(err)
+		}
+		page, err := decodeCandles(a.Body, step)
+		if err != nil {
+			return nil, c.c.Undecodable(err)
+		}
+		for _, b := range page {
+			if from <= b.OpenTime && b.OpenTime < to && (len(all) == 0 || b.OpenTime > all[len(all)-1].OpenTime) {
+				all = append(all, b)
+			}
+		}
+		from += pageBars * step
+	}
+	return all, nil
+}
+
+func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// decodeCandles reads rows of time in seconds, low, high, open, close and volume, which
+// come in any order. null is an error.
+func decodeCandles(body []byte, step int64) ([]signal.Bar, error) {
+	var rows [][]*float64
+	if err := json.Unmarshal(body, &rows); err != nil {
+		return nil, fmt.Errorf("decode candles: %w", err)
+	}
+	if rows == nil {
+		return nil, errors.New("decode candles: not a list")
+	}
+	bars := make([]signal.Bar, 0, len(rows))
+	for i, r := range rows {
+		if len(r) < 6 || slices.Contains(r[:6], nil) {
+			return nil, fmt.Errorf("decode candle %d: a value is missing", i)
+		}
+		open := int64(*r[0]) * 1000
+		bars = append(bars, signal.Bar{OpenTime: open, CloseTime: open + step, Low: *r[1], High: *r[2], Open: *r[3], Close: *r[4], Volume: *r[5]})
+	}
+	slices.SortFunc(bars, func(a, b signal.Bar) int { return int(min(max(a.OpenTime-b.OpenTime, -1), 1)) })
+	return bars, nil
+}
+
+// asUnknown returns ErrUnknown if the exchange has said so with err.
+func asUnknown(err error) error {
+	fault, ok := errors.AsType[*fetch.Error](err)
+	if !ok || fault.Kind != fetch.Refused {
+		return err
+	}
+	if fault.Status == http.StatusNotFound {
+		return ErrUnknown
+	}
+	var said struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(fault.Body, &said) == nil && said.Message != "" {
+		if strings.EqualFold(said.Message, "NotFound") {
+			return ErrUnknown
+		}
+		fault.Cause = fmt.Errorf("%.200s", said.Message)
+	}
+	return fault
+}

@@ -1,0 +1,284 @@
+package fetch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+)
+
+const (
+	connectTimeout = 3 * time.Second
+	requestTimeout = 10 * time.Second
+	// maxBody bounds an answer, errorBody what is kept of one with an error.
+	maxBody   = 8 << 20
+	errorBody = 512
+	maxTries  = 3
+	// firstPause is the pause before the second try; the one before the third is
+	// twice as long. Both are jittered by half.
+	firstPause = 250 * time.Millisecond
+	// patience is how long a server may have one wait within a request; who wants
+	// more is left alone, and the request fails.
+	patience = 5 * time.Second
+	// overall bounds a request with all its tries.
+	overall = 45 * time.Second
+	// restUntold is how long a server is left alone that limits us without saying for
+	// how long, banUntold one that bans us.
+	restUntold = 30 * time.Second
+	banUntold  = 2 * time.Minute
+)
+
+// JSON are the content types of JSON.
+var JSON = []string{"application/json"}
+
+// Options are what a Client is made with. The zero value of each field but Name works.
+type Options struct {
+	Name string // of the source, for errors and metrics; required
+	// Rate is how many requests are made a second in the long run, Burst how many at
+	// once. Default 5 and 10.
+	Rate  float64
+	Burst int
+	// Header is sent with every request.
+	Header http.Header
+	// Transport is for tests. The default bounds the time to connect.
+	Transport http.RoundTripper
+	// Done is told of every try and how it ended: "ok" or a Kind. It may be nil.
+	Done func(source, result string)
+}
+
+// Client asks one server.
+type Client struct {
+	o       Options
+	http    *http.Client
+	bucket  *rate.Limiter
+	flights singleflight.Group
+	breaker breaker
+}
+
+// New returns a client.
+func New(o Options) *Client {
+	o.Rate, o.Burst = cmp.Or(o.Rate, 5), cmp.Or(o.Burst, 10)
+	if o.Transport == nil {
+		o.Transport = &http.Transport{
+			Proxy:       http.ProxyFromEnvironment,
+			DialContext: (&net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}).DialContext,
+			// Connecting includes the handshake.
+			TLSHandshakeTimeout: connectTimeout, ForceAttemptHTTP2: true,
+			MaxIdleConns: 16, MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second,
+		}
+	}
+	if o.Done == nil {
+		o.Done = func(string, string) {}
+	}
+	return &Client{o: o, http: &http.Client{Transport: o.Transport, Timeout: requestTimeout},
+		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
+}
+
+// Name is the source's.
+func (c *Client) Name() string { return c.o.Name }
+
+// Request is a question.
+type Request struct {
+	URL string
+	// Types are the content types that are taken. Empty: JSON.
+	Types []string
+	// ETag and LastModified, if set, ask for what changed since the answer that had
+	// them.
+	ETag, LastModified string
+	// Cost is how many requests of the rate it counts for; default 1.
+	Cost int
+}
+
+// Answer is a whole, checked answer.
+type Answer struct {
+	Body               []byte // nobody may change it: it may have been asked for by several
+	Unchanged          bool   // 304: Body is empty
+	ETag, LastModified string
+	Header             http.Header
+}
+
+// Get asks. The error is an *Error, or that of ctx.
+func (c *Client) Get(ctx context.Context, r Request) (*Answer, error) {
+	key := r.URL + "\n" + r.ETag + "\n" + r.LastModified
+	// The request goes on if the first who asked goes away: others may wait for it.
+	flight := c.flights.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), overall)
+		defer cancel()
+		return c.tries(ctx, &r)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case result := <-flight:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*Answer), nil
+	}
+}
+
+// tries asks until there is an answer or nothing more to hope for.
+func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
+	pause := firstPause
+	for try := 1; ; try++ {
+		if wait := c.breaker.allow(time.Now()); wait > 0 {
+			c.o.Done(c.o.Name, string(Resting))
+			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: wait}
+		}
+		if err := c.bucket.WaitN(ctx, min(max(r.Cost, 1), c.o.Burst)); err != nil {
+			c.breaker.drop()
+			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: time.Second, Cause: errors.New("too many requests wait")}
+		}
+		a, fault := c.once(ctx, r)
+		if fault == nil {
+			c.breaker.done(time.Now(), false)
+			c.o.Done(c.o.Name, "ok")
+			return a, nil
+		}
+		c.o.Done(c.o.Name, string(fault.Kind))
+		c.breaker.done(time.Now(), fault.Kind != Refused)
+		wait, again := c.retry(fault, pause)
+		if !again || try == maxTries {
+			return nil, fault
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fault
+		case <-time.After(wait):
+		}
+		pause *= 2
+	}
+}
+
+// retry says whether another try makes sense, and after which pause.
+func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) {
+	jittered := pause/2 + rand.N(pause)
+	switch fault.Kind {
+	case Network, Server:
+		if fault.RetryAfter > patience {
+			c.breaker.pause(time.Now(), fault.RetryAfter)
+			return 0, false
+		}
+		return max(jittered, fault.RetryAfter), true
+	case Limited, Banned:
+		// Whoever goes on asking is banned for longer.
+		if fault.RetryAfter <= 0 {
+			fault.RetryAfter = restUntold
+			if fault.Kind == Banned {
+				fault.RetryAfter = banUntold
+			}
+		}
+		c.breaker.pause(time.Now(), fault.RetryAfter)
+		return fault.RetryAfter + jittered/4, fault.RetryAfter <= patience
+	}
+	return 0, false
+}
+
+// once asks once.
+func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
+	fail := func(kind Kind, status int, cause error) *Error {
+		return &Error{Source: c.o.Name, Kind: kind, Status: status, Cause: cause}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL, nil)
+	if err != nil {
+		return nil, fail(Refused, 0, err)
+	}
+	for name, values := range c.o.Header {
+		request.Header[name] = values
+	}
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", "agentsignal")
+	}
+	if r.ETag != "" {
+		request.Header.Set("If-None-Match", r.ETag)
+	}
+	if r.LastModified != "" {
+		request.Header.Set("If-Modified-Since", r.LastModified)
+	}
+	w, err := c.http.Do(request)
+	if err != nil {
+		return nil, fail(Network, 0, err)
+	}
+	defer w.Body.Close()
+	if w.StatusCode == http.StatusNotModified && r.ETag+r.LastModified != "" {
+		return &Answer{Unchanged: true, ETag: r.ETag, LastModified: r.LastModified, Header: w.Header}, nil
+	}
+	if w.StatusCode != http.StatusOK {
+		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
+		fault.RetryAfter = retryAfter(w.Header.Get("Retry-After"))
+		fault.Body, _ = io.ReadAll(io.LimitReader(w.Body, errorBody))
+		return nil, fault
+	}
+	body, err := io.ReadAll(io.LimitReader(w.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, fail(Network, w.StatusCode, fmt.Errorf("read answer: %w", err))
+	case len(body) > maxBody:
+		return nil, fail(Large, w.StatusCode, fmt.Errorf("more than %d bytes", maxBody))
+	}
+	if err := checkType(w.Header.Get("Content-Type"), body, r.Types); err != nil {
+		return nil, fail(Content, w.StatusCode, err)
+	}
+	return &Answer{Body: body, ETag: w.Header.Get("ETag"), LastModified: w.Header.Get("Last-Modified"), Header: w.Header}, nil
+}
+
+// Undecodable is the error for an answer whose body is not what was asked for. The
+// server is to blame as for any other failure.
+func (c *Client) Undecodable(cause error) error {
+	c.breaker.done(time.Now(), true)
+	c.o.Done(c.o.Name, string(Content))
+	return &Error{Source: c.o.Name, Kind: Content, Status: http.StatusOK, Cause: cause}
+}
+
+func kindOf(status int) Kind {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return Limited
+	case status == http.StatusTeapot:
+		return Banned
+	case status >= 500:
+		return Server
+	}
+	return Refused
+}
+
+// retryAfter reads the header of that name: seconds or a date. It returns 0 if it says
+// nothing.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return time.Duration(max(seconds, 0)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
+}
+
+// checkType returns an error if an answer has another type than those that are taken,
+// or says so and is a page all the same.
+func checkType(header string, body []byte, types []string) error {
+	if len(types) == 0 {
+		types = JSON
+	}
+	got, _, err := mime.ParseMediaType(header)
+	if err != nil || !slices.Contains(types, got) {
+		return fmt.Errorf("content type is %.60q", header)
+	}
+	start := bytes.ToLower(bytes.TrimSpace(body[:min(len(body), 64)]))
+	if bytes.HasPrefix(start, []byte("<!doctype html")) || bytes.HasPrefix(start, []byte("<html")) {
+		return errors.New("a page of HTML")
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package fetch
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind says what went wrong.
+type Kind string
+
+// The kinds, which are the values of the label "result" beside "ok".
+const (
+	Network Kind = "network"      // no answer, or one that broke off
+	Limited Kind = "rate_limited" // 429
+	Banned  Kind = "banned"       // 418
+	Server  Kind = "server_error" // 5xx
+	Refused Kind = "client_error" // any other status: the request is wrong
+	Content Kind = "content"      // another type than was asked for, or not decodable
+	Large   Kind = "too_large"
+	Resting Kind = "resting" // not asked, because the server wants rest or fails
+)
+
+// Kinds lists them.
+var Kinds = []Kind{Network, Limited, Banned, Server, Refused, Content, Large, Resting}
+
+// Error is why there is no answer.
+type Error struct {
+	Source string // the client's name
+	Kind   Kind
+	Status int // of HTTP; 0 without an answer
+	// RetryAfter is when it makes sense to ask again; 0 if that is not known.
+	RetryAfter time.Duration
+	Body       []byte // the start of what a server said with an error
+	Cause      error  // may be nil
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %s", e.Source, e.Kind)
+	if e.Status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(", ask again in %s", e.RetryAfter.Round(time.Second))
+	}
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Temporary says that the same request may have another answer later.
+func (e *Error) Temporary() bool { return e.Kind != Refused || e.Status == 403 || e.Status == 408 }
