@@ -25,6 +25,9 @@ var mayImport = []struct {
 	{"actors/agent", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
 	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/webhook"}},
+	{"actors/market/fetch", nil},
+	{"actors/market/...", []string{"actors/signal", "actors/market/fetch"}},
+	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
 	{"persistence/barelog", nil},
 	{"persistence/redistest", nil},
@@ -48,7 +51,7 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http":                          {"http", "http/...", "actors/webhook", "actors/weather", "actors/market", "cmd/...", "deploy/webhooks/go"},
+	"net/http":                          {"http", "http/...", "actors/webhook", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
 	"os/signal":                         {"cmd/..."},
 }
 
