@@ -1,0 +1,241 @@
+package market
+
+import (
+	"slices"
+	"sync"
+	"time"
+	_ "time/tzdata" // images without a database of time zones know New York, too
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Session is when an asset is traded. Its zero value is always.
+type Session int
+
+// The sessions.
+const (
+	Always Session = iota
+	// Exchange is 09:30 to 16:00 in New York on the days of its stock exchange, to
+	// 13:00 on some.
+	Exchange
+	// Currencies is Sunday 22:00 to Friday 22:00 UTC.
+	Currencies
+)
+
+// sessionOf returns the session of a real asset of a class. Commodities are traded
+// through funds.
+func sessionOf(class string) Session {
+	switch class {
+	case Stock, Commodity:
+		return Exchange
+	case FX, Metal:
+		return Currencies
+	}
+	return Always
+}
+
+// horizon bounds how far ahead a session is looked for: no market rests for as long.
+const horizon = 15 * 24 * time.Hour
+
+// span returns the session that holds t, or else the next one.
+func (s Session) span(t time.Time) (opens, closes time.Time) {
+	t = t.UTC()
+	switch s {
+	case Exchange:
+		day := t.In(newYork())
+		for range int(horizon.Hours() / 24) {
+			if opens, closes, ok := exchangeDay(day); ok && t.Before(closes) {
+				return opens, closes
+			}
+			day = time.Date(day.Year(), day.Month(), day.Day()+1, 12, 0, 0, 0, newYork())
+		}
+		return t.Add(horizon), t.Add(horizon)
+	case Currencies:
+		// From the Sunday at or before the day.
+		sunday := time.Date(t.Year(), t.Month(), t.Day()-int(t.Weekday()), 22, 0, 0, 0, time.UTC)
+		if friday := sunday.AddDate(0, 0, -2); t.Before(friday) {
+			return friday.AddDate(0, 0, -5), friday
+		}
+		if friday := sunday.AddDate(0, 0, 5); t.Before(friday) {
+			return sunday, friday
+		}
+		return sunday.AddDate(0, 0, 7), sunday.AddDate(0, 0, 12)
+	}
+	return time.Time{}, time.Unix(1<<40, 0).UTC()
+}
+
+// Open says that s is open at t.
+func (s Session) Open(t time.Time) bool {
+	opens, _ := s.span(t)
+	return !t.Before(opens)
+}
+
+// Next returns t if s is open then, else when it opens next.
+func (s Session) Next(t time.Time) time.Time {
+	if opens, _ := s.span(t); t.Before(opens) {
+		return opens
+	}
+	return t
+}
+
+// After returns when s has been open for d after t.
+func (s Session) After(t time.Time, d time.Duration) time.Time {
+	if s == Always {
+		return t.Add(d)
+	}
+	for range 10_000 {
+		opens, closes := s.span(t)
+		if t.Before(opens) {
+			t = opens
+		}
+		if left := closes.Sub(t); d <= left {
+			return t.Add(d)
+		} else {
+			d -= left
+		}
+		t = closes
+	}
+	return t.Add(d)
+}
+
+// Between returns for how long s was open from one time to a later one.
+func (s Session) Between(from, to time.Time) time.Duration {
+	if s == Always {
+		return max(to.Sub(from), 0)
+	}
+	var sum time.Duration
+	for from.Before(to) {
+		opens, closes := s.span(from)
+		if from.Before(opens) {
+			from = opens
+		}
+		end := closes
+		if to.Before(end) {
+			end = to
+		}
+		sum += max(end.Sub(from), 0)
+		from = closes
+	}
+	return sum
+}
+
+// exchangeHours is how long the exchange is open on most days.
+const exchangeHours = 6*time.Hour + 30*time.Minute
+
+// Lasting returns for how long s is open while bars of length d form that together
+// last as long: a bar of a day is one session.
+func (s Session) Lasting(d time.Duration, tf signal.Timeframe) time.Duration {
+	if s == Exchange && tf == signal.D1 {
+		return time.Duration(float64(d) / 24 * float64(exchangeHours) / float64(time.Hour))
+	}
+	return d
+}
+
+// newYork is the time zone of the stock exchange.
+var newYork = sync.OnceValue(func() *time.Location {
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		panic("load time zone: " + err.Error()) // it is part of the program
+	}
+	return zone
+})
+
+// exchangeDay returns the session of a day in New York, or false if there is none.
+func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
+	y, m, d := day.Date()
+	if w := day.Weekday(); w == time.Saturday || w == time.Sunday || holiday(y, m, d) {
+		return opens, closes, false
+	}
+	hour := 16
+	if shortDay(y, m, d) {
+		hour = 13
+	}
+	return time.Date(y, m, d, 9, 30, 0, 0, newYork()).UTC(), time.Date(y, m, d, hour, 0, 0, 0, newYork()).UTC(), true
+}
+
+// date is a day of the calendar.
+type date struct {
+	year  int
+	month time.Month
+	day   int
+}
+
+// mourning are days on which the exchange was closed outside of its rules, and storms.
+var mourning = []date{{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9}}
+
+// holiday says that the stock exchange is closed on a day that is no Saturday or
+// Sunday.
+func holiday(y int, m time.Month, d int) bool {
+	this := date{y, m, d}
+	if slices.Contains(mourning, this) {
+		return true
+	}
+	fixed := []date{{y, time.July, 4}, {y, time.December, 25}}
+	if y >= 2022 {
+		fixed = append(fixed, date{y, time.June, 19})
+	}
+	for _, f := range fixed {
+		if observed(f) == this {
+			return true
+		}
+	}
+	// A New Year's Day on a Saturday is not made up for: the year before ends with it.
+	if newYear := (date{y, time.January, 1}); weekday(newYear) != time.Saturday && observed(newYear) == this {
+		return true
+	}
+	return slices.Contains([]date{
+		nth(y, time.January, time.Monday, 3), nth(y, time.February, time.Monday, 3), goodFriday(y),
+		nth(y, time.June, time.Monday, 1).add(-7), // the last Monday of May
+		nth(y, time.September, time.Monday, 1), nth(y, time.November, time.Thursday, 4),
+	}, this)
+}
+
+// shortDay says that the exchange closes at 13:00 on a day that is no holiday: the day
+// after Thanksgiving, Christmas Eve, and the eve of Independence Day.
+func shortDay(y int, m time.Month, d int) bool {
+	this := date{y, m, d}
+	eve := date{y, time.July, 3}
+	if w := weekday(date{y, time.July, 4}); (w == time.Saturday || w == time.Sunday || w == time.Monday) && this == eve {
+		return false // the eve is a holiday or no day of trade
+	}
+	return this == eve || this == date{y, time.December, 24} || this == nth(y, time.November, time.Thursday, 4).add(1)
+}
+
+func (d date) time() time.Time { return time.Date(d.year, d.month, d.day, 12, 0, 0, 0, time.UTC) }
+
+func (d date) add(days int) date {
+	y, m, day := d.time().AddDate(0, 0, days).Date()
+	return date{y, m, day}
+}
+
+func weekday(d date) time.Weekday { return d.time().Weekday() }
+
+// observed returns the day on which a holiday is kept that falls on d: the Friday
+// before a Saturday, the Monday after a Sunday.
+func observed(d date) date {
+	switch weekday(d) {
+	case time.Saturday:
+		return d.add(-1)
+	case time.Sunday:
+		return d.add(1)
+	}
+	return d
+}
+
+// nth returns the nth day of a month that is a certain day of the week.
+func nth(y int, m time.Month, w time.Weekday, n int) date {
+	first := date{y, m, 1}
+	return first.add((int(w)-int(weekday(first))+7)%7 + 7*(n-1))
+}
+
+// goodFriday returns the Friday before Easter, by the rule of the Gregorian calendar.
+func goodFriday(y int) date {
+	golden := y % 19
+	century := y / 100
+	moon := (century - century/4 - (8*century+13)/25 + 19*golden + 15) % 30
+	moon -= moon / 28 * (1 - 29/(moon+1)*((21-golden)/11))
+	day := (y + y/4 + moon + 2 - century + century/4) % 7
+	offset := moon - day
+	month := 3 + (offset+40)/44
+	return date{y, time.Month(month), offset + 28 - 31*(month/4)}.add(-2)
+}
