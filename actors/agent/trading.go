@@ -95,16 +95,16 @@ func (t *trader) sentiment(ctx context.Context, r *signal.RunRequest, seen *mark
 
 // describe completes an assessment with levels at the last price, and words.
 func describe(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (conclusion, error) {
-	levels, err := a.Levels(seen.Last.Price, seen.Asset.TickSize)
+	c, err := a.Conclude(originOf(r.Asset, seen), seen.Last.Price)
 	if err != nil {
 		return conclusion{}, err
 	}
-	extra := map[string]any{"source": seen.Source}
-	if seen.Compression > 1 {
-		extra["time_compression"] = seen.Compression
-	}
-	return conclusion{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels,
-		Metadata: slices.Clip(a.Metadata(r.Asset, levels, extra)), Lifetime: strategy.Lifetime(r.Timeframe, r.Risk, seen.Compression)}, nil
+	return conclusion{Direction: c.Direction, Confidence: c.Confidence, Levels: &c.Levels, Metadata: c.Metadata, Lifetime: c.Lifetime}, nil
+}
+
+// originOf returns what a signal says of where its prices come from.
+func originOf(asset string, seen *market.Snapshot) strategy.Origin {
+	return strategy.Origin{Asset: asset, Tick: seen.Asset.TickSize, Source: seen.Source, Compression: seen.Compression}
 }
 
 // series returns the series kept under key, a new one if there is none.

@@ -22,7 +22,9 @@ var mayImport = []struct {
 	{"actors/signal", nil},
 	{"actors/strategy", []string{"actors/signal"}},
 	{"actors/engine", nil},
-	{"actors/agent", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
+	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
+	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
+	{"actors/agent", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
 	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/webhook"}},
 	{"actors/market/fetch", nil},
@@ -36,7 +38,7 @@ var mayImport = []struct {
 	{"http/credentials", []string{"actors/signal"}},
 	{"http/limits", nil},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "http/credentials", "http/limits", "http/dashboard"}},
+	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "http/credentials", "http/limits", "http/dashboard"}},
 	{"http/dashboard", nil},
 	{"configs", nil},
 	{"cmd/...", []string{"..."}},
@@ -59,6 +61,7 @@ var onlyIn = map[string][]string{
 // random source, no input or output.
 var pure = map[string][]string{
 	"actors/strategy": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
+	"actors/backtest": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
 	"actors/signal":   {"os", "net", "net/http", "log", "log/slog", "syscall"},
 }
 

@@ -1,0 +1,104 @@
+package backtest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// stored returns a trade as a stored signal.
+func stored(trade *Trade, o Options) *signal.Signal {
+	l := trade.Levels
+	created := time.UnixMilli(trade.CreatedAt + 137).UTC()
+	s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: o.Asset, Strategy: o.Strategy, Timeframe: o.Timeframe, Risk: o.Risk,
+		Direction: trade.Direction, Confidence: trade.Confidence, FirstConfidence: trade.Confidence, Levels: &l, Metadata: trade.Metadata,
+		CreatedAt: created, ExpiresAt: created.Add(trade.Lifetime)}
+	if !trade.Open() {
+		c := strategy.Close(s, trade.Exit, time.UnixMilli(trade.ClosedAt).UTC())
+		s.Closing = &c
+	}
+	return s
+}
+
+func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
+	t.Helper()
+	bars := walk(11, 1200)
+	o := testOptions(strategy.Momentum)
+	o.From = bars[1010].CloseTime
+	r := run(t, bars, o)
+	var list []*signal.Signal
+	for i := range r.Trades {
+		list = append(list, stored(&r.Trades[i], o))
+	}
+	if len(list) < 5 {
+		t.Fatalf("only %d signals", len(list))
+	}
+	return NewAudit(o.Origin, o.Timeframe, bars), list
+}
+
+func TestSignalsThatHoldPassTheAudit(t *testing.T) {
+	t.Parallel()
+	a, list := audited1200(t)
+	for _, s := range list {
+		for range 2 { // a second signal of the same bar
+			if v, err := a.Check(s); err != nil || v.Reason != "" || len(v.Differences) > 0 {
+				t.Errorf("%s: %+v, %v", s.CreatedAt, v, err)
+			}
+		}
+	}
+}
+
+func TestTheAuditNamesWhatDiffers(t *testing.T) {
+	t.Parallel()
+	for member, change := range map[string]func(*signal.Signal){
+		"direction": func(s *signal.Signal) {
+			s.Direction = map[signal.Direction]signal.Direction{signal.Long: signal.Short, signal.Short: signal.Long}[s.Direction]
+		},
+		"confidence":  func(s *signal.Signal) { s.FirstConfidence += .01 },
+		"stop_loss":   func(s *signal.Signal) { s.Levels.Stop -= .01 },
+		"take_profit": func(s *signal.Signal) { s.Levels.Target += .01 },
+		"metadata.values": func(s *signal.Signal) {
+			s.Metadata = []byte(strings.Replace(string(s.Metadata), `"adx_14":`, `"adx_14":1`, 1))
+		},
+		"metadata.source": func(s *signal.Signal) {
+			s.Metadata = []byte(strings.Replace(string(s.Metadata), `"source":"test"`, `"source":"x"`, 1))
+		},
+		"pnl_percent":      func(s *signal.Signal) { *s.Closing.PnLPercent += .0001 },
+		"pnl_absolute":     func(s *signal.Signal) { *s.Closing.PnLAbsolute -= 1e-8 },
+		"duration_minutes": func(s *signal.Signal) { s.Closing.DurationMinutes++ },
+		"close_reason":     func(s *signal.Signal) { s.Closing.Reason = "luck" },
+		"closed_at":        func(s *signal.Signal) { s.Closing.At = s.CreatedAt.Add(-time.Second) },
+		"exit_price":       func(s *signal.Signal) { s.Closing.ExitPrice = nil },
+	} {
+		a, list := audited1200(t)
+		s := list[1]
+		change(s)
+		v, err := a.Check(s)
+		found := false
+		for _, d := range v.Differences {
+			found = found || d.Member == member
+		}
+		if err != nil || !found {
+			t.Errorf("changed %s: the audit says %+v, %v", member, v, err)
+		}
+	}
+}
+
+func TestTheAuditSaysWhatItCannotRecompute(t *testing.T) {
+	t.Parallel()
+	a, list := audited1200(t)
+	early := *list[0]
+	early.CreatedAt = early.CreatedAt.Add(-30 * 24 * time.Hour)
+	early.Closing = nil
+	if v, err := a.Check(&early); err != nil || !strings.Contains(v.Reason, "bars before it") || len(v.Differences) > 0 {
+		t.Errorf("too few bars: %+v, %v", v, err)
+	}
+	news := *list[0]
+	news.Strategy = strategy.Sentiment
+	if v, err := a.Check(&news); err != nil || v.Reason == "" {
+		t.Errorf("sentiment: %+v, %v", v, err)
+	}
+}

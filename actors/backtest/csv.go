@@ -1,0 +1,271 @@
+package backtest
+
+import (
+	"bufio"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+const (
+	// maxFaults is how many bad lines are told of.
+	maxFaults = 10
+	// maxCSVBars bounds a file: some 60 bytes of memory each.
+	maxCSVBars = 10_000_000
+	// maxCell bounds what is quoted of a bad value, in characters.
+	maxCell = 40
+)
+
+// byteOrderMark is what some programs put in front of a text.
+const byteOrderMark = "\ufeff"
+
+// columns are the names that a column may have in the first line, ignoring case. The
+// first five are needed.
+var columns = [...]struct {
+	name  string
+	names []string
+}{
+	{"time", []string{"open_time", "time", "timestamp", "date", "datetime"}},
+	{"open", []string{"open", "o"}},
+	{"high", []string{"high", "h"}},
+	{"low", []string{"low", "l"}},
+	{"close", []string{"close", "c"}},
+	{"volume", []string{"volume", "vol", "v"}},
+}
+
+// Places in columns.
+const (
+	timeColumn = iota
+	openColumn
+	highColumn
+	lowColumn
+	closeColumn
+	volumeColumn
+)
+
+// FileError says what is wrong with a file of bars, line by line.
+type FileError struct {
+	Faults []string // the first ones, each with its line
+	More   int      // how many there are beyond them
+}
+
+// Error implements error.
+func (e *FileError) Error() string {
+	text := strings.Join(e.Faults, "\n")
+	if e.More > 0 {
+		text += fmt.Sprintf("\nand %d more", e.More)
+	}
+	return text
+}
+
+func (e *FileError) add(line int, format string, args ...any) {
+	if len(e.Faults) >= maxFaults {
+		e.More++
+		return
+	}
+	e.Faults = append(e.Faults, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
+}
+
+// ReadCSV reads bars of a timeframe, oldest first. The first line names the columns:
+// time (or open_time, timestamp, date), open, high, low, close and, if it is known,
+// volume; others are passed over. A time is that at which the bar opens: milliseconds
+// or seconds since 1970, RFC 3339, or such a time or a date without an offset, which
+// are UTC. Of two lines with the same time the later one counts. The error is a
+// *FileError, or that of the reader.
+func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
+	text := bufio.NewReader(r)
+	if mark, err := text.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
+		text.Discard(len(mark)) // is there
+	}
+	lines := csv.NewReader(text)
+	lines.FieldsPerRecord = -1
+	lines.ReuseRecord = true
+	lines.TrimLeadingSpace = true
+	faults := &FileError{}
+	head, err := lines.Read()
+	if errors.Is(err, io.EOF) {
+		faults.add(1, "the file is empty: the first line must name the columns")
+		return nil, faults
+	}
+	if err != nil {
+		return nil, malformed(faults, err)
+	}
+	places, ok := findColumns(head, faults)
+	if !ok {
+		return nil, faults
+	}
+	var bars []strategy.Bar
+	for {
+		cells, err := lines.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, malformed(faults, err)
+		}
+		line, _ := lines.FieldPos(0)
+		b, err := parseLine(cells, places, tf)
+		if err == nil {
+			bars, err = appendLine(bars, b)
+		}
+		if err != nil {
+			faults.add(line, "%v", err)
+		}
+		if len(bars) > maxCSVBars {
+			faults.add(line, "more than %d bars", maxCSVBars)
+			break
+		}
+	}
+	if len(faults.Faults) > 0 {
+		return nil, faults
+	}
+	return bars, nil
+}
+
+// malformed adds what the reader of lines says, after which it cannot go on. Errors
+// below it stay what they are.
+func malformed(faults *FileError, err error) error {
+	e, ok := errors.AsType[*csv.ParseError](err)
+	if !ok {
+		return fmt.Errorf("read bars: %w", err)
+	}
+	faults.add(e.Line, "%v", e.Err)
+	return faults
+}
+
+// findColumns returns where each of columns stands in the first line; -1 for none.
+func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok bool) {
+	for i := range places {
+		places[i] = -1
+	}
+	for at, cell := range head {
+		name := strings.ToLower(strings.TrimSpace(cell))
+		for i := range columns {
+			if !slices.Contains(columns[i].names, name) {
+				continue
+			}
+			if places[i] >= 0 {
+				faults.add(1, "column %s is there twice", columns[i].name)
+			}
+			places[i] = at
+		}
+	}
+	for i := range columns[:volumeColumn] {
+		if places[i] < 0 {
+			faults.add(1, "there is no column %s (may be named %s)", columns[i].name, strings.Join(columns[i].names, ", "))
+		}
+	}
+	return places, len(faults.Faults) == 0
+}
+
+// parseLine reads a bar.
+func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (strategy.Bar, error) {
+	cell := func(column int) (string, error) {
+		at := places[column]
+		if at < 0 {
+			return "", nil
+		}
+		if at >= len(cells) {
+			return "", fmt.Errorf("there are %d values: column %s is missing", len(cells), columns[column].name)
+		}
+		return strings.TrimSpace(cells[at]), nil
+	}
+	text, err := cell(timeColumn)
+	if err != nil {
+		return strategy.Bar{}, err
+	}
+	opened, ok := parseOpenTime(text)
+	if !ok {
+		return strategy.Bar{}, fmt.Errorf("time %s is none: 1795253400000, 1795253400, 2026-11-21T09:30:00Z or 2026-11-21 are", quoted(text))
+	}
+	b := strategy.Bar{OpenTime: opened, CloseTime: opened + tf.Duration().Milliseconds()}
+	for column, v := range map[int]*float64{openColumn: &b.Open, highColumn: &b.High, lowColumn: &b.Low, closeColumn: &b.Close, volumeColumn: &b.Volume} {
+		text, cellErr := cell(column)
+		if cellErr != nil {
+			return strategy.Bar{}, cellErr
+		}
+		if column == volumeColumn && text == "" {
+			continue
+		}
+		if *v, ok = parseDecimal(text); !ok {
+			return strategy.Bar{}, fmt.Errorf("%s %s is no number", columns[column].name, quoted(text))
+		}
+	}
+	return b, b.Check()
+}
+
+// appendLine adds b, the bar of the next line.
+func appendLine(bars []strategy.Bar, b strategy.Bar) ([]strategy.Bar, error) {
+	if n := len(bars); n > 0 && b.OpenTime != bars[n-1].OpenTime {
+		last := bars[n-1]
+		at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+		if b.OpenTime < last.OpenTime {
+			return bars, fmt.Errorf("the bar opens at %s, before the one above it (%s): the oldest must come first", at(b.OpenTime), at(last.OpenTime))
+		}
+		if b.OpenTime < last.CloseTime {
+			return bars, fmt.Errorf("the bar opens at %s, before the one above it closes (%s): is the timeframe right?", at(b.OpenTime), at(last.CloseTime))
+		}
+	}
+	return strategy.AppendBar(bars, b)
+}
+
+// openTimeLayouts are the forms of a time beside numbers.
+var openTimeLayouts = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+	"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly}
+
+// Years between which times are taken for times; seconds and milliseconds since 1970
+// cannot be confused there.
+const (
+	firstYear = 1971
+	lastYear  = 2200
+)
+
+var (
+	firstTime = time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	lastTime  = time.Date(lastYear, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+)
+
+// parseOpenTime returns a time in milliseconds since 1970.
+func parseOpenTime(text string) (int64, bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if n <= lastTime/1000 { // milliseconds of so small a number lie before firstTime
+			n *= 1000
+		}
+		return n, n >= firstTime && n < lastTime
+	}
+	for _, layout := range openTimeLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			ms := t.UnixMilli()
+			return ms, ms >= firstTime && ms < lastTime
+		}
+	}
+	return 0, false
+}
+
+// parseDecimal reads a plain decimal number. strconv alone would also take NaN, Inf,
+// hexadecimals and underscores.
+func parseDecimal(text string) (float64, bool) {
+	if text == "" || strings.Trim(text, "0123456789.+-eE") != "" {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	return v, err == nil && !math.IsInf(v, 0)
+}
+
+// quoted returns the beginning of a value in quotes.
+func quoted(text string) string {
+	if utf8.RuneCountInString(text) > maxCell {
+		text = string([]rune(text)[:maxCell]) + "…"
+	}
+	return strconv.Quote(text)
+}

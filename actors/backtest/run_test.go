@@ -1,0 +1,231 @@
+package backtest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+func run(t *testing.T, bars []strategy.Bar, o Options) Result {
+	t.Helper()
+	r, err := Run(t.Context(), bars, o)
+	if err != nil {
+		t.Fatalf("backtest: %v", err)
+	}
+	return r
+}
+
+func TestASignalOfABacktestIsWhatALiveRunConcludes(t *testing.T) {
+	t.Parallel()
+	bars := walk(1, 700)
+	for _, name := range audited {
+		o := testOptions(name)
+		o.Overlap = true
+		r := run(t, bars, o)
+		for _, i := range []int{350, 351, 420, 555, 699} {
+			series := strategy.NewSeries(signal.H1).WithTick(.01)
+			if err := series.Sync(bars[:i+1]); err != nil {
+				t.Fatal(err)
+			}
+			a, err := series.Assess(name, signal.MediumRisk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := a.Conclude(o.Origin, bars[i].Close)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok := r.At(i)
+			if !ok {
+				t.Fatalf("no signal of %s at bar %d", name, i)
+			}
+			if d := cmp.Diff(want, got.Conclusion); d != "" {
+				t.Errorf("%s at bar %d: %s", name, i, d)
+			}
+			if got.CreatedAt != bars[i].CloseTime {
+				t.Errorf("made at %d, want the close of the bar, %d", got.CreatedAt, bars[i].CloseTime)
+			}
+		}
+	}
+}
+
+func TestWhatABacktestSaysDoesNotDependOnLaterBars(t *testing.T) {
+	t.Parallel()
+	bars := walk(2, 800)
+	o := testOptions(strategy.Momentum)
+	all := run(t, bars, o)
+	for _, n := range []int{450, 601, 733} {
+		part := run(t, bars[:n], o)
+		for i, got := range part.Trades {
+			want := all.Trades[i]
+			if got.Open() {
+				want.Exit, want.ExitBar, want.ClosedAt, want.Excursion = strategy.Exit{}, 0, 0, got.Excursion
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("with %d bars, trade %d: %s", n, i, d)
+			}
+		}
+	}
+}
+
+// The exits are found again here by looking at one bar after the other.
+func TestTradesEndByTheRulesForBars(t *testing.T) {
+	t.Parallel()
+	bars := walk(3, 3000)
+	reasons := map[signal.CloseReason]int{}
+	for _, risk := range signal.RiskLevels {
+		o := testOptions(strategy.Breakout)
+		o.Risk, o.Cost = risk, .001
+		r := run(t, bars, o)
+		horizon := strategy.Horizon(o.Timeframe, risk)
+		sum, point := 0.0, 0
+		for i, trade := range r.Trades {
+			if trade.Open() {
+				if i != len(r.Trades)-1 || trade.Bar+horizon < len(bars) {
+					t.Errorf("trade %d at bar %d is open", i, trade.Bar)
+				}
+				continue
+			}
+			var want strategy.Exit
+			at := trade.Bar
+			for ended := false; !ended; {
+				at++
+				if want, ended = strategy.ExitOnBar(trade.Direction, trade.Levels, bars[at]); !ended && at == trade.Bar+horizon {
+					want, ended = strategy.ExitOnExpiry(bars[at].Close), true
+				}
+			}
+			if trade.Exit != want || trade.ExitBar != at || trade.ClosedAt != bars[at].CloseTime {
+				t.Errorf("trade %d ends by %+v at bar %d, want %+v at %d", i, trade.Exit, trade.ExitBar, want, at)
+			}
+			reasons[want.Reason]++
+			if i > 0 && trade.Bar < r.Trades[i-1].ExitBar {
+				t.Errorf("trade %d was made at bar %d while the one before was open until %d", i, trade.Bar, r.Trades[i-1].ExitBar)
+			}
+			gross := strategy.R(trade.Direction, trade.Levels, want.Price)
+			risked := math.Abs(trade.Levels.Entry - trade.Levels.Stop)
+			sum += gross - .001*trade.Levels.Entry/risked - .001*want.Price/risked
+			if got := r.Equity[point]; got.At != trade.ClosedAt || math.Abs(got.R-sum) > 1e-9 {
+				t.Errorf("equity at %d is %v, want %v", point, got, Point{trade.ClosedAt, sum})
+			}
+			point++
+			x := trade.Excursion
+			if x.Best < max(0, gross)-1e-12 || x.Worst > min(0, gross)+1e-12 || x.Best > 1.55 {
+				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f", i, gross, x.Worst, x.Best)
+			}
+		}
+		if s := r.Statistics; point != len(r.Equity) || s.Count != point || math.Abs(float64(s.TotalR)-sum) > 1e-9 {
+			t.Errorf("statistics of %d trades with %v R, want %d with %v", s.Count, s.TotalR, point, sum)
+		}
+	}
+	if len(reasons) != 3 {
+		t.Errorf("trades ended by %v only", reasons)
+	}
+}
+
+func TestOneSignalAtATimeUnlessToldOtherwise(t *testing.T) {
+	t.Parallel()
+	bars := walk(4, 600)
+	o := testOptions(strategy.MeanReversion)
+	single := run(t, bars, o)
+	o.Overlap = true
+	all := run(t, bars, o)
+	if len(all.Trades) < 3*len(single.Trades) {
+		t.Errorf("%d signals with overlap, %d without", len(all.Trades), len(single.Trades))
+	}
+	for _, trade := range single.Trades {
+		other, ok := all.At(trade.Bar)
+		if d := cmp.Diff(other, trade); !ok || d != "" {
+			t.Errorf("at bar %d: %s", trade.Bar, d)
+		}
+	}
+}
+
+func TestBoundsLimitSignalsAndNotHistory(t *testing.T) {
+	t.Parallel()
+	bars := walk(5, 700)
+	o := testOptions(strategy.Momentum)
+	o.From, o.To = bars[500].CloseTime, bars[560].CloseTime
+	r := run(t, bars, o)
+	if len(r.Trades) == 0 || r.Trades[0].Bar != 500 {
+		t.Fatalf("the first signal is %+v, want one of bar 500", r.Trades)
+	}
+	for _, trade := range r.Trades {
+		if trade.Bar < 500 || trade.Bar > 560 {
+			t.Errorf("a signal was made at bar %d", trade.Bar)
+		}
+	}
+}
+
+func TestWhatCannotBeReplayedIsSaid(t *testing.T) {
+	t.Parallel()
+	long := walk(6, 400)
+	still := walk(6, 400)
+	for i := range still {
+		still[i].Open, still[i].High, still[i].Low, still[i].Close = 100, 100, 100, 100
+	}
+	bad := walk(6, 400)
+	bad[200].High = -1
+	none := testOptions(strategy.Momentum)
+	none.From = time.Now().UnixMilli()
+	for _, c := range []struct {
+		name string
+		bars []strategy.Bar
+		o    Options
+		code signal.ErrorCode
+		says string
+	}{
+		{"no bars", nil, testOptions(strategy.Momentum), signal.InsufficientHistory, "no bars"},
+		{"few bars", long[:299], testOptions(strategy.Momentum), signal.InsufficientHistory, "only 299"},
+		{"no movement", still, testOptions(strategy.Momentum), signal.InsufficientHistory, "not moved"},
+		{"no bars in time", long, none, signal.InsufficientHistory, "no bars in the time"},
+		{"no news", long, testOptions(strategy.Sentiment), signal.InsufficientHistory, "news"},
+		{"bad bar", bad, testOptions(strategy.Momentum), signal.DataUnavailable, "not possible"},
+		{"no such strategy", long, testOptions("luck"), signal.Internal, ""},
+	} {
+		_, err := Run(t.Context(), c.bars, c.o)
+		e, ok := errors.AsType[*signal.RunError](err)
+		if !ok || e.Code != c.code || !strings.Contains(e.Message, c.says) {
+			t.Errorf("%s: %v, want %s with %q", c.name, err, c.code, c.says)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ended, long, testOptions(strategy.Momentum)); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context: %v", err)
+	}
+}
+
+func TestSentimentIsReplayedFromTheNewsOfItsTime(t *testing.T) {
+	t.Parallel()
+	bars := walk(7, 500)
+	o := testOptions(strategy.Sentiment)
+	for i := range 60 { // an item every 5 hours of the last 300
+		o.News = append(o.News, strategy.NewsItem{ID: string(rune('a' + i)), At: bars[200+5*i].CloseTime,
+			Headline: []string{"Walk shares surge to a record high", "Regulator opens probe into walk", "Walk beats estimates"}[i%3] + string(rune('A'+i))})
+	}
+	r := run(t, bars, o)
+	if len(r.Trades) < 10 {
+		t.Fatalf("only %d signals", len(r.Trades))
+	}
+	early := o
+	early.News = nil
+	last := r.Trades[len(r.Trades)-2]
+	for _, item := range o.News {
+		if item.At <= last.CreatedAt {
+			early.News = append(early.News, item)
+		}
+	}
+	early.To = last.CreatedAt
+	again := run(t, bars, early)
+	if d := cmp.Diff(last, again.Trades[len(again.Trades)-1]); d != "" {
+		t.Errorf("later news change a signal: %s", d)
+	}
+}

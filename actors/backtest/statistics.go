@@ -1,0 +1,224 @@
+package backtest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Outcome is how a signal with prices ended.
+type Outcome struct {
+	At         int64   // when it closed, in milliseconds since 1970
+	R          float64 // result before costs, in multiples of |Entry-Stop|
+	Cost       float64 // of entry and exit together, in the same unit
+	Confidence float64 // at its creation
+	Minutes    int64   // how long it was open
+	MFE, MAE   float64 // best and worst excursion in R
+	Reason     signal.CloseReason
+}
+
+// Figure is a number in answers: 6 decimals, and null where there is none (NaN).
+type Figure float64
+
+// none is the Figure of what cannot be said.
+var none = Figure(math.NaN())
+
+// MarshalJSON implements json.Marshaler.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	v := math.Round(float64(f)*1e6) / 1e6
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	if v == 0 {
+		v = 0 // spares readers "-0"
+	}
+	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Figure) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*f = none
+		return nil
+	}
+	v, err := strconv.ParseFloat(string(b), 64)
+	*f = Figure(v)
+	return err
+}
+
+// Interval is a range of a share.
+type Interval struct {
+	Low  Figure `json:"low"`
+	High Figure `json:"high"`
+}
+
+// Reasons counts how signals ended.
+type Reasons struct {
+	TakeProfit int `json:"take_profit"`
+	StopLoss   int `json:"stop_loss"`
+	Expired    int `json:"expired"`
+}
+
+// Bucket compares forecasts of about the same confidence with what came of them.
+type Bucket struct {
+	From           Figure `json:"from"` // inclusive
+	To             Figure `json:"to"`   // exclusive, but for 1
+	Count          int    `json:"count"`
+	MeanConfidence Figure `json:"mean_confidence"`
+	HitRate        Figure `json:"hit_rate"`
+}
+
+// buckets is how many a reliability table has.
+const buckets = 10
+
+// Statistics describe outcomes. Without any, and where a figure has no meaning, it is
+// none: the Brier skill where all or no signals won, the profit factor without a loss.
+type Statistics struct {
+	Count           int      `json:"count"`
+	Wins            int      `json:"wins"` // closed in profit before costs
+	HitRate         Figure   `json:"hit_rate"`
+	HitRateInterval Interval `json:"hit_rate_interval"` // 95 %, Wilson
+	MeanR           Figure   `json:"mean_r"`
+	MedianR         Figure   `json:"median_r"`
+	ExpectancyR     Figure   `json:"expectancy_r"`   // mean after costs
+	ProfitFactor    Figure   `json:"profit_factor"`  // gains over losses after costs
+	MaxDrawdownR    Figure   `json:"max_drawdown_r"` // greatest fall of the sum after costs, 0 or more
+	TotalR          Figure   `json:"total_r"`        // sum after costs
+	MeanMinutes     Figure   `json:"mean_duration_minutes"`
+	Reasons         Reasons  `json:"close_reasons"`
+	MeanMFE         Figure   `json:"mean_mfe_r"`
+	MeanMAE         Figure   `json:"mean_mae_r"`
+	MeanConfidence  Figure   `json:"mean_confidence"`
+	Brier           Figure   `json:"brier_score"`
+	BrierSkill      Figure   `json:"brier_skill"` // against always forecasting the hit rate
+	Reliability     []Bucket `json:"reliability"` // ten of them
+}
+
+// Summarize returns the statistics of outcomes, which it reads in the order of their
+// ends. It sorts them so.
+func Summarize(outcomes []Outcome) Statistics {
+	SortByEnd(outcomes)
+	var t tally
+	for i := range outcomes {
+		t.add(&outcomes[i])
+	}
+	return t.statistics(outcomes)
+}
+
+// SortByEnd sorts outcomes by when they closed; equal ones stay in their order.
+func SortByEnd(outcomes []Outcome) {
+	byEnd := func(a, b Outcome) int { return cmp.Compare(a.At, b.At) }
+	if !slices.IsSortedFunc(outcomes, byEnd) {
+		slices.SortStableFunc(outcomes, byEnd)
+	}
+}
+
+// tally adds outcomes up.
+type tally struct {
+	count, wins              int
+	r, net, gains, losses    float64
+	peak, drawdown           float64
+	minutes, mfe, mae        float64
+	confidence, squaredError float64
+	reasons                  Reasons
+	buckets                  [buckets]struct {
+		count, wins int
+		confidence  float64
+	}
+}
+
+func (t *tally) add(o *Outcome) {
+	won := 0
+	if o.R > 0 {
+		won = 1
+	}
+	net := o.R - o.Cost
+	t.count++
+	t.wins += won
+	t.r += o.R
+	t.net += net
+	if net > 0 {
+		t.gains += net
+	} else {
+		t.losses -= net
+	}
+	t.peak = max(t.peak, t.net)
+	t.drawdown = max(t.drawdown, t.peak-t.net)
+	t.minutes += float64(o.Minutes)
+	t.mfe += o.MFE
+	t.mae += o.MAE
+	t.confidence += o.Confidence
+	miss := o.Confidence - float64(won)
+	t.squaredError += miss * miss
+	switch o.Reason {
+	case signal.TakeProfit:
+		t.reasons.TakeProfit++
+	case signal.StopLoss:
+		t.reasons.StopLoss++
+	case signal.Expired:
+		t.reasons.Expired++
+	}
+	b := &t.buckets[max(0, min(buckets-1, int(o.Confidence*buckets)))]
+	b.count++
+	b.wins += won
+	b.confidence += o.Confidence
+}
+
+func (t *tally) statistics(outcomes []Outcome) Statistics {
+	n := float64(t.count)
+	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
+	s := Statistics{Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: Wilson(t.wins, t.count),
+		MeanR: mean(t.r), MedianR: median(outcomes), ExpectancyR: mean(t.net), ProfitFactor: none,
+		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
+		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence), Brier: mean(t.squaredError),
+		BrierSkill: none, Reliability: make([]Bucket, buckets)}
+	if t.losses > 0 {
+		s.ProfitFactor = Figure(t.gains / t.losses)
+	}
+	if t.wins > 0 && t.wins < t.count {
+		base := float64(t.wins) / n
+		s.BrierSkill = 1 - s.Brier/Figure(base*(1-base))
+	}
+	for i := range t.buckets {
+		b := &t.buckets[i]
+		s.Reliability[i] = Bucket{From: Figure(i) / buckets, To: Figure(i+1) / buckets, Count: b.count,
+			MeanConfidence: Figure(b.confidence / float64(b.count)), HitRate: Figure(float64(b.wins) / float64(b.count))}
+	}
+	return s
+}
+
+// z95 is the two-sided 95 % quantile of the normal distribution.
+const z95 = 1.959963984540054
+
+// Wilson returns the 95 % interval of a share of which wins in count were seen.
+func Wilson(wins, count int) Interval {
+	if count == 0 {
+		return Interval{none, none}
+	}
+	n := float64(count)
+	p := float64(wins) / n
+	const z2 = z95 * z95
+	centre := (p + z2/(2*n)) / (1 + z2/n)
+	half := z95 * math.Sqrt(p*(1-p)/n+z2/(4*n*n)) / (1 + z2/n)
+	return Interval{Figure(max(0, centre-half)), Figure(min(1, centre+half))}
+}
+
+// median returns the middle result before costs.
+func median(outcomes []Outcome) Figure {
+	if len(outcomes) == 0 {
+		return none
+	}
+	rs := make([]float64, len(outcomes))
+	for i := range outcomes {
+		rs[i] = outcomes[i].R
+	}
+	slices.Sort(rs)
+	middle := len(rs) / 2
+	if len(rs)%2 == 1 {
+		return Figure(rs[middle])
+	}
+	return Figure((rs[middle-1] + rs[middle]) / 2)
+}
