@@ -24,7 +24,12 @@ const (
 const (
 	outcomeSignal = 1
 	outcomeError  = 2
+	outcomeResult = 3 // of jobs that are no runs
 )
+
+// workVersion is the first byte of a request that is no run. A process that does not
+// know it leaves such jobs in the queue, to one that does.
+const workVersion = 2
 
 // maxPhrases bounds what is read of a list: more than any request may have.
 const maxPhrases = 1000
@@ -49,7 +54,11 @@ func parseJobState(text string) (signal.JobStatus, int, error) {
 // appendJobRequest adds what is known of a job when it is queued, but for its id.
 func appendJobRequest(b []byte, j *signal.Job) []byte {
 	r := &j.Request
-	b = append(b, codecVersion)
+	if j.Kind == signal.JobRun {
+		b = append(b, codecVersion)
+	} else {
+		b = append(b, workVersion)
+	}
 	b = appendID(b, "acc_", string(r.Account))
 	b = appendID(b, "run_", string(j.Run))
 	b = binary.AppendVarint(b, j.CreatedAt.UnixMilli())
@@ -61,11 +70,31 @@ func appendJobRequest(b []byte, j *signal.Job) []byte {
 	b = appendString(b, r.Parameters.Region)
 	b = appendStrings(b, r.Parameters.Keywords)
 	b = appendStrings(b, r.Parameters.Features)
-	return appendString(b, r.Parameters.Locale)
+	b = appendString(b, r.Parameters.Locale)
+	if j.Kind == signal.JobRun {
+		return b
+	}
+	b = appendString(b, string(j.Kind))
+	b = appendStrings(b, j.Assets)
+	return binary.AppendVarint(binary.AppendVarint(b, milliOf(j.From)), milliOf(j.To))
+}
+
+// boundOf is the inverse of milliOf.
+func boundOf(ms int64) time.Time {
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return timeOfMilli(ms)
 }
 
 func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
-	d := decode(value)
+	work := len(value) > 0 && value[0] == workVersion
+	var d decoder
+	if work {
+		d = decoder{b: value[1:]}
+	} else {
+		d = decode(value)
+	}
 	j := signal.Job{ID: id}
 	r := &j.Request
 	r.Account = signal.AccountID(d.id("acc_"))
@@ -80,6 +109,14 @@ func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
 	r.Parameters.Keywords = d.strings()
 	r.Parameters.Features = d.strings()
 	r.Parameters.Locale = string(d.textBytes(d.byte()))
+	if work {
+		j.Kind = signal.JobKind(d.textBytes(d.byte()))
+		j.Assets = d.strings()
+		j.From, j.To = boundOf(d.varint()), boundOf(d.varint())
+		if j.Kind != signal.JobScan && j.Kind != signal.JobBacktest {
+			d.fail(fmt.Errorf("job of kind %q is not known", j.Kind))
+		}
+	}
 	if d.err != nil {
 		return signal.Job{}, fmt.Errorf("decode job %s: %w", id, d.err)
 	}
@@ -127,6 +164,9 @@ func appendJobOutcome(b []byte, j *signal.Job) []byte {
 		b = append(b, retryable)
 		return binary.AppendVarint(b, e.RetryAfter.Milliseconds())
 	}
+	if j.Kind != signal.JobRun {
+		return append(append(b, outcomeResult), j.Result...)
+	}
 	b = append(b, outcomeSignal)
 	record := appendRecord(make([]byte, 0, 160), j.Signal, j.CompletedAt)
 	b = binary.AppendUvarint(b, uint64(len(record)))
@@ -151,7 +191,7 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 		e.Retryable = d.byte() == 1
 		e.RetryAfter = time.Duration(d.varint()) * time.Millisecond
 		j.Error = e
-	case kind == outcomeSignal:
+	case kind == outcomeSignal && j.Kind == signal.JobRun:
 		n := d.uvarint()
 		if n > uint64(len(d.b)) {
 			d.fail(errShort)
@@ -169,6 +209,8 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 			s.Metadata = json.RawMessage("{}")
 		}
 		j.Signal = s
+	case kind == outcomeResult && j.Kind != signal.JobRun:
+		j.Result = append(json.RawMessage(nil), d.b...)
 	default:
 		d.fail(fmt.Errorf("outcome of kind %d is not known", kind))
 	}

@@ -655,6 +655,9 @@ func FuzzDecodeJob(f *testing.F) {
 	job.Error, job.Signal = nil, testJobSignal(job, now)
 	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(appendJobOutcome(nil, &job)))
 	f.Add("queued 0", "", request, "")
+	scan := job
+	scan.Kind, scan.Assets, scan.Signal, scan.Result = signal.JobScan, []string{"BTC", "ETH"}, nil, []byte(`{"ranked":[]}`)
+	f.Add("completed 1", "1795253400123", string(appendJobRequest(nil, &scan)), "1795253400123-4 "+string(appendJobOutcome(nil, &scan)))
 	f.Add("", "x", "\x01", "-")
 	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
 		got, err := decodeJob("job_1", state, started, request, outcome)

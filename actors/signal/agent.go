@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -73,6 +74,16 @@ type Parameters struct {
 	Locale   string   // content
 }
 
+// JobKind says what a job does.
+type JobKind string
+
+// The kinds of jobs.
+const (
+	JobRun      JobKind = "" // a run of an agent; what is not told otherwise
+	JobScan     JobKind = "scan"
+	JobBacktest JobKind = "backtest"
+)
+
 // JobStatus is the state of a job.
 type JobStatus string
 
@@ -84,11 +95,15 @@ const (
 	JobFailed    JobStatus = "error"
 )
 
-// Job is a run that its client polls.
+// Job is a run, or other work, that its client polls.
 type Job struct {
 	ID      JobID
 	Run     RunID
+	Kind    JobKind
 	Request RunRequest
+	Assets  []string  // of a scan, in place of the request's asset
+	From    time.Time // of a backtest: the first time of its signals; zero: no bound
+	To      time.Time // of a backtest: the last one; zero: no bound
 	Status  JobStatus
 	Attempt int // counts the workers that took it; 0 while queued
 	// Entry is its place in the queue, while a worker holds it; else zero.
@@ -99,6 +114,7 @@ type Job struct {
 	CompletedAt time.Time // zero until it ended
 	ExpiresAt   time.Time // zero until it ended; then it is forgotten at this time
 
-	Signal *Signal   // of a completed job
-	Error  *RunError // of a failed one
+	Signal *Signal         // of a completed run
+	Result json.RawMessage // of a completed scan or backtest: a JSON object
+	Error  *RunError       // of a failed job
 }
