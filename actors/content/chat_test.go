@@ -1,0 +1,253 @@
+package content
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// answerWith returns the body of an answer whose content is text.
+func answerWith(text, finish string) string {
+	quoted, _ := json.Marshal(text)
+	return fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":%q}],"usage":{"total_tokens":9}}`, quoted, finish)
+}
+
+const goodText = `{"title":"A standing desk for you","description":"About a standing desk","body":"A standing desk helps you stand."}`
+
+// endpoint is a server that answers by f.
+func endpoint(t *testing.T, f http.HandlerFunc) (string, *atomic.Int64) {
+	t.Helper()
+	asked := new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		f(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+func respond(status int, kind, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+var desk = Request{Strategy: BlogPost, Subject: "standing desk", Keywords: []string{"standing desk"}, Features: []string{"quiet motor"}, Locale: "en-GB"}
+
+func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
+	t.Parallel()
+	var got map[string]any
+	url, _ := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "POST" || r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer secret" {
+			t.Errorf("asked by %s %s with %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		}
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		respond(200, "application/json; charset=utf-8", answerWith(goodText, "stop"))(w, r)
+	})
+	w := newWriter(t, Options{Chat: ChatOptions{URL: url + "/v1/", Key: "secret", Model: "small"}})
+	text, m := written(t, w, desk)
+	if m.Writer != "chat" || m.Model != "small" || m.Fallback != "" {
+		t.Errorf("metadata: %+v", m)
+	}
+	if want := "---\ndescription: \"About a standing desk\"\n---\n\n# A standing desk for you\n\nA standing desk helps you stand.\n"; text.Content != want {
+		t.Errorf("content %q", text.Content)
+	}
+	// Neither long enough nor with headings, and too dense: 9 of 14.
+	if want := rounded((2+2+2+1+1)/14.0, 4); text.Confidence != want {
+		t.Errorf("confidence %v, want %v; failed %v", text.Confidence, want, m.Failed)
+	}
+	format, _ := got["response_format"].(map[string]any)
+	if got["model"] != "small" || format["type"] != "json_schema" || got["max_completion_tokens"] == nil {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+func TestMetaTagsOfTheEndpointBecomeTags(t *testing.T) {
+	t.Parallel()
+	url, _ := endpoint(t, respond(200, "application/json", answerWith(`{"title":"Standing desk \"A\" <b> for people who stand","description":"All about a standing desk: what to look at and what to ask before you buy one for your home.","body":""}`, "stop")))
+	r := desk
+	r.Strategy = MetaTags
+	text, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m"}}), r)
+	if text.Confidence != 1 || m.Writer != "chat" || strings.Contains(text.Content, "<b>") || !strings.Contains(text.Content, `content="en_GB"`) {
+		t.Errorf("confidence %v, failed %v:\n%s", text.Confidence, m.Failed, text.Content)
+	}
+}
+
+func TestTheBuiltInWriterTakesOver(t *testing.T) {
+	t.Parallel()
+	const ok = "application/json"
+	cases := []struct {
+		name, reason string
+		asked        int64
+		handle       http.HandlerFunc
+	}{
+		{"truncated", reasonTruncated, 1, respond(200, ok, answerWith(`{"title":"A`, "length"))},
+		{"filtered", reasonAnswer, 1, respond(200, ok, `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`)},
+		{"no choices", reasonAnswer, 1, respond(200, ok, `{"choices":[]}`)},
+		{"cut JSON", reasonAnswer, 1, respond(200, ok, `{"choices":[{"mess`)},
+		{"content that is no object", reasonAnswer, 1, respond(200, ok, answerWith("Sure! Here is your text.", "stop"))},
+		{"empty text", reasonAnswer, 1, respond(200, ok, answerWith(`{"title":" ","description":"","body":""}`, "stop"))},
+		{"long text", reasonAnswer, 1, respond(200, ok, answerWith(`{"title":"a","description":"","body":"`+strings.Repeat("a", maxContentLength)+`"}`, "stop"))},
+		{"HTML under 200", reasonAnswer, 1, respond(200, "text/html", "<html>Sign in</html>")},
+		{"bad request", reasonStatus, 1, respond(400, ok, `{"error":{"message":"bad"}}`)},
+		{"bad key", reasonStatus, 1, respond(401, ok, `{}`)},
+		{"redirect", reasonStatus, 1, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }},
+		{"server error", reasonStatus, 3, respond(500, ok, `{}`)},
+		{"too many requests", reasonStatus, 3, respond(429, ok, `{}`)},
+		{"cut connection", reasonConnection, 3, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"cut body", reasonConnection, 3, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `{"choices":`)
+		}},
+		{"rest longer than the time left", reasonTimeout, 1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(503)
+		}},
+		{"silence", reasonTimeout, 1, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url, asked := endpoint(t, c.handle)
+			timeout := 30 * time.Second
+			if c.reason == reasonTimeout {
+				timeout = 200 * time.Millisecond
+			}
+			_, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m", Timeout: timeout}}), desk)
+			plain, _ := written(t, newWriter(t, Options{}), desk)
+			if m.Writer != "template" || m.Fallback != c.reason || m.Content != plain.Content || asked.Load() != c.asked {
+				t.Errorf("writer %q, reason %q, asked %d times", m.Writer, m.Fallback, asked.Load())
+			}
+		})
+	}
+}
+
+func TestAnEndpointThatFailsRests(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	url, asked := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if well.Load() {
+			respond(200, "application/json", answerWith(goodText, "stop"))(w, r)
+			return
+		}
+		w.WriteHeader(400)
+	})
+	w := newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m", Rest: time.Hour}})
+	for range restAfter {
+		written(t, w, desk)
+	}
+	well.Store(true)
+	if _, m := written(t, w, desk); m.Fallback != reasonResting || asked.Load() != restAfter {
+		t.Errorf("reason %q after %d questions", m.Fallback, asked.Load())
+	}
+	w.chat.mu.Lock()
+	w.chat.restsTo = time.Time{}
+	w.chat.mu.Unlock()
+	if _, m := written(t, w, desk); m.Writer != "chat" {
+		t.Errorf("after its rest the writer is %q", m.Writer)
+	}
+	if w.chat.failures != 0 {
+		t.Errorf("%d failures after a success", w.chat.failures)
+	}
+}
+
+// transport answers without a network, inside a bubble.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestEqualRequestsAtTheSameTimeAreOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := newWriter(t, Options{Chat: ChatOptions{URL: "http://chat.example.com", Model: "m", Client: &http.Client{
+			Transport: transport(func(*http.Request) (*http.Response, error) {
+				asked++
+				time.Sleep(time.Second)
+				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(strings.NewReader(answerWith(goodText, "stop")))}, nil
+			})}}})
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if text, err := w.Write(context.Background(), desk); err != nil || !strings.Contains(text.Content, "helps you stand") {
+					t.Errorf("%q, %v", text.Content, err)
+				}
+			})
+		}
+		all.Wait()
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+func TestTheEndpointHasTwentySeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, Options{Chat: ChatOptions{URL: "http://chat.example.com", Model: "m", Client: &http.Client{
+			Transport: transport(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})}}})
+		begun := time.Now()
+		if _, m := written(t, w, desk); m.Writer != "template" || m.Fallback != reasonTimeout || time.Since(begun) != 20*time.Second {
+			t.Errorf("writer %q, reason %q after %v", m.Writer, m.Fallback, time.Since(begun))
+		}
+	})
+}
+
+func TestARunThatEndsDoesNotWait(t *testing.T) {
+	t.Parallel()
+	url, _ := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	w := newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m", Timeout: 300 * time.Millisecond}})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := w.Write(ctx, desk); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestURLsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for _, o := range []ChatOptions{{URL: "example.com", Model: "m"}, {URL: "ftp://example.com", Model: "m"}, {URL: "https://", Model: "m"},
+		{URL: "https://example.com?x=1", Model: "m"}, {URL: "https://example.com"}} {
+		if _, err := New(Options{Chat: o}); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+func FuzzReadAnswer(f *testing.F) {
+	f.Add([]byte(answerWith(goodText, "stop")))
+	f.Add([]byte(`{"choices":[{"message":{"content":null}}]}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		for strategy := range lifetimes {
+			r := desk
+			r.Strategy = strategy
+			if text, err := r.text(answer); err == nil {
+				finish(&r, text, metadata{})
+			}
+		}
+	})
+}

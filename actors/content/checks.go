@@ -1,0 +1,267 @@
+package content
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// check is one property of a good text.
+type check struct {
+	name   string
+	weight float64 // relative to the other checks of the strategy
+	// test returns what was measured, a number, and whether it is as it should be.
+	test func(s *subject) (value any, ok bool)
+}
+
+// checks are those of each strategy, in the order in which they are shown. What they
+// ask for stands in their names and bounds; changing one changes what the confidence
+// of a signal means.
+var checks = map[string][]check{
+	BlogPost: {
+		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.title })},
+		{"keyword_in_opening", 2, keywordInOpening},
+		{"keyword_in_heading", 1, keywordInHeading},
+		{"word_count", 2, wordsBetween(600, 1800)},
+		{"heading_count", 1, headingCount},
+		{"reading_ease", 2, readingEase},
+		{"keyword_density", 2, keywordDensity},
+		{"sentence_length", 1, sentenceLength},
+		{"meta_description", 1, metaDescription},
+	},
+	ProductDescription: {
+		{"word_count", 2, wordsBetween(80, 300)},
+		{"features_named", 3, featuresNamed},
+		{"feature_benefits", 2, featureBenefits},
+		{"keyword_in_first_sentence", 2, keywordInFirstSentence},
+		{"no_new_claims", 3, noNewClaims},
+	},
+	MetaTags: {
+		{"title_length", 2, lengthBetween(30, 60, func(s *subject) string { return s.tags.title })},
+		{"description_length", 2, lengthBetween(70, 158, func(s *subject) string { return s.tags.description })},
+		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.tags.title })},
+		{"keyword_in_description", 2, keywordIn(func(s *subject) string { return s.tags.description })},
+		{"no_duplicate_tags", 1, noDuplicateTags},
+		{"canonical_present", 1, canonicalPresent},
+		{"open_graph_present", 1, openGraphPresent},
+	},
+}
+
+// What checks ask for.
+const (
+	openingWords       = 100
+	minHeadings        = 3
+	minReadingEase     = 50.0
+	minDensity         = 0.5 // percent
+	maxDensity         = 2.5
+	maxSentenceWords   = 40
+	descriptionAtLeast = 1 // characters
+)
+
+// subject is a text and what it was asked for.
+type subject struct {
+	r *Request
+	article
+	tags tags // of meta_tags
+}
+
+// report is what the checks found.
+type report struct {
+	names  []string
+	failed []string
+	values map[string]any
+	share  float64 // of the weights, of those that were passed: 0 to 1, 4 decimals
+}
+
+// examine checks a text.
+func examine(r *Request, content string) report {
+	s := &subject{r: r}
+	if r.Strategy == MetaTags {
+		s.tags = readTags(content)
+	} else {
+		s.article = readMarkdown(content)
+	}
+	p := report{values: map[string]any{}, failed: []string{}}
+	passed, all := 0.0, 0.0
+	for _, c := range checks[r.Strategy] {
+		value, ok := c.test(s)
+		p.names = append(p.names, c.name)
+		p.values[c.name] = value
+		all += c.weight
+		if ok {
+			passed += c.weight
+		} else {
+			p.failed = append(p.failed, c.name)
+		}
+	}
+	p.share = rounded(passed/all, 4)
+	return p
+}
+
+// number returns 1 for true.
+func number(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
+}
+
+// keywordIn demands the keyword in a part of the text: 1 if it is there.
+func keywordIn(part func(*subject) string) func(*subject) (any, bool) {
+	return func(s *subject) (any, bool) {
+		ok := mentions(part(s), s.r.Keyword())
+		return number(ok), ok
+	}
+}
+
+// keywordInOpening demands the keyword within the first words of the prose: 1 if it
+// is there.
+func keywordInOpening(s *subject) (any, bool) {
+	words := tokens(s.text())
+	keyword := tokens(s.r.Keyword())
+	ok := countPhrase(words[:min(len(words), openingWords)], keyword) > 0
+	if len(keyword) == 0 {
+		ok = mentions(s.text(), s.r.Keyword())
+	}
+	return number(ok), ok
+}
+
+// keywordInHeading counts the headings below the title with the keyword.
+func keywordInHeading(s *subject) (any, bool) {
+	n := 0
+	for _, h := range s.headings {
+		n += number(mentions(h, s.r.Keyword()))
+	}
+	return n, n > 0
+}
+
+// wordsBetween counts the words of the prose.
+func wordsBetween(low, high int) func(*subject) (any, bool) {
+	return func(s *subject) (any, bool) {
+		n := len(tokens(s.text()))
+		return n, low <= n && n <= high
+	}
+}
+
+// headingCount counts the headings below the title.
+func headingCount(s *subject) (any, bool) { return len(s.headings), len(s.headings) >= minHeadings }
+
+// readingEase is that of Flesch, with 1 decimal.
+func readingEase(s *subject) (any, bool) {
+	ease := rounded(s.article.readingEase(), 1)
+	return ease, ease >= minReadingEase
+}
+
+// keywordDensity is how often the keyword comes for 100 words of prose, with 2
+// decimals.
+func keywordDensity(s *subject) (any, bool) {
+	words, keyword := tokens(s.text()), tokens(s.r.Keyword())
+	n := countPhrase(words, keyword)
+	if len(keyword) == 0 {
+		n = strings.Count(s.text(), s.r.Keyword())
+	}
+	density := 0.0
+	if len(words) > 0 {
+		density = rounded(100*float64(n)/float64(len(words)), 2)
+	}
+	return density, minDensity <= density && density <= maxDensity
+}
+
+// sentenceLength is the number of words of the longest sentence.
+func sentenceLength(s *subject) (any, bool) {
+	longest := 0
+	for _, sentence := range s.sentences() {
+		longest = max(longest, len(tokens(sentence)))
+	}
+	return longest, longest > 0 && longest <= maxSentenceWords
+}
+
+// metaDescription is the length of the description in the front matter.
+func metaDescription(s *subject) (any, bool) {
+	n := utf8.RuneCountInString(s.description)
+	return n, n >= descriptionAtLeast
+}
+
+// features returns what is to be named, without repetition.
+func features(r *Request) []string {
+	var all []string
+	for _, f := range r.Features {
+		f = strings.TrimSpace(f)
+		if f != "" && !slices.ContainsFunc(all, func(known string) bool { return strings.EqualFold(known, f) }) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// featuresNamed counts the features that the text names; all must be.
+func featuresNamed(s *subject) (any, bool) {
+	n := 0
+	for _, f := range features(s.r) {
+		n += number(mentions(s.text(), f))
+	}
+	return n, n == len(features(s.r))
+}
+
+// featureBenefits counts the features with a benefit: words such as "so you can" in
+// the sentence that names it, or in the one behind it. All must have one.
+func featureBenefits(s *subject) (any, bool) {
+	all := s.sentences()
+	n := 0
+	for _, f := range features(s.r) {
+		n += number(slices.ContainsFunc(indices(all), func(i int) bool {
+			return mentions(all[i], f) && (hasBenefit(all[i]) || i+1 < len(all) && hasBenefit(all[i+1]))
+		}))
+	}
+	return n, n == len(features(s.r))
+}
+
+func indices(all []string) []int {
+	n := make([]int, len(all))
+	for i := range n {
+		n[i] = i
+	}
+	return n
+}
+
+// keywordInFirstSentence is 1 if it is there.
+func keywordInFirstSentence(s *subject) (any, bool) {
+	all := s.sentences()
+	ok := len(all) > 0 && mentions(all[0], s.r.Keyword())
+	return number(ok), ok
+}
+
+// noNewClaims counts the claims that the request does not make.
+func noNewClaims(s *subject) (any, bool) {
+	n := len(newClaims(s.r, s.title+"\n"+s.text()))
+	return n, n == 0
+}
+
+// lengthBetween counts the characters of a part of the text.
+func lengthBetween(low, high int, part func(*subject) string) func(*subject) (any, bool) {
+	return func(s *subject) (any, bool) {
+		n := utf8.RuneCountInString(part(s))
+		return n, low <= n && n <= high
+	}
+}
+
+// noDuplicateTags counts the tags that say the same as one before.
+func noDuplicateTags(s *subject) (any, bool) { return s.tags.duplicates, s.tags.duplicates == 0 }
+
+// canonicalPresent is 1 if the page's own address is named.
+func canonicalPresent(s *subject) (any, bool) {
+	ok := s.tags.canonical != ""
+	return number(ok), ok
+}
+
+// openGraph are the properties that a page must have.
+var openGraph = []string{"og:title", "og:description", "og:type", "og:url"}
+
+// openGraphPresent counts them.
+func openGraphPresent(s *subject) (any, bool) {
+	n := 0
+	for _, name := range openGraph {
+		n += number(s.tags.named[name] != "")
+	}
+	return n, n == len(openGraph)
+}

@@ -1,0 +1,187 @@
+package content
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The strategies.
+const (
+	BlogPost           = "blog_post"
+	ProductDescription = "product_description"
+	MetaTags           = "meta_tags"
+)
+
+// Who may have written a text, as metadata names it.
+const (
+	writerTemplate = "template"
+	writerChat     = "chat"
+)
+
+// Request says what is to be written.
+type Request struct {
+	Strategy string   // one of the strategies above
+	Subject  string   // not empty
+	Keywords []string // the first is the one that the text aims at; none: the subject is
+	Features []string // of the subject, to be named
+	Locale   string   // such as en-US; empty: that
+}
+
+// Keyword returns what the text shall be found by.
+func (r *Request) Keyword() string {
+	for _, k := range r.Keywords {
+		if k = strings.TrimSpace(k); k != "" {
+			return k
+		}
+	}
+	return strings.TrimSpace(r.Subject)
+}
+
+// Text is what was written.
+type Text struct {
+	Content    string // Markdown; HTML for meta_tags
+	Confidence float64
+	Metadata   json.RawMessage // an object
+	Lifetime   time.Duration   // how long the text counts as new
+}
+
+// lifetimes are wall time, however fast the market runs.
+var lifetimes = map[string]time.Duration{BlogPost: 30 * 24 * time.Hour, ProductDescription: 60 * 24 * time.Hour, MetaTags: 14 * 24 * time.Hour}
+
+// Options are what a Writer may be given. The zero value works: it asks no endpoint.
+type Options struct {
+	Chat ChatOptions  // of the endpoint; none without a URL
+	Log  *slog.Logger // nil: none
+}
+
+// Writer writes texts. It is safe for concurrent use.
+type Writer struct {
+	chat *chat // nil: none
+	log  *slog.Logger
+}
+
+// New returns a writer. The error says that the endpoint's URL is none.
+func New(o Options) (*Writer, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &Writer{log: o.Log.With("component", "content")}
+	if o.Chat.URL == "" {
+		return w, nil
+	}
+	var err error
+	w.chat, err = newChat(o.Chat)
+	return w, err
+}
+
+// Write writes a text and checks it. If the endpoint fails or takes too long, the
+// built-in writer writes. An error says that the strategy is not known, or that ctx
+// has ended.
+func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
+	if _, known := lifetimes[r.Strategy]; !known {
+		return Text{}, fmt.Errorf("write content: no strategy %q", r.Strategy)
+	}
+	m := metadata{Writer: writerTemplate}
+	if w.chat != nil {
+		content, err := w.chat.write(ctx, &r)
+		switch {
+		case err == nil:
+			m.Writer, m.Model = writerChat, w.chat.o.Model
+			return finish(&r, content, m), nil
+		case ctx.Err() != nil:
+			return Text{}, fmt.Errorf("write content: %w", context.Cause(ctx))
+		}
+		m.Fallback = reasonOf(err)
+		w.log.Warn("chat endpoint has written nothing: the built-in writer does", "strategy", r.Strategy, "err", err)
+	}
+	content, err := compose(&r)
+	if err != nil {
+		return Text{}, err
+	}
+	return finish(&r, content, m), nil
+}
+
+// metadata is the object that a signal carries.
+type metadata struct {
+	Indicators []string       `json:"indicators"` // the names of the checks
+	Reasoning  string         `json:"reasoning"`
+	Values     map[string]any `json:"values"` // of the checks
+	Failed     []string       `json:"failed"` // the names of those that were not passed
+	Content    string         `json:"content"`
+	Format     string         `json:"format"`
+	Keyword    string         `json:"keyword"`
+	Keywords   []string       `json:"keywords"` // extracted from the request, the weightiest first
+	Writer     string         `json:"writer"`
+	Model      string         `json:"model,omitempty"`           // of the endpoint
+	Fallback   string         `json:"fallback_reason,omitempty"` // why the endpoint's text is not used
+}
+
+// finish checks a text and says what was found.
+func finish(r *Request, content string, m metadata) Text {
+	report := examine(r, content)
+	m.Indicators, m.Values, m.Failed = report.names, report.values, report.failed
+	m.Reasoning = reasoning(r, report)
+	m.Content, m.Keyword, m.Keywords = content, r.Keyword(), related(r)
+	m.Format = "markdown"
+	if r.Strategy == MetaTags {
+		m.Format = "html"
+	}
+	encoded, err := json.Marshal(m)
+	if err != nil { // every value is a text or a finite number
+		panic("encode metadata of content: " + err.Error())
+	}
+	return Text{Content: content, Confidence: report.share, Metadata: encoded, Lifetime: lifetimes[r.Strategy]}
+}
+
+// reasoning tells in words what the checks found.
+func reasoning(r *Request, p report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s: ", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description", MetaTags: "Meta tags"}[r.Strategy], r.Subject)
+	switch r.Strategy {
+	case BlogPost:
+		fmt.Fprintf(&b, "%v words under %v headings, reading ease %v, %q at %v %% of the words.",
+			p.values["word_count"], p.values["heading_count"], p.values["reading_ease"], r.Keyword(), p.values["keyword_density"])
+	case ProductDescription:
+		fmt.Fprintf(&b, "%v words, %v of %d features named.", p.values["word_count"], p.values["features_named"], len(features(r)))
+	case MetaTags:
+		fmt.Fprintf(&b, "a title of %v and a description of %v characters.", p.values["title_length"], p.values["description_length"])
+	}
+	if len(p.failed) == 0 {
+		fmt.Fprintf(&b, " It passes all %d checks.", len(p.names))
+	} else {
+		fmt.Fprintf(&b, " It passes %d of %d checks, not %s.", len(p.names)-len(p.failed), len(p.names), strings.Join(p.failed, ", "))
+	}
+	return b.String()
+}
+
+// rounded returns v with so many decimals.
+func rounded(v float64, decimals int) float64 {
+	scale := math.Pow10(decimals)
+	return math.Round(v*scale) / scale
+}
+
+// locale returns the language tag of r with a region, in the form of Open Graph.
+// The built-in writer knows English alone.
+func locale(r *Request) string {
+	language, region, _ := strings.Cut(cmp.Or(r.Locale, "en-US"), "-")
+	if !strings.EqualFold(language, "en") || len(region) != 2 {
+		return "en_US"
+	}
+	return "en_" + strings.ToUpper(region)
+}
+
+// slug returns a subject as part of a path.
+func slug(s string) string {
+	words := tokens(s)
+	if len(words) == 0 {
+		return "page-" + strconv.FormatUint(seedOf(&Request{Subject: s}), 36)
+	}
+	return strings.Join(words, "-")
+}

@@ -1,0 +1,14 @@
+// Package content writes texts for search engines and says how good they are.
+//
+//	request ─> chat endpoint, where one is set ─┐
+//	   └─────> built-in writer (templates) ─────┴─> checks ─> text, confidence, metadata
+//
+// The checks read the text alone, whoever wrote it, and depend on nothing but the
+// text and the request: so the confidence of a text, the weighted share of the checks
+// that it passes, can be reproduced. The built-in writer draws its words by a generator
+// that is seeded by the request: equal requests get equal texts.
+//
+// Where to read: content.go (what others call), checks.go (what is checked), text.go
+// (how a text is read), keywords.go (which phrases matter), writer.go and templates/
+// (the built-in writer), chat.go (the endpoint).
+package content

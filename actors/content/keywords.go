@@ -1,0 +1,106 @@
+package content
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+const (
+	// maxPhraseWords bounds an extracted phrase: longer ones are sentences.
+	maxPhraseWords = 4
+	// maxKeywords is how many phrases are shown.
+	maxKeywords = 8
+)
+
+// stopWords separate phrases.
+var stopWords = func() map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(`a about above after again all also an and any are as at be because been before being below between both but by
+		can could did do does doing down during each few for from further get had has have having he her here hers him his how i if in into is it its
+		just let me more most my no nor not now of off on once only or other our out over own per same she should so some such than that the their
+		them then there these they this those through to too under until up us very was we were what when where which while who whom why will with
+		without would you your yours`) {
+		m[w] = true
+	}
+	return m
+}()
+
+// phrase is a candidate with its score.
+type phrase struct {
+	text  string
+	score float64
+}
+
+// extract returns the phrases of a text that matter most, the weightiest first, by
+// RAKE: a text falls into candidates at stop words and at punctuation; a word counts
+// by its degree (how many words stand beside it in candidates, itself included)
+// divided by how often it comes; a candidate counts by the sum of its words.
+func extract(text string) []phrase {
+	candidates := candidatesOf(text)
+	frequency, degree := map[string]int{}, map[string]int{}
+	for _, c := range candidates {
+		for _, w := range c {
+			frequency[w]++
+			degree[w] += len(c)
+		}
+	}
+	var found []phrase
+	seen := map[string]bool{}
+	for _, c := range candidates {
+		name := strings.Join(c, " ")
+		if seen[name] || len(c) > maxPhraseWords {
+			continue
+		}
+		seen[name] = true
+		score := 0.0
+		for _, w := range c {
+			score += float64(degree[w]) / float64(frequency[w])
+		}
+		found = append(found, phrase{name, score})
+	}
+	slices.SortStableFunc(found, func(a, b phrase) int { return cmp.Compare(b.score, a.score) })
+	return found
+}
+
+// candidatesOf splits a text at stop words and at whatever is no letter, digit,
+// apostrophe, hyphen or space.
+func candidatesOf(text string) [][]string {
+	var all [][]string
+	parts := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) && !unicode.IsSpace(c) && c != '\'' && c != '-'
+	})
+	for _, part := range parts {
+		var open []string
+		for _, w := range strings.Fields(part) {
+			if w = strings.Trim(w, "-'"); w == "" {
+				continue
+			}
+			if !stopWords[w] {
+				open = append(open, w)
+				continue
+			}
+			if open != nil {
+				all = append(all, open)
+			}
+			open = nil
+		}
+		if open != nil {
+			all = append(all, open)
+		}
+	}
+	return all
+}
+
+// related returns the phrases of what a request says, the weightiest first.
+func related(r *Request) []string {
+	given := strings.Join(slices.Concat([]string{r.Subject}, r.Keywords, r.Features), ". ")
+	names := []string{}
+	for _, p := range extract(given) {
+		if len(names) < maxKeywords {
+			names = append(names, p.text)
+		}
+	}
+	return names
+}

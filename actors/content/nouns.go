@@ -1,0 +1,149 @@
+package content
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// noun is a subject as it stands in English sentences. What it is, is guessed from its
+// words; where the guess is unsure it stands bare, which is never quite wrong.
+type noun struct {
+	Bare  string // "standing desk"; a question stands in quotes
+	A     string // "a standing desk", "running shoes", "olive oil"
+	This  string // "this standing desk", "these running shoes"
+	Title string // "Standing Desk"
+	Many  bool   // plural
+}
+
+// Is, It and its like are the words that go with the noun.
+func (n noun) Is() string   { return n.number("is", "are") }
+func (n noun) It() string   { return n.number("it", "they") }
+func (n noun) Them() string { return n.number("it", "them") }
+
+// S ends a verb: it fits, they fit.
+func (n noun) S() string { return n.number("s", "") }
+
+func (n noun) number(one, many string) string {
+	if n.Many {
+		return many
+	}
+	return one
+}
+
+// nounOf returns s, which is not escaped, as a noun.
+func nounOf(s string) noun {
+	s = strings.TrimSpace(strings.ReplaceAll(s, "_", " "))
+	text := escapeMarks(s)
+	n := noun{Bare: text, A: text, This: text, Title: escapeMarks(titleCase(s))}
+	words := strings.Fields(strings.ToLower(s))
+	switch head := headOf(words); {
+	case isQuestion(words):
+		text = "“" + strings.TrimRight(text, "?!.") + "”"
+		n.Bare, n.A, n.This = text, text, "this guide to "+text
+	case isPlural(head):
+		n.Many = true
+		n.This = "these " + text
+	case s != strings.ToLower(s) || strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsLetter(c) && c != ' ' && c != '-' }):
+		// A name.
+	case slices.Contains(substances, head):
+		n.This = "this " + text
+	case isAbstract(head):
+	default:
+		n.A, n.This = indefinite(text)+" "+text, "this "+text
+	}
+	return n
+}
+
+// indefinite returns the indefinite article of a noun.
+func indefinite(s string) string {
+	s = strings.ToLower(s)
+	for _, sounded := range []string{"uni", "use", "usa", "eu", "one", "once"} { // begin like "you" and "won"
+		if strings.HasPrefix(s, sounded) && !strings.HasPrefix(s, "unin") && !strings.HasPrefix(s, "unim") {
+			return "a"
+		}
+	}
+	if strings.HasPrefix(s, "hour") || strings.HasPrefix(s, "honest") || strings.ContainsAny(s[:1], "aeiou") {
+		return "an"
+	}
+	return "a"
+}
+
+// questionWords begin a subject that is a question or a task rather than a thing.
+var questionWords = strings.Fields("how what why when where who which is are can should do does")
+
+func isQuestion(words []string) bool {
+	return len(words) > 1 && slices.Contains(questionWords, words[0])
+}
+
+// headOf returns the word that the others of a noun belong to: the last one before a
+// preposition.
+func headOf(words []string) string {
+	head := ""
+	for i, w := range words {
+		if i > 0 && slices.Contains([]string{"for", "of", "in", "with", "to", "from", "on", "at", "without", "by", "under", "near"}, w) {
+			break
+		}
+		head = w
+	}
+	return head
+}
+
+// singulars are the ends of words that end in s although they are not plural.
+var singulars = strings.Fields("ss us is lens gas bias atlas canvas series species news physics mathematics economics electronics analytics logistics politics")
+
+// isPlural guesses whether a noun is one.
+func isPlural(w string) bool {
+	if slices.Contains([]string{"men", "women", "people", "children", "feet", "teeth"}, w) {
+		return true
+	}
+	return len(w) > 3 && strings.HasSuffix(w, "s") && !slices.ContainsFunc(singulars, func(end string) bool { return strings.HasSuffix(w, end) })
+}
+
+// substances are things that have no plural and no article; abstracts are no things.
+var (
+	substances = strings.Fields(`oil bread coffee tea water milk wine beer juice honey rice flour sugar salt cheese butter chocolate pasta soap
+		shampoo cream sunscreen perfume paint wood paper fabric leather wool cotton furniture equipment clothing jewellery jewelry luggage
+		bedding lingerie cutlery crockery software hardware wheat corn gas gold silver steel`)
+	abstracts = strings.Fields(`work seo ai yoga health energy power art music law history advice travel skin hair data content code time money food
+		insurance finance care sleep research science culture sport football tennis golf weather economics electronics analytics logistics physics
+		politics mathematics news tax debt credit privacy email internet blockchain bitcoin astronomy photography pilates homework makeup`)
+)
+
+func isAbstract(w string) bool {
+	if slices.Contains(abstracts, w) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"ing", "tion", "sion", "ness", "ity", "ism", "ance", "ence", "ship", "ware", "care", "ology", "ics", "culture"},
+		func(end string) bool { return strings.HasSuffix(w, end) && len(w) > len(end)+2 })
+}
+
+// titleCase begins each word of a text with a capital, but for small words inside and
+// words that have a capital already, as names such as iPhone do.
+func titleCase(s string) string {
+	words := strings.Fields(s)
+	for i, w := range words {
+		if i == 0 || !stopWords[w] {
+			words[i] = upperFirst(w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// upperFirst begins a text with a capital, unless its first word has one already.
+func upperFirst(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	if word != strings.ToLower(word) {
+		return s
+	}
+	for i, c := range s {
+		if unicode.IsLetter(c) {
+			return s[:i] + string(unicode.ToUpper(c)) + s[i+utf8.RuneLen(c):]
+		}
+		if unicode.IsDigit(c) {
+			break
+		}
+	}
+	return s
+}

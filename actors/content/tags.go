@@ -1,0 +1,81 @@
+package content
+
+import (
+	"io"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// tags are the tags of the head of a page.
+type tags struct {
+	title       string
+	description string
+	canonical   string
+	named       map[string]string // by name or property, in small letters
+	duplicates  int
+}
+
+// readTags reads the tags of a piece of HTML. Anything is read.
+func readTags(s string) tags {
+	t := tags{named: map[string]string{}}
+	seen := map[string]bool{}
+	note := func(name string) {
+		if seen[name] {
+			t.duplicates++
+		}
+		seen[name] = true
+	}
+	z := html.NewTokenizer(strings.NewReader(s))
+	inTitle := false
+	for {
+		kind := z.Next()
+		switch kind {
+		case html.ErrorToken:
+			if z.Err() != io.EOF {
+				t.duplicates++ // what cannot be read is not in order
+			}
+			return t
+		case html.TextToken:
+			if inTitle {
+				t.title = strings.TrimSpace(string(html.UnescapeString(string(z.Raw()))))
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			if inTitle = token.Data == "title" && kind == html.StartTagToken; inTitle {
+				note("title")
+			}
+			t.add(token, note)
+		case html.EndTagToken:
+			inTitle = false
+		}
+	}
+}
+
+// add reads a meta or link tag.
+func (t *tags) add(token html.Token, note func(name string)) {
+	attributes := map[string]string{}
+	for _, a := range token.Attr {
+		attributes[a.Key] = strings.TrimSpace(a.Val)
+	}
+	switch token.Data {
+	case "meta":
+		name := strings.ToLower(attributes["name"])
+		if name == "" {
+			name = strings.ToLower(attributes["property"])
+		}
+		if name == "" {
+			return
+		}
+		note("meta " + name)
+		t.named[name] = attributes["content"]
+		if name == "description" {
+			t.description = attributes["content"]
+		}
+	case "link":
+		if strings.EqualFold(attributes["rel"], "canonical") {
+			note("canonical")
+			t.canonical = attributes["href"]
+		}
+	}
+}

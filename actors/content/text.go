@@ -1,0 +1,246 @@
+package content
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// article is a text as checks read it.
+type article struct {
+	title       string
+	description string // of the front matter
+	headings    []string
+	// prose are the paragraphs and the items of lists, in their order, without marks.
+	prose []string
+}
+
+var (
+	markOfItem = regexp.MustCompile(`^(?:[-*+]|\d{1,3}[.)])\s+`)
+	link       = regexp.MustCompile(`!?\[([^\]\\]*)\]\([^)]*\)`)
+)
+
+// readMarkdown takes Markdown apart: front matter, headings of the form "# Title",
+// paragraphs and lists. Code is left out. Anything is read; what is no mark is text.
+func readMarkdown(s string) article {
+	var a article
+	var open []string // lines of the paragraph that is read
+	end := func() {
+		if len(open) > 0 {
+			a.prose = append(a.prose, plain(strings.Join(open, " ")))
+			open = nil
+		}
+	}
+	lines := strings.Split(strings.ReplaceAll(s, "\r\n", "\n"), "\n")
+	lines = a.readFront(lines)
+	code := false
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			end()
+			code = !code
+			continue
+		}
+		level := len(line) - len(strings.TrimLeft(line, "#"))
+		switch {
+		case code:
+		case line == "":
+			end()
+		case level > 0 && level <= 6 && strings.HasPrefix(line[level:], " "):
+			end()
+			heading := plain(strings.TrimRight(line[level:], "# "))
+			if level == 1 && a.title == "" {
+				a.title = heading
+			} else {
+				a.headings = append(a.headings, heading)
+			}
+		case markOfItem.MatchString(line):
+			end()
+			open = append(open, markOfItem.ReplaceAllString(line, ""))
+		default:
+			open = append(open, strings.TrimLeft(line, "> "))
+		}
+	}
+	end()
+	return a
+}
+
+// readFront reads the front matter and returns the lines behind it.
+func (a *article) readFront(lines []string) []string {
+	if len(lines) == 0 || strings.TrimSpace(lines[0]) != "---" {
+		return lines
+	}
+	for i, line := range lines[1:] {
+		line = strings.TrimSpace(line)
+		if line == "---" {
+			return lines[i+2:]
+		}
+		if value, ok := strings.CutPrefix(line, "description:"); ok {
+			a.description = strings.Trim(strings.TrimSpace(value), `"'`)
+		}
+	}
+	a.description = "" // it has no end, so it is none
+	return lines
+}
+
+// plain takes the marks of links and emphasis out of a line.
+func plain(s string) string {
+	s = link.ReplaceAllString(s, "$1")
+	var b strings.Builder
+	escaped := false
+	for _, c := range s {
+		switch {
+		case escaped:
+			b.WriteRune(c)
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case c == '*' || c == '`':
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// text returns all of the prose.
+func (a *article) text() string { return strings.Join(a.prose, "\n") }
+
+// tokens returns the words of s in small letters: runs of letters and digits, in which
+// an apostrophe does not count.
+func tokens(s string) []string {
+	s = strings.NewReplacer("'", "", "’", "").Replace(strings.ToLower(s))
+	return strings.FieldsFunc(s, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) })
+}
+
+// countPhrase returns how often the words of phrase follow each other in those of a
+// text. Places do not overlap.
+func countPhrase(text, phrase []string) int {
+	if len(phrase) == 0 {
+		return 0
+	}
+	n := 0
+	for i := 0; i+len(phrase) <= len(text); {
+		if equalWords(text[i:i+len(phrase)], phrase) {
+			n++
+			i += len(phrase)
+		} else {
+			i++
+		}
+	}
+	return n
+}
+
+func equalWords(a, b []string) bool {
+	for i := range b {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// mentions says that a text has a phrase. One without letters and digits is searched
+// for as it is.
+func mentions(text, phrase string) bool {
+	words := tokens(phrase)
+	if len(words) == 0 {
+		return strings.Contains(text, strings.TrimSpace(phrase))
+	}
+	return countPhrase(tokens(text), words) > 0
+}
+
+// abbreviations do not end a sentence although a full stop follows.
+var abbreviations = map[string]bool{"dr": true, "mr": true, "mrs": true, "ms": true, "st": true, "vs": true, "no": true, "inc": true,
+	"ltd": true, "co": true, "e.g": true, "i.e": true, "etc": true, "approx": true, "prof": true, "jr": true, "sr": true}
+
+// sentences splits a paragraph behind full stops, question and exclamation marks that
+// a space or the end follows.
+func sentences(paragraph string) []string {
+	var all []string
+	runes := []rune(paragraph)
+	start := 0
+	for i, c := range runes {
+		if c != '.' && c != '!' && c != '?' && c != '…' {
+			continue
+		}
+		if i+1 < len(runes) && !unicode.IsSpace(runes[i+1]) && !strings.ContainsRune(`"'”’)`, runes[i+1]) {
+			continue
+		}
+		words := strings.Fields(string(runes[start:i]))
+		if c == '.' && i+1 < len(runes) && len(words) > 0 && abbreviations[strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))] {
+			continue
+		}
+		if s := strings.TrimSpace(string(runes[start : i+1])); s != "" {
+			all = append(all, s)
+		}
+		start = i + 1
+	}
+	if s := strings.TrimSpace(string(runes[start:])); len(tokens(s)) > 0 {
+		all = append(all, s)
+	}
+	return all
+}
+
+// sentences returns those of all paragraphs.
+func (a *article) sentences() []string {
+	var all []string
+	for _, p := range a.prose {
+		all = append(all, sentences(p)...)
+	}
+	return all
+}
+
+// readingEase returns the reading ease by Flesch: above 60 for plain English, below 30
+// for what is hard to read; 0 for a text without words.
+func (a *article) readingEase() float64 {
+	words, syllables, count := 0, 0, 0
+	for _, s := range a.sentences() {
+		in := tokens(s)
+		if len(in) == 0 {
+			continue
+		}
+		count++
+		words += len(in)
+		for _, w := range in {
+			syllables += syllablesOf(w)
+		}
+	}
+	if words == 0 {
+		return 0
+	}
+	return 206.835 - 1.015*float64(words)/float64(count) - 84.6*float64(syllables)/float64(words)
+}
+
+// syllablesOf estimates the syllables of an English word in small letters: its groups
+// of vowels, without those that are silent at the end. At least 1.
+func syllablesOf(word string) int {
+	n := 0
+	before := false
+	for _, c := range word {
+		vowel := strings.ContainsRune("aeiouyáàâäéèêëíìîïóòôöúùûü", c)
+		if vowel && !before {
+			n++
+		}
+		before = vowel
+	}
+	if n > 1 && silentEnd(word) {
+		n--
+	}
+	return max(n, 1)
+}
+
+// silentEnd says that the last group of vowels of a word is not heard.
+func silentEnd(w string) bool {
+	last := len(w) - 1
+	consonantBefore := func(i int) bool { return i > 0 && !strings.ContainsRune("aeiouy", rune(w[i-1])) }
+	switch {
+	case w[last] == 'e': // "make", but "table"
+		return consonantBefore(last) && !(w[last-1] == 'l' && last > 1 && consonantBefore(last-1))
+	case strings.HasSuffix(w, "ed"): // "used", but "wanted"
+		return consonantBefore(last-1) && !strings.ContainsRune("td", rune(w[last-2]))
+	case strings.HasSuffix(w, "es"): // "takes", but "boxes"
+		return consonantBefore(last-1) && !strings.ContainsRune("sxzcgh", rune(w[last-2]))
+	}
+	return false
+}
