@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -19,6 +20,11 @@ type Options struct {
 	Log    Log    // required
 	Market Market // required
 	Jobs   Jobs   // nil: jobs are refused with KindUnavailable
+	Past   Past   // nil: backtests are refused with KindUnavailable
+
+	// Cost is what entry and exit cost each in backtests, as a share of the price, by the
+	// class of the asset; default that of backtest.DefaultCosts.
+	Cost func(class string) float64
 
 	Disabled []signal.AgentID                      // agents that are neither listed nor run
 	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
@@ -79,6 +85,9 @@ func New(sys *engine.System, o Options) *Agents {
 	o.Workers = cmp.Or(o.Workers, 1024)
 	o.AnnounceAfter = cmp.Or(o.AnnounceAfter, 5*time.Millisecond)
 	o.DueMargin = cmp.Or(o.DueMargin, 15*time.Second)
+	if o.Cost == nil {
+		o.Cost = backtest.DefaultCosts.Of
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

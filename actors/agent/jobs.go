@@ -41,18 +41,23 @@ var errNoJobs = errors.New("no store for jobs")
 // be kept for the request's Idempotency-Key; it is stored with the job. Errors are
 // *signal.Error: KindNotFound, KindTooMany, KindUnavailable.
 func (a *Agents) Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
-	if err := a.known(req); err != nil {
+	return a.submit(ctx, signal.Job{Request: req}, reply)
+}
+
+// submit is Submit for jobs of all kinds.
+func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if err := a.known(j.Request); err != nil {
 		return signal.Job{}, err
 	}
-	if a.o.Jobs == nil {
+	if a.o.Jobs == nil || j.Kind == signal.JobBacktest && a.o.Past == nil {
 		return signal.Job{}, signal.Unavailable(errNoJobs)
 	}
 	if !a.begin() {
 		return signal.Job{}, signal.Unavailable(errDrained)
 	}
 	defer a.running.Done()
-	j := signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Request: req, Status: signal.JobQueued,
-		CreatedAt: a.o.Now().UTC().Truncate(time.Millisecond)}
+	j.ID, j.Run, j.Status = signal.NewJobID(), signal.NewRunID(), signal.JobQueued
+	j.CreatedAt = a.o.Now().UTC().Truncate(time.Millisecond)
 	var kept *signal.Reply
 	if reply != nil {
 		kept = reply(j)
@@ -154,6 +159,8 @@ func (a *Agents) work(j signal.Job) {
 	r := a.newRun(j.Run, j.Request, &j)
 	var err error
 	switch {
+	case j.Kind != signal.JobRun:
+		err = a.perform(r)
 	case a.known(j.Request) != nil:
 		err = a.fail(r, cancelledError("the agent was switched off"))
 	case j.Attempt > maxAttempts:

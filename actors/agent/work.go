@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// Jobs that are no runs: scans and backtests. They go by the functions of runs, but
+// store no signal and tell no event; what they found is the result of their job.
+
+// Past knows the bars of assets, however old. See market.Market.
+type Past interface {
+	// Past returns the closed bars of an asset, or a *signal.RunError.
+	Past(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
+}
+
+const (
+	// MaxScanned is how many assets a scan may have.
+	MaxScanned = 50
+	// scanWorkers is how many of them are looked at at once.
+	scanWorkers = 4
+)
+
+// SubmitScan queues a scan: one strategy over assets, of which the request names none.
+// Errors are those of Submit.
+func (a *Agents) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
+	return a.submit(ctx, signal.Job{Kind: signal.JobScan, Request: req, Assets: assets}, nil)
+}
+
+// SubmitBacktest queues a backtest of signals made between from and to; zero times are
+// no bounds. Errors are those of Submit.
+func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
+	return a.submit(ctx, signal.Job{Kind: signal.JobBacktest, Request: req, From: from, To: to}, nil)
+}
+
+// perform does the work of r, a job that is no run, and stores what came of it.
+func (a *Agents) perform(r *run) error {
+	defer r.settle()
+	var result json.RawMessage
+	var err error
+	switch {
+	case a.known(r.request) != nil:
+		err = cancelledError("the agent was switched off")
+	case r.job.Attempt > maxAttempts:
+		err = cancelledError("the job was interrupted too often")
+	default:
+		ctx, cancel := context.WithTimeoutCause(a.exec.ctx, a.o.Timeout, errTimeout)
+		result, err = a.find(ctx, r)
+		cause := context.Cause(ctx)
+		cancel()
+		if err != nil && cause != nil {
+			if errors.Is(cause, errDrained) {
+				return errInterrupted
+			}
+			err = endedError(cause)
+		}
+	}
+	now := a.o.Now()
+	j := *r.job
+	j.Status, j.Result, j.CompletedAt, j.ExpiresAt = signal.JobCompleted, result, now, now.Add(a.o.JobRetention)
+	if err != nil {
+		failed, ok := errors.AsType[*signal.RunError](err)
+		if !ok {
+			a.o.Slog.Error("job failed", "kind", string(j.Kind), "job", string(j.ID), "err", err)
+			failed = internalError(err)
+		}
+		j.Status, j.Result, j.Error = signal.JobFailed, nil, failed
+	}
+	_, err = a.exec.append(r, signal.Change{Account: r.request.Account, Job: &j})
+	return err
+}
+
+// find returns the result of a job. A panic fails the job and nothing else.
+func (a *Agents) find(ctx context.Context, r *run) (result json.RawMessage, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			result, err = nil, fmt.Errorf("job panicked: %v\n%s", reason, debug.Stack())
+		}
+	}()
+	var found any
+	switch r.job.Kind {
+	case signal.JobScan:
+		found, err = a.scan(ctx, &r.request, r.job.Assets)
+	case signal.JobBacktest:
+		found, err = a.backtest(ctx, r)
+	default:
+		err = fmt.Errorf("job of kind %q is not known", r.job.Kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(found)
+}
+
+// scanResult is what a scan found. Its JSON is what clients are told.
+type scanResult struct {
+	Ranked []scanned     `json:"ranked"` // the strongest first
+	Errors []scanFailure `json:"errors"` // in the order of the request
+}
+
+// scanned is what a run on an asset would have concluded.
+type scanned struct {
+	Asset      string           `json:"asset"`
+	Direction  signal.Direction `json:"direction"`
+	Confidence float64          `json:"confidence"`
+	Strength   *float64         `json:"strength"` // nil for agents that know none
+	Entry      *float64         `json:"entry_price"`
+	Stop       *float64         `json:"stop_loss"`
+	Target     *float64         `json:"take_profit"`
+}
+
+type scanFailure struct {
+	Asset string           `json:"asset"`
+	Code  signal.ErrorCode `json:"error_code"`
+}
+
+// scan asks the agent about each asset as a run does. It fails only as a whole: what
+// one asset lacks stands with that asset.
+func (a *Agents) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
+	found := make([]scanned, len(assets))
+	failed := make([]*signal.RunError, len(assets))
+	var group sync.WaitGroup
+	next := make(chan int)
+	for range min(scanWorkers, len(assets)) {
+		group.Go(func() {
+			for i := range next {
+				found[i], failed[i] = a.scanOne(ctx, req, assets[i])
+			}
+		})
+	}
+	for i := range assets {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	if ctx.Err() != nil {
+		return scanResult{}, ctx.Err()
+	}
+	result := scanResult{Ranked: []scanned{}, Errors: []scanFailure{}}
+	for i := range assets {
+		if failed[i] != nil {
+			result.Errors = append(result.Errors, scanFailure{assets[i], failed[i].Code})
+			continue
+		}
+		result.Ranked = append(result.Ranked, found[i])
+	}
+	slices.SortStableFunc(result.Ranked, func(x, y scanned) int {
+		return cmp.Or(cmp.Compare(strengthOf(&y), strengthOf(&x)), cmp.Compare(y.Confidence, x.Confidence))
+	})
+	return result, nil
+}
+
+func strengthOf(s *scanned) float64 {
+	if s.Strength == nil {
+		return -1
+	}
+	return *s.Strength
+}
+
+// scanOne asks about one asset. A panic there is an error of that asset.
+func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (s scanned, failed *signal.RunError) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			a.o.Slog.Error("scan panicked", "agent", string(req.Agent), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
+			failed = internalError(nil)
+		}
+	}()
+	one := *req
+	one.Asset = asset
+	c, err := a.exec.concluders[req.Agent].Conclude(ctx, &one)
+	if err != nil {
+		e, ok := errors.AsType[*signal.RunError](err)
+		if !ok {
+			a.o.Slog.Error("scan failed", "agent", string(req.Agent), "err", err)
+			e = internalError(err)
+		}
+		return scanned{}, e
+	}
+	s = scanned{Asset: asset, Direction: c.Direction, Confidence: signal.RoundConfidence(c.Confidence)}
+	if l := c.Levels; l != nil {
+		s.Entry, s.Stop, s.Target = &l.Entry, &l.Stop, &l.Target
+	}
+	var told struct {
+		Strength *float64 `json:"strength"`
+	}
+	if json.Unmarshal(c.Metadata, &told) == nil {
+		s.Strength = told.Strength
+	}
+	return s, nil
+}
+
+// backtest replays a strategy over the bars that are stored.
+func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) {
+	req := &r.request
+	seen, err := a.o.Past.Past(ctx, req.Asset, req.Timeframe)
+	if err != nil {
+		return backtest.Result{}, err
+	}
+	o := backtest.Options{Origin: originOf(req.Asset, &seen), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
+		From: milliOf(r.job.From), To: milliOf(r.job.To), Cost: a.o.Cost(seen.Asset.Class)}
+	if req.Strategy == strategy.Sentiment {
+		reach := float64(newsReach.Milliseconds()) / max(1, seen.Compression)
+		if o.News, err = a.o.Market.News(ctx, req.Asset, seen.Bars[0].OpenTime-int64(reach)); err != nil {
+			return backtest.Result{}, err
+		}
+	}
+	return backtest.Run(ctx, seen.Bars, o)
+}
+
+// milliOf returns t in milliseconds since 1970, 0 for the zero time.
+func milliOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// CheckScan returns what agent cannot accept of a scan: as Check, for each of assets.
+func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fault {
+	faults := Check(agent, req)
+	for i, asset := range assets {
+		if asset == "" {
+			continue
+		}
+		one := req
+		one.Asset = asset
+		for _, f := range Check(agent, one) {
+			if f.Pointer == "/asset" {
+				f.Pointer = fmt.Sprintf("/assets/%d", i)
+				faults = append(faults, f)
+			}
+		}
+	}
+	return faults
+}
+
+// CheckBacktest returns what cannot be replayed for agent: only trading strategies read
+// nothing but what is stored of the past.
+func CheckBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
+	if agent.Category != signal.Trading {
+		var ids []string
+		for _, other := range signal.Agents() {
+			if other.Category == signal.Trading {
+				ids = append(ids, string(other.ID))
+			}
+		}
+		return []Fault{{"/agent_id", codeInvalidValue, "only runs of these agents can be replayed: " + strings.Join(ids, ", ")}}
+	}
+	return Check(agent, req)
+}

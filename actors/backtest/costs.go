@@ -1,0 +1,25 @@
+package backtest
+
+// Costs are what entry and exit cost each, in basis points of the price, by the class
+// of the asset.
+type Costs struct{ Crypto, Stock, FX, Commodity float64 }
+
+// DefaultCosts are those of cheap venues.
+var DefaultCosts = Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3}
+
+// Of returns the cost as a share of the price. Metals are commodities; a class that is
+// not known costs as much as the dearest.
+func (c Costs) Of(class string) float64 {
+	const basisPoints = 1e4 // in 1
+	switch class {
+	case "crypto":
+		return c.Crypto / basisPoints
+	case "stock":
+		return c.Stock / basisPoints
+	case "fx":
+		return c.FX / basisPoints
+	case "commodity", "metal":
+		return c.Commodity / basisPoints
+	}
+	return max(c.Crypto, c.Stock, c.FX, c.Commodity) / basisPoints
+}
