@@ -30,6 +30,7 @@ type Config struct {
 	Dashboard Dashboard `yaml:"dashboard" envPrefix:"DASHBOARD_"`
 	Runs      Runs      `yaml:"runs" envPrefix:"RUNS_"`
 	Agents    Agents    `yaml:"agents" envPrefix:"AGENTS_"`
+	Content   Content   `yaml:"content" envPrefix:"CONTENT_"`
 	Signals   Signals   `yaml:"signals" envPrefix:"SIGNALS_"`
 	Market    Market    `yaml:"market" envPrefix:"MARKET_"`
 	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
@@ -127,6 +128,15 @@ type Agents struct {
 	Disabled []string `yaml:"disabled" env:"DISABLED"`
 	// Statuses sets what is said of an agent: active, beta or deprecated.
 	Statuses map[string]string `yaml:"statuses" env:"STATUSES"`
+}
+
+// Content names an endpoint with the chat protocol of OpenAI that writes for the
+// content agent. Without ChatURL, and where the endpoint fails, the built-in writer
+// does.
+type Content struct {
+	ChatURL   string `yaml:"chat_url" env:"CHAT_URL"` // http:// or https://, with or without /v1
+	ChatKey   Secret `yaml:"chat_key" env:"CHAT_KEY"` // sent as bearer token; empty: none is
+	ChatModel string `yaml:"chat_model" env:"CHAT_MODEL"`
 }
 
 // Signals rules what is kept of signals.

@@ -108,7 +108,7 @@ func knownVariables() map[string]bool {
 }
 
 // Validate returns all faults in the values, each with the key that it concerns.
-// Values that have a form of their own (redis.url, market.source, the lists of keys,
+// Values that have a form of their own (redis.url, market.source, content.chat_url, the lists of keys,
 // email.smtp_url and the rate limits) are judged by the packages that read them.
 func (c *Config) Validate() error {
 	var faults []error
@@ -127,6 +127,7 @@ func (c *Config) Validate() error {
 		check(err == nil, "http.trusted_proxies", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", p))
 	}
 	check(c.DataDir != "", "data_dir", "must not be empty")
+	check(c.Content.ChatURL == "" || c.Content.ChatModel != "", "content.chat_model", "must be set with content.chat_url")
 	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")

@@ -26,6 +26,9 @@ type Options struct {
 	// class of the asset; default that of backtest.DefaultCosts.
 	Cost func(class string) float64
 
+	// Content writes the texts of the content agent; default the built-in writer.
+	Content Content
+
 	Disabled []signal.AgentID                      // agents that are neither listed nor run
 	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
 
@@ -101,14 +104,14 @@ func New(sys *engine.System, o Options) *Agents {
 		log: o.Log, now: o.Now, announceAfter: o.AnnounceAfter, timeout: o.Timeout, dueMargin: o.DueMargin,
 		jobRetention: o.JobRetention, concluders: make(map[signal.AgentID]concluder), metrics: o.Metrics, slog: o.Slog,
 		birth: time.Now(), ctx: ctx, stop: stop}}
-	trading := newTrader(o.Market, o.Now)
+	trading, texts := newTrader(o.Market, o.Now), newWriter(o.Content)
 	for _, agent := range signal.Agents() {
 		if slices.Contains(o.Disabled, agent.ID) {
 			continue
 		}
 		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
-		a.exec.concluders[agent.ID] = concluderOf(agent, trading)
+		a.exec.concluders[agent.ID] = concluderOf(agent, trading, texts)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
 			return &agentActor{exec: a.exec, quota: a.quota, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})
@@ -117,9 +120,12 @@ func New(sys *engine.System, o Options) *Agents {
 }
 
 // concluderOf returns how agent works.
-func concluderOf(agent signal.Agent, trading *trader) concluder {
-	if agent.Category == signal.Trading {
+func concluderOf(agent signal.Agent, trading *trader, texts *writer) concluder {
+	switch agent.Category {
+	case signal.Trading:
 		return trading
+	case signal.Content:
+		return texts
 	}
 	return unavailable{agent.Name}
 }

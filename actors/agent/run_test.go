@@ -218,7 +218,6 @@ func TestFailedRuns(t *testing.T) {
 		}, signal.InsufficientHistory, false},
 		{"no news", func() signal.RunRequest { r := request("BTC"); r.Strategy = "sentiment"; return r }(), nil, signal.InsufficientHistory, false},
 		{"weather", signal.RunRequest{Account: "acc_1", Agent: "weather", Asset: "corn", Strategy: "agriculture"}, nil, signal.DataUnavailable, false},
-		{"content", signal.RunRequest{Account: "acc_1", Agent: "seo", Asset: "desk", Strategy: "blog_post"}, nil, signal.DataUnavailable, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,8 @@ var mayImport = []struct {
 	{"actors/engine", nil},
 	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
-	{"actors/agent", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
+	{"actors/content", nil},
+	{"actors/agent", []string{"actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
 	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/webhook"}},
 	{"actors/market/fetch", nil},
@@ -53,7 +54,7 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http":                          {"http", "http/...", "actors/webhook", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+	"net/http":                          {"http", "http/...", "actors/webhook", "actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
 	"os/signal":                         {"cmd/..."},
 }
 

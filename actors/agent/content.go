@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentsignal/agentsignal/actors/content"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Content writes texts. See content.Writer.
+type Content interface {
+	Write(ctx context.Context, r content.Request) (content.Text, error)
+}
+
+// writer is the content agent. Its signals have no price levels and end by time alone,
+// which runs as fast as it does, whatever the market's.
+type writer struct{ content Content }
+
+// newWriter returns the agent; without c it has the built-in writer.
+func newWriter(c Content) *writer {
+	if c == nil {
+		c, _ = content.New(content.Options{}) // fails for endpoints only
+	}
+	return &writer{c}
+}
+
+// Conclude implements concluder.
+func (w *writer) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error) {
+	if r.Asset == "" {
+		return conclusion{}, errors.New("conclude content: no subject")
+	}
+	t, err := w.content.Write(ctx, content.Request{Strategy: r.Strategy, Subject: r.Asset, Keywords: r.Parameters.Keywords,
+		Features: r.Parameters.Features, Locale: r.Parameters.Locale})
+	if err != nil {
+		return conclusion{}, err
+	}
+	return conclusion{Direction: signal.Long, Confidence: t.Confidence, Metadata: t.Metadata, Lifetime: t.Lifetime}, nil
+}
