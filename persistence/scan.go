@@ -61,12 +61,17 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 // scanLog calls f for each entry of a partition's signal log in its order. Redis
 // sends the next entries while f is given the last ones.
 func (s *Store) scanLog(ctx context.Context, p int, f func(*entry) error) error {
+	return s.scanLogFrom(ctx, p, "-", f)
+}
+
+// scanLogFrom is scanLog from a start on, as XRANGE has it.
+func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages, free := make(chan *page, 2), make(chan *page, 2)
 	free <- &page{}
 	free <- &page{}
-	go s.readPages(ctx, signalsKey(p), pages, free)
+	go s.readPages(ctx, signalsKey(p), start, pages, free)
 	for page := range pages {
 		if page.err != nil {
 			return signal.Unavailable(page.err)
@@ -91,11 +96,10 @@ type page struct {
 	err     error
 }
 
-// readPages fills the pages that it takes from free with all of a stream, in order,
-// and closes pages at the end.
-func (s *Store) readPages(ctx context.Context, key string, pages chan<- *page, free <-chan *page) {
+// readPages fills the pages that it takes from free with a stream from start on, in
+// order, and closes pages at the end.
+func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *page, free <-chan *page) {
 	defer close(pages)
-	start := "-"
 	for {
 		var p *page
 		select {

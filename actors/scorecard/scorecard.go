@@ -1,0 +1,304 @@
+package scorecard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// Records is the signal log. See persistence.Store.
+type Records interface {
+	// EachRecord calls f for each creation and closing of the account's signals behind
+	// a position, in their order, and returns the position up to which it has read. A
+	// closing comes with ID, MFE, MAE and Closing only.
+	EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(s *signal.Signal)) (signal.Position, error)
+}
+
+// Options are what Scorecards is made with.
+type Options struct {
+	Retention time.Duration // of signals, from their creation; default 90 days
+	// Cost is what entry and exit cost each, as a share of the price, by the asset;
+	// default nothing.
+	Cost func(asset string) float64
+	// MaxKept is how many closed signals are kept in memory, of all accounts; default
+	// 2 million.
+	MaxKept int
+	Now     func() time.Time // the service's clock; default time.Now
+}
+
+// Scorecards answers for all accounts. It may be used from many goroutines.
+type Scorecards struct {
+	records Records
+	o       Options
+
+	mu       sync.Mutex
+	accounts map[signal.AccountID]*account
+	clock    uint64 // counts questions
+}
+
+// New returns scorecards over records.
+func New(records Records, o Options) *Scorecards {
+	o.Retention = cmp.Or(o.Retention, 90*24*time.Hour)
+	o.MaxKept = cmp.Or(o.MaxKept, 2_000_000)
+	if o.Cost == nil {
+		o.Cost = func(string) float64 { return 0 }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Scorecards{records: records, o: o, accounts: make(map[signal.AccountID]*account)}
+}
+
+// Query says which signals count. Zero values do not restrict.
+type Query struct {
+	Account   signal.AccountID
+	Agent     signal.AgentID
+	Strategy  string
+	Asset     string // ignoring ASCII case
+	Timeframe signal.Timeframe
+	Since     time.Time // created after that
+}
+
+// Card is an answer. Its JSON is what clients are told.
+type Card struct {
+	Statistics backtest.Statistics `json:"statistics"`
+	Groups     []Group             `json:"groups"` // by their names
+}
+
+// Group is the signals of one kind.
+type Group struct {
+	Agent      signal.AgentID      `json:"agent_id"`
+	Strategy   string              `json:"strategy"`
+	Asset      string              `json:"asset"` // as it was first written
+	Timeframe  signal.Timeframe    `json:"timeframe"`
+	Risk       signal.RiskLevel    `json:"risk_level"`
+	Statistics backtest.Statistics `json:"statistics"`
+}
+
+// Card returns the statistics of the signals with prices that an account has closed. It
+// has all that were closed before the call. The error is that of the records.
+func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
+	a := c.account(q.Account)
+	if err := a.lock(ctx); err != nil {
+		return Card{}, err
+	}
+	defer a.unlock()
+	// What has been read holds, also if the reading ends early.
+	before := a.size()
+	err := a.read(ctx, c.records, q.Account, c.o.Cost)
+	a.forget(c.o.Now().Add(-c.o.Retention).UnixMilli())
+	c.note(q.Account, a.size()-before)
+	if err != nil {
+		return Card{}, fmt.Errorf("read closed signals: %w", err)
+	}
+	return a.card(q), nil
+}
+
+// account returns what is kept of an account, and notes that it was asked for.
+func (c *Scorecards) account(id signal.AccountID) *account {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.accounts[id]
+	if a == nil {
+		a = newAccount()
+		c.accounts[id] = a
+	}
+	c.clock++
+	a.used = c.clock
+	return a
+}
+
+// note counts what more is kept of an account, and drops those that have not asked for
+// the longest time where that is too much.
+func (c *Scorecards) note(id signal.AccountID, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.accounts[id]; a != nil {
+		a.kept += more
+	}
+	for {
+		all := 0
+		var oldest signal.AccountID
+		var least *account
+		for other, a := range c.accounts {
+			all += a.kept
+			if other != id && (least == nil || a.used < least.used) {
+				oldest, least = other, a
+			}
+		}
+		if all <= c.o.MaxKept || least == nil {
+			return
+		}
+		delete(c.accounts, oldest)
+	}
+}
+
+// account is what is kept of one account. Its lock is a channel, so that who waits for
+// it can give up.
+type account struct {
+	used uint64 // guarded by Scorecards.mu, as is kept
+	kept int
+
+	busy   chan struct{} // holds one while somebody reads
+	upTo   signal.Position
+	open   map[signal.SignalID]opened
+	groups []group
+	of     map[groupKey]int32 // places in groups
+	closed []entry            // by their end
+}
+
+// group names the signals of one kind.
+type group struct {
+	groupKey
+	asset string // as it was first written
+}
+
+// groupKey is what makes signals one group.
+type groupKey struct {
+	agent     signal.AgentID
+	strategy  string
+	asset     string // ASCII letters in upper case
+	timeframe signal.Timeframe
+	risk      signal.RiskLevel
+}
+
+// opened is a signal whose closing has not been read.
+type opened struct {
+	group      int32
+	direction  signal.Direction
+	created    int64
+	confidence float64
+	levels     signal.Levels
+}
+
+// entry is a closed signal.
+type entry struct {
+	backtest.Outcome
+	group   int32
+	created int64 // milliseconds
+}
+
+func newAccount() *account {
+	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32)}
+}
+
+func (a *account) lock(ctx context.Context) error {
+	select {
+	case a.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *account) unlock() { <-a.busy }
+
+func (a *account) size() int { return len(a.closed) + len(a.open) }
+
+// read takes what the records have beyond what was read.
+func (a *account) read(ctx context.Context, records Records, id signal.AccountID, cost func(string) float64) error {
+	before := len(a.closed)
+	upTo, err := records.EachRecord(ctx, id, a.upTo, func(s *signal.Signal) {
+		if s.Closing == nil {
+			a.create(s)
+		} else {
+			a.close(s, cost)
+		}
+	})
+	a.upTo = upTo
+	byEnd := func(x, y entry) int { return cmp.Compare(x.At, y.At) }
+	if len(a.closed) > before && !slices.IsSortedFunc(a.closed[max(0, before-1):], byEnd) {
+		slices.SortStableFunc(a.closed, byEnd)
+	}
+	return err
+}
+
+func (a *account) create(s *signal.Signal) {
+	if s.Levels == nil {
+		return // nothing to win or to lose
+	}
+	key := groupKey{s.Agent, s.Strategy, upper(s.Asset), s.Timeframe, s.Risk}
+	place, ok := a.of[key]
+	if !ok {
+		place = int32(len(a.groups))
+		a.of[key] = place
+		a.groups = append(a.groups, group{key, s.Asset})
+	}
+	a.open[s.ID] = opened{place, s.Direction, s.CreatedAt.UnixMilli(), s.FirstConfidence, *s.Levels}
+}
+
+func (a *account) close(s *signal.Signal, cost func(string) float64) {
+	o, ok := a.open[s.ID]
+	if !ok || s.Closing.ExitPrice == nil {
+		return // without prices, or its creation is past retention
+	}
+	delete(a.open, s.ID)
+	exit := *s.Closing.ExitPrice
+	a.closed = append(a.closed, entry{group: o.group, created: o.created, Outcome: backtest.Outcome{
+		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
+		Cost: backtest.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
+		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
+}
+
+// forget drops what was created at or before a time.
+func (a *account) forget(before int64) {
+	a.closed = slices.DeleteFunc(a.closed, func(e entry) bool { return e.created <= before })
+}
+
+// card counts the signals that q wants.
+func (a *account) card(q Query) Card {
+	wanted := make([]bool, len(a.groups))
+	for i := range a.groups {
+		wanted[i] = a.groups[i].fits(&q)
+	}
+	since := int64(0)
+	if !q.Since.IsZero() {
+		since = q.Since.UnixMilli()
+	}
+	all := make([]backtest.Outcome, 0, len(a.closed))
+	parts := make([][]backtest.Outcome, len(a.groups))
+	for i := range a.closed {
+		e := &a.closed[i]
+		if wanted[e.group] && (since == 0 || e.created > since) {
+			all = append(all, e.Outcome)
+			parts[e.group] = append(parts[e.group], e.Outcome)
+		}
+	}
+	card := Card{Statistics: backtest.Summarize(all), Groups: []Group{}}
+	for i, part := range parts {
+		if len(part) > 0 {
+			g := &a.groups[i]
+			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, backtest.Summarize(part)})
+		}
+	}
+	slices.SortFunc(card.Groups, func(x, y Group) int {
+		return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.Strategy, y.Strategy), cmp.Compare(x.Asset, y.Asset),
+			cmp.Compare(slices.Index(signal.Timeframes, x.Timeframe), slices.Index(signal.Timeframes, y.Timeframe)),
+			cmp.Compare(slices.Index(signal.RiskLevels, x.Risk), slices.Index(signal.RiskLevels, y.Risk)))
+	})
+	return card
+}
+
+// fits says that the group's signals count.
+func (g *group) fits(q *Query) bool {
+	return (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
+		(q.Asset == "" || g.groupKey.asset == upper(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)
+}
+
+// upper returns s with ASCII letters in upper case.
+func upper(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'a' <= c && c <= 'z' {
+			b[i] = c - ('a' - 'A')
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,297 @@
+package scorecard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// fakeRecords is a signal log in memory.
+type fakeRecords struct {
+	mu     sync.Mutex
+	list   []*signal.Signal // creations and closings; the n-th stands at position n+1
+	reads  []int64          // from where
+	fail   error            // after half of what is to be read
+	closed []*signal.Signal // whole
+}
+
+func (r *fakeRecords) EachRecord(_ context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads = append(r.reads, after.MS)
+	end := int64(len(r.list))
+	if r.fail != nil {
+		end = after.MS + (end-after.MS)/2
+	}
+	for i := after.MS; i < end; i++ {
+		if r.list[i].Account == account {
+			f(r.list[i])
+		}
+	}
+	return signal.Position{MS: end}, r.fail
+}
+
+var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+
+// add makes a signal, and closes it if exit is not 0.
+func (r *fakeRecords) add(account signal.AccountID, i int, change func(*signal.Signal), exit float64) {
+	created := morning.Add(time.Duration(i) * time.Minute)
+	s := &signal.Signal{ID: signal.SignalID(fmt.Sprintf("sig_%d", len(r.list))), Account: account, Agent: "trading", Asset: "BTC", Strategy: "momentum",
+		Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
+		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, CreatedAt: created}
+	if change != nil {
+		change(s)
+	}
+	r.list = append(r.list, s)
+	if exit == 0 {
+		return
+	}
+	closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: exit}, created.Add(time.Duration(90+i%7)*time.Minute))
+	r.list = append(r.list, &signal.Signal{ID: s.ID, Account: account, MFE: 1, MAE: -.5, Closing: &closing})
+	whole := *s
+	whole.MFE, whole.MAE, whole.Closing = 1, -.5, &closing
+	r.closed = append(r.closed, &whole)
+}
+
+// want counts signals in another way than cards do.
+func (r *fakeRecords) want(fits func(*signal.Signal) bool, cost float64) backtest.Statistics {
+	var list []backtest.Outcome
+	for _, s := range r.closed {
+		if fits(s) {
+			exit := *s.Closing.ExitPrice
+			list = append(list, backtest.Outcome{At: s.Closing.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit), Cost: backtest.CostR(*s.Levels, exit, cost),
+				Confidence: s.FirstConfidence, Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason})
+		}
+	}
+	return backtest.Summarize(list)
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func clock() time.Time { return morning.Add(24 * time.Hour) }
+
+func TestCardsCountByGroupAndFilter(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 400 {
+		r.add([]signal.AccountID{"acc_1", "acc_2"}[i%2], i, func(s *signal.Signal) {
+			s.Asset = []string{"BTC", "btc", "ETH", "oil"}[random.IntN(4)]
+			s.Strategy = []string{"momentum", "breakout"}[random.IntN(2)]
+			s.Timeframe = []signal.Timeframe{signal.M1, signal.H1}[random.IntN(2)]
+			s.Risk = signal.RiskLevels[random.IntN(3)]
+			s.FirstConfidence = .3 + .3*random.Float64()
+			if random.IntN(2) == 0 {
+				s.Direction, s.Levels = signal.Short, &signal.Levels{Entry: 100, Stop: 101, Target: 98.5}
+			}
+			if s.Asset == "oil" {
+				s.Agent, s.Strategy = "weather", "energy_demand"
+			}
+		}, 99+2.5*random.Float64())
+	}
+	c := New(r, Options{Now: clock, Cost: func(asset string) float64 {
+		if asset == "oil" {
+			return .0003
+		}
+		return .001
+	}})
+	for name, q := range map[string]struct {
+		query Query
+		fits  func(*signal.Signal) bool
+	}{
+		"asset":     {Query{Asset: "Btc"}, func(s *signal.Signal) bool { return strings.EqualFold(s.Asset, "btc") }},
+		"strategy":  {Query{Strategy: "breakout"}, func(s *signal.Signal) bool { return s.Strategy == "breakout" }},
+		"timeframe": {Query{Agent: "trading", Timeframe: signal.M1}, func(s *signal.Signal) bool { return s.Agent == "trading" && s.Timeframe == signal.M1 }},
+		"since": {Query{Agent: "trading", Since: morning.Add(100 * time.Minute)}, func(s *signal.Signal) bool {
+			return s.Agent == "trading" && s.CreatedAt.After(morning.Add(100*time.Minute))
+		}},
+		"nothing": {Query{Asset: "NOSUCH"}, func(*signal.Signal) bool { return false }},
+	} {
+		q.query.Account = "acc_1"
+		if name == "strategy" || name == "asset" {
+			q.query.Agent = "trading"
+		}
+		got, err := c.Card(t.Context(), q.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent != "weather" && q.fits(s) }
+		if d := cmp.Diff(text(t, r.want(mine, .001)), text(t, got.Statistics)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		count := 0
+		for _, g := range got.Groups {
+			count += g.Statistics.Count
+			of := func(s *signal.Signal) bool {
+				return mine(s) && strings.EqualFold(s.Asset, g.Asset) && s.Strategy == g.Strategy && s.Timeframe == g.Timeframe && s.Risk == g.Risk
+			}
+			if d := cmp.Diff(text(t, r.want(of, .001)), text(t, g.Statistics)); d != "" {
+				t.Errorf("%s, group %s %s (-want +got):\n%s", name, g.Asset, g.Strategy, d)
+			}
+		}
+		if count != got.Statistics.Count {
+			t.Errorf("%s: groups have %d signals, all have %d", name, count, got.Statistics.Count)
+		}
+	}
+	got, err := c.Card(t.Context(), Query{Account: "acc_1", Agent: "weather"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(text(t, r.want(func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent == "weather" }, .0003)), text(t, got.Statistics)); d != "" {
+		t.Errorf("the cost of oil (-want +got):\n%s", d)
+	}
+	if n := len(r.reads); n != 6 || r.reads[0] != 0 || r.reads[1] != int64(len(r.list)) {
+		t.Errorf("the log was read from %v", r.reads)
+	}
+}
+
+func TestOnlyClosedSignalsWithPricesCount(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	r.add("acc_1", 0, nil, 0)
+	r.add("acc_1", 1, nil, 101.5)
+	r.list = append(r.list, &signal.Signal{ID: "sig_text", Account: "acc_1", Agent: "seo", CreatedAt: morning},
+		&signal.Signal{ID: "sig_text", Account: "acc_1", Closing: &signal.Closing{Reason: signal.Expired, At: morning}},
+		&signal.Signal{ID: "sig_unknown", Account: "acc_1", Closing: r.closed[0].Closing})
+	c := New(r, Options{Now: clock})
+	got, err := c.Card(t.Context(), Query{Account: "acc_1"})
+	if err != nil || got.Statistics.Count != 1 || got.Statistics.Wins != 1 || len(got.Groups) != 1 {
+		t.Errorf("card: %+v, %v", got, err)
+	}
+	// The open one closes later.
+	r.list = append(r.list, &signal.Signal{ID: "sig_0", Account: "acc_1", Closing: r.closed[0].Closing})
+	if got, err = c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 2 {
+		t.Errorf("later: %+v, %v", got.Statistics, err)
+	}
+	if got, err = c.Card(t.Context(), Query{Account: "acc_2"}); err != nil || got.Statistics.Count != 0 || got.Groups == nil {
+		t.Errorf("of another account: %+v, %v", got, err)
+	}
+}
+
+func TestWhatIsPastRetentionIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 10 {
+		r.add("acc_1", i, nil, 101.5)
+	}
+	now := morning.Add(time.Hour)
+	c := New(r, Options{Now: func() time.Time { return now }, Retention: 2 * time.Hour})
+	for want, at := range map[int]time.Time{10: morning.Add(time.Hour), 6: morning.Add(2*time.Hour + 3*time.Minute), 0: morning.Add(5 * time.Hour)} {
+		fresh := New(r, Options{Now: func() time.Time { return at }, Retention: 2 * time.Hour})
+		if got, err := fresh.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != want {
+			t.Errorf("at %s: %d signals, want %d (%v)", at, got.Statistics.Count, want, err)
+		}
+	}
+	if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil {
+		t.Fatal(err)
+	}
+	now = morning.Add(2*time.Hour + 3*time.Minute)
+	if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 6 {
+		t.Errorf("later: %d signals, want 6 (%v)", got.Statistics.Count, err)
+	}
+}
+
+func TestReadingGoesOnWhereItFailed(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{fail: errors.New("redis is away")}
+	for i := range 20 {
+		r.add("acc_1", i, nil, 101.5)
+	}
+	c := New(r, Options{Now: clock})
+	if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); !errors.Is(err, r.fail) {
+		t.Errorf("while redis is away: %v", err)
+	}
+	r.fail = nil
+	if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 20 || !slices.Equal(r.reads, []int64{0, 20}) {
+		t.Errorf("again: %d signals, read from %v, %v", got.Statistics.Count, r.reads, err)
+	}
+}
+
+func TestAccountsThatDoNotAskAreDropped(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 90 {
+		r.add(signal.AccountID(fmt.Sprintf("acc_%d", i%3)), i, nil, 101.5)
+	}
+	c := New(r, Options{Now: clock, MaxKept: 65})
+	for _, id := range []signal.AccountID{"acc_0", "acc_1", "acc_0", "acc_2"} {
+		if got, err := c.Card(t.Context(), Query{Account: id}); err != nil || got.Statistics.Count != 30 {
+			t.Errorf("%s: %d signals, %v", id, got.Statistics.Count, err)
+		}
+	}
+	if c.accounts["acc_1"] != nil || c.accounts["acc_0"] == nil || c.accounts["acc_2"] == nil {
+		t.Errorf("kept are %v", c.accounts)
+	}
+}
+
+func TestManyAskAtOnce(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 300 {
+		r.add("acc_1", i, nil, 101.5)
+	}
+	c := New(r, Options{Now: clock})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 20 {
+				if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 300 {
+					t.Errorf("%d signals, %v", got.Statistics.Count, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := c.account("acc_1")
+	if err := a.lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Card(gone, Query{Account: "acc_1"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("who has gone waits: %v", err)
+	}
+}
+
+// BenchmarkCard asks for 100,000 closed signals: the first time, and again.
+func BenchmarkCard(b *testing.B) {
+	r := &fakeRecords{}
+	for i := range 100_000 {
+		r.add("acc_1", i%1000, func(s *signal.Signal) { s.Asset = []string{"BTC", "ETH", "SOL"}[i%3] }, 99+float64(i%25)/10)
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := New(r, Options{Now: clock}).Card(b.Context(), Query{Account: "acc_1"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	c := New(r, Options{Now: clock})
+	b.Run("again", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := c.Card(b.Context(), Query{Account: "acc_1"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

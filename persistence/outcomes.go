@@ -1,0 +1,104 @@
+package persistence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// EachRecord calls f for each creation and closing of the account's signals that stands
+// in the signal log behind a position, in their order, without metadata. It returns the
+// position up to which it has read, so that a later call can go on from there, also
+// after an error. A closing comes with ID, Account, Confidence, MFE, MAE, Sequence and
+// Closing only. Entries that cannot be read are logged and passed over.
+func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+	p := s.Partition(account)
+	wanted := accountBytes(account)
+	upTo := after
+	var bad unreadable
+	start := "-"
+	if !after.IsZero() {
+		start = "(" + after.String()
+	}
+	err := s.scanLogFrom(ctx, p, start, func(e *entry) error {
+		upTo = e.position
+		if !bytes.Equal(recordAccount(e.header), wanted) {
+			return nil
+		}
+		record, err := decodeEntry(e)
+		if err != nil {
+			bad.add(err)
+			return nil
+		}
+		f(record)
+		return nil
+	})
+	if bad.n > 0 {
+		s.log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
+	}
+	return upTo, err
+}
+
+// EachSignal calls f for each signal whose creation stands in a partition's signal log,
+// with its metadata: the closed ones in the order of their ends, then the others as they
+// were created. Entries that cannot be read are logged and passed over.
+func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
+	open := map[signal.SignalID]*signal.Signal{}
+	var order []signal.SignalID
+	var bad unreadable
+	err := s.scanLogFrom(ctx, p, "-", func(e *entry) error {
+		if !isClosing(e.header) {
+			record, err := decodeRecord(e.position, e.header, e.body)
+			if err != nil {
+				bad.add(err)
+				return nil
+			}
+			open[record.ID] = record
+			order = append(order, record.ID)
+			return nil
+		}
+		c, err := decodeClosed(e.position, e.header)
+		if err != nil {
+			bad.add(err)
+			return nil
+		}
+		record := open[c.id]
+		if record == nil {
+			return nil // its creation is past retention
+		}
+		delete(open, c.id)
+		if record, err = closeRecord(record, e); err != nil {
+			bad.add(err)
+			return nil
+		}
+		return f(record)
+	})
+	if bad.n > 0 {
+		s.log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
+	}
+	for _, id := range order {
+		if record := open[id]; record != nil && err == nil {
+			err = f(record)
+		}
+	}
+	return err
+}
+
+// decodeEntry returns what EachRecord tells of an entry.
+func decodeEntry(e *entry) (*signal.Signal, error) {
+	if !isClosing(e.header) {
+		return decodeRecord(e.position, e.header, nil)
+	}
+	c, err := decodeClosed(e.position, e.header)
+	if err != nil {
+		return nil, err
+	}
+	if c.closing.Reason == "" {
+		return nil, errors.New("closing without a reason")
+	}
+	s := &signal.Signal{ID: c.id, Account: c.account, Closing: &c.closing}
+	c.apply(s)
+	return s, nil
+}

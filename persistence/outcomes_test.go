@@ -1,0 +1,145 @@
+package persistence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// outcomeBench makes signals and closes them.
+type outcomeBench struct {
+	t     *testing.T
+	store *Store
+	log   *Log
+}
+
+func (b *outcomeBench) create(account signal.AccountID, i int) *signal.Signal {
+	b.t.Helper()
+	s := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: fmt.Sprintf("A%d", i%3),
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .41, FirstConfidence: .41,
+		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, Metadata: []byte(fmt.Sprintf(`{"number":%d}`, i)), Sequence: 1}
+	at, err := b.log.Append(b.t.Context(), signal.Change{Account: account, Signal: s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s.CreatedAt, s.UpdatedAt = at.Time(), at.Time()
+	return s
+}
+
+func (b *outcomeBench) close(s *signal.Signal) *signal.Signal {
+	b.t.Helper()
+	exit, percent, absolute := 101.5, 1.5, 1.5
+	closed := *s
+	closed.MFE, closed.MAE, closed.Sequence, closed.Metadata = 1.5, -.25, 2, nil
+	closed.Closing = &signal.Closing{Reason: signal.TakeProfit, At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit, PnLPercent: &percent,
+		PnLAbsolute: &absolute, DurationMinutes: 1}
+	if _, err := b.log.Append(b.t.Context(), signal.Change{Account: s.Account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset}}}); err != nil {
+		b.t.Fatal(err)
+	}
+	return &closed
+}
+
+func newOutcomeBench(t *testing.T) *outcomeBench {
+	t.Parallel()
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 1})
+	return &outcomeBench{t, s, openLog(t, s, LogOptions{})}
+}
+
+func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
+	b := newOutcomeBench(t)
+	mine, other := signal.NewAccountID(), signal.NewAccountID()
+	first := b.create(mine, 0)
+	b.create(other, 1)
+	second := b.create(mine, 2)
+	b.close(first)
+	var got []string
+	note := func(s *signal.Signal) {
+		what := "created"
+		if s.Closing != nil {
+			what = fmt.Sprintf("closed %s %v %v %v", s.Closing.Reason, *s.Closing.ExitPrice, s.MFE, s.MAE)
+		} else if s.Levels == nil || s.FirstConfidence != .41 || s.Risk != signal.LowRisk {
+			t.Errorf("creation is %+v", s)
+		}
+		got = append(got, fmt.Sprintf("%s %s", s.ID, what))
+	}
+	upTo, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, note)
+	want := []string{string(first.ID) + " created", string(second.ID) + " created", string(first.ID) + " closed take_profit 101.5 1.5 -0.25"}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("records (-want +got): %v\n%s", err, d)
+	}
+	got = nil
+	b.close(second)
+	later, err := b.store.EachRecord(t.Context(), mine, upTo, note)
+	if d := cmp.Diff([]string{string(second.ID) + " closed take_profit 101.5 1.5 -0.25"}, got); d != "" || err != nil {
+		t.Errorf("records behind %v (-want +got): %v\n%s", upTo, err, d)
+	}
+	got = nil
+	if again, err := b.store.EachRecord(t.Context(), mine, later, note); again != later || len(got) != 0 || err != nil {
+		t.Errorf("nothing new: %v, want %v; %v, %v", again, later, got, err)
+	}
+	if n, err := b.store.EachRecord(t.Context(), signal.NewAccountID(), signal.Position{}, note); len(got) != 0 || err != nil || n != later {
+		t.Errorf("of nobody: %v %v %v", n, got, err)
+	}
+}
+
+func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
+	b := newOutcomeBench(t)
+	mine := signal.NewAccountID()
+	done := make(chan *signal.Signal, 8)
+	for range 8 {
+		go func() {
+			for i := range scanEntries / 4 {
+				s := b.create(mine, i)
+				b.close(s)
+			}
+			done <- nil
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+	seen := map[signal.SignalID]int{}
+	closed := 0
+	if _, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(s *signal.Signal) {
+		if seen[s.ID]++; s.Closing != nil {
+			if closed++; seen[s.ID] != 2 {
+				t.Errorf("%s is closed before it is created", s.ID)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := 8 * (scanEntries / 4); len(seen) != want || closed != want {
+		t.Errorf("%d signals, %d of them closed, want %d", len(seen), closed, want)
+	}
+}
+
+func TestEverySignalIsReadWithItsEnd(t *testing.T) {
+	b := newOutcomeBench(t)
+	mine, other := signal.NewAccountID(), signal.NewAccountID()
+	first, second := b.create(mine, 0), b.create(other, 1)
+	b.close(second)
+	got := map[signal.SignalID]*signal.Signal{}
+	var order []signal.SignalID
+	if err := b.store.EachSignal(t.Context(), 0, func(s *signal.Signal) error {
+		got[s.ID] = s
+		order = append(order, s.ID)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]signal.SignalID{second.ID, first.ID}, order); d != "" {
+		t.Errorf("order (-want +got):\n%s", d)
+	}
+	if s := got[first.ID]; s.Closing != nil || string(s.Metadata) != `{"number":0}` || s.Account != mine {
+		t.Errorf("open: %+v", s)
+	}
+	if s := got[second.ID]; s.Closing == nil || *s.Closing.PnLPercent != 1.5 || s.Closing.DurationMinutes != 1 || string(s.Metadata) != `{"number":1}` {
+		t.Errorf("closed: %+v", s)
+	}
+}
