@@ -33,6 +33,7 @@ type Config struct {
 	Content   Content   `yaml:"content" envPrefix:"CONTENT_"`
 	Signals   Signals   `yaml:"signals" envPrefix:"SIGNALS_"`
 	Market    Market    `yaml:"market" envPrefix:"MARKET_"`
+	Weather   Weather   `yaml:"weather" envPrefix:"WEATHER_"`
 	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
 	Email     Email     `yaml:"email" envPrefix:"EMAIL_"`
 	Security  Security  `yaml:"security" envPrefix:"SECURITY_"`
@@ -155,6 +156,18 @@ type Market struct {
 	Seed uint64 `yaml:"seed" env:"SEED"`
 }
 
+// Weather says where forecasts come from.
+type Weather struct {
+	// Source is simulated or open_meteo.
+	Source string `yaml:"source" env:"SOURCE"`
+	// APIKey is a customer's key for open_meteo. Without one its free service is asked,
+	// which is not for commercial use.
+	APIKey Secret `yaml:"api_key" env:"API_KEY"`
+	// ForecastURL and ArchiveURL are the servers of open_meteo. Empty: its own.
+	ForecastURL string `yaml:"forecast_url" env:"FORECAST_URL"`
+	ArchiveURL  string `yaml:"archive_url" env:"ARCHIVE_URL"`
+}
+
 // Webhooks rules deliveries to the endpoints of clients.
 type Webhooks struct {
 	// Timeout bounds one request, ConnectTimeout the connecting for it.
@@ -233,6 +246,7 @@ func Default() Config {
 		Runs:    Runs{Timeout: Duration(30 * time.Second), MaxConcurrent: 20, MaxQueued: 1000, JobRetention: Duration(24 * time.Hour)},
 		Signals: Signals{Retention: Duration(2160 * time.Hour)},
 		Market:  Market{Source: "simulated", Speed: 60, Seed: 1},
+		Weather: Weather{Source: "simulated"},
 		Webhooks: Webhooks{Timeout: Duration(15 * time.Second), ConnectTimeout: Duration(5 * time.Second),
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},

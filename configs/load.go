@@ -170,6 +170,10 @@ func (c *Config) Validate() error {
 		check(slices.Contains([]string{"active", "beta", "deprecated"}, status), "agents.statuses", agent+" must be active, beta or deprecated")
 	}
 	check(c.Market.Speed >= 1 && c.Market.Speed <= 3600, "market.speed", "must be 1 to 3600")
+	check(c.Weather.Source == "simulated" || c.Weather.Source == "open_meteo", "weather.source", "must be simulated or open_meteo")
+	for key, address := range map[string]string{"weather.forecast_url": c.Weather.ForecastURL, "weather.archive_url": c.Weather.ArchiveURL} {
+		check(address == "" || validOrigin(strings.TrimSuffix(address, "/")), key, "must be scheme and host: write https://api.open-meteo.com")
+	}
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
 	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
 	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")

@@ -61,6 +61,7 @@
 //	{market}:live                 hash    each asset's newest tick and open minute             until it is removed
 //	{market}:feeder               string  the feeder's node                                    the lease
 //	{market}:feederepoch          string  the last epoch given                                 for ever
+//	{weather}:NAME                string  days of a point: its archive, its forecast           for ever, a forecast 12 h
 //
 // # Promises
 //

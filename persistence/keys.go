@@ -133,3 +133,6 @@ func marketLiveKey() string   { return "{market}:live" }
 
 func feederKey() string      { return "{market}:feeder" }
 func feederEpochKey() string { return "{market}:feederepoch" }
+
+// weatherKey holds an archive or a forecast of a point, as package weather writes it.
+func weatherKey(name string) string { return "{weather}:" + name }

@@ -17,10 +17,11 @@ import (
 
 // Options are what Agents is made with.
 type Options struct {
-	Log    Log    // required
-	Market Market // required
-	Jobs   Jobs   // nil: jobs are refused with KindUnavailable
-	Past   Past   // nil: backtests are refused with KindUnavailable
+	Log     Log     // required
+	Market  Market  // required
+	Weather Weather // nil: runs of the weather agent fail with DATA_UNAVAILABLE
+	Jobs    Jobs    // nil: jobs are refused with KindUnavailable
+	Past    Past    // nil: backtests are refused with KindUnavailable
 
 	// Cost is what entry and exit cost each in backtests, as a share of the price, by the
 	// class of the asset; default that of backtest.DefaultCosts.
@@ -111,7 +112,7 @@ func New(sys *engine.System, o Options) *Agents {
 		}
 		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
-		a.exec.concluders[agent.ID] = concluderOf(agent, trading, texts)
+		a.exec.concluders[agent.ID] = concluderOf(agent, trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
 			return &agentActor{exec: a.exec, quota: a.quota, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})
@@ -120,12 +121,16 @@ func New(sys *engine.System, o Options) *Agents {
 }
 
 // concluderOf returns how agent works.
-func concluderOf(agent signal.Agent, trading *trader, texts *writer) concluder {
+func concluderOf(agent signal.Agent, trading *trader, texts *writer, w Weather) concluder {
 	switch agent.Category {
 	case signal.Trading:
 		return trading
 	case signal.Content:
 		return texts
+	case signal.Weather:
+		if w != nil {
+			return &forecaster{w, trading}
+		}
 	}
 	return unavailable{agent.Name}
 }

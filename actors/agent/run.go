@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type conclusion struct {
 	Levels     *signal.Levels // nil for content
 	Metadata   []byte         // JSON
 	Lifetime   time.Duration  // wall time from creation to expiry
+	// Timeframe is what the signal rests on; empty: that of the request.
+	Timeframe signal.Timeframe
+	Weather   *signal.Outlook // of a weather run; nil otherwise
 }
 
 // concluder is how the agents of one category work. An error that is no
@@ -302,9 +306,13 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 func newSignal(r *run, c *conclusion, now time.Time) *signal.Signal {
 	q := &r.request
 	confidence := signal.RoundConfidence(c.Confidence)
-	return &signal.Signal{ID: signal.NewSignalID(), Account: q.Account, Agent: q.Agent, Run: r.id, Asset: q.Asset,
-		Strategy: q.Strategy, Timeframe: q.Timeframe, Risk: q.Risk, Direction: c.Direction,
-		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Metadata: c.Metadata,
+	id, metadata := signal.NewSignalID(), c.Metadata
+	if c.Weather != nil {
+		metadata = linked(metadata, id.Weather())
+	}
+	return &signal.Signal{ID: id, Account: q.Account, Agent: q.Agent, Run: r.id, Asset: q.Asset,
+		Strategy: q.Strategy, Timeframe: cmp.Or(c.Timeframe, q.Timeframe), Risk: q.Risk, Direction: c.Direction,
+		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Weather: c.Weather, Metadata: metadata,
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(c.Lifetime.Truncate(time.Millisecond)), Sequence: 1}
 }
 

@@ -212,7 +212,7 @@ func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
 	live := trader.dial()
 	for _, test := range []struct{ agent, body, message string }{
 		{"trading", runBody("NOSUCH", "momentum"), "no source knows NOSUCH"},
-		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`), "no data source"},
+		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`), "no source knows natural_gas"},
 	} {
 		for range 2 { // the key of a request that failed may be used again
 			failed := trader.post("/v1/agents/"+test.agent+"/run", test.body, "Idempotency-Key: "+test.agent)

@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
@@ -73,6 +74,7 @@ type process struct {
 	system      *engine.System
 	market      *market.Market
 	feeder      *market.Feeder
+	weather     *weather.Service
 	agents      *agent.Agents
 	lifecycle   *lifecycle.Node
 	webhooks    *persistence.Webhooks
@@ -178,7 +180,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer}, Lifecycle: p.lifecycle,
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{Retention: time.Duration(p.config.Signals.Retention)})})
 	for what, f := range map[string]func(context.Context) error{"read events": p.tail.Run, "read market": p.market.Run,
-		"feed market": p.feeder.Run, "work on jobs": p.agents.Work} {
+		"feed market": p.feeder.Run, "watch weather": p.weather.Run, "work on jobs": p.agents.Work} {
 		p.start(ctx, failed, what, f)
 	}
 	if err := p.partitions.Join(ctx); err != nil {

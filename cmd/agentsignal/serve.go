@@ -114,11 +114,12 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	}
 
 	jobs := persistence.NewJobs(p.store, p.node, persistence.JobsOptions{Idle: time.Duration(c.Runs.Timeout) + jobMargin, Log: log})
+	p.weather = newWeather(c, p.store, log)
 	texts, err := contentWriter(c, log)
 	if err != nil {
 		return nil, err
 	}
-	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs, Content: texts,
+	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs, Content: texts, Weather: p.weather,
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
 		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, JobRetention: time.Duration(c.Runs.JobRetention),
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})

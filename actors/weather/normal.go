@@ -1,0 +1,172 @@
+package weather
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// normalWindow is how many days before and after a date tell what is normal for it.
+	normalWindow = 7
+	// leastYears must have a value there.
+	leastYears = 15
+	// seasonWindow is how many days before and after a run's date past sums may begin.
+	seasonWindow = 15
+	// leastCover is the share of a sum's weights that must be known.
+	leastCover = .8
+)
+
+// Normal is what a measure was at a point on a day of the year.
+type Normal struct {
+	Mean      float64
+	Deviation float64 // of a sample
+	Years     int     // with a value
+}
+
+// normalOf returns what is normal for a place in the year.
+func normalOf(m measure, p *Point, s *Series, day int) Normal {
+	var sum, squares, n float64
+	years, lastYear := 0, 0
+	first, last := s.From.Time().Year()-1, s.Last().Time().Year()+1
+	for year := first; year <= last; year++ {
+		for off := -normalWindow; off <= normalWindow; off++ {
+			y, d := year, day+off
+			if d < 0 {
+				y, d = y-1, d+yearDays
+			} else if d >= yearDays {
+				y, d = y+1, d-yearDays
+			}
+			v := m(p, day, s.At(inYear(y, d)))
+			if math.IsNaN(v) {
+				continue
+			}
+			sum, squares, n = sum+v, squares+v*v, n+1
+			if lastYear != year {
+				years, lastYear = years+1, year
+			}
+		}
+	}
+	if n == 0 {
+		return Normal{}
+	}
+	mean := sum / n
+	return Normal{Mean: mean, Deviation: math.Sqrt(math.Max(0, squares-n*mean*mean) / math.Max(1, n-1)), Years: years}
+}
+
+// field is a measure at weighted points, beside what is normal there.
+type field struct {
+	measure  measure
+	stations []station
+	archive  []*Series        // of each station
+	normals  []map[int]Normal // of each station, by place in the year
+}
+
+func newField(m measure, stations []station, archive map[string]*Series) (*field, error) {
+	f := &field{measure: m, stations: stations}
+	for _, s := range stations {
+		a := archive[s.Name]
+		if a == nil {
+			return nil, fmt.Errorf("weather of the past is not known for %s", s.Name)
+		}
+		f.archive = append(f.archive, a)
+		f.normals = append(f.normals, make(map[int]Normal))
+	}
+	return f, nil
+}
+
+// normal returns the mean of station i on a day, and false without enough years.
+func (f *field) normal(i int, d Date) (float64, bool) {
+	day, leap := d.calendar()
+	n := f.normalOn(i, day)
+	if !leap {
+		return n.Mean, n.Years >= leastYears
+	}
+	next := f.normalOn(i, day+1)
+	return (n.Mean + next.Mean) / 2, min(n.Years, next.Years) >= leastYears
+}
+
+func (f *field) normalOn(i, day int) Normal {
+	n, ok := f.normals[i][day]
+	if !ok {
+		n = normalOf(f.measure, f.stations[i].Point, f.archive[i], day)
+		f.normals[i][day] = n
+	}
+	return n
+}
+
+// value returns what the measure makes of a day's weather at station i.
+func (f *field) value(i int, d Date, w *Day) float64 {
+	day, _ := d.calendar()
+	return f.measure(f.stations[i].Point, day, w)
+}
+
+// tooFew says that the past tells too little.
+func tooFew(what string) *signal.RunError {
+	return &signal.RunError{Code: signal.InsufficientHistory, Message: "too few years of weather are known " + what}
+}
+
+// past returns the weighted sums of anomalies over horizon days that began in the
+// archive's years within seasonWindow days of the season of start, in no order. It
+// fails with *signal.RunError if there are too few years.
+func (f *field) past(start Date) ([]float64, error) {
+	day, _ := start.calendar()
+	first, last := f.archive[0].From, f.archive[0].Last()
+	for _, a := range f.archive {
+		first, last = max(first, a.From), min(last, a.Last())
+	}
+	var sums []float64
+	years := 0
+	for year := first.Time().Year(); year <= last.Time().Year(); year++ {
+		from := inYear(year, day) - seasonWindow
+		daily, known, err := f.daily(from, 2*seasonWindow+horizon)
+		if err != nil {
+			return nil, err
+		}
+		n := len(sums)
+		for off := 0; off <= 2*seasonWindow; off++ {
+			if from+Date(off) < first || from+Date(off+horizon-1) > last {
+				continue
+			}
+			var sum, cover, whole float64
+			for k := range horizon {
+				sum += skill(k) * daily[off+k]
+				cover += skill(k) * known[off+k]
+				whole += skill(k)
+			}
+			if cover >= leastCover*whole {
+				sums = append(sums, sum)
+			}
+		}
+		if len(sums) > n {
+			years++
+		}
+	}
+	if years < leastYears {
+		return nil, tooFew("at this time of the year")
+	}
+	return sums, nil
+}
+
+// daily returns the weighted anomaly of each of n days of the archive, and the share
+// of weights that is known of it.
+func (f *field) daily(from Date, n int) (anomalies, known []float64, err error) {
+	anomalies, known = make([]float64, n), make([]float64, n)
+	for k := range n {
+		d := from + Date(k)
+		for i := range f.stations {
+			v := f.value(i, d, f.archive[i].At(d))
+			if math.IsNaN(v) {
+				continue
+			}
+			normal, ok := f.normal(i, d)
+			if !ok {
+				return nil, nil, tooFew("for " + f.stations[i].Name)
+			}
+			anomalies[k] += f.stations[i].weight * (v - normal)
+			known[k] += f.stations[i].weight
+		}
+	}
+	return anomalies, known, nil
+}

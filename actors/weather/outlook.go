@@ -1,0 +1,386 @@
+package weather
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// horizon is how many days of a forecast count, the first one being that of the run.
+const horizon = 14
+
+// skill is what forecast day k, from 0, counts for.
+func skill(k int) float64 {
+	switch {
+	case k < 3:
+		return 1
+	case k < 7:
+		return .8
+	}
+	return .45
+}
+
+// Drivers name what moves a price; they are names of indicators.
+const (
+	DegreeDays = "degree_days"
+	CropStress = "crop_stress"
+	StormGust  = "storm_gust"
+)
+
+// Question names what an Outlook is about.
+type Question struct {
+	Strategy  string // energy_demand, agriculture or commodity_impact
+	Commodity string // natural_gas, wheat, corn or oil
+	Region    string // us, eu, asia or global
+}
+
+// Outlook is what a forecast means for a commodity.
+type Outlook struct {
+	Question
+	Driver   string
+	Z        float64 // the anomaly in deviations of past years; positive: the price should rise
+	Value    float64 // weighted daily mean of the driver as it is forecast
+	Normal   float64 // and as it is normal
+	Strength float64 // share of past anomalies at this time of the year that were smaller
+	Event    signal.WeatherEvent
+	Finding  string // in words, without a full stop
+	channel  string // what is above or below normal, in words
+}
+
+// Direction returns long where more is needed or less grows.
+func (o *Outlook) Direction() signal.Direction {
+	if o.Z < 0 {
+		return signal.Short
+	}
+	return signal.Long
+}
+
+// persistence is the correlation of a forecast anomaly with what comes.
+const persistence = .80
+
+// Likelihood returns the probability that the anomaly is on the side of a direction.
+func (o *Outlook) Likelihood(d signal.Direction) float64 {
+	z := o.Z
+	if d == signal.Short {
+		z = -z
+	}
+	return normalCDF(z * persistence / math.Sqrt(1-persistence*persistence))
+}
+
+func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
+
+// weights is τ: how much of a forecast's news the price does not know yet.
+var weights = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
+
+// Weight returns by how much a probability of 1 that a commodity's anomaly keeps its
+// sign moves a confidence against a probability of 0.
+func Weight(commodity string) float64 { return weights[commodity] }
+
+// Limits of a confidence.
+const (
+	minConfidence = .01
+	maxConfidence = .99
+)
+
+// Confidence returns the probability of a profit, not rounded, where prior is that of
+// an entry without an opinion.
+func (o *Outlook) Confidence(prior float64) float64 {
+	return min(max(prior+Weight(o.Commodity)*(o.Likelihood(o.Direction())-.5), minConfidence), maxConfidence)
+}
+
+// SeverityOf returns how far from normal an anomaly is.
+func SeverityOf(z float64) string {
+	switch z = math.Abs(z); {
+	case z < 1:
+		return signal.Severities[0]
+	case z < 1.5:
+		return signal.Severities[1]
+	case z < 2.25:
+		return signal.Severities[2]
+	}
+	return signal.Severities[3]
+}
+
+// Judge returns what a forecast of the points means, made on the day run. Both maps
+// are by the names of points. The error is a *signal.RunError: DATA_UNAVAILABLE if
+// too much of the forecast is missing, INSUFFICIENT_HISTORY if that of the archive.
+func Judge(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
+	j := judge{Question: q, run: run, forecast: forecast, archive: archive}
+	if c, ok := crops[q.Commodity]; ok {
+		return j.crop(c)
+	}
+	demand, err := j.demand()
+	if err != nil || q.Strategy != "commodity_impact" {
+		return demand, err
+	}
+	storm, err := j.storm()
+	if err != nil || math.Abs(storm.Z) <= math.Abs(demand.Z) {
+		return demand, err
+	}
+	return storm, nil
+}
+
+// pointsOf returns the points that a question concerns.
+func pointsOf(q Question) []station {
+	if c, ok := crops[q.Commodity]; ok {
+		return stations(q.Region, false, c.weight)
+	}
+	list := stations(q.Region, true, demandWeight)
+	if q.Strategy == "commodity_impact" {
+		list = append(list, stations(q.Region, false, gulfWeight)...)
+	}
+	return list
+}
+
+func demandWeight(p *Point) float64 { return p.demand }
+
+func gulfWeight(p *Point) float64 {
+	if p.gulf {
+		return 1
+	}
+	return 0
+}
+
+// judge answers one question.
+type judge struct {
+	Question
+	run               Date
+	forecast, archive map[string]*Series
+}
+
+// seen is a forecast beside what is normal, by one measure.
+type seen struct {
+	field   *field
+	run     Date
+	sum     float64            // of skill·weight·anomaly
+	value   float64            // of skill·weight·value
+	normal  float64            // of skill·weight·normal
+	cover   float64            // of skill·weight, of what is known
+	shares  []float64          // of sum, by station
+	anomaly [][horizon]float64 // of each station and day; 0 where it is not known
+}
+
+// look holds the forecast of some points against what is normal there.
+func (j *judge) look(m measure, at []station) (*seen, error) {
+	f, err := newField(m, at, j.archive)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	s := &seen{field: f, run: j.run, shares: make([]float64, len(at)), anomaly: make([][horizon]float64, len(at))}
+	whole := 0.0
+	for i, station := range at {
+		series := j.forecast[station.Name]
+		for k := range horizon {
+			w := skill(k) * station.weight
+			whole += w
+			if series == nil {
+				continue
+			}
+			d := j.run + Date(k)
+			v := f.value(i, d, series.At(d))
+			if math.IsNaN(v) {
+				continue
+			}
+			normal, ok := f.normal(i, d)
+			if !ok {
+				return nil, tooFew("for " + station.Name)
+			}
+			s.anomaly[i][k] = v - normal
+			s.shares[i] += w * (v - normal)
+			s.value += w * v
+			s.normal += w * normal
+			s.cover += w
+		}
+		s.sum += s.shares[i]
+	}
+	if s.cover < leastCover*whole {
+		return nil, unavailable(fmt.Errorf("%.0f %% of the forecast is missing", 100*(1-s.cover/whole)))
+	}
+	return s, nil
+}
+
+// measured is look with the sum in deviations of past years, and the share of past
+// sums that were nearer to normal. Where the past had no anomaly it is 0.
+func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64, err error) {
+	if s, err = j.look(m, at); err != nil {
+		return nil, 0, 0, err
+	}
+	past, err := s.field.past(j.run)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	deviation := deviationOf(past)
+	if !(deviation > 1e-9) {
+		return s, 0, .5, nil
+	}
+	below := 0.0
+	for _, p := range past {
+		switch a, b := math.Abs(p), math.Abs(s.sum); {
+		case a < b:
+			below++
+		case a == b:
+			below += .5
+		}
+	}
+	return s, s.sum / deviation, below / float64(len(past)), nil
+}
+
+// deviationOf returns the standard deviation of a sample.
+func deviationOf(list []float64) float64 {
+	var mean, squares float64
+	for _, v := range list {
+		mean += v / float64(len(list))
+	}
+	for _, v := range list {
+		squares += (v - mean) * (v - mean)
+	}
+	return math.Sqrt(squares / float64(len(list)-1))
+}
+
+// demand judges what is burnt for heating and cooling.
+func (j *judge) demand() (Outlook, error) {
+	at := stations(j.Region, true, demandWeight)
+	m := measure(heatingAndCooling)
+	if j.Commodity == "oil" {
+		m = heating
+	}
+	s, z, strength, err := j.measured(m, at)
+	if err != nil {
+		return Outlook{}, err
+	}
+	what, part, err := j.part(at)
+	if err != nil {
+		return Outlook{}, err
+	}
+	o, err := j.outlook(s, z, strength, DegreeDays)
+	if err != nil {
+		return Outlook{}, err
+	}
+	_, warmth, _, err := j.measured(temperature, at)
+	if err != nil {
+		return Outlook{}, err
+	}
+	o.Event.Type = demandEvent(z, warmth)
+	o.say(what, part)
+	return o, nil
+}
+
+// part returns which of heating and cooling is farther from normal, in words.
+func (j *judge) part(at []station) (string, *seen, error) {
+	heat, err := j.look(heating, at)
+	if err != nil || j.Commodity == "oil" {
+		return "heating demand", heat, err
+	}
+	cool, err := j.look(cooling, at)
+	if err != nil || math.Abs(cool.sum) <= math.Abs(heat.sum) {
+		return "heating demand", heat, err
+	}
+	return "cooling demand", cool, nil
+}
+
+// storm judges what is not produced in the Gulf. A region without points there has
+// no storms.
+func (j *judge) storm() (Outlook, error) {
+	at := stations(j.Region, false, gulfWeight)
+	if len(at) == 0 {
+		return Outlook{}, nil
+	}
+	s, z, strength, err := j.measured(storms, at)
+	if err != nil {
+		return Outlook{}, err
+	}
+	o, err := j.outlook(s, z, strength, StormGust)
+	if err != nil {
+		return Outlook{}, err
+	}
+	if o.Event.Type = signal.Seasonal; z >= 1 {
+		o.Event.Type = signal.Storm
+	}
+	o.say("force of gusts at the Gulf", s)
+	return o, nil
+}
+
+// crop judges what does not grow.
+func (j *judge) crop(c crop) (Outlook, error) {
+	at := stations(j.Region, false, c.weight)
+	s, z, strength, err := j.measured(c.stress, at)
+	if err != nil {
+		return Outlook{}, err
+	}
+	day, _ := j.run.calendar()
+	if !c.season(monthOf(day)) {
+		z *= offSeason
+	}
+	o, err := j.outlook(s, z, strength, CropStress)
+	if err != nil {
+		return Outlook{}, err
+	}
+	var all [3]float64
+	for i, m := range []measure{temperature, balance, c.frost} {
+		if _, all[i], _, err = j.measured(m, at); err != nil {
+			return Outlook{}, err
+		}
+	}
+	o.Event.Type = cropEvent(all[0], all[1], all[2])
+	o.say("crop stress", s)
+	return o, nil
+}
+
+// outlook begins the answer by one driver: all but its words and the event's type.
+func (j *judge) outlook(s *seen, z, strength float64, driver string) (Outlook, error) {
+	o := Outlook{Question: j.Question, Driver: driver, Z: z, Value: s.value / s.cover, Normal: s.normal / s.cover, Strength: strength}
+	at, peak := s.centre()
+	warm, err := j.deviation(s.field.stations[at])
+	if err != nil {
+		return Outlook{}, err
+	}
+	o.Event = signal.WeatherEvent{Severity: SeverityOf(z), Location: s.field.stations[at].Name,
+		ForecastDate: (j.run + Date(peak)).String(), Deviation: warm}
+	return o, nil
+}
+
+// centre returns the station with the greatest share of the sum, and the day on which
+// it has most of it, from 0.
+func (s *seen) centre() (at, day int) {
+	sign := 1.0
+	if s.sum < 0 {
+		sign = -1
+	}
+	for i := range s.shares {
+		if sign*s.shares[i] > sign*s.shares[at] {
+			at = i
+		}
+	}
+	for k := range horizon {
+		if sign*skill(k)*s.anomaly[at][k] > sign*skill(day)*s.anomaly[at][day] {
+			day = k
+		}
+	}
+	return at, day
+}
+
+// firstWeek is how many days tell the temperature of an event.
+const firstWeek = 7
+
+// deviation returns by how much the first week at a station is warmer than normal, °C
+// with one decimal.
+func (j *judge) deviation(at station) (float64, error) {
+	s, err := j.look(temperature, []station{{at.Point, 1}})
+	if err != nil {
+		return 0, err
+	}
+	return tenths(mean(s.anomaly[0][:firstWeek])), nil
+}
+
+func mean(list []float64) float64 {
+	sum := 0.0
+	for _, v := range list {
+		sum += v
+	}
+	return sum / float64(len(list))
+}
+
+func unavailable(cause error) *signal.RunError {
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "the weather forecast is incomplete", Cause: cause}
+}

@@ -1,0 +1,244 @@
+package weather
+
+import (
+	"context"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// SimulatedName is the name of the simulated weather as a source.
+const SimulatedName = "simulated"
+
+// The simulated climate: a wave over the year, and around it anomalies that last.
+const (
+	anomalyMemory  = .70 // correlation of a day's anomaly with that of the day before
+	regional       = .6  // correlation of what is new on a day within a region
+	winterSpread   = 4.5 // °C, deviation of anomalies
+	summerSpread   = 2.5
+	coldestDay     = 19 // place in the year
+	rainMemory     = .25
+	rainMean       = 7 // mm on a wet day
+	stormChance    = .006
+	forecastError  = 1   // °C on the first day
+	errorGrowth    = .35 // a day
+	errorMemory    = .7  // between neighbouring days of one forecast
+	simulatedFrom  = 1991
+	simulatedAhead = 400 // days that a path is drawn beyond what was asked for
+)
+
+// runsEvery is the time between two runs of a forecast model, and runsInBlend how
+// many runs apart two errors have nothing in common.
+const (
+	runsEvery   = 6 * time.Hour
+	runsInBlend = 4
+)
+
+// Simulated is weather that is made here. It depends on the seed and the time alone,
+// whoever asks first. Its methods may be called from anywhere.
+type Simulated struct {
+	seed  uint64
+	speed int64
+
+	mu    sync.Mutex
+	until Date // of paths
+	paths map[string]*Series
+	winds map[string][]shock
+}
+
+// shock is what is new on a day in a whole region.
+type shock struct{ warmth, storm float32 }
+
+// NewSimulated returns the weather of a seed. Dates are those of the clock; new
+// forecasts come speed times as often as in real time.
+func NewSimulated(seed uint64, speed int64) *Simulated {
+	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock)}
+}
+
+// Name implements Source.
+func (s *Simulated) Name() string { return SimulatedName }
+
+// Attribution implements Source.
+func (s *Simulated) Attribution() string { return "" }
+
+// Newest implements Source.
+func (s *Simulated) Newest(now, _ time.Time) time.Time {
+	every := max(runsEvery/time.Duration(s.speed), time.Second)
+	return now.Truncate(every).UTC()
+}
+
+// run counts the forecasts.
+func (s *Simulated) run(at time.Time) int64 {
+	return at.UnixNano() / int64(max(runsEvery/time.Duration(s.speed), time.Second))
+}
+
+// Archive implements Source.
+func (s *Simulated) Archive(_ context.Context, at []*Point) (map[string]*Series, error) {
+	all := make(map[string]*Series, len(at))
+	for _, p := range at {
+		path := s.path(p, firstOf(archiveTo+1))
+		all[p.Name] = &Series{From: path.From, Days: path.Days[:firstOf(archiveTo+1)-path.From]}
+	}
+	return all, nil
+}
+
+// Forecast implements Source.
+func (s *Simulated) Forecast(_ context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
+	run := s.Newest(now, time.Time{})
+	from := DateOf(run)
+	all := make(map[string]*Series, len(at))
+	for _, p := range at {
+		path := s.path(p, from+horizon)
+		all[p.Name] = s.forecast(p, path, from, s.run(run))
+	}
+	return all, run, nil
+}
+
+func (s *Simulated) generator(parts ...string) *rand.Rand {
+	h := fnv.New64a()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
+}
+
+// path returns the weather of a point, as it was and will be, up to a date at least.
+func (s *Simulated) path(p *Point, until Date) *Series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until > s.until {
+		// Drawn again from the beginning: the first part comes out the same.
+		s.until = until + simulatedAhead
+		clear(s.paths)
+		clear(s.winds)
+	}
+	if path := s.paths[p.Name]; path != nil {
+		return path
+	}
+	from := firstOf(simulatedFrom)
+	n := int(s.until - from)
+	shocks := s.shocks(p.Region, n)
+	path := &Series{From: from, Days: make([]Day, n)}
+	own := s.generator("point", p.Name)
+	warmth, wet := own.NormFloat64(), false
+	for i := range path.Days {
+		fresh := math.Sqrt(regional)*float64(shocks[i].warmth) + math.Sqrt(1-regional)*own.NormFloat64()
+		warmth = anomalyMemory*warmth + math.Sqrt(1-anomalyMemory*anomalyMemory)*fresh
+		chance := p.wet * (1 - rainMemory)
+		if wet {
+			chance = p.wet + rainMemory*(1-p.wet)
+		}
+		wet = own.Float64() < chance
+		rain := 0.0
+		if amount := own.ExpFloat64() * rainMean; wet {
+			rain = amount
+		}
+		day, _ := (from + Date(i)).calendar()
+		gust := 20 + 12*math.Sqrt(2*own.ExpFloat64())
+		if force := own.ExpFloat64(); p.gulf && day >= monthStarts[5] && day < monthStarts[11] && shocks[i].storm < stormChance {
+			gust = math.Min(70+40*force, 250)
+		}
+		path.Days[i] = p.day(day, p.normalMean(day)+spread(day)*warmth, rain, gust)
+	}
+	s.paths[p.Name] = path
+	return path
+}
+
+// shocks returns what is new in a region on each of n days.
+func (s *Simulated) shocks(region string, n int) []shock {
+	list := s.winds[region]
+	if list == nil {
+		r := s.generator("region", region)
+		list = make([]shock, n)
+		for i := range list {
+			list[i] = shock{float32(r.NormFloat64()), float32(r.Float64())}
+		}
+		s.winds[region] = list
+	}
+	return list
+}
+
+// wave is 1 on the coldest day of the year and -1 half a year later.
+func wave(day int) float64 { return math.Cos(2 * math.Pi * float64(day-coldestDay) / yearDays) }
+
+func (p *Point) normalMean(day int) float64 { return p.mean - p.swing*wave(day) }
+
+// spread is the deviation of anomalies on a day of the year, °C.
+func spread(day int) float64 {
+	return (winterSpread+summerSpread)/2 + (winterSpread-summerSpread)/2*wave(day)
+}
+
+// day returns a day's weather: a dry one is wider, and takes more water.
+func (p *Point) day(day int, mean, rain, gust float64) Day {
+	half := 5 - 1.5*wave(day)
+	if rain > 0 {
+		half *= .65
+	}
+	return Day{Mean: tenth(mean), Max: tenth(mean + half), Min: tenth(mean - half), Rain: tenth(rain),
+		ET0: tenth(evaporation(p.Latitude, day, mean, 2*half)), Gust: tenth(gust)}
+}
+
+func tenth(v float64) float32 { return float32(math.Round(v*10) / 10) }
+
+// evaporation estimates reference evapotranspiration, mm a day, from the mean
+// temperature and its range, by Hargreaves and Samani (1985), with the radiation
+// outside the atmosphere by FAO paper 56, equation 21.
+func evaporation(latitude float64, day int, mean, width float64) float64 {
+	j, phi := float64(day+1), latitude*math.Pi/180
+	tilt := .409 * math.Sin(2*math.Pi*j/yearDays-1.39)
+	sunset := math.Acos(math.Min(1, math.Max(-1, -math.Tan(phi)*math.Tan(tilt))))
+	radiation := 24 * 60 / math.Pi * .0820 * (1 + .033*math.Cos(2*math.Pi*j/yearDays)) *
+		(sunset*math.Sin(phi)*math.Sin(tilt) + math.Cos(phi)*math.Cos(tilt)*math.Sin(sunset))
+	return math.Max(0, .0023*(mean+17.8)*math.Sqrt(width)*.408*radiation)
+}
+
+// forecast returns what run number n says of the days from a date on: what will be,
+// with an error that grows. Errors of runs that follow on another are much alike, as
+// those of real models are: each is a blend of two that are drawn.
+func (s *Simulated) forecast(p *Point, path *Series, from Date, n int64) *Series {
+	block, turn := n/runsInBlend, float64(n%runsInBlend)/runsInBlend*math.Pi/2
+	first, second := s.errors(p, block), s.errors(p, block+1)
+	f := &Series{From: from, Days: make([]Day, horizon)}
+	for k := range f.Days {
+		d := from + Date(k)
+		day, _ := d.calendar()
+		truth := path.At(d)
+		size := math.Min(forecastError+errorGrowth*float64(k), spread(day))
+		a, b := &first[k], &second[k]
+		mean := float64(truth.Mean) + size*(math.Cos(turn)*a.warmth+math.Sin(turn)*b.warmth)
+		rain, gust := float64(truth.Rain), float64(truth.Gust)
+		if a.miss < math.Min(.05*float64(k), .6) {
+			rain, gust = 0, math.Min(gust, a.gust)
+			if a.wet < p.wet {
+				rain = a.rain
+			}
+		}
+		f.Days[k] = p.day(day, mean, rain, gust)
+	}
+	return f
+}
+
+// mistake is the error of a forecast for a day.
+type mistake struct{ warmth, miss, wet, rain, gust float64 }
+
+// errors returns the errors of a block of runs at a point.
+func (s *Simulated) errors(p *Point, block int64) [horizon]mistake {
+	number := strconv.FormatInt(block, 10)
+	own, common := s.generator("error", p.Name, number), s.generator("error of region", p.Region, number)
+	var list [horizon]mistake
+	last := 0.0
+	for k := range list {
+		fresh := math.Sqrt(regional)*common.NormFloat64() + math.Sqrt(1-regional)*own.NormFloat64()
+		if k == 0 {
+			last = fresh
+		} else {
+			last = errorMemory*last + math.Sqrt(1-errorMemory*errorMemory)*fresh
+		}
+		list[k] = mistake{last, own.Float64(), own.Float64(), own.ExpFloat64() * rainMean, 20 + 12*math.Sqrt(2*own.ExpFloat64())}
+	}
+	return list
+}
