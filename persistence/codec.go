@@ -24,7 +24,7 @@ var errShort = errors.New("value is cut short")
 var eventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
 	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
 	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
-	signal.WebhookChanged, signal.WebhookPoked}
+	signal.WebhookChanged, signal.WebhookPoked, signal.ScheduleChanged}
 
 var codeOfEvent = func() map[signal.EventType]byte {
 	codes := map[signal.EventType]byte{}

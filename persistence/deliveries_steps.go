@@ -63,7 +63,12 @@ func dueText(t time.Time) string   { return strconv.FormatInt(dueMilli(t), 10) }
 
 // addAnnouncement appends an event to the event log that only the service hears of.
 func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
-	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: string(w)}
+	o.announce(a, t, string(w))
+}
+
+// announce is addAnnouncement for any subject.
+func (o *operation) announce(a signal.AccountID, t signal.EventType, subject string) {
+	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
 	o.step(cmdEvent, refEvents, text(appendEvent(make([]byte, 0, 96), &e)), "")
 }
 

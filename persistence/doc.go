@@ -38,6 +38,8 @@
 //	{pNN}:bodyrefs                hash    deliveries of a body beyond the first                as the body
 //	{pNN}:mails                   zset    mails to be sent by when                             until they are sent
 //	{pNN}:mailrecords             hash    what they are                                        as the mail
+//	{pNN}:schedules:ACCOUNT       hash    schedules of an account                              until they are removed
+//	{pNN}:schedulesdue            zset    enabled schedules by when they run next              while they are enabled
 //	{auth}:account:ACCOUNT        hash    an account                                           until it is deleted
 //	{auth}:accounts               zset    accounts by creation                                 for ever
 //	{auth}:email:EMAIL            string  the account of an email                              as the account

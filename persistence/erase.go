@@ -54,23 +54,22 @@ type erasingOf struct {
 	account   signal.AccountID
 }
 
-// erasePass is what is done at once and again after the grace. Webhooks come first:
-// nothing more is to be sent.
-var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseMails,
+// erasePass is what is done at once and again after the grace. Webhooks and schedules
+// come first: nothing more is to be sent or run.
+var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseSchedules, (*Store).eraseMails,
 	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies}
 
 // eraseStages are done in this order; a nil one waits for eraseGrace. Stored states
 // name them by index, so a change of the list needs a new version of the state.
 var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass, []eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
 
-// erasingVersion is the first word of a stored state. The version before it knew no
-// webhooks: the stages up to eraseGraceV1 were those before the end of the grace.
-const (
-	erasingVersion  = "2"
-	erasingVersion1 = "1"
-	eraseGraceV1    = 4
-	eraseStagesV1   = 11
-)
+// erasingVersion is the first word of a stored state.
+const erasingVersion = "3"
+
+// erasedBefore are the lists of stages of earlier versions, which knew less: how many
+// stages they had, and which of them was the wait for the grace. The first knew no
+// webhooks, the second no schedules.
+var erasedBefore = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}}
 
 func (e erasing) String() string {
 	return erasingVersion + " " + strconv.FormatInt(e.deleted.UnixMilli(), 10) + " " + strconv.Itoa(e.stage) + " " + e.cursor
@@ -78,12 +77,13 @@ func (e erasing) String() string {
 
 func parseErasing(s string) (erasing, error) {
 	words := strings.SplitN(s, " ", 4)
-	if len(words) != 4 || words[0] != erasingVersion && words[0] != erasingVersion1 {
+	before, old := erasedBefore[words[0]]
+	if len(words) != 4 || words[0] != erasingVersion && !old {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
 	stages := len(eraseStages)
-	if words[0] == erasingVersion1 {
-		stages = eraseStagesV1
+	if old {
+		stages = before.stages
 	}
 	deleted, err := strconv.ParseInt(words[1], 10, 64)
 	stage, err2 := strconv.Atoi(words[2])
@@ -91,9 +91,9 @@ func parseErasing(s string) (erasing, error) {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
 	e := erasing{deleted: timeOfMilli(deleted), stage: stage, cursor: words[3]}
-	if words[0] == erasingVersion1 { // the pass it was in begins anew
+	if old { // the pass it was in begins anew
 		e.stage, e.cursor = 0, ""
-		if stage > eraseGraceV1 {
+		if stage > before.grace {
 			e.stage = len(erasePass) + 1
 		}
 	}

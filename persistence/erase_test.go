@@ -74,24 +74,26 @@ func FuzzDecodeDue(f *testing.F) {
 	})
 }
 
-// A version that knew no webhooks may have begun: its pass begins anew.
-func TestParseErasingOfTheVersionBefore(t *testing.T) {
+// A version that knew no webhooks or schedules may have begun: its pass begins anew.
+func TestParseErasingOfTheVersionsBefore(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1795253400123).UTC()
-	for stage := range eraseStagesV1 {
-		want := erasing{deleted: at}
-		if stage > eraseGraceV1 {
-			want.stage = 7
-		}
-		got, err := parseErasing(fmt.Sprintf("1 1795253400123 %d 17", stage))
-		if err != nil || got != want {
-			t.Errorf("stage %d is read as %+v, %v; want %+v", stage, got, err, want)
+	for version, before := range erasedBefore {
+		for stage := range before.stages {
+			want := erasing{deleted: at}
+			if stage > before.grace {
+				want.stage = 8
+			}
+			got, err := parseErasing(fmt.Sprintf("%s 1795253400123 %d 17", version, stage))
+			if err != nil || got != want {
+				t.Errorf("stage %d of version %s is read as %+v, %v; want %+v", stage, version, got, err, want)
+			}
 		}
 	}
-	if eraseStages[6] != nil || eraseStages[7] == nil {
+	if eraseStages[7] != nil || eraseStages[8] == nil {
 		t.Error("the second pass begins elsewhere")
 	}
-	for _, bad := range []string{"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 0 ", "2 x 0 ", "2 1 -1 ", "2 1 0"} {
+	for _, bad := range []string{"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 17 ", "4 1795253400123 0 ", "2 x 0 ", "2 1 -1 ", "2 1 0"} {
 		if got, err := parseErasing(bad); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
@@ -169,6 +171,12 @@ func TestErase(t *testing.T) {
 	if _, err := log.Append(ctx, signal.Change{Account: gone, Events: []signal.Event{{Type: signal.AccountDeleted}}}); err != nil {
 		t.Fatal(err)
 	}
+	schedules := NewSchedules(s, log)
+	for _, a := range []signal.AccountID{gone, stays} {
+		if _, err := schedules.AddSchedule(ctx, testSchedule(a), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
 	epoch := take(t, s, 1, "a", time.Minute)
 	for range 2 { // the event may come twice
 		if err := s.BeginErase(ctx, 1, epoch, gone, s.Now()); err != nil {
@@ -205,10 +213,13 @@ func TestErase(t *testing.T) {
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}, eraseState(t, s, gone)); d != "" {
 		t.Errorf("left of the deleted account (-want +got):\n%s", d)
 	}
-	want := map[string]int{"open": 15, "due": 30, "jobs": 31, "replies": 30, "events": 106, "signals": 45,
+	want := map[string]int{"open": 15, "due": 30, "jobs": 31, "replies": 30, "events": 107, "signals": 45,
 		"webhooks": 1, "deliveries": 30, "bodies": 30, "mails": 30}
 	if d := cmp.Diff(want, eraseState(t, s, stays)); d != "" {
 		t.Errorf("left of the other account (-want +got):\n%s", d)
+	}
+	if due := s.rdb.ZRange(ctx, schedulesDueKey(1), 0, -1).Val(); len(due) != 1 || !strings.HasPrefix(due[0], string(stays)) {
+		t.Errorf("due schedules: %v", due)
 	}
 	for _, key := range server.Client().Keys(ctx, "*").Val() {
 		if strings.Contains(key, string(gone)) {

@@ -85,6 +85,11 @@ func bodyRefsKey(p int) string { return partitionKey(p, "bodyrefs") }
 func mailsKey(p int) string       { return partitionKey(p, "mails") }
 func mailRecordsKey(p int) string { return partitionKey(p, "mailrecords") }
 
+// schedulesKey holds the records of an account's schedules, schedulesDueKey those of
+// all accounts that are enabled, by when they run next.
+func schedulesKey(p int, a signal.AccountID) string { return partitionKey(p, "schedules:"+string(a)) }
+func schedulesDueKey(p int) string                  { return partitionKey(p, "schedulesdue") }
+
 // Credentials are looked up before the account is known, so they share a slot.
 
 func accountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }

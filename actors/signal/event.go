@@ -18,7 +18,7 @@ const (
 )
 
 // Events that only the service itself hears of. What the first three name is no
-// longer valid, and every node forgets it; the last two are for the owner of the
+// longer valid, and every node forgets it; the others are for the owner of the
 // partition.
 const (
 	AccountDeleted EventType = "account.deleted" // Subject: empty
@@ -26,6 +26,8 @@ const (
 	SessionEnded   EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
 	WebhookChanged EventType = "webhook.changed" // Subject: the WebhookID, whose record is new, another one or gone
 	WebhookPoked   EventType = "webhook.poked"   // Subject: the WebhookID, to whose pending deliveries one was added or of which one was taken
+
+	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record is new, another one or gone
 )
 
 // Event is what happened: one entry of the event log.
@@ -49,7 +51,7 @@ func (e *Event) Time() time.Time { return e.Position.Time() }
 // Internal says that no client hears of e.
 func (t EventType) Internal() bool {
 	switch t {
-	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, WebhookPoked:
+	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, WebhookPoked, ScheduleChanged:
 		return true
 	}
 	return false

@@ -27,6 +27,7 @@ type (
 	SessionID  string // ses_, internal: the sid of an access token
 	WebhookID  string // whk_
 	DeliveryID string // dlv_
+	ScheduleID string // sch_
 )
 
 // Prefixes of the identifiers.
@@ -43,6 +44,7 @@ const (
 	prefixConnection = "con_"
 	prefixWebhook    = "whk_"
 	prefixDelivery   = "dlv_"
+	prefixSchedule   = "sch_"
 )
 
 // ulidLength is the number of characters of a ULID in text.
@@ -91,6 +93,9 @@ func NewWebhookID() WebhookID { return WebhookID(newID(prefixWebhook)) }
 
 // NewDeliveryID returns an identifier for a new delivery.
 func NewDeliveryID() DeliveryID { return DeliveryID(newID(prefixDelivery)) }
+
+// NewScheduleID returns an identifier for a new schedule.
+func NewScheduleID() ScheduleID { return ScheduleID(newID(prefixSchedule)) }
 
 // DeliveryIDOf returns the identifier of the delivery of an event to a webhook. It is
 // the same whoever makes it, however often, so that no event is recorded twice: its
@@ -155,6 +160,12 @@ func ParseWebhookID(s string) (WebhookID, bool) {
 func ParseDeliveryID(s string) (DeliveryID, bool) {
 	_, ok := parseULID(s, prefixDelivery)
 	return DeliveryID(s), ok
+}
+
+// ParseScheduleID is ParseSignalID for schedules.
+func ParseScheduleID(s string) (ScheduleID, bool) {
+	_, ok := parseULID(s, prefixSchedule)
+	return ScheduleID(s), ok
 }
 
 func parseULID(s, prefix string) (ulid.ULID, bool) {

@@ -1,0 +1,86 @@
+package signal
+
+import "time"
+
+// ScheduleStatus says whether a schedule runs.
+type ScheduleStatus string
+
+// The statuses of schedules.
+const (
+	ScheduleEnabled  ScheduleStatus = "enabled"
+	ScheduleDisabled ScheduleStatus = "disabled"
+)
+
+// ScheduleStatuses lists them, for requests and the API description.
+var ScheduleStatuses = []ScheduleStatus{ScheduleEnabled, ScheduleDisabled}
+
+// Schedule runs an agent for assets again and again.
+type Schedule struct {
+	ID        ScheduleID
+	Account   AccountID
+	Agent     AgentID
+	Assets    []string // 1 or more, as the client wrote them
+	Strategy  string
+	Timeframe Timeframe
+	Risk      RiskLevel
+	// Every is the time between two rounds, in whole minutes; 0: at each close of a bar
+	// of Timeframe.
+	Every time.Duration
+	// MaxOpen is how many open signals of the agent and the strategy an asset may have
+	// for the schedule to make another one; 1 or more.
+	MaxOpen   int
+	Status    ScheduleStatus
+	NextRunAt time.Time // zero while it is disabled
+	CreatedAt time.Time
+	UpdatedAt time.Time // of the last change by its owner
+
+	// Revision is what the record was read from, so that a change of it is refused if
+	// another came first. Set by the store.
+	Revision string
+}
+
+const (
+	// barMargin is which part of a bar a round comes after its close, so that the bar
+	// is there; maxBarMargin bounds it.
+	barMargin    = 10
+	maxBarMargin = 2 * time.Second
+	// minRoundGap is the least time between two rounds, where bars are shorter.
+	minRoundGap = time.Second
+)
+
+// FirstRun returns when a schedule that is new, or enabled again, runs first: at once,
+// or shortly after the next close of a bar. speed is how many times as fast as real
+// time bars go by, 1 or more.
+func (s *Schedule) FirstRun(now time.Time, speed int64) time.Time {
+	if s.Every > 0 {
+		return now.Truncate(time.Millisecond)
+	}
+	return s.afterBar(now, speed)
+}
+
+// RunAfter returns when the schedule runs after the round at NextRunAt, which begins
+// now. Rounds that were missed are left out; the others keep their distance.
+func (s *Schedule) RunAfter(now time.Time, speed int64) time.Time {
+	if s.Every <= 0 {
+		return s.afterBar(now, speed)
+	}
+	missed := max(0, now.Sub(s.NextRunAt)) / s.Every
+	return s.NextRunAt.Add((missed + 1) * s.Every)
+}
+
+// afterBar returns a little later than the next close of a bar after now. Bars lie at
+// multiples of their length since 1970, in a time that runs speed times as fast.
+func (s *Schedule) afterBar(now time.Time, speed int64) time.Time {
+	length := s.Timeframe.Duration() / time.Duration(max(speed, 1))
+	margin := min(length/barMargin, maxBarMargin).Truncate(time.Millisecond)
+	earliest := now.Add(-margin)
+	if length < minRoundGap {
+		earliest = now.Add(minRoundGap - margin)
+	}
+	frame := s.Timeframe.Duration().Milliseconds()
+	for next := ((earliest.UnixMilli()+1)*max(speed, 1)-1)/frame + 1; ; next++ {
+		if at := time.UnixMilli(next * frame / max(speed, 1)).Add(margin).UTC(); at.After(now) {
+			return at
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package persistence
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/redis/go-redis/v9"
+)
+
+// A schedule is a record, which its account changes, and a place in the set of those
+// that are due, which the owner of the partition moves. So a round never makes the
+// revision of a record old.
+
+// scheduleVersion is the first byte of the record of a schedule.
+const scheduleVersion = 1
+
+var (
+	errTooManySchedules = refused("limit_reached", "the account has as many schedules as it may have")
+	errScheduleChanged  = refused("schedule_changed", "the schedule was changed meanwhile")
+	errNoSchedule       = error(signal.NotFound("schedule"))
+)
+
+// Schedules keeps schedules. Requests do not depend on who owns a partition; what only
+// its owner may do names the epoch and is refused with KindConflict, "not_owner", under
+// another one. KindUnavailable: it is not known whether a change was made. All methods
+// are safe for concurrent use.
+type Schedules struct {
+	store *Store
+	log   *Log
+}
+
+// NewSchedules returns the schedules of s. Changes are written by l.
+func NewSchedules(s *Store, l *Log) *Schedules { return &Schedules{store: s, log: l} }
+
+// AddSchedule stores a new schedule. What is returned has its revision. KindConflict,
+// "limit_reached": the account has limit schedules.
+func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
+	p := h.store.Partition(s.Account)
+	o := newOperation()
+	k := o.key(schedulesKey(p, s.Account))
+	record := text(appendSchedule(nil, &s))
+	o.guard(guardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
+	o.step(cmdHSet, k, string(s.ID), record)
+	o.addScheduleDue(p, &s)
+	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
+	if _, err := h.log.apply(ctx, p, o); err != nil {
+		return signal.Schedule{}, err
+	}
+	s.Revision = record
+	return s, nil
+}
+
+// addScheduleDue stores when s runs next: never while it is disabled.
+func (o *operation) addScheduleDue(p int, s *signal.Schedule) {
+	due := o.key(schedulesDueKey(p))
+	if s.Status == signal.ScheduleDisabled {
+		o.step(cmdZRem, due, scheduleMember(s.Account, s.ID))
+		return
+	}
+	o.step(cmdZAdd, due, milliText(s.NextRunAt), scheduleMember(s.Account, s.ID))
+}
+
+// scheduleMember returns the member for a schedule: "ACCOUNT SCHEDULE".
+func scheduleMember(a signal.AccountID, id signal.ScheduleID) string {
+	return string(a) + " " + string(id)
+}
+
+// Schedule returns a schedule with its revision. KindNotFound: the account has none of
+// that name.
+func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
+	p := h.store.Partition(account)
+	pipe := h.store.rdb.Pipeline()
+	record, due := pipe.HGet(ctx, schedulesKey(p, account), string(id)), pipe.ZScore(ctx, schedulesDueKey(p), scheduleMember(account, id))
+	pipe.Exec(ctx) // each command has its own error
+	if errors.Is(record.Err(), redis.Nil) {
+		return signal.Schedule{}, errNoSchedule
+	}
+	if err := record.Err(); err != nil {
+		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read schedule: %w", err))
+	}
+	if err := due.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read next run of schedule: %w", err))
+	}
+	return readSchedule(account, id, record.Val(), due.Val())
+}
+
+// readSchedule decodes a schedule that runs next at due, in milliseconds; 0: not.
+func readSchedule(account signal.AccountID, id signal.ScheduleID, record string, due float64) (signal.Schedule, error) {
+	s, err := decodeSchedule(account, id, []byte(record))
+	if err == nil && due > 0 && s.Status == signal.ScheduleEnabled {
+		s.NextRunAt = timeOfMilli(int64(due))
+	}
+	return s, err
+}
+
+// Schedules returns all schedules of an account with their revisions, newest first. One
+// that cannot be read is logged and left out.
+func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
+	p := h.store.Partition(account)
+	records, err := h.store.rdb.HGetAll(ctx, schedulesKey(p, account)).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read schedules: %w", err))
+	}
+	list := make([]signal.Schedule, 0, len(records))
+	if len(records) == 0 {
+		return list, nil
+	}
+	ids, members := make([]string, 0, len(records)), make([]string, 0, len(records))
+	for id := range records {
+		ids, members = append(ids, id), append(members, scheduleMember(account, signal.ScheduleID(id)))
+	}
+	due, err := h.store.rdb.ZMScore(ctx, schedulesDueKey(p), members...).Result()
+	if err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read next runs of schedules: %w", err))
+	}
+	for i, id := range ids {
+		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due[i])
+		if err != nil {
+			h.store.log.Error("a schedule is not readable", "component", "persistence", "err", err)
+			continue
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b signal.Schedule) int { return strings.Compare(string(b.ID), string(a.ID)) })
+	return list, nil
+}
+
+// ChangeSchedule stores s in the place of the record that it was read from. replan
+// stores its NextRunAt, too; else it runs when it would have. What is returned has its
+// new revision. KindConflict, "schedule_changed": another change came first, or it is
+// gone; read it anew.
+func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
+	p := h.store.Partition(s.Account)
+	o := newOperation()
+	k := o.key(schedulesKey(p, s.Account))
+	record := text(appendSchedule(nil, &s))
+	o.guard(guardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
+	o.step(cmdHSet, k, string(s.ID), record)
+	if replan {
+		o.addScheduleDue(p, &s)
+	}
+	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
+	if _, err := h.log.apply(ctx, p, o); err != nil {
+		return signal.Schedule{}, err
+	}
+	s.Revision = record
+	return s, nil
+}
+
+// RemoveSchedule removes a schedule. A round under way goes on. KindNotFound: the
+// account has none of that name.
+func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
+	p := h.store.Partition(account)
+	o := newOperation()
+	k := o.key(schedulesKey(p, account))
+	o.guard(guardFieldExists, k, errNoSchedule, string(id))
+	o.step(cmdHDel, k, string(id))
+	o.step(cmdZRem, o.key(schedulesDueKey(p)), scheduleMember(account, id))
+	o.announce(account, signal.ScheduleChanged, string(id))
+	_, err := h.log.apply(ctx, p, o)
+	return err
+}
+
+// DueSchedules returns at most limit schedules of partition p that are to run until the
+// given time, the first one first, and when the first one after that time is; zero: none
+// is. One that cannot be read is logged and runs no more, until it is changed.
+func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
+	at := milliText(until)
+	pipe := h.store.rdb.Pipeline()
+	found := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
+	later := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, next, signal.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+	}
+	if z := later.Val(); len(z) > 0 {
+		next = timeOfMilli(int64(z[0].Score))
+	}
+	due := found.Val()
+	if len(due) == 0 {
+		return nil, next, nil
+	}
+	pipe = h.store.rdb.Pipeline()
+	records := make([]*redis.StringCmd, len(due))
+	for i, z := range due {
+		account, id, _ := strings.Cut(z.Member.(string), " ")
+		records[i] = pipe.HGet(ctx, schedulesKey(p, signal.AccountID(account)), id)
+	}
+	pipe.Exec(ctx) // each command has its own error
+	for i, z := range due {
+		member := z.Member.(string)
+		if err := records[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, next, signal.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+		}
+		account, id, _ := strings.Cut(member, " ")
+		s, err := readSchedule(signal.AccountID(account), signal.ScheduleID(id), records[i].Val(), z.Score)
+		if err != nil || s.Status != signal.ScheduleEnabled {
+			h.store.log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := h.store.rdb.ZRem(ctx, schedulesDueKey(p), member).Err(); err != nil {
+				return nil, next, signal.Unavailable(fmt.Errorf("remove due schedule of partition %d: %w", p, err))
+			}
+			continue
+		}
+		list = append(list, s)
+	}
+	return list, next, nil
+}
+
+// MoveSchedule stores when s runs next. KindConflict: "not_owner" under another epoch,
+// "schedule_changed" if s is not what it was read from.
+func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
+	o := newOperation()
+	o.fence(epoch)
+	member, due := scheduleMember(s.Account, s.ID), o.key(schedulesDueKey(p))
+	o.guard(guardFieldIs, o.key(schedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
+	o.guard(guardMember, due, errScheduleChanged, member)
+	o.step(cmdZAdd, due, milliText(next), member)
+	_, err := h.log.apply(ctx, p, o)
+	return err
+}
+
+// eraseSchedules erases the schedules of a deleted account.
+func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
+	k := schedulesKey(w.partition, w.account)
+	ids, err := s.rdb.HKeys(ctx, k).Result()
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	members := make([]any, len(ids))
+	for i, id := range ids {
+		members[i] = scheduleMember(w.account, signal.ScheduleID(id))
+	}
+	// The records last: they are what names the members.
+	if err := s.rdb.ZRem(ctx, schedulesDueKey(w.partition), members...).Err(); err != nil {
+		return "", err
+	}
+	return "", s.rdb.Del(ctx, k).Err()
+}
+
+// appendSchedule adds the record of s: all but its identifier, its account, when it runs
+// next and its revision.
+func appendSchedule(b []byte, s *signal.Schedule) []byte {
+	disabled := byte(0)
+	if s.Status == signal.ScheduleDisabled {
+		disabled = 1
+	}
+	b = append(b, scheduleVersion, disabled)
+	b = binary.AppendUvarint(b, uint64(milliOf(s.CreatedAt)))
+	b = binary.AppendUvarint(b, uint64(milliOf(s.UpdatedAt)))
+	b = appendText(b, string(s.Agent))
+	b = appendStrings(b, s.Assets)
+	b = appendText(b, s.Strategy)
+	b = appendText(b, string(s.Timeframe))
+	b = appendText(b, string(s.Risk))
+	b = binary.AppendUvarint(b, uint64(max(s.Every, 0)/time.Second))
+	return binary.AppendUvarint(b, uint64(max(s.MaxOpen, 0)))
+}
+
+// decodeSchedule is the inverse of appendSchedule. The result shares no memory with
+// value.
+func decodeSchedule(account signal.AccountID, id signal.ScheduleID, value []byte) (signal.Schedule, error) {
+	d := decoder{b: value}
+	if version := d.byte(); d.err == nil && version != scheduleVersion {
+		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleVersion))
+	}
+	s := signal.Schedule{ID: id, Account: account, Status: signal.ScheduleEnabled}
+	if d.byte()&1 != 0 {
+		s.Status = signal.ScheduleDisabled
+	}
+	s.CreatedAt, s.UpdatedAt = d.time(), d.time()
+	s.Agent = signal.AgentID(d.text())
+	s.Assets = d.strings()
+	s.Strategy = d.text()
+	s.Timeframe, s.Risk = signal.Timeframe(d.text()), signal.RiskLevel(d.text())
+	s.Every = time.Duration(uint32(d.uvarint())) * time.Second
+	s.MaxOpen = int(uint32(d.uvarint()))
+	if d.err != nil {
+		return signal.Schedule{}, fmt.Errorf("decode schedule %s: %w", id, d.err)
+	}
+	s.Revision = string(value)
+	return s, nil
+}

@@ -1,0 +1,224 @@
+package persistence
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+func testSchedule(account signal.AccountID) signal.Schedule {
+	at := time.UnixMilli(1_800_000_000_000).UTC()
+	return signal.Schedule{ID: signal.NewScheduleID(), Account: account, Agent: "trading", Assets: []string{"BTC", "ETH"}, Strategy: "momentum",
+		Timeframe: signal.M5, Risk: signal.HighRisk, Every: 5 * time.Minute, MaxOpen: 3, Status: signal.ScheduleEnabled,
+		NextRunAt: at, CreatedAt: at.Add(-time.Hour), UpdatedAt: at.Add(-time.Minute)}
+}
+
+// scheduleBench is a store with schedules of one account.
+type scheduleBench struct {
+	*testing.T
+	s       *Store
+	log     *Log
+	h       *Schedules
+	p       int
+	account signal.AccountID
+}
+
+func newScheduleBench(t *testing.T) *scheduleBench {
+	s, _ := leaseStore(t)
+	log := NewLog(s, LogOptions{})
+	t.Cleanup(func() { log.Close(context.Background()) })
+	return &scheduleBench{t, s, log, NewSchedules(s, log), 1, accountIn(s, 1)}
+}
+
+func (b *scheduleBench) add(s signal.Schedule) signal.Schedule {
+	b.Helper()
+	s, err := b.h.AddSchedule(b.Context(), s, 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func (b *scheduleBench) due(until time.Time) ([]signal.Schedule, time.Time) {
+	b.Helper()
+	list, next, err := b.h.DueSchedules(b.Context(), b.p, until, 10)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return list, next
+}
+
+func TestSchedulesAreKept(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	first, second := b.add(testSchedule(b.account)), testSchedule(b.account)
+	second.Status, second.NextRunAt, second.Every = signal.ScheduleDisabled, time.Time{}, 0
+	second = b.add(second)
+	other := b.add(testSchedule(accountIn(b.s, 1)))
+	for _, want := range []signal.Schedule{first, second, other} {
+		got, err := b.h.Schedule(ctx, want.Account, want.ID)
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			t.Errorf("read: %v\n%s", err, d)
+		}
+	}
+	list, err := b.h.Schedules(ctx, b.account)
+	if d := cmp.Diff([]signal.Schedule{second, first}, list); d != "" || err != nil {
+		t.Errorf("listed: %v\n%s", err, d)
+	}
+	if _, err := b.h.Schedule(ctx, b.account, other.ID); signal.KindOf(err) != signal.KindNotFound {
+		t.Errorf("another account's is read: %v", err)
+	}
+	if err := b.h.RemoveSchedule(ctx, b.account, other.ID); signal.KindOf(err) != signal.KindNotFound {
+		t.Errorf("another account's is removed: %v", err)
+	}
+	if err := b.h.RemoveSchedule(ctx, b.account, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if due, _ := b.due(first.NextRunAt.Add(time.Hour)); len(due) != 1 || due[0].ID != other.ID {
+		t.Errorf("due: %+v", due)
+	}
+	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
+		t.Errorf("%d are left, %v", len(list), err)
+	}
+	events, err := b.s.ReadLog(ctx, 1, signal.Position{}, 10)
+	if err != nil || len(events) != 4 || events[3].Type != signal.ScheduleChanged || events[3].Subject != string(first.ID) || !events[3].Type.Internal() {
+		t.Errorf("events: %+v, %v", events, err)
+	}
+}
+
+func TestTheLimitOfSchedulesHolds(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := b.h.AddSchedule(t.Context(), testSchedule(b.account), 7); err != nil && signal.CodeOf(err) != "limit_reached" {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if list, err := b.h.Schedules(t.Context(), b.account); len(list) != 7 || err != nil {
+		t.Errorf("%d schedules, %v", len(list), err)
+	}
+}
+
+func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	read := b.add(testSchedule(b.account))
+	one, two := read, read
+	one.MaxOpen, two.MaxOpen = 5, 6
+	one, err := b.h.ChangeSchedule(ctx, one, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.h.ChangeSchedule(ctx, two, false); signal.CodeOf(err) != "schedule_changed" {
+		t.Errorf("the second change: %v", err)
+	}
+	one.Status, one.NextRunAt = signal.ScheduleDisabled, time.Time{}
+	if one, err = b.h.ChangeSchedule(ctx, one, true); err != nil {
+		t.Fatal(err)
+	}
+	if due, next := b.due(time.UnixMilli(1 << 42)); len(due) != 0 || !next.IsZero() {
+		t.Errorf("a disabled one is due: %+v, %v", due, next)
+	}
+	one.Status, one.NextRunAt = signal.ScheduleEnabled, time.UnixMilli(1_900_000_000_000).UTC()
+	if _, err = b.h.ChangeSchedule(ctx, one, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.h.Schedule(ctx, b.account, one.ID); err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
+		t.Errorf("read: %+v, %v", got, err)
+	}
+	if err := b.h.RemoveSchedule(ctx, b.account, one.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.h.ChangeSchedule(ctx, one, true); signal.CodeOf(err) != "schedule_changed" {
+		t.Errorf("a change of one that is gone: %v", err)
+	}
+	if due, _ := b.due(time.UnixMilli(1 << 42)); len(due) != 0 {
+		t.Errorf("one that is gone is due: %+v", due)
+	}
+}
+
+func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	early, late := testSchedule(b.account), testSchedule(b.account)
+	late.NextRunAt = late.NextRunAt.Add(time.Minute)
+	early, late = b.add(early), b.add(late)
+	due, next := b.due(early.NextRunAt)
+	if d := cmp.Diff([]signal.Schedule{early}, due); d != "" || !next.Equal(late.NextRunAt) {
+		t.Errorf("due, and next at %v:\n%s", next, d)
+	}
+	former := take(t, b.s, 1, "a", time.Minute)
+	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
+		t.Fatal(err)
+	}
+	epoch := take(t, b.s, 1, "b", time.Minute)
+	later := early.NextRunAt.Add(time.Hour)
+	if err := b.h.MoveSchedule(ctx, 1, former, early, later); signal.CodeOf(err) != "not_owner" {
+		t.Errorf("a former owner moves: %v", err)
+	}
+	if err := b.h.MoveSchedule(ctx, 1, epoch, early, later); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.h.Schedule(ctx, b.account, early.ID)
+	if err != nil || !got.NextRunAt.Equal(later) || got.Revision != early.Revision {
+		t.Errorf("moved: %+v, %v", got, err)
+	}
+	changed := got
+	changed.MaxOpen = 9
+	if _, err := b.h.ChangeSchedule(ctx, changed, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.h.MoveSchedule(ctx, 1, epoch, got, later.Add(time.Hour)); signal.CodeOf(err) != "schedule_changed" {
+		t.Errorf("one that was changed is moved: %v", err)
+	}
+}
+
+func TestADamagedScheduleStopsNobody(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	damaged, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	b.s.rdb.HSet(ctx, schedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
+	b.s.rdb.ZAdd(ctx, schedulesDueKey(1), zAt(well.NextRunAt, "nothing"))
+	for range 2 {
+		if due, _ := b.due(well.NextRunAt); len(due) != 1 || due[0].ID != well.ID {
+			t.Errorf("due: %+v", due)
+		}
+	}
+	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
+		t.Errorf("%d are listed, %v", len(list), err)
+	}
+	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
+		t.Errorf("the damaged one is not removed: %v", err)
+	}
+}
+
+func FuzzDecodeSchedule(f *testing.F) {
+	s := testSchedule("acc_1")
+	f.Add(appendSchedule(nil, &s))
+	s.Status, s.Every = signal.ScheduleDisabled, 0
+	f.Add(appendSchedule(nil, &s))
+	f.Add([]byte{scheduleVersion, 0})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		s, err := decodeSchedule("acc_1", "sch_1", value)
+		if err != nil {
+			return
+		}
+		again, err := decodeSchedule("acc_1", "sch_1", appendSchedule(nil, &s))
+		again.Revision = s.Revision
+		if d := cmp.Diff(s, again); d != "" || err != nil {
+			t.Errorf("read again: %v\n%s", err, d)
+		}
+	})
+}
