@@ -130,23 +130,47 @@ func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) [
 	return append(b, '}')
 }
 
-// appendJob adds a job.
+// appendJob adds a job: of work that is no run with its kind, the members of its
+// request, and its result in place of a signal.
 func appendJob(b []byte, j *signal.Job) []byte {
 	b = append(b, `{"job_id":"`...)
 	b = append(b, j.ID...)
 	b = append(b, `","run_id":"`...)
 	b = append(b, j.Run...)
+	if j.Kind != signal.JobRun {
+		b = append(b, `","kind":"`...)
+		b = append(b, j.Kind...)
+	}
 	b = append(b, `","agent_id":"`...)
 	b = append(b, j.Request.Agent...)
-	b = append(b, `","asset":`...)
-	b = signal.AppendText(b, j.Request.Asset)
+	if j.Kind == signal.JobScan {
+		b = append(b, `","assets":[`...)
+		for i, asset := range j.Assets {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = signal.AppendText(b, asset)
+		}
+		b = append(b, ']')
+	} else {
+		b = append(b, `","asset":`...)
+		b = signal.AppendText(b, j.Request.Asset)
+	}
 	b = append(b, `,"strategy":"`...)
 	b = append(b, j.Request.Strategy...)
 	b = append(b, `","timeframe":"`...)
 	b = append(b, j.Request.Timeframe...)
 	b = append(b, `","risk_level":"`...)
 	b = append(b, j.Request.Risk...)
-	b = append(b, `","status":"`...)
+	if j.Kind == signal.JobBacktest {
+		b = append(b, `","from":`...)
+		b = appendTimeOrNull(b, j.From)
+		b = append(b, `,"to":`...)
+		b = appendTimeOrNull(b, j.To)
+		b = append(b, `,"status":"`...)
+	} else {
+		b = append(b, `","status":"`...)
+	}
 	b = append(b, j.Status...)
 	b = append(b, `","created_at":`...)
 	b = signal.AppendTime(b, j.CreatedAt)
@@ -156,11 +180,17 @@ func appendJob(b []byte, j *signal.Job) []byte {
 	b = appendTimeOrNull(b, j.CompletedAt)
 	b = append(b, `,"expires_at":`...)
 	b = appendTimeOrNull(b, j.ExpiresAt)
-	b = append(b, `,"signal":`...)
-	if j.Signal != nil {
+	switch {
+	case j.Kind != signal.JobRun && j.Result != nil:
+		b = append(b, `,"result":`...)
+		b = append(b, j.Result...)
+	case j.Kind != signal.JobRun:
+		b = append(b, `,"result":null`...)
+	case j.Signal != nil:
+		b = append(b, `,"signal":`...)
 		b = appendSignal(b, j.Signal)
-	} else {
-		b = append(b, "null"...)
+	default:
+		b = append(b, `,"signal":null`...)
 	}
 	b = append(b, `,"error":`...)
 	if e := j.Error; e != nil {

@@ -60,6 +60,7 @@ type fakes struct {
 	revoke   func(account signal.AccountID, id signal.KeyID) error
 
 	webhookFakes
+	workFakes
 }
 
 type (
@@ -283,6 +284,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Registration: true, Gatherer: prometheus.NewRegistry(),
 		Now: func() time.Time { return morning }}
 	f.use(&o)
+	f.addWork(&o)
 	for _, c := range change {
 		c(&o)
 	}

@@ -88,13 +88,7 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	}
 	req = signal.RunRequest{Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk}
 	o.require("asset")
-	if asset, ok := o.text("asset"); ok {
-		req.Asset = strings.TrimSpace(asset)
-		if code, detail := checkText(req.Asset, maxAssetLength); code != "" {
-			o.bad("asset", code, detail)
-			req.Asset = ""
-		}
-	}
+	req.Asset = decodeAsset(o)
 	o.require("strategy")
 	strategy, given := o.text("strategy")
 	req.Strategy = strategy
@@ -109,12 +103,26 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 		req.Parameters = decodeParameters(p)
 	}
 	o.close()
-	known, err := s.checkForAgent(c, &req, given, f)
+	known, err := s.checkForAgent(c, &req, given, f, func(a signal.Agent) []agent.Fault { return agent.Check(a, req) })
 	if e := f.err(); e != nil {
 		return req, false, e
 	}
 	req.Agent = known.ID
 	return req, async, err
+}
+
+// decodeAsset reads the asset, trimmed; "" if there is none or it is not valid.
+func decodeAsset(o *object) string {
+	asset, ok := o.text("asset")
+	if !ok {
+		return ""
+	}
+	asset = strings.TrimSpace(asset)
+	if code, detail := checkText(asset, maxAssetLength); code != "" {
+		o.bad("asset", code, detail)
+		return ""
+	}
+	return asset
 }
 
 // decodeParameters reads the options of all agents; whose they are is checked by
@@ -141,11 +149,11 @@ func decodeParameters(o *object) signal.Parameters {
 // maxPhrases is how many keywords or features a run may have.
 const maxPhrases = 20
 
-// checkForAgent notes what the agent of the path cannot accept, and returns the
+// checkForAgent notes what the agent of the path cannot accept by check, and returns the
 // agent. If there is none of that name the body is held against the agent whose
 // strategy it names, so that a body that is invalid for every agent is told so
 // first; else the error is KindNotFound.
-func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bool, f *faults) (signal.Agent, error) {
+func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bool, f *faults, check func(signal.Agent) []agent.Fault) (signal.Agent, error) {
 	a, missing := s.agentNamed(c.vars["id"])
 	if missing != nil {
 		all := signal.Agents()
@@ -160,7 +168,7 @@ func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bo
 	} else if strategyGiven && req.Strategy == "" {
 		f.body("/strategy", faultInvalidValue, oneOf(a.Strategies))
 	}
-	for _, fault := range agent.Check(a, *req) {
+	for _, fault := range check(a) {
 		f.body(fault.Pointer, fault.Code, fault.Detail)
 	}
 	return a, missing

@@ -41,8 +41,10 @@ type Options struct {
 	Addresses  Addresses
 	Envelope   Envelope
 
-	Weather      Weather // nil: there are no weather signals
-	Registration bool    // POST /v1/auth/register exists
+	Weather      Weather    // nil: there are no weather signals
+	Work         Work       // nil: there are no scans and no backtests
+	Scorecards   Scorecards // nil: there are none
+	Registration bool       // POST /v1/auth/register exists
 
 	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; none by default

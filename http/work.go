@@ -1,0 +1,178 @@
+package http
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Work queues jobs that are no runs. See agent.Agents.
+type Work interface {
+	SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error)
+	SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error)
+}
+
+// Scorecards says how signals ended. See scorecard.Scorecards.
+type Scorecards interface {
+	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
+}
+
+// scanAgent answers POST /v1/agents/{id}/scan.
+func (s *Server) scanAgent(c *call) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	f := &c.faults
+	o := decodeObject(body, f)
+	if o == nil {
+		return f.err()
+	}
+	req := signal.RunRequest{Account: c.principal.Account}
+	assets := decodeAssets(o)
+	given := decodeManner(o, &req)
+	o.close()
+	known, err := s.checkForAgent(c, &req, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
+	if e := f.err(); e != nil {
+		return e
+	}
+	if err != nil {
+		return err
+	}
+	req.Agent = known.ID
+	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), req, assets)
+	return c.queued(job, err)
+}
+
+// decodeAssets reads the assets of a scan: all of them, if none is a fault.
+func decodeAssets(o *object) []string {
+	o.require("assets")
+	seen := map[string]bool{}
+	assets, ok := o.texts("assets", agent.MaxScanned, func(item string) (code, detail string) {
+		item = strings.TrimSpace(item)
+		if code, detail := checkText(item, maxAssetLength); code != "" {
+			return code, detail
+		}
+		key := strings.ToUpper(item)
+		if seen[key] {
+			return faultDuplicate, "is named twice"
+		}
+		seen[key] = true
+		return "", ""
+	})
+	if ok && len(assets) == 0 {
+		o.bad("assets", faultTooShort, "must have at least 1 item")
+	}
+	if !ok {
+		return nil // what is wrong with them has been said
+	}
+	for i := range assets {
+		assets[i] = strings.TrimSpace(assets[i])
+	}
+	return assets
+}
+
+// decodeManner reads what all kinds of work have in common, and says whether a strategy
+// is given.
+func decodeManner(o *object, req *signal.RunRequest) (strategyGiven bool) {
+	o.require("strategy")
+	req.Strategy, strategyGiven = o.text("strategy")
+	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
+	if t, ok := choice(o, "timeframe", signal.Timeframes); ok {
+		req.Timeframe = t
+	}
+	if r, ok := choice(o, "risk_level", signal.RiskLevels); ok {
+		req.Risk = r
+	}
+	return strategyGiven
+}
+
+// createBacktest answers POST /v1/backtests.
+func (s *Server) createBacktest(c *call) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	f := &c.faults
+	o := decodeObject(body, f)
+	if o == nil {
+		return f.err()
+	}
+	req := signal.RunRequest{Account: c.principal.Account}
+	o.require("agent_id")
+	var ids []signal.AgentID
+	for _, a := range s.o.Agents.Catalogue() {
+		ids = append(ids, a.ID)
+	}
+	req.Agent, _ = choice(o, "agent_id", ids)
+	o.require("asset")
+	req.Asset = decodeAsset(o)
+	given := decodeManner(o, &req)
+	from, hasFrom := o.time("from")
+	to, hasTo := o.time("to")
+	if hasFrom && hasTo && to.Before(from) {
+		o.bad("to", faultOutOfRange, "must not be before from")
+	}
+	o.close()
+	if known, err := s.agentNamed(string(req.Agent)); err == nil {
+		if given && req.Strategy == "" {
+			f.body("/strategy", faultInvalidValue, oneOf(known.Strategies))
+		}
+		for _, fault := range agent.CheckBacktest(known, req) {
+			f.body(fault.Pointer, fault.Code, fault.Detail)
+		}
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), req, from, to)
+	return c.queued(job, err)
+}
+
+// queued answers with a job, as an asynchronous run does.
+func (c *call) queued(job signal.Job, err error) error {
+	if err != nil {
+		return err
+	}
+	for name, value := range jobHeader(job) {
+		c.Header().Set(name, value)
+	}
+	return c.json(http.StatusOK, appendJob(make([]byte, 0, 512), &job))
+}
+
+// scorecard answers GET /v1/scorecard.
+func (s *Server) scorecard(c *call) error {
+	q := c.query("agent_id", "strategy", "asset", "timeframe", "since")
+	wanted := scorecard.Query{
+		Account:   c.principal.Account,
+		Agent:     option(q, "agent_id", agentIDs),
+		Strategy:  option(q, "strategy", strategies),
+		Asset:     q.text("asset", maxAssetLength),
+		Timeframe: option(q, "timeframe", signal.Timeframes),
+		Since:     q.since(),
+	}
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	card, err := s.o.Scorecards.Card(c.r.Context(), wanted)
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusOK, card)
+}
+
+// addWork adds what is about jobs that are no runs, and about how signals ended.
+func (s *Server) addWork() {
+	if s.o.Work != nil {
+		s.add("/v1/agents/{id}/scan", methods{"POST": run(s.scanAgent)})
+		s.add("/v1/backtests", methods{"POST": run(s.createBacktest)})
+	}
+	if s.o.Scorecards != nil {
+		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard)})
+	}
+}
