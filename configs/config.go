@@ -34,6 +34,7 @@ type Config struct {
 	Signals   Signals   `yaml:"signals" envPrefix:"SIGNALS_"`
 	Market    Market    `yaml:"market" envPrefix:"MARKET_"`
 	Weather   Weather   `yaml:"weather" envPrefix:"WEATHER_"`
+	Costs     Costs     `yaml:"costs" envPrefix:"COSTS_"`
 	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
 	Email     Email     `yaml:"email" envPrefix:"EMAIL_"`
 	Security  Security  `yaml:"security" envPrefix:"SECURITY_"`
@@ -168,6 +169,16 @@ type Weather struct {
 	ArchiveURL  string `yaml:"archive_url" env:"ARCHIVE_URL"`
 }
 
+// Costs are what entry and exit of a trade cost each, in basis points of the price, by
+// the class of the asset. Backtests and the scorecard reckon with them; metals count as
+// commodities, and what is of no known class costs as much as the dearest.
+type Costs struct {
+	Crypto    float64 `yaml:"crypto" env:"CRYPTO"`
+	Stock     float64 `yaml:"stock" env:"STOCK"`
+	FX        float64 `yaml:"fx" env:"FX"`
+	Commodity float64 `yaml:"commodity" env:"COMMODITY"`
+}
+
 // Webhooks rules deliveries to the endpoints of clients.
 type Webhooks struct {
 	// Timeout bounds one request, ConnectTimeout the connecting for it.
@@ -247,6 +258,7 @@ func Default() Config {
 		Signals: Signals{Retention: Duration(2160 * time.Hour)},
 		Market:  Market{Source: "simulated", Speed: 60, Seed: 1},
 		Weather: Weather{Source: "simulated"},
+		Costs:   Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3},
 		Webhooks: Webhooks{Timeout: Duration(15 * time.Second), ConnectTimeout: Duration(5 * time.Second),
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},

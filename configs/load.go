@@ -174,6 +174,10 @@ func (c *Config) Validate() error {
 	for key, address := range map[string]string{"weather.forecast_url": c.Weather.ForecastURL, "weather.archive_url": c.Weather.ArchiveURL} {
 		check(address == "" || validOrigin(strings.TrimSuffix(address, "/")), key, "must be scheme and host: write https://api.open-meteo.com")
 	}
+	for key, points := range map[string]float64{"costs.crypto": c.Costs.Crypto, "costs.stock": c.Costs.Stock, "costs.fx": c.Costs.FX,
+		"costs.commodity": c.Costs.Commodity} {
+		check(points >= 0 && points <= 1000, key, "must be 0 to 1000 basis points")
+	}
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
 	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
 	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
@@ -144,4 +145,9 @@ func agentStatuses(statuses map[string]string) map[signal.AgentID]signal.AgentSt
 		m[signal.AgentID(id)] = signal.AgentStatus(s)
 	}
 	return m
+}
+
+// costsOf returns what trades cost.
+func costsOf(c configs.Costs) backtest.Costs {
+	return backtest.Costs{Crypto: c.Crypto, Stock: c.Stock, FX: c.FX, Commodity: c.Commodity}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
@@ -83,6 +84,7 @@ type process struct {
 	deliverer   *webhook.Node
 	attempts    *webhook.Metrics
 	catalogue   *catalogue.Catalogue
+	scorecards  *scorecard.Scorecards
 	hub         *dashboard.Hub
 	partitions  *partition.Partitions // nil until the installation is known to be ours
 	certificate *certificate          // nil without TLS

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
@@ -120,6 +121,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs, Content: texts, Weather: p.weather,
+		Past: p.market, Cost: costsOf(c.Costs).Of,
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
 		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, JobRetention: time.Duration(c.Runs.JobRetention),
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
@@ -133,6 +135,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
 		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
+	p.scorecards = scorecard.New(p.store, scorecard.Options{Retention: time.Duration(c.Signals.Retention), Now: p.store.Now,
+		Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
 		Log: eventLog{p.store, p.tail}, Metrics: dashboard.NewMetrics(p.registry), Logger: log, Now: p.store.Now,
 		Heartbeat: time.Duration(c.Dashboard.Heartbeat), AuthTimeout: time.Duration(c.Dashboard.AuthTimeout),
@@ -150,7 +154,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Weather: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
-		Replies: p.store, Hub: p.hub, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
+		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
