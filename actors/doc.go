@@ -14,7 +14,8 @@
 //	│       ├── webhooks         webhook: which endpoints have something to do
 //	│       │   └── whk_…        webhook: one of each such endpoint: queue, requests in flight,
 //	│       │                    retries, health
-//	│       └── mails            webhook: mails about endpoints
+//	│       ├── mails            webhook: mails about endpoints
+//	│       └── schedules        schedule: rounds of runs that are due
 //	└── dashboard                dashboard: the connections of this node
 //	    └── con_…                dashboard: one of each WebSocket: its life, not its frames
 //
@@ -37,7 +38,7 @@
 //	queue, gate      → endpoint     attempts that ended, a slot to send
 //	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
 //	endpoint         → mails        that there is one
-//	below partition  → partition    webhook.Lost: a write was refused, another node is owner
+//	below partition  → partition    Lost: a write was refused, another node is owner
 //	hub, reading     → connection   what its client sent; that it was closed
 //	child            → parent       Terminated, once, when it has ended for good
 //

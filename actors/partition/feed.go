@@ -228,6 +228,9 @@ func (f *feed) handle(c engine.Context, events []signal.Event) {
 	if l := f.a.follower; l != nil {
 		l.Follow(events)
 	}
+	if s := f.a.scheduler; s != nil {
+		s.Follow(events)
+	}
 	f.events, f.effects = nil, nil
 	for i := range events {
 		if e := f.effectOf(&events[i]); e != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
+	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
@@ -58,6 +59,7 @@ type partition struct {
 	feed          feed
 	recorder      Recorder            // nil without webhooks
 	follower      *lifecycle.Follower // nil if nobody watches signals
+	scheduler     *schedule.Follower  // nil without schedules
 	erase         *duty
 	eraseWebhooks *duty // nil without webhooks
 }
@@ -88,6 +90,8 @@ func (a *partition) Receive(c engine.Context) {
 	case webhook.Lost:
 		a.drop(c, m.Err)
 	case lifecycle.Lost:
+		a.drop(c, m.Err)
+	case schedule.Lost:
 		a.drop(c, m.Err)
 	case engine.Stopping, engine.Restarting:
 		a.end(c)
@@ -138,6 +142,9 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	}
 	if l := a.p.options.Lifecycle; l != nil {
 		a.follower = l.Start(c, a.number, a.epoch)
+	}
+	if s := a.p.options.Schedules; s != nil {
+		a.scheduler = s.Start(c, a.number, a.epoch)
 	}
 	a.feed.start(c)
 	for _, d := range a.duties() {

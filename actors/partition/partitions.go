@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
+	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -62,6 +63,13 @@ type Lifecycle interface {
 	Start(c engine.Context, partition int, epoch int64) *lifecycle.Follower
 }
 
+// Schedules run agents for the accounts of owned partitions, again and again.
+type Schedules interface {
+	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
+	// find that the epoch is over, they tell the owner schedule.Lost.
+	Start(c engine.Context, partition int, epoch int64) *schedule.Follower
+}
+
 // Options are what Partitions may be given beyond what they need. The zero value
 // works.
 type Options struct {
@@ -78,6 +86,7 @@ type Options struct {
 	Trimmer   Trimmer      // nil: nobody trims
 	Webhooks  Webhooks     // nil: there are none
 	Lifecycle Lifecycle    // nil: nobody watches signals
+	Schedules Schedules    // nil: there are none
 	Log       *slog.Logger // nil: none
 }
 

@@ -1,0 +1,97 @@
+package schedule
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Store has the schedules. persistence.Schedules does.
+type Store interface {
+	// DueSchedules returns at most limit schedules of a partition that are to run until
+	// the given time, and when the first one after that is; zero: none is.
+	DueSchedules(ctx context.Context, partition int, until time.Time, limit int) ([]signal.Schedule, time.Time, error)
+	// MoveSchedule stores when a schedule runs next. KindConflict: "not_owner" under
+	// another epoch, another code if it was changed since it was read.
+	MoveSchedule(ctx context.Context, partition int, epoch int64, s signal.Schedule, next time.Time) error
+}
+
+// Agents run agents.
+type Agents interface {
+	// Run makes one run and returns when its outcome is stored. The error is a
+	// *signal.RunError if it failed, else a *signal.Error.
+	Run(ctx context.Context, req signal.RunRequest) error
+}
+
+// Signals counts signals.
+type Signals interface {
+	// CountOpen returns how many open signals of an agent and a strategy an account has
+	// for an asset, those included that were stored before the call.
+	CountOpen(ctx context.Context, account signal.AccountID, agent signal.AgentID, strategy, asset string) (int, error)
+}
+
+// Options are what a Node may be given beyond what it needs. The zero value works.
+type Options struct {
+	Speed int64            // how many times as fast as real time bars go by; default 1
+	Now   func() time.Time // by the clock of Redis; nil: time.Now
+	Log   *slog.Logger     // nil: none
+}
+
+// Node is what the schedules of all partitions of a process share. It is safe for
+// concurrent use.
+type Node struct {
+	store   Store
+	agents  Agents
+	signals Signals
+	speed   int64
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// New returns a node that reads schedules from store, runs them by agents and knows by
+// signals how many are open.
+func New(store Store, agents Agents, signals Signals, o Options) *Node {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Node{store: store, agents: agents, signals: signals, speed: max(o.Speed, 1), now: o.Now, log: o.Log.With("component", "schedule")}
+}
+
+// Start starts the actor of a partition's schedules as a child of its owner, whose
+// context c is. It acts under the given epoch until the owner stops.
+func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
+	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
+	return &Follower{c.Spawn(engine.Other, "schedules", func() engine.Actor { return newSchedules(o) }, engine.Supervision{})}
+}
+
+// Lost tells the owner of a partition that a write of its was refused: another one
+// owns it now.
+type Lost struct{ Err error }
+
+// Follower tells the schedules of a partition of its events.
+type Follower struct{ actor engine.Ref }
+
+// Follow hands over events in the order of the log. It does not wait.
+func (f *Follower) Follow(events []signal.Event) {
+	for i := range events {
+		if events[i].Type == signal.ScheduleChanged {
+			f.actor.Tell(lookDue{})
+			return
+		}
+	}
+}
+
+// owned is a partition that this process owns. It does not change.
+type owned struct {
+	*Node
+	partition int
+	epoch     int64
+	owner     engine.Ref
+	log       *slog.Logger
+}

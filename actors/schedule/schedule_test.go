@@ -1,0 +1,401 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// world is all that surrounds the schedules of one partition.
+type world struct {
+	mu        sync.Mutex
+	list      map[signal.ScheduleID]signal.Schedule
+	epoch     int64
+	failing   error                             // of the store
+	onMove    func()                            // before a move
+	run       func(req signal.RunRequest) error // nil: all succeed
+	takes     time.Duration                     // of a run
+	open      map[string]int                    // by asset
+	runs      []string                          // "SECOND ACCOUNT ASSET"
+	now, most map[signal.AccountID]int          // runs under way
+	looks     int
+	lost      []error
+
+	begun    time.Time
+	follower *Follower
+	sys      *engine.System
+	owner    engine.Ref
+}
+
+func (w *world) DueSchedules(_ context.Context, _ int, until time.Time, limit int) (due []signal.Schedule, next time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks++
+	if w.failing != nil {
+		return nil, next, w.failing
+	}
+	for _, s := range w.list {
+		switch {
+		case s.Status == signal.ScheduleDisabled:
+		case !s.NextRunAt.After(until):
+			due = append(due, s)
+		case next.IsZero() || s.NextRunAt.Before(next):
+			next = s.NextRunAt
+		}
+	}
+	slices.SortFunc(due, func(a, b signal.Schedule) int {
+		return cmp.Or(a.NextRunAt.Compare(b.NextRunAt), cmp.Compare(a.ID, b.ID))
+	})
+	return due[:min(len(due), limit)], next, nil
+}
+
+func (w *world) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Schedule, next time.Time) error {
+	if w.onMove != nil {
+		w.onMove()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.list[s.ID]
+	switch {
+	case epoch != w.epoch:
+		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
+	case !ok || known.Revision != s.Revision:
+		return &signal.Error{Kind: signal.KindConflict, Code: "schedule_changed", Message: "changed"}
+	}
+	known.NextRunAt = next
+	w.list[s.ID] = known
+	return nil
+}
+
+func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
+	w.mu.Lock()
+	w.runs = append(w.runs, fmt.Sprintf("%v %s %s", time.Since(w.begun).Round(time.Second), req.Account, req.Asset))
+	w.now[req.Account]++
+	w.most[req.Account] = max(w.most[req.Account], w.now[req.Account])
+	run, takes := w.run, w.takes
+	w.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now[req.Account]--
+	if run != nil {
+		if err := run(req); err != nil {
+			return err
+		}
+	}
+	w.open[req.Asset]++
+	return nil
+}
+
+func (w *world) CountOpen(_ context.Context, _ signal.AccountID, _ signal.AgentID, _, asset string) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open[asset], nil
+}
+
+// set changes the world.
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// put stores a schedule and tells of it.
+func (w *world) put(s signal.Schedule) {
+	w.set(func() { w.list[s.ID] = s })
+	w.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged, Account: s.Account, Subject: string(s.ID)}})
+}
+
+// ran returns the runs so far, and forgets them.
+func (w *world) ran() []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	runs := w.runs
+	w.runs = nil
+	return runs
+}
+
+// looked returns how often the store was asked, and forgets that.
+func (w *world) looked() int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.looks
+	w.looks = 0
+	return n
+}
+
+func (w *world) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := gocmp.Diff(want, w.ran()); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+type partitionOwner struct {
+	w    *world
+	node *Node
+}
+
+func (o *partitionOwner) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		f := o.node.Start(c, 3, 7)
+		o.w.set(func() { o.w.follower = f })
+	case Lost:
+		o.w.set(func() { o.w.lost = append(o.w.lost, m.Err) })
+	}
+}
+
+// newWorld starts the schedules of a partition. It is called in a bubble.
+func newWorld(t *testing.T, list ...signal.Schedule) *world {
+	t.Helper()
+	w := &world{list: map[signal.ScheduleID]signal.Schedule{}, open: map[string]int{}, epoch: 7, begun: time.Now(),
+		now: map[signal.AccountID]int{}, most: map[signal.AccountID]int{}}
+	for _, s := range list {
+		w.list[s.ID] = s
+	}
+	w.start()
+	return w
+}
+
+func (w *world) start() {
+	w.sys = engine.NewSystem(engine.Options{})
+	n := New(w, w, w, Options{Speed: 60})
+	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w, n} }, engine.Supervision{})
+	synctest.Wait()
+}
+
+func (w *world) end() { w.sys.Shutdown(context.Background()) }
+
+// every returns a schedule that is due now.
+func every(id string, minutes int, maxOpen int, assets ...string) signal.Schedule {
+	return signal.Schedule{ID: signal.ScheduleID("sch_" + id), Account: "acc_1", Agent: "trading", Assets: assets, Strategy: "momentum", Timeframe: signal.M5,
+		Risk: signal.LowRisk, Every: time.Duration(minutes) * time.Minute, MaxOpen: maxOpen, Status: signal.ScheduleEnabled, NextRunAt: time.Now()}
+}
+
+func TestSchedulesRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, every("a", 2, 100, "BTC", "ETH"))
+		defer w.end()
+		w.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
+		time.Sleep(2*time.Minute + time.Second)
+		w.expect(t, "2m0s acc_1 BTC", "2m0s acc_1 ETH")
+		// A new one begins at once, one that is changed or removed is heeded.
+		added := every("b", 1, 100, "SOL")
+		w.put(added)
+		w.expect(t, "2m1s acc_1 SOL")
+		added.Status = signal.ScheduleDisabled
+		w.put(added)
+		w.set(func() { delete(w.list, "sch_a") })
+		time.Sleep(10 * time.Minute)
+		w.expect(t)
+	})
+}
+
+func TestBars(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := every("a", 0, 100, "BTC") // bars of 5 minutes last 5 seconds
+		s.NextRunAt = s.FirstRun(time.Now(), 60)
+		w := newWorld(t, s)
+		defer w.end()
+		time.Sleep(16 * time.Second)
+		// The bubble begins with a bar.
+		w.expect(t, "1s acc_1 BTC", "6s acc_1 BTC", "11s acc_1 BTC", "16s acc_1 BTC")
+	})
+}
+
+func TestNoMoreSignalsThanMayBeOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, every("a", 1, 2, "BTC", "ETH"))
+		defer w.end()
+		time.Sleep(90 * time.Second)
+		w.ran()
+		time.Sleep(time.Minute)
+		w.expect(t) // both have two
+		w.set(func() { w.open["ETH"]-- })
+		time.Sleep(time.Minute)
+		w.expect(t, "3m0s acc_1 ETH")
+	})
+}
+
+// TestACrashRepeatsNothing stops the process in the middle of a round.
+func TestACrashRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.set(func() { w.takes = 10 * time.Second })
+		w.put(every("a", 5, 100, "BTC", "ETH"))
+		time.Sleep(5 * time.Second)
+		w.expect(t, "0s acc_1 BTC")
+		w.end()
+		w.start() // the next process
+		defer w.end()
+		w.expect(t)
+		time.Sleep(5 * time.Minute)
+		w.expect(t, "5m0s acc_1 BTC")
+	})
+}
+
+func TestWhatWasMissedIsOneRound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := every("a", 1, 100, "BTC")
+		s.NextRunAt = s.NextRunAt.Add(-time.Hour - 10*time.Second)
+		w := newWorld(t, s)
+		defer w.end()
+		w.expect(t, "0s acc_1 BTC")
+		time.Sleep(51 * time.Second)
+		w.expect(t, "50s acc_1 BTC")
+	})
+}
+
+func TestARoundHasNoSecondOneBesideIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.takes = 90 * time.Second })
+		w.put(every("a", 1, 100, "BTC"))
+		time.Sleep(3*time.Minute + 30*time.Second)
+		// The round of 1 minute is left out, that of 2 lasts to 3:30.
+		w.expect(t, "0s acc_1 BTC", "2m0s acc_1 BTC")
+	})
+}
+
+func TestRoundsOfAnAccountAreFew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			w.takes = time.Second
+			for i := range 30 {
+				s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC", "ETH")
+				if i%3 == 0 {
+					s.Account = "acc_2"
+				}
+				w.list[s.ID] = s
+			}
+		})
+		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+		time.Sleep(time.Minute)
+		runs := w.ran()
+		w.set(func() {
+			if len(runs) != 60 || w.most["acc_1"] != maxAccountRounds || w.most["acc_2"] != maxAccountRounds {
+				t.Errorf("%d runs, at once %v", len(runs), w.most)
+			}
+		})
+	})
+}
+
+func TestAnotherOwnerIsNotDisturbed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.epoch = 8 })
+		w.put(every("a", 1, 100, "BTC"))
+		w.expect(t)
+		w.set(func() {
+			if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != "not_owner" {
+				t.Errorf("the owner was told %v", w.lost)
+			}
+		})
+	})
+}
+
+func TestAChangeBetweenReadingAndMovingCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		changed := false
+		w.onMove = func() {
+			if !changed {
+				changed = true
+				s := every("a", 1, 100, "ETH")
+				s.Revision = "new"
+				w.set(func() { w.list[s.ID] = s })
+			}
+		}
+		w.put(every("a", 1, 100, "BTC"))
+		w.expect(t, "0s acc_1 ETH")
+	})
+}
+
+func TestAStoreThatIsAwayIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.failing = signal.Unavailable(errors.New("redis is away")) })
+		w.put(every("a", 1, 100, "BTC"))
+		time.Sleep(10 * time.Second)
+		w.expect(t)
+		if n := w.looked(); n > 15 {
+			t.Errorf("looked %d times", n)
+		}
+		w.set(func() { w.failing = nil })
+		time.Sleep(2 * time.Second)
+		w.expect(t, "11s acc_1 BTC")
+		// Without anything to do it rests.
+		w.set(func() { clear(w.list) })
+		w.looked()
+		time.Sleep(10 * time.Minute)
+		if n := w.looked(); n > 21 {
+			t.Errorf("looked %d times for nothing", n)
+		}
+	})
+}
+
+func TestRunsThatFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		tries := 0
+		w.set(func() {
+			w.run = func(req signal.RunRequest) error {
+				switch req.Asset {
+				case "AAPL":
+					return &signal.RunError{Code: signal.MarketClosed, RetryAfter: 150 * time.Second}
+				case "BTC":
+					if tries++; tries == 1 {
+						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: 3 * time.Second}
+					}
+				case "X":
+					return &signal.RunError{Code: signal.DataUnavailable}
+				}
+				return nil
+			}
+		})
+		w.put(every("a", 1, 100, "AAPL", "X", "BTC"))
+		time.Sleep(5 * time.Second)
+		w.expect(t, "0s acc_1 AAPL", "0s acc_1 X", "0s acc_1 BTC", "3s acc_1 BTC")
+		time.Sleep(2 * time.Minute)
+		w.expect(t, "1m0s acc_1 X", "1m0s acc_1 BTC", "2m0s acc_1 X", "2m0s acc_1 BTC")
+		time.Sleep(time.Minute)
+		if runs := strings.Join(w.ran(), ","); !strings.HasPrefix(runs, "3m0s acc_1 AAPL") {
+			t.Errorf("after the closure: %s", runs)
+		}
+	})
+}
