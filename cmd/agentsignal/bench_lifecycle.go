@@ -178,10 +178,11 @@ func watchedAsset(i int) string { return fmt.Sprintf("W%03d", i) }
 
 // appendTicks writes a tick of each of the first n assets.
 func appendTicks(ctx context.Context, market *persistence.Market, price float64, n int) error {
+	time.Sleep(2 * time.Millisecond) // of what was opened just now, a price of the same moment does not count
 	now := time.Now().UnixMilli()
 	ticks := make([]signal.AssetTick, n)
 	for i := range ticks {
-		ticks[i] = signal.AssetTick{Asset: watchedAsset(i), Source: "stream", Tick: signal.Tick{Price: price, Volume: 1, Time: now}}
+		ticks[i] = signal.AssetTick{Asset: watchedAsset(i), Tick: signal.Tick{Price: price, Volume: 1, Time: now}}
 	}
 	return market.AppendTicks(ctx, ticks)
 }
