@@ -84,6 +84,7 @@ type signals struct {
 	open     map[signal.AgentID]int // children
 
 	wanted map[string]*wish // alerts that are not added yet, by asset
+	warned bool             // that some cannot be
 	queue  []write
 	writes int // under way
 	pause  time.Duration
@@ -255,6 +256,7 @@ func (s *signals) alertAll(c engine.Context) {
 func (s *signals) onAlerted(c engine.Context, m alerted) {
 	w := s.wanted[m.asset]
 	if m.err == nil {
+		s.warned = false
 		w.pause, w.busy = 0, false
 		if len(w.alerts) == 0 {
 			delete(s.wanted, m.asset)
@@ -262,8 +264,9 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		s.alertAll(c)
 		return
 	}
-	if w.pause == 0 {
-		s.o.log.Warn("signals are not watched: their asset has no prices", "signals", len(m.alerts), "err", m.err)
+	if !s.warned { // one line for all assets of the partition
+		s.warned = true
+		s.o.log.Warn("signals are not watched: their asset has no prices", "asset", m.asset, "signals", len(m.alerts), "err", m.err)
 	}
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
