@@ -61,6 +61,8 @@
 //	{market}:state                hash    the feeder's checkpoint                              for ever
 //	{market}:assets               hash    record of each asset                                 until it is removed
 //	{market}:live                 hash    each asset's newest tick and open minute             until it is removed
+//	{market}:wanted               set     symbols asked for that have no record                until the feeder settles them
+//	{market}:refused:SYMBOL       string  why there is no record                               seconds to minutes
 //	{market}:feeder               string  the feeder's node                                    the lease
 //	{market}:feederepoch          string  the last epoch given                                 for ever
 //	{weather}:NAME                string  days of a point: its archive, its forecast           for ever, a forecast 12 h

@@ -136,6 +136,11 @@ func marketStateKey() string { return "{market}:state" }
 func marketAssetsKey() string { return "{market}:assets" }
 func marketLiveKey() string   { return "{market}:live" }
 
+// marketWantedKey holds the symbols that were asked for and have no record,
+// marketRefusedKey why one gets none.
+func marketWantedKey() string               { return "{market}:wanted" }
+func marketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
+
 func feederKey() string      { return "{market}:feeder" }
 func feederEpochKey() string { return "{market}:feederepoch" }
 

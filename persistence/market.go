@@ -187,16 +187,24 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 }
 
 // AppendTicks writes ticks to market:ticks, in their order. They carry their
-// source, by which readers know them from what somebody else writes there.
+// source, by which readers know them from what somebody else writes there; one
+// without is such an entry of somebody else.
 func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
 	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, t := range ticks {
-			p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: []any{"asset", t.Asset,
+			values := []any{"asset", t.Asset,
 				"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
-				"time", t.Time, "source", t.Source}})
+				"time", t.Time}
+			if t.Source != "" {
+				values = append(values, "source", t.Source)
+			}
+			if t.Missed != 0 {
+				values = append(values, "missed", t.Missed)
+			}
+			p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: values})
 		}
 		return nil
 	})

@@ -57,12 +57,19 @@ func newTrader(m Market, now func() time.Time) *trader {
 	return &trader{market: m, now: now, kept: make(map[seriesKey]*keptSeries), limit: maxSeries}
 }
 
-// Conclude implements concluder.
+// Conclude implements concluder. Time counts while the asset is traded.
 func (t *trader) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error) {
 	seen, err := t.market.Series(ctx, r.Asset, r.Timeframe)
 	if err != nil {
 		return conclusion{}, err
 	}
+	c, err := t.assess(ctx, r, seen)
+	c.Lifetime = seen.Lifetime(t.now(), c.Lifetime, r.Timeframe)
+	return c, err
+}
+
+// assess is Conclude with the prices that were seen.
+func (t *trader) assess(ctx context.Context, r *signal.RunRequest, seen market.Snapshot) (conclusion, error) {
 	kept := t.series(seriesKey{seen.Asset.Symbol, r.Timeframe, seen.Source, seen.Compression})
 	series, state, err := kept.follow(&seen, r.Timeframe)
 	if err != nil {

@@ -51,7 +51,7 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
 		if t.Time <= at && t.Time > at-remembered {
-			a.tapes.note(tapeKey{"X", streamName}, t)
+			a.tapes.note(tapeKey{"X", streamName}, t, false)
 		}
 		if t.Time <= at {
 			a.filter.last = t

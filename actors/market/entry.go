@@ -29,11 +29,12 @@ const (
 	skipLate      reason = "late"      // its minute was closed before it came
 	skipSource    reason = "source"    // another source gives the asset's prices
 	skipAssets    reason = "assets"    // one asset more than there may be
+	skipLevel     reason = "level"     // so far from the price before that it is of something else
 )
 
 // skipReasons lists them for the metric.
 var skipReasons = []reason{skipFields, skipAsset, skipNumber, skipPrice, skipVolume, skipRange, skipTimeframe, skipTime,
-	skipOld, skipJump, skipLate, skipSource, skipAssets}
+	skipOld, skipJump, skipLate, skipSource, skipAssets, skipLevel}
 
 const (
 	maxAssetLength = 64 // characters
@@ -53,7 +54,7 @@ const (
 // what somebody else wrote.
 func parseTick(e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
 	known := 0
-	for _, field := range [...]string{"asset", "price", "volume", "time", "source"} {
+	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
 		if _, ok := e.Fields[field]; ok {
 			known++
 		}
@@ -86,6 +87,14 @@ func parseTick(e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
 			return t, skipFields
 		}
 		t.Source = source
+	}
+	if text, ok := e.Fields["missed"]; ok {
+		if t.Source == streamName {
+			return t, skipFields
+		}
+		if t.Missed, skipped = parseTime(text); skipped != "" {
+			return t, skipped
+		}
 	}
 	return t, ""
 }

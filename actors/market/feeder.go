@@ -47,7 +47,7 @@ type output struct {
 const streamName = "stream"
 
 // sourceNames lists the sources that there are.
-var sourceNames = []string{simulatedName, streamName}
+var sourceNames = append([]string{simulatedName, streamName}, venueNames...)
 
 // ParseSources reads the setting market.source: a comma list of sources, which are
 // asked in their order for each asset. An unknown name is an error that lists the
@@ -82,6 +82,11 @@ type FeederStore interface {
 	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error
+	// Wanted returns the symbols that somebody asked for and that have no record.
+	Wanted(ctx context.Context) ([]string, error)
+	// Settle says that a symbol is not wanted any more: it has a record, or, unless
+	// refused is empty, that it will not get one, which is remembered for a while.
+	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error
 }
 
 // FeederOptions are what a Feeder is made with. The zero value of each field but
@@ -92,6 +97,7 @@ type FeederOptions struct {
 	Speed   int64         // market.speed, 1 to 3600: how fast the simulated market runs; default 60
 	Seed    uint64        // of a simulated market that begins; default 1
 	Lease   time.Duration // how long this node is the feeder without renewing; default 5 s
+	Real    RealOptions   // how real sources are reached
 
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // nil: none
@@ -105,6 +111,9 @@ type Feeder struct {
 	sources []string
 	known   []*known // the assets of the simulated market
 	skips   skipLog
+
+	venues    []venue // the real sources, in the order of sources
+	reporters []*reporter
 }
 
 // NewFeeder returns a feeder, or an error if an option is not valid.
@@ -128,7 +137,11 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	if o.Node == "" {
 		return nil, errors.New("market feeder: node is empty")
 	}
-	f := &Feeder{store: store, o: o, sources: sources}
+	if err := o.Real.Check(sources); err != nil {
+		return nil, err
+	}
+	f := &Feeder{store: store, o: o, sources: sources, venues: o.Real.open(sources, o.Log, o.Metrics),
+		reporters: o.Real.reporters(sources, o.Now, o.Log, o.Metrics)}
 	for i := range knownAssets {
 		f.known = append(f.known, &knownAssets[i])
 	}

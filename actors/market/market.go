@@ -30,6 +30,9 @@ type Store interface {
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error)
+	// Want asks the feeder for an asset without a record, and says why there will be
+	// none, if that is known.
+	Want(ctx context.Context, symbol string) (refused string, err error)
 }
 
 // Options are what a Market is made with.
@@ -47,6 +50,7 @@ type Market struct {
 	o         Options
 	log       *slog.Logger
 	simulates bool
+	real      bool // a real source is configured
 	parent    engine.Ref
 	// watches are the assets that somebody asked for, by key. A map is never
 	// changed: mu guards making the next one.
@@ -70,6 +74,7 @@ func New(sys *engine.System, o Options) *Market {
 	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: tapes{read: make(chan struct{})}}
 	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
 	m.simulates = slices.Contains(names, simulatedName)
+	m.real = slices.ContainsFunc(names, isVenue)
 	m.watches.Store(new(map[string]*watch))
 	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
 	return m
@@ -93,7 +98,9 @@ const (
 // and of a timeframe. Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable,
 // for an asset of which nobody gives prices, and retryable if Redis cannot be
 // reached or too many bars are missing; INSUFFICIENT_HISTORY without any bar;
-// STALE_DATA. It asks Redis at the first call for an asset and timeframe only.
+// STALE_DATA; MARKET_CLOSED outside of the sessions of a real asset. It asks Redis at
+// the first call for an asset and timeframe only. An asset that nobody asked for before
+// is taken up by the feeder, which may take some seconds.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
 	frame, ok := frameOf(tf)
 	if !ok {
@@ -123,10 +130,18 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 		return Snapshot{}, &signal.RunError{Code: signal.InsufficientHistory,
 			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
 	}
-	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed)}
+	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record)}
+	if isVenue(record.Source) {
+		s.Session = sessionOf(record.Class)
+	}
 	newest := &series.bars[len(series.bars)-1]
 	now := m.o.Now().UnixMilli()
-	if age := now - newest.CloseTime; age > barLimit(frame, record.Speed) {
+	if opens := s.Session.Next(millis(now)); opens.After(millis(now)) {
+		return Snapshot{}, &signal.RunError{Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(millis(now)),
+			Message: fmt.Sprintf("%s is not traded now: its market opens at %s", record.Symbol, opens.Format(time.RFC3339))}
+	}
+	limit := s.Session.Lasting(time.Duration(2*frameMS[frame])*time.Millisecond, tf).Milliseconds() - 2*frameMS[frame] + barLimit(frame, record.Speed)
+	if age := s.Session.Between(millis(newest.CloseTime), millis(now)).Milliseconds(); age > limit {
 		return Snapshot{}, m.stale("the newest bar of %s for %s ended %s ago", tf, record.Symbol, age)
 	}
 	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, staleFloor) {
@@ -173,7 +188,7 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	w := (*m.watches.Load())[key]
 	if w == nil {
 		// Only what has a record gets an actor: names come from outside.
-		record, _, err := m.o.Store.Asset(ctx, key)
+		record, err := m.record(ctx, name, key)
 		if err != nil {
 			return nil, m.unknown(name, err)
 		}
@@ -191,8 +206,67 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	return w, nil
 }
 
+const (
+	// wantPatience bounds the wait for the feeder to take up an asset, wantEvery is how
+	// often it is looked whether it did.
+	wantPatience = 10 * time.Second
+	wantEvery    = 100 * time.Millisecond
+)
+
+// record returns the record of an asset. One that real sources may have is taken up
+// when it is first asked for.
+func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAsset, error) {
+	record, _, err := m.o.Store.Asset(ctx, key)
+	if !m.real || signal.KindOf(err) != signal.KindNotFound || !m.mayHave(name) {
+		return record, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wantPatience)
+	defer cancel()
+	for {
+		refused, asking := m.o.Store.Want(ctx, wantedName(name))
+		switch {
+		case asking != nil:
+			return record, asking
+		case refused == string(RefusedUnknown):
+			return record, err
+		case refused != "":
+			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: awayFor,
+				Message: "no source gives prices of " + name + " at the moment"}
+		}
+		select {
+		case <-ctx.Done():
+			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+				Message: "the prices of " + name + " are being read", Cause: ctx.Err()}
+		case <-time.After(wantEvery):
+		}
+		if record, _, err = m.o.Store.Asset(ctx, key); err == nil || signal.KindOf(err) != signal.KindNotFound {
+			return record, err
+		}
+	}
+}
+
+// wantedName is the symbol under which an asset is taken up.
+func wantedName(name string) string {
+	if k := lookUp(name); k != nil {
+		return k.symbol
+	}
+	return assetKey(name)
+}
+
+// mayHave says that name can be one that a real source knows.
+func (m *Market) mayHave(name string) bool {
+	if k := lookUp(name); k != nil {
+		return !m.simulates || k.class == Crypto || k.class == Stock || k.class == Commodity
+	}
+	_, isCoin := coinOf(name, "")
+	return isCoin || ticker.MatchString(assetKey(name))
+}
+
 // unknown says why there is no record of name.
 func (m *Market) unknown(name string, err error) *signal.RunError {
+	if said, ok := errors.AsType[*signal.RunError](err); ok {
+		return said
+	}
 	if e, ok := errors.AsType[*signal.Error](err); !ok || e.Kind != signal.KindNotFound {
 		return m.unreachable(err)
 	}

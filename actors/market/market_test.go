@@ -52,7 +52,9 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 	return bars, count, nil
 }
 
-func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error)        { return signal.Position{}, nil }
+func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error) { return signal.Position{}, nil }
+func (f *fakeStore) Want(context.Context, string) (string, error)      { return "unknown", nil }
+
 func (f *fakeStore) TicksKept(context.Context, signal.Position) (bool, error) { return true, nil }
 func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
 	<-ctx.Done()

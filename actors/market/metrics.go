@@ -1,12 +1,19 @@
 package market
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+)
 
 // Metrics counts what the feeder of this process reads. A nil *Metrics counts
 // nothing.
 type Metrics struct {
 	ticks   prometheus.Counter
 	skipped map[reason]prometheus.Counter
+	asks    map[string]prometheus.Counter // by source and result
+	failed  map[string]prometheus.Counter // by source
 }
 
 // NewMetrics registers the metrics of this package.
@@ -21,7 +28,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "agentsignal_market_entries_skipped_total",
 		Help: "Ticks and bars from outside that this process did not take as the market's feeder, by reason.",
 	}, []string{"reason"})
-	r.MustRegister(m.ticks, skipped)
+	asks := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsignal_market_source_requests_total",
+		Help: "Requests that this process sent to real sources as the market's feeder, each try counted, by how they ended.",
+	}, []string{"source", "result"})
+	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsignal_market_source_failures_total", Help: "How often a real source failed an asset, which was then asked for elsewhere.",
+	}, []string{"source"})
+	r.MustRegister(m.ticks, skipped, asks, failed)
+	m.asks, m.failed = make(map[string]prometheus.Counter), make(map[string]prometheus.Counter)
+	for _, source := range append([]string{feeds.Name}, venueNames...) {
+		m.asks[source+" ok"] = asks.WithLabelValues(source, "ok")
+		for _, kind := range fetch.Kinds {
+			m.asks[source+" "+string(kind)] = asks.WithLabelValues(source, string(kind))
+		}
+		m.failed[source] = failed.WithLabelValues(source)
+	}
 	for _, reason := range skipReasons {
 		m.skipped[reason] = skipped.WithLabelValues(string(reason))
 	}
@@ -37,5 +59,19 @@ func (m *Metrics) addTicks(n int) {
 func (m *Metrics) skip(r reason) {
 	if m != nil {
 		m.skipped[r].Inc()
+	}
+}
+
+// asked notes how a request to a real source ended.
+func (m *Metrics) asked(source, result string) {
+	if m != nil {
+		m.asks[source+" "+result].Inc()
+	}
+}
+
+// failedOver notes that a source failed an asset.
+func (m *Metrics) failedOver(source string) {
+	if m != nil {
+		m.failed[source].Inc()
 	}
 }

@@ -41,12 +41,14 @@ func (t *term) open(ctx context.Context) error {
 	return t.flush(ctx, now)
 }
 
-// restore makes the working state of assets whose prices come from outside.
+// restore makes the working state of assets whose prices come from outside or from real
+// sources.
 func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live map[string]signal.MarketLive) error {
 	var symbols []string
 	for _, r := range records {
-		if r.Source == streamName {
-			t.add(r)
+		if r.Source == streamName || t.keeps(&r) {
+			a := t.add(r)
+			a.given, a.kept = r.Source != streamName, r.Source != streamName
 			symbols = append(symbols, r.Symbol)
 		}
 	}
@@ -68,6 +70,11 @@ func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live m
 		a.builder.restore(live[symbol].Minute, *recent[symbol])
 	}
 	return nil
+}
+
+// keeps says that an asset's prices come from a real source that is configured.
+func (t *term) keeps(r *signal.MarketAsset) bool {
+	return isVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
 // catchUp works in all that stands in the two streams.
@@ -95,7 +102,11 @@ func (t *term) strays(records []signal.MarketAsset) []signal.MarketSeries {
 	var empty []signal.MarketSeries
 	for _, r := range records {
 		outside := t.assets[assetKey(r.Symbol)] != nil
-		if r.Source == streamName || slices.Contains(t.sources, r.Source) && !outside {
+		stays := slices.Contains(t.sources, r.Source) && !outside
+		if r.Source == simulatedName {
+			stays = stays && !t.real(r.Symbol, r.Class, simulatedName)
+		}
+		if r.Source == streamName || stays || t.keeps(&r) {
 			continue
 		}
 		if !outside {
@@ -114,7 +125,7 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 	var own []*known
 	published := int64(0)
 	for _, k := range t.known {
-		if streamFirst && t.assets[assetKey(k.symbol)] != nil {
+		if streamFirst && t.assets[assetKey(k.symbol)] != nil || t.real(k.symbol, k.class, simulatedName) {
 			continue
 		}
 		own = append(own, k)

@@ -101,7 +101,7 @@ func (m *Market) tellTicks(entries []signal.MarketEntry) {
 			continue
 		}
 		key := assetKey(canonical(t.Asset))
-		m.tapes.note(tapeKey{key, t.Source}, t.Tick)
+		m.tapes.note(tapeKey{key, t.Source}, t.Tick, t.Missed != 0)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		}

@@ -1,6 +1,9 @@
 package market
 
 import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -15,9 +18,19 @@ type Snapshot struct {
 	Last Tick
 	// Ticks says that Last is a trade.
 	Ticks bool
-	// Source says who gives the prices: simulated, stream.
+	// Source says who gives the prices: simulated, stream, or a real source.
 	Source string
+	// Proxy is the fund whose prices these are, where a commodity has none of its own.
+	Proxy string
+	// Session is when the asset is traded.
+	Session Session
 	// Compression is by how much time runs faster than the clock; 1 is real time. A
 	// bar of 1h lasts an hour divided by it.
 	Compression float64
+}
+
+// Lifetime returns for how long by the clock something lives from now on that lives for
+// d while the asset is traded, in bars of a timeframe.
+func (s *Snapshot) Lifetime(now time.Time, d time.Duration, tf signal.Timeframe) time.Duration {
+	return s.Session.After(now, s.Session.Lasting(d, tf)).Sub(now)
 }

@@ -29,9 +29,9 @@ type tape struct {
 	first int // of those that are kept
 }
 
-// note remembers t. One that is older than the newest is of no use. Called with mu
-// held.
-func (s *tapes) note(key tapeKey, t signal.Tick) {
+// note remembers t. One that is older than the newest is of no use; missed says that
+// some may be missing before it. Called with mu held.
+func (s *tapes) note(key tapeKey, t signal.Tick, missed bool) {
 	p := s.of[key]
 	if p == nil {
 		if len(s.of) >= maxAssets {
@@ -42,6 +42,10 @@ func (s *tapes) note(key tapeKey, t signal.Tick) {
 		}
 		p = &tape{}
 		s.of[key] = p
+	}
+	if missed {
+		// Some are missing before it: bars tell more of that time.
+		p.ticks, p.first = nil, 0
 	}
 	if n := len(p.ticks); n > p.first && t.Time < p.ticks[n-1].Time {
 		return

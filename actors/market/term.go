@@ -40,6 +40,7 @@ type term struct {
 	assets  map[string]*fed // by key
 	live    map[string]signal.MarketLive
 	current int64 // up to when all ticks from outside have been read
+	desk    *desk // of the real sources
 
 	ticksTo, barsTo signal.Position
 	trimBars        bool // entries of market:bars were worked in
@@ -53,7 +54,9 @@ type term struct {
 // fed is an asset whose prices come from outside, or one that a source gives.
 type fed struct {
 	record  signal.MarketAsset
-	given   bool // by a source: entries from outside do not concern it
+	given   bool  // by a source: entries from outside do not concern it
+	kept    bool  // by a real source
+	missed  int64 // since when ticks may be missing before the next one; 0: none are
 	filter  filter
 	builder *builder
 }
@@ -77,6 +80,8 @@ func (t *term) run(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
+	t.desk = t.openDesk(reading)
+	defer t.desk.group.Wait()
 	defer stop()
 	ticks := t.follow(reading, &readers, t.store.ReadTicks, t.ticksTo)
 	bars := t.follow(reading, &readers, t.store.ReadBars, t.barsTo)
@@ -97,6 +102,10 @@ func (t *term) run(ctx context.Context) error {
 				return b.err
 			}
 			t.workBars(b.entries)
+		case d := <-t.desk.out:
+			if err := t.workDelivery(ctx, &d); err != nil {
+				return err
+			}
 		case <-timer.C:
 		}
 		if err := t.turn(ctx); err != nil {
@@ -180,6 +189,9 @@ func (t *term) turn(ctx context.Context) error {
 		return err
 	}
 	ms := now.UnixMilli()
+	if err := t.want(ctx); err != nil {
+		return err
+	}
 	for _, s := range t.opened {
 		if ms < s.Next() {
 			continue
@@ -246,6 +258,9 @@ func (t *term) newsKept() time.Duration {
 		if s.Name() == simulatedName {
 			kept = newsFor / t.o.Speed
 		}
+	}
+	if len(t.reporters) > 0 {
+		kept = newsFor
 	}
 	return time.Duration(kept) * time.Millisecond
 }
@@ -314,7 +329,7 @@ func (t *term) flush(ctx context.Context, now int64) error {
 // builder remembers.
 func (t *term) rebuild(ctx context.Context, now int64) error {
 	for _, a := range t.assets {
-		if a.given || a.builder.rebuild == 0 {
+		if a.given && !a.kept || a.builder.rebuild == 0 {
 			continue
 		}
 		var series [timeframes][]signal.MarketBar

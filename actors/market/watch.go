@@ -279,6 +279,12 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	}
 	if before := a.watch.record.Load(); before.Source != m.record.Source || before.Speed != m.record.Speed {
 		a.forgetPrices()
+		for frame := range a.frames {
+			a.frames[frame].loaded = false // its bars are of another source; it is read again
+		}
+		if a.alerts != nil {
+			defer a.onTicksMissed(c)
+		}
 	}
 	a.watch.record.Store(&m.record)
 	a.filter.rising = m.record.Source == simulatedName
@@ -304,6 +310,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	}
 	if f.again {
 		a.read(c, m.frame)
+		return // what was read is not all that has happened
 	}
 	a.alertWaiting(c)
 }
@@ -319,6 +326,13 @@ func (a *assetActor) forgetPrices() {
 func (a *assetActor) onTick(c engine.Context, m ticked) {
 	if m.tick.Source != a.watch.record.Load().Source {
 		return
+	}
+	if m.tick.Missed != 0 && a.alerts != nil {
+		// The records have had the bars of that time since before the tick was written.
+		a.alerts.last.Time = min(a.alerts.last.Time, m.tick.Missed)
+		a.frames[m1].loaded = false
+		a.refresh(c, m1)
+		a.onTicksMissed(c)
 	}
 	passed, _ := a.filter.take(m.tick.Tick, a.atr)
 	if len(passed) == 0 {

@@ -90,6 +90,9 @@ func (t *term) asset(name string, price float64) (*fed, reason) {
 	record := signal.MarketAsset{Symbol: symbol, Source: streamName, TickSize: tickSize(price), Speed: 1}
 	if k := lookUp(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.class, k.class == Crypto
+		if t.real(symbol, k.class, streamName) {
+			return nil, skipSource // it belongs to a source that comes first
+		}
 	}
 	t.step.Assets = append(t.step.Assets, record)
 	return t.add(record), ""

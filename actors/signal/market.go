@@ -15,6 +15,9 @@ type AssetTick struct {
 	Asset  string
 	Source string // who gives the asset's prices
 	Tick
+	// Missed is since when ticks may be missing before this one, in milliseconds; 0:
+	// none are. Bars tell what the prices were.
+	Missed int64
 }
 
 // Bar is a closed interval of prices as it is stored. Its fields are those of

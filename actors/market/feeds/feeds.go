@@ -89,6 +89,9 @@ func parse(body []byte) ([]Item, error) {
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
+// Plain returns a text without markup, in one line.
+func Plain(text string) string { return plain(text, maxText) }
+
 // plain returns text without markup, in one line, at most n bytes of it.
 func plain(text string, n int) string {
 	if len(text) > 8*n {

@@ -1,0 +1,219 @@
+package market
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// wantedEvery is how often the feeder looks which assets were asked for.
+	wantedEvery = 200 * time.Millisecond
+	// maxKept bounds the assets that real sources are asked for.
+	maxKept = 400
+	// refusedFor is how long it is remembered that no source knows an asset, awayFor
+	// that none answers.
+	refusedFor = 5 * time.Minute
+	awayFor    = 10 * time.Second
+)
+
+// Refusal is why no real source gives an asset that was asked for.
+type Refusal string
+
+// The refusals. Empty: there is none.
+const (
+	RefusedUnknown Refusal = "unknown" // no source knows it
+	RefusedAway    Refusal = "away"    // no source answers at the moment
+	RefusedFull    Refusal = "full"    // there are as many assets as there may be
+)
+
+// desk runs the keepers of a term. Its methods belong to the term's goroutine.
+type desk struct {
+	venues  []venue
+	now     func() time.Time
+	log     *slog.Logger
+	metrics *Metrics
+	out     chan delivery
+	ctx     context.Context
+	group   sync.WaitGroup
+	keepers map[string]*keeper // by key
+	looked  time.Time          // when it was looked which assets are wanted
+}
+
+// openDesk starts what the real sources need. It ends with ctx; wait for group.
+func (t *term) openDesk(ctx context.Context) *desk {
+	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics, out: make(chan delivery), ctx: ctx,
+		keepers: make(map[string]*keeper)}
+	for _, v := range d.venues {
+		d.group.Go(func() { v.Run(ctx) })
+	}
+	for _, n := range t.reporters {
+		d.group.Go(func() { n.run(ctx, d.out) })
+	}
+	for key, a := range t.assets {
+		if a.kept {
+			k := newKeeper(d, a.record.Symbol, a.record.Class)
+			k.source = a.record.Source
+			for frame := range k.newest {
+				if n := len(a.builder.recent[frame]); n > 0 {
+					k.newest[frame] = a.builder.recent[frame][n-1].CloseTime
+				}
+			}
+			if n := len(a.builder.recent[m1]); n > 0 {
+				k.level = a.builder.recent[m1][n-1].Close
+			}
+			k.ticked = a.filter.last.Time
+			d.start(key, k)
+		}
+	}
+	return d
+}
+
+func (d *desk) start(key string, k *keeper) {
+	d.keepers[key] = k
+	d.group.Go(func() { k.run(d.ctx) })
+}
+
+// real says that a venue that stands before the other source in the list may have an
+// asset.
+func (t *term) real(symbol, class, before string) bool {
+	end := slices.Index(t.sources, before)
+	for _, v := range t.venues {
+		if at := slices.Index(t.sources, v.Name()); end >= 0 && at > end {
+			continue
+		}
+		if _, can := v.Symbol(symbol, class); can {
+			return true
+		}
+	}
+	return false
+}
+
+// want starts keepers for the assets that were asked for and have no record.
+func (t *term) want(ctx context.Context) error {
+	d := t.desk
+	if d == nil || len(d.venues) == 0 || time.Since(d.looked) < wantedEvery {
+		return nil
+	}
+	d.looked = time.Now()
+	wanted, err := t.store.Wanted(ctx)
+	if err != nil {
+		return err
+	}
+	for _, symbol := range wanted {
+		key := assetKey(symbol)
+		switch {
+		case d.keepers[key] != nil:
+		case t.assets[key] != nil:
+			err = t.store.Settle(ctx, t.epoch, symbol, "", 0)
+		case len(d.keepers) >= maxKept || len(t.assets) >= maxAssets:
+			err = t.store.Settle(ctx, t.epoch, symbol, string(RefusedFull), refusedFor)
+		default:
+			class := ""
+			if k := lookUp(symbol); k != nil {
+				class = k.class
+			}
+			d.start(key, newKeeper(d, symbol, class))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workDelivery works in what a keeper or a reporter has.
+func (t *term) workDelivery(ctx context.Context, d *delivery) error {
+	t.step.News = append(t.step.News, d.news...)
+	if d.keeper == nil {
+		return nil
+	}
+	key := assetKey(d.keeper.symbol)
+	if d.failed != nil {
+		delete(t.desk.keepers, key)
+		t.o.Log.Info("no source gives an asset", "asset", d.keeper.symbol, "err", d.failed)
+		if _, unknown := refusal(d.failed); unknown {
+			return t.store.Settle(ctx, t.epoch, d.keeper.symbol, string(RefusedUnknown), refusedFor)
+		}
+		return t.store.Settle(ctx, t.epoch, d.keeper.symbol, string(RefusedAway), awayFor)
+	}
+	if d.record != nil {
+		if err := t.takeUp(ctx, key, d); err != nil {
+			return err
+		}
+	}
+	a := t.assets[key]
+	if a == nil || !a.kept {
+		return nil
+	}
+	for _, b := range d.bars {
+		a.builder.give(signal.MarketBar{Asset: a.record.Symbol, Timeframe: signal.M1, Given: true, Bar: b})
+	}
+	a.builder.advance(d.upTo)
+	if d.missed != 0 {
+		// Bars of the time that was missed come before the ticks after it.
+		if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
+			return err
+		}
+		a.missed = d.missed
+		a.filter.held = signal.Tick{}
+	}
+	return t.publishKept(ctx, a, d.ticks)
+}
+
+// publishKept lets an asset's ticks through the filter and writes them to market:ticks.
+func (t *term) publishKept(ctx context.Context, a *fed, ticks []signal.Tick) error {
+	var passed []signal.AssetTick
+	for _, tick := range ticks {
+		through, skipped := a.filter.take(tick, a.builder.atr)
+		if skipped != "" {
+			t.o.Metrics.skip(skipped)
+		}
+		for _, p := range through {
+			passed = append(passed, signal.AssetTick{Asset: a.record.Symbol, Source: a.record.Source, Tick: p, Missed: a.missed})
+			a.missed = 0
+		}
+	}
+	if len(passed) == 0 {
+		return nil
+	}
+	t.live[a.record.Symbol] = signal.MarketLive{Asset: a.record.Symbol, Last: a.filter.last}
+	return t.publish(ctx, passed)
+}
+
+// takeUp stores the history of an asset, and then its record: who finds an asset finds
+// its bars.
+func (t *term) takeUp(ctx context.Context, key string, d *delivery) error {
+	before := t.assets[key]
+	if before != nil && !before.kept {
+		return nil // somebody else gave it first
+	}
+	if err := t.fill(ctx, d.series); err != nil {
+		return err
+	}
+	a := before
+	if a == nil || d.reset {
+		a = t.add(*d.record)
+		a.given, a.kept = true, true
+		t.live[d.record.Symbol] = signal.MarketLive{Asset: d.record.Symbol}
+		t.step.Assets = append(t.step.Assets, *d.record)
+	}
+	var recent [timeframes][]signal.MarketBar
+	for frame, tf := range signal.Timeframes {
+		err := t.store.EachRecent(ctx, []string{d.record.Symbol}, tf, recentKept[frame],
+			func(_ string, bars []signal.MarketBar) { recent[frame] = bars })
+		if err != nil {
+			return err
+		}
+	}
+	a.builder.restore(signal.Bar{}, recent)
+	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
+		return err
+	}
+	t.o.Log.Info("asset is kept", "asset", d.record.Symbol, "source", d.record.Source, "anew", d.reset)
+	return t.store.Settle(ctx, t.epoch, d.record.Symbol, "", 0)
+}

@@ -1,0 +1,683 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	// realBars is how many bars of each timeframe are read at first.
+	realBars = 1000
+	// shortGap, in milliseconds, is made up by bars of 1m alone.
+	shortGap = 90 * 60_000
+	// upWithin is how long a venue may take until it tells of an asset.
+	upWithin = 20 * time.Second
+	// downFor is after how long without connection an asset is looked for elsewhere,
+	// silentFor without a word of it, although it is connected.
+	downFor   = 30 * time.Second
+	silentFor = 90 * time.Second
+	// workEvery is how often what has come is worked in.
+	workEvery = 100 * time.Millisecond
+	// lateBar is how long after its end, in milliseconds, a bar of 1m is asked for that
+	// was not told of.
+	lateBar = 8_000
+	// askAfter is how long after the end of a minute a venue is asked that does not
+	// tell by itself; askedTwice is how much it is asked for again, because it may have
+	// been late with that: both in milliseconds.
+	askAfter   = 3_000
+	askedTwice = 180_000
+	// quietFor is after how long, in milliseconds, a venue that is asked has nothing to
+	// say: without a trade there is no bar.
+	quietFor = 30 * 60_000
+	// failedAsks in a row end the service of a venue.
+	failedAsks = 3
+	// venueRest is for how long a venue is left out for an asset after it failed it.
+	venueRest = 30 * time.Second
+	// returnAfter is how often the venues are tried that come before the one that gives
+	// an asset's prices now.
+	returnAfter = 10 * time.Minute
+	// maxPending bounds the events that wait.
+	maxPending = 20_000
+	// levelFactor is by which factor a price may differ from the close before: more is
+	// no price of the same thing. levelFaults of them in a row have the history read
+	// again.
+	levelFactor = 4
+	levelFaults = 50
+)
+
+// delivery is what a keeper tells the feeder, in the order: records, bars, ticks.
+type delivery struct {
+	keeper *keeper
+	// Record comes with Series: both are to be stored before anything that follows.
+	// Reset says that they are of another source than what was stored.
+	record *signal.MarketAsset
+	reset  bool
+	series []signal.MarketSeries
+	bars   []signal.Bar // closed, of 1m
+	// missed is since when ticks may be missing before the next one, in milliseconds;
+	// 0: none. Bars tell what the prices were.
+	missed int64
+	ticks  []signal.Tick
+	upTo   int64 // all bars that ended by then have been delivered
+	// failed says why the asset is not kept; the keeper has ended.
+	failed error
+	news   []signal.MarketNews
+}
+
+// keeper keeps one asset: its stamps are by the service's clock, its patience by the
+// machine's, which does not jump. It reads its history at a venue, then what is new, and goes
+// to another venue when that one fails. All but push belongs to the goroutine of run.
+type keeper struct {
+	symbol, class string
+	venues        []venue
+	now           func() time.Time
+	log           *slog.Logger
+	metrics       *Metrics
+	out           chan<- delivery
+
+	source string            // whose bars the records hold; empty: nobody's
+	newest [timeframes]int64 // when the newest of them ended
+	ticked int64             // the newest tick that was delivered
+	level  float64           // the newest price that was delivered
+	faults int               // prices in a row that were far from it
+	rests  map[string]time.Time
+	absent map[string]bool // venues that do not have the asset
+	errs   map[string]error
+
+	mu      sync.Mutex
+	pending []binance.Event
+	lost    bool // pending was full
+}
+
+// push notes what a venue tells. It does not wait.
+func (k *keeper) push(e binance.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.pending) >= maxPending {
+		k.pending, k.lost = nil, true
+	}
+	k.pending = append(k.pending, e)
+}
+
+// take returns what was pushed; lost says that some was forgotten.
+func (k *keeper) take() (events []binance.Event, lost bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	events, lost = k.pending, k.lost
+	k.pending, k.lost = nil, false
+	return events, lost
+}
+
+func (k *keeper) deliver(ctx context.Context, d delivery) {
+	d.keeper = k
+	select {
+	case k.out <- d:
+	case <-ctx.Done():
+	}
+}
+
+// run keeps the asset until ctx ends or no venue has it.
+func (k *keeper) run(ctx context.Context) {
+	pause := time.Second
+	for ctx.Err() == nil {
+		v := k.choose()
+		if v == nil {
+			if k.source == "" {
+				k.deliver(ctx, delivery{failed: k.verdict()})
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, venueRest/4)
+			continue
+		}
+		begun := time.Now()
+		err := k.serve(ctx, v)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			pause = time.Second
+		}
+		switch {
+		case errors.Is(err, errUnknown):
+			k.absent[v.Name()] = true
+			if k.source == v.Name() {
+				k.rest(v, err) // it had it before
+				delete(k.absent, v.Name())
+			}
+		case !errors.Is(err, errPreferred):
+			k.rest(v, err)
+		}
+		k.errs[v.Name()] = err
+	}
+}
+
+// rest leaves a venue out for a while.
+func (k *keeper) rest(v venue, err error) {
+	rest := venueRest
+	if fault, ok := errors.AsType[*fetch.Error](err); ok {
+		rest = max(rest, fault.RetryAfter)
+	}
+	k.rests[v.Name()] = time.Now().Add(rest)
+	k.metrics.failedOver(v.Name())
+	k.log.Warn("source fails an asset", "source", v.Name(), "asset", k.symbol, "rest", rest, "err", err)
+}
+
+// choose returns the first venue that may have the asset and does not rest, or nil.
+func (k *keeper) choose() venue {
+	for _, v := range k.venues {
+		if _, can := v.Symbol(k.symbol, k.class); !can || k.absent[v.Name()] || time.Now().Before(k.rests[v.Name()]) {
+			continue
+		}
+		return v
+	}
+	return nil
+}
+
+// verdict says why no venue gives the asset.
+func (k *keeper) verdict() error {
+	for _, v := range k.venues {
+		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, errUnknown) {
+			return err
+		}
+	}
+	return errUnknown
+}
+
+var (
+	// errPreferred ends the service of a venue because a better one is back.
+	errPreferred = errors.New("a source that comes before is back")
+	errDown      = errors.New("the connection is down")
+	errSilent    = errors.New("the source is silent")
+	errLies      = errors.New("the source gives prices that cannot be")
+)
+
+// serve keeps the asset by one venue until that fails.
+func (k *keeper) serve(ctx context.Context, v venue) error {
+	symbol, _ := v.Symbol(k.symbol, k.class)
+	k.take()
+	stop, streams := v.Follow(symbol, k.push)
+	if !streams {
+		if err := k.load(ctx, v, symbol); err != nil {
+			return err
+		}
+		return k.ask(ctx, v, symbol)
+	}
+	defer stop()
+	if err := k.awaitUp(ctx); err != nil {
+		return err
+	}
+	up := k.now().UnixMilli()
+	if err := k.load(ctx, v, symbol); err != nil {
+		return err
+	}
+	return k.listen(ctx, v, symbol, up)
+}
+
+// awaitUp waits until a venue tells of the asset. What comes after that stays pending.
+func (k *keeper) awaitUp(ctx context.Context) error {
+	deadline := time.NewTimer(upWithin)
+	defer deadline.Stop()
+	for {
+		k.mu.Lock()
+		for i, e := range k.pending {
+			if e.Kind == binance.Up {
+				k.pending = k.pending[i+1:]
+				k.mu.Unlock()
+				return nil
+			}
+			if e.Kind == binance.Refused {
+				k.mu.Unlock()
+				return errUnknown
+			}
+		}
+		k.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return errDown
+		case <-time.After(workEvery):
+		}
+	}
+}
+
+// load reads what the records lack: everything, if they hold another source's bars.
+func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
+	reset := k.source != v.Name()
+	now := k.now().UnixMilli()
+	if !reset && now-k.newest[m1] <= shortGap && now >= k.newest[m1] {
+		return k.refill(ctx, v, symbol)
+	}
+	newest, level := k.newest, 0.0
+	var list []signal.MarketSeries
+	for frame, tf := range signal.Timeframes {
+		from := now - realBars*frameMS[frame]
+		if sessionOf(cmp.Or(k.class, v.Class())) == Exchange {
+			from = now - historyOf(frame)
+		}
+		if !reset {
+			from = max(from, newest[frame])
+		}
+		raw, err := v.Bars(ctx, symbol, tf, from-from%frameMS[frame], now)
+		if err != nil {
+			return err
+		}
+		bars := k.sound(raw, frame, now)
+		s := signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: reset}
+		for _, b := range bars {
+			s.Bars = append(s.Bars, signal.MarketBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
+			newest[frame] = max(newest[frame], b.CloseTime)
+		}
+		if n := len(bars); n > 0 && frame == m1 {
+			level = bars[n-1].Close
+		} else if n > 0 && level == 0 {
+			level = bars[n-1].Close
+		}
+		if len(bars) > 0 || reset {
+			list = append(list, s)
+		}
+	}
+	if level == 0 && reset {
+		return errUnknown // a name without any price
+	}
+	missed := k.ticked
+	if reset {
+		missed = 0
+	}
+	k.newest, k.source, k.faults = newest, v.Name(), 0
+	if level != 0 {
+		k.level = level
+	}
+	class := cmp.Or(k.class, v.Class())
+	record := signal.MarketAsset{Symbol: k.symbol, Class: class, Source: v.Name(), TickSize: tickSize(k.level),
+		AlwaysOpen: sessionOf(class) == Always, Speed: 1}
+	k.class = class
+	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})
+	return nil
+}
+
+// historyOf returns how far back the history of an asset goes that is traded in
+// sessions of some six hours: in milliseconds.
+func historyOf(frame int) int64 {
+	const day = 86_400_000
+	return [timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
+}
+
+// refill reads the bars of 1m that are missing since the newest.
+func (k *keeper) refill(ctx context.Context, v venue, symbol string) error {
+	now := k.now().UnixMilli()
+	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[m1]-askedTwice, now)
+	if err != nil {
+		return err
+	}
+	bars := k.sound(raw, m1, now)
+	k.noteBars(bars)
+	k.deliver(ctx, delivery{bars: bars, missed: k.ticked, upTo: k.newest[m1]})
+	return nil
+}
+
+// noteBars notes bars that are about to be delivered.
+func (k *keeper) noteBars(bars []signal.Bar) {
+	for _, b := range bars {
+		if b.CloseTime > k.newest[m1] {
+			k.newest[m1], k.level = b.CloseTime, b.Close
+		}
+	}
+}
+
+// sound returns the bars that are closed, possible and in order; what is not is
+// counted.
+func (k *keeper) sound(bars []signal.Bar, frame int, now int64) []signal.Bar {
+	kept := make([]signal.Bar, 0, len(bars))
+	usual := usualPrice(bars)
+	for i, b := range bars {
+		if i == len(bars)-1 && b.CloseTime > now {
+			break // the one that is open still
+		}
+		if r := soundBar(&b, frame, now); r != "" {
+			k.metrics.skip(r)
+			continue
+		}
+		if n := len(kept); n > 0 && b.OpenTime <= kept[n-1].OpenTime {
+			if b.OpenTime == kept[n-1].OpenTime {
+				kept[n-1] = b // the later copy
+			} else {
+				k.metrics.skip(skipOld)
+			}
+			continue
+		}
+		before := usual
+		if n := len(kept); n > 0 {
+			before = kept[n-1].Close
+		}
+		if frame < d1 && !near(b.Close, before) {
+			k.metrics.skip(skipLevel)
+			continue
+		}
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+// usualPrice returns the median close of the first bars, so that one that is wrong does
+// not have all others look wrong.
+func usualPrice(bars []signal.Bar) float64 {
+	var closes []float64
+	for _, b := range bars[:min(len(bars), 21)] {
+		if b.Close >= minPrice && b.Close <= maxPrice {
+			closes = append(closes, b.Close)
+		}
+	}
+	if len(closes) == 0 {
+		return 0
+	}
+	slices.Sort(closes)
+	return closes[len(closes)/2]
+}
+
+// soundBar returns why a bar cannot be true, or "".
+func soundBar(b *signal.Bar, frame int, now int64) reason {
+	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
+		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
+			return skipPrice
+		}
+	}
+	switch {
+	case !(b.Volume >= 0 && b.Volume <= maxVolume):
+		return skipVolume
+	case b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close):
+		return skipRange
+	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%frameMS[frame] != 0 || b.CloseTime != b.OpenTime+frameMS[frame] || b.CloseTime > now+futureMS:
+		return skipTime
+	}
+	return ""
+}
+
+// near says that two prices can be of the same thing, shortly after one another.
+func near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }
+
+// soundTick returns why a trade cannot be true, or "".
+func (k *keeper) soundTick(t *signal.Tick, now int64) reason {
+	switch {
+	case !(t.Price >= minPrice && t.Price <= maxPrice):
+		return skipPrice
+	case !(t.Volume >= 0 && t.Volume <= maxVolume):
+		return skipVolume
+	case t.Time < earliestTime || t.Time > now+futureMS:
+		return skipTime
+	case t.Time < k.ticked:
+		return skipOld
+	case k.level > 0 && !near(t.Price, k.level):
+		k.faults++
+		return skipLevel
+	}
+	k.faults = 0
+	return ""
+}
+
+// listen delivers what a venue tells, until that fails. up is when it began to tell.
+func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) error {
+	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), partial: up - up%frameMS[m1]}
+	timer := time.NewTicker(workEvery)
+	defer timer.Stop()
+	preferred := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		events, lost := k.take()
+		if lost {
+			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.symbol)
+			events = append([]binance.Event{{Kind: binance.Up}}, events...)
+		}
+		for i := range events {
+			if err := s.hear(ctx, &events[i]); err != nil {
+				return err
+			}
+		}
+		s.flush(ctx)
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+		if time.Since(preferred) > returnAfter {
+			preferred = time.Now()
+			if k.better(ctx, v) {
+				return errPreferred
+			}
+		}
+	}
+}
+
+// better says that a venue that comes before v has the asset and is fresh.
+func (k *keeper) better(ctx context.Context, v venue) bool {
+	for _, other := range k.venues {
+		if other.Name() == v.Name() {
+			return false
+		}
+		symbol, can := other.Symbol(k.symbol, k.class)
+		if !can || k.absent[other.Name()] {
+			continue
+		}
+		now := k.now().UnixMilli()
+		bars, err := other.Bars(ctx, symbol, signal.M1, now-10*frameMS[m1], now)
+		if err == nil && len(k.sound(bars, m1, now)) > 0 {
+			delete(k.rests, other.Name())
+			return true
+		}
+	}
+	return false
+}
+
+// listener works in what a venue tells of an asset.
+type listener struct {
+	*keeper
+	v      venue
+	symbol string
+
+	heard  time.Time // when it was last spoken of
+	downAt time.Time // since when there is no connection; zero: there is one
+	// partial is the minute within which the venue began to tell: its ticks are not all
+	// there, so its bar makes up for them. 0: none.
+	partial int64
+	asked   time.Time // when a bar was asked for that is late
+	failed  int       // how often in a row that failed
+	bars    []signal.Bar
+	ticks   []signal.Tick
+}
+
+// hear works in one event.
+func (s *listener) hear(ctx context.Context, e *binance.Event) error {
+	now := s.now().UnixMilli()
+	s.heard = time.Now()
+	switch e.Kind {
+	case binance.Down:
+		if s.downAt.IsZero() {
+			s.downAt = time.Now()
+		}
+	case binance.Refused:
+		return errUnknown
+	case binance.Up:
+		// What was traded meanwhile is not sent again: bars make up for it before
+		// anything else counts.
+		s.flush(ctx)
+		s.downAt, s.partial = time.Time{}, now-now%frameMS[m1]
+		return s.load(ctx, s.v, s.symbol)
+	case binance.Closed:
+		s.hearBar(ctx, e.Bar, now)
+	case binance.Trade:
+		return s.hearTick(ctx, e.Tick, now)
+	}
+	return nil
+}
+
+func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) {
+	if r := soundBar(&b, m1, now); r != "" {
+		s.metrics.skip(r)
+		return
+	}
+	if b.CloseTime <= s.newest[m1]-askedTwice {
+		s.metrics.skip(skipOld)
+		return
+	}
+	if s.level > 0 && !near(b.Close, s.level) {
+		s.metrics.skip(skipLevel)
+		return
+	}
+	if b.OpenTime > s.newest[m1] {
+		return // one before it is missing: check asks for both
+	}
+	s.flush(ctx) // the ticks of its time
+	s.noteBars([]signal.Bar{b})
+	s.bars = append(s.bars, b)
+	if s.partial != 0 && b.OpenTime >= s.partial {
+		since := s.partial
+		s.partial = 0
+		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
+		s.bars = nil
+	}
+}
+
+func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error {
+	if r := s.soundTick(&t, now); r != "" {
+		s.metrics.skip(r)
+		if s.faults >= levelFaults {
+			s.newest = [timeframes]int64{} // nothing of the history is sure
+			s.source = ""
+			return errLies
+		}
+		return nil
+	}
+	s.ticked = t.Time
+	if n := len(s.ticks); n > 0 && s.ticks[n-1].Price == t.Price && t.Time-s.ticks[n-1].Time < workEvery.Milliseconds() {
+		s.ticks[n-1].Volume += t.Volume // one order met several others at one price
+		return nil
+	}
+	s.ticks = append(s.ticks, t)
+	return nil
+}
+
+// flush delivers what has come together.
+func (s *listener) flush(ctx context.Context) {
+	if len(s.bars)+len(s.ticks) == 0 {
+		return
+	}
+	s.deliver(ctx, delivery{bars: s.bars, ticks: s.ticks, upTo: s.newest[m1]})
+	s.bars, s.ticks = nil, nil
+}
+
+// check finds out whether the venue does what it shall.
+func (s *listener) check(ctx context.Context) error {
+	if !s.downAt.IsZero() {
+		if time.Since(s.downAt) > downFor {
+			return errDown
+		}
+		return nil
+	}
+	if time.Since(s.heard) > silentFor {
+		return errSilent
+	}
+	now := s.now().UnixMilli()
+	late := now - s.newest[m1] - frameMS[m1]
+	if late < lateBar || time.Since(s.asked) < lateBar*time.Millisecond {
+		return nil
+	}
+	s.asked = time.Now()
+	raw, err := s.v.Bars(ctx, s.symbol, signal.M1, s.newest[m1], now)
+	if err != nil {
+		if s.failed++; s.failed >= failedAsks {
+			return err
+		}
+		return nil
+	}
+	s.failed = 0
+	bars := s.sound(raw, m1, now)
+	if len(bars) == 0 && late > 10*frameMS[m1] {
+		return errSilent
+	}
+	s.noteBars(bars)
+	s.deliver(ctx, delivery{bars: bars, upTo: s.newest[m1]})
+	return nil
+}
+
+// ask asks a venue after each minute, until that fails.
+func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
+	failed, preferred := 0, time.Now()
+	session := sessionOf(k.class)
+	for {
+		now := k.now().UnixMilli()
+		wait := frameMS[m1] - (now-askAfter)%frameMS[m1]
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(wait) * time.Millisecond):
+		}
+		now = k.now().UnixMilli()
+		if session != Always && !session.Open(millis(now)) && !session.Open(millis(now-5*frameMS[m1])) {
+			k.deliver(ctx, delivery{upTo: now - now%frameMS[m1]})
+			continue
+		}
+		if now-k.newest[m1] > shortGap {
+			if err := k.load(ctx, v, symbol); err != nil {
+				return err
+			}
+			continue
+		}
+		raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[m1]-askedTwice, now)
+		if err != nil {
+			if failed++; failed >= failedAsks || errors.Is(err, errUnknown) {
+				return err
+			}
+			continue
+		}
+		failed = 0
+		bars := k.sound(raw, m1, now)
+		k.noteBars(bars)
+		if session == Always && now-k.newest[m1] > quietFor {
+			return errSilent
+		}
+		k.deliver(ctx, delivery{bars: bars, upTo: now - now%frameMS[m1]})
+		if time.Since(preferred) > returnAfter {
+			preferred = time.Now()
+			if k.better(ctx, v) {
+				return errPreferred
+			}
+		}
+	}
+}
+
+func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// newKeeper returns the keeper of an asset. source and newest say what the records
+// hold, ticked and level how far its prices have come.
+func newKeeper(d *desk, symbol, class string) *keeper {
+	return &keeper{symbol: symbol, class: class, venues: d.venues, now: d.now, log: d.log, metrics: d.metrics, out: d.out,
+		rests: make(map[string]time.Time), absent: make(map[string]bool), errs: make(map[string]error)}
+}
+
+// refusal says in few words why an asset is not kept.
+func refusal(err error) (text string, unknown bool) {
+	if errors.Is(err, errUnknown) {
+		return "", true
+	}
+	if fault, ok := errors.AsType[*fetch.Error](err); ok {
+		return fmt.Sprintf("%s %s %d", fault.Source, fault.Kind, int64(math.Ceil(fault.RetryAfter.Seconds()))), false
+	}
+	return "", false
+}

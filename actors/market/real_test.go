@@ -1,0 +1,257 @@
+package market
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// ticksOf returns the entries of market:ticks of an asset, in order.
+func (b *bench) ticksOf(asset string) []signal.AssetTick {
+	b.t.Helper()
+	entries, err := b.store.ReadTicks(b.t.Context(), signal.Position{}, 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all []signal.AssetTick
+	for i := range entries {
+		x, skipped := parseTick(&entries[i])
+		if skipped != "" {
+			b.t.Fatalf("a tick of our own is not valid: %s %v", skipped, entries[i].Fields)
+		}
+		if x.Asset == asset {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+func newRealClock() *clock { return &clock{now: time.UnixMilli(1_795_253_400_000)} } // a whole minute
+
+func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT", "DOGEUSDT")
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+
+	s, err := m.Series(t.Context(), "btc-usd", signal.H1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Source != "binance" || s.Asset.Symbol != "BTC" || s.Asset.Class != Crypto || s.Compression != 1 || len(s.Bars) < 990 {
+		t.Fatalf("%+v, %d bars", s.Asset, len(s.Bars))
+	}
+	now := c.Now().UnixMilli()
+	newest := s.Bars[len(s.Bars)-1]
+	if newest.CloseTime != now-now%frameMS[h1] || newest.Close != priceAt(newest.CloseTime-60_000) {
+		t.Errorf("newest bar %+v", newest)
+	}
+	for _, tf := range signal.Timeframes {
+		if s, err := m.Series(t.Context(), "BTC", tf); err != nil || len(s.Bars) < 990 {
+			t.Errorf("%s: %d bars, %v", tf, len(s.Bars), err)
+		}
+	}
+	if s, err := m.Series(t.Context(), "DOGE", signal.M1); err != nil || s.Asset.Symbol != "DOGE" || s.Asset.Class != Crypto {
+		t.Errorf("a coin that only the exchange knows: %v", err)
+	}
+	for _, name := range []string{"NOCOIN", "EURUSD", "AAPL", "x y"} {
+		_, err := m.Series(t.Context(), name, signal.M1)
+		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRealTicksAndBarsCount(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
+		t.Fatal(err)
+	}
+	start := c.Now().UnixMilli()
+	price := priceAt(start)
+	// What cannot be true, and what somebody else says, is no price.
+	bad := []struct {
+		price float64
+		ms    int64
+	}{{-1, start + 500}, {0, start + 500}, {1 / price, start + 500}, {price * 5, start + 500}, {price, start + 3_600_000}, {price, 5}}
+	for _, p := range bad {
+		x.trade("BTCUSDT", p.price, p.ms)
+	}
+	x.say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": "NaN", "q": "1", "T": start})
+	x.say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": nil, "q": "1", "T": start})
+	b.server.Client().Do(t.Context(), "XADD", "market:ticks", "*", "asset", "BTC", "price", "1")
+	c.Add(time.Second)
+	x.trade("BTCUSDT", price+1, start+900)
+	eventually(t, "the trade is shown", func() bool {
+		s, err := m.Series(t.Context(), "BTC", signal.M1)
+		return err == nil && s.Ticks && s.Last.Price == price+1 && s.Last.Time == start+900
+	})
+	for _, tick := range b.ticksOf("BTC") {
+		if tick.Source == "binance" && tick.Price != price+1 {
+			t.Errorf("a bad price was let through: %+v", tick)
+		}
+	}
+	// The bar closes, and the coarser ones follow from it.
+	c.Add(59 * time.Second)
+	x.close1m("BTCUSDT", start)
+	eventually(t, "the bar is shown", func() bool {
+		x.trade("BTCUSDT", price, start+60_000)
+		s, err := m.Series(t.Context(), "BTC", signal.M1)
+		return err == nil && s.Bars[len(s.Bars)-1].OpenTime == start
+	})
+	c.Add(4 * time.Minute)
+	// Four bars were not told of: they are asked for.
+	x.close1m("BTCUSDT", start+4*60_000)
+	c.Add(10 * time.Second)
+	eventually(t, "the bar of 5m is built", func() bool {
+		x.trade("BTCUSDT", priceAt(start+5*60_000), c.Now().UnixMilli())
+		s, err := m.Series(t.Context(), "BTC", signal.M5)
+		if err != nil {
+			return false
+		}
+		newest := s.Bars[len(s.Bars)-1]
+		return newest.OpenTime == start && newest.Open == priceAt(start) && newest.Close == priceAt(start+4*60_000) && newest.Volume == 5*12.5
+	})
+}
+
+// What was traded while there was no connection is in bars before the next tick
+// counts.
+func TestAReconnectIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
+		t.Fatal(err)
+	}
+	start := c.Now().UnixMilli()
+	c.Add(time.Second)
+	eventually(t, "first trade", func() bool {
+		x.trade("BTCUSDT", priceAt(start), start+500)
+		return len(b.ticksOf("BTC")) > 0
+	})
+	x.mu.Lock()
+	x.refuse = true
+	x.mu.Unlock()
+	x.cut()
+	eventually(t, "the connection is lost", func() bool { return x.followers("btcusdt@trade") == 0 })
+	c.Add(20 * time.Second) // longer, and the asset were looked for elsewhere
+	x.mu.Lock()
+	x.refuse = false
+	x.mu.Unlock()
+	c.Add(5 * time.Second)
+	eventually(t, "the connection is back", func() bool { return x.followers("btcusdt@trade") == 1 })
+	c.Add(2*time.Minute + 40*time.Second)
+	now := c.Now().UnixMilli()
+	eventually(t, "a trade after it", func() bool {
+		x.trade("BTCUSDT", priceAt(now), now)
+		ticks := b.ticksOf("BTC")
+		return ticks[len(ticks)-1].Time == now
+	})
+	var first signal.AssetTick
+	for _, tick := range b.ticksOf("BTC") {
+		if tick.Time > start+500 {
+			first = tick
+			break
+		}
+	}
+	if first.Missed != start+500 {
+		t.Errorf("the first tick after the gap says %d, want that ticks since %d are missing", first.Missed, start+500)
+	}
+	bars, _, err := b.store.Bars(t.Context(), "BTC", signal.M1)
+	if err != nil || bars[len(bars)-1].CloseTime < start+60_000 {
+		t.Errorf("the bars of the gap were not there: %v", err)
+	}
+}
+
+func TestAFailingSourceIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	x.set(func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTeapot)
+		return true
+	})
+	other := newCandles(t, c.Now)
+	o := x.options()
+	o.CoinbaseURL = other.URL
+	m := b.market(Options{Sources: "binance,coinbase"})
+	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
+	s, err := m.Series(t.Context(), "BTC", signal.M5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Source != "coinbase" || s.Ticks {
+		t.Errorf("source %s, ticks %t", s.Source, s.Ticks)
+	}
+	x.mu.Lock()
+	asked := x.asked
+	x.mu.Unlock()
+	if asked != 1 {
+		t.Errorf("the exchange was asked %d times although it bans us", asked)
+	}
+}
+
+func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	x.set(func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Type", "text/html")
+		w.Write([]byte("<html>sign in</html>"))
+		return true
+	})
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	_, err := m.Series(t.Context(), "BTC", signal.M5)
+	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// newCandles is a server that speaks as Coinbase does.
+func newCandles(t *testing.T, now func() time.Time) *exchange {
+	t.Helper()
+	x := newExchange(t, now)
+	x.Config.Handler.(*http.ServeMux).HandleFunc("GET /products/{product}/candles", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.PathValue("product") != "BTC-USD" {
+			w.WriteHeader(http.StatusNotFound)
+			w.Write([]byte(`{"message":"NotFound"}`))
+			return
+		}
+		seconds, _ := strconv.ParseInt(r.FormValue("granularity"), 10, 64)
+		from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
+		to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
+		step := seconds * 1000
+		text := "["
+		for open := min(to.UnixMilli(), now().UnixMilli()) / step * step; open >= from.UnixMilli(); open -= step {
+			if len(text) > 1 {
+				text += ","
+			}
+			p := priceAt(open)
+			text += "[" + strconv.FormatInt(open/1000, 10)
+			for _, v := range []float64{p - 2, p + 2, p, p + 1, 3.5} {
+				text += "," + strconv.FormatFloat(v, 'f', -1, 64)
+			}
+			text += "]"
+		}
+		w.Write([]byte(text + "]"))
+	})
+	return x
+}

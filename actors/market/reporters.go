@@ -1,0 +1,203 @@
+package market
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+const (
+	// reportEvery is the pause between two looks at a source of news, reportRetry the
+	// longest one while it fails.
+	reportEvery = time.Minute
+	reportRetry = 15 * time.Minute
+	// maxKnownItems bounds what is remembered of a source, so that nothing is told
+	// twice.
+	maxKnownItems = 20_000
+	// alpacaWeight is the weight of its news: they come from an agency.
+	alpacaWeight = 1.0
+	// feedWeight is that of a feed for which none is given.
+	feedWeight = 0.7
+)
+
+// reporter reads one source of news. Its methods belong to one goroutine.
+type reporter struct {
+	name    string
+	weight  float64
+	read    func(ctx context.Context, since int64) ([]signal.MarketNews, error)
+	now     func() time.Time
+	log     *slog.Logger
+	metrics *Metrics
+	known   map[string]int64 // ID of an item and when it was from
+	last    int64            // the newest item
+}
+
+// parseNewsFeed reads a setting: URL or URL=WEIGHT.
+func parseNewsFeed(text string) (address string, weight float64, err error) {
+	address, weight = text, feedWeight
+	if i := strings.LastIndexByte(text, '='); i >= 0 {
+		if w, err := strconv.ParseFloat(text[i+1:], 64); err == nil {
+			if !(w > 0 && w <= 1) {
+				return "", 0, fmt.Errorf("the weight in %q must be more than 0 and at most 1", text)
+			}
+			address, weight = text[:i], w
+		}
+	}
+	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", 0, fmt.Errorf("%q is not the address of a feed", address)
+	}
+	return address, weight, nil
+}
+
+// reporters returns the sources of news that are configured.
+func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*reporter {
+	var all []*reporter
+	add := func(name string, weight float64, read func(context.Context, int64) ([]signal.MarketNews, error)) {
+		all = append(all, &reporter{name: name, weight: weight, read: read, now: now, log: log, metrics: m, known: make(map[string]int64)})
+	}
+	if len(o.News) > 0 {
+		client := o.feeds(m)
+		for _, text := range o.News {
+			address, weight, err := parseNewsFeed(text)
+			if err != nil {
+				continue // Check refuses it
+			}
+			feed := feeds.New(address, client)
+			u, _ := url.Parse(address)
+			add(u.Host, weight, func(ctx context.Context, _ int64) ([]signal.MarketNews, error) {
+				items, err := feed.Read(ctx)
+				news := make([]signal.MarketNews, 0, len(items))
+				for _, i := range items {
+					news = append(news, signal.MarketNews{ID: shortID(address + "\n" + i.ID), At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text})
+				}
+				return news, err
+			})
+		}
+	}
+	if slices.Contains(sources, alpaca.Name) {
+		client := o.alpaca(m)
+		add(alpaca.Name, alpacaWeight, func(ctx context.Context, since int64) ([]signal.MarketNews, error) {
+			items, err := client.News(ctx, "", since)
+			news := make([]signal.MarketNews, 0, len(items))
+			for _, i := range items {
+				news = append(news, signal.MarketNews{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
+					Headline: feeds.Plain(i.Headline), Body: feeds.Plain(i.Summary), Symbols: i.Symbols})
+			}
+			return news, err
+		})
+	}
+	return all
+}
+
+func shortID(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// run reads until ctx ends.
+func (r *reporter) run(ctx context.Context, out chan<- delivery) {
+	pause := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		now := r.now().UnixMilli()
+		items, err := r.read(ctx, max(r.last-frameMS[h1], now-newsFor))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.log.Warn("news cannot be read", "source", r.name, "err", err)
+			pause = min(max(2*pause, reportEvery), reportRetry)
+		default:
+			pause = reportEvery
+		}
+		pause += rand.N(reportEvery / 10)
+		if news := r.fresh(items, now); len(news) > 0 {
+			select {
+			case out <- delivery{news: news}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// fresh returns what was not told before and is about known assets, by time.
+func (r *reporter) fresh(items []signal.MarketNews, now int64) []signal.MarketNews {
+	var news []signal.MarketNews
+	for _, n := range items {
+		if _, told := r.known[n.ID]; told || n.Headline == "" {
+			continue
+		}
+		// What is stamped for tomorrow would rule the index until then.
+		if n.At > now+futureMS {
+			r.metrics.skip(skipTime)
+			continue
+		}
+		if n.At < now-newsFor {
+			continue
+		}
+		r.known[n.ID] = n.At
+		n.Source, n.Weight = r.name, r.weight
+		n.Symbols = subjects(&n)
+		r.last = max(r.last, n.At)
+		if len(n.Symbols) > 0 {
+			news = append(news, n)
+		}
+	}
+	if len(r.known) > maxKnownItems {
+		for id, at := range r.known {
+			if at < now-newsFor {
+				delete(r.known, id)
+			}
+		}
+	}
+	slices.SortStableFunc(news, func(a, b signal.MarketNews) int { return int(min(max(a.At-b.At, -1), 1)) })
+	return news
+}
+
+// spoken are the names by which headlines speak of assets, beside symbol and name.
+// Symbols that are words of English are left out: what is left must be unambiguous.
+var spoken = map[string][]string{
+	"BTC": {"bitcoin"}, "ETH": {"ethereum", "ether"}, "SOL": {"solana"}, "AAPL": {"apple"}, "MSFT": {"microsoft"},
+	"NVDA": {"nvidia"}, "TSLA": {"tesla"}, "SPY": {"s&p 500"}, "QQQ": {"nasdaq 100", "nasdaq-100"},
+	"EURUSD": {"eur/usd", "euro"}, "GBPUSD": {"gbp/usd", "sterling", "british pound"}, "USDJPY": {"usd/jpy", "japanese yen", "yen"},
+	"XAUUSD": {"gold", "xau/usd"}, "natural_gas": {"natural gas", "henry hub", "natgas"}, "wheat": {"wheat"}, "corn": {"corn", "maize"},
+	"oil": {"crude", "crude oil", "oil", "brent", "wti"},
+}
+
+// subjects returns the symbols of the assets that an item is about: those that its
+// source says, by our names, and those that its text names.
+func subjects(n *signal.MarketNews) []string {
+	var symbols []string
+	for _, s := range n.Symbols {
+		if s = canonical(s); validName(s) && !slices.Contains(symbols, s) {
+			symbols = append(symbols, s)
+		}
+	}
+	for i := range knownAssets {
+		k := &knownAssets[i]
+		if slices.Contains(symbols, k.symbol) {
+			continue
+		}
+		names := append([]string{k.symbol}, spoken[k.symbol]...)
+		if strategy.Relevance(strategy.NewsItem{Headline: n.Headline}, names) > 0 || strategy.Relevance(strategy.NewsItem{Headline: n.Body}, names) > 0 {
+			symbols = append(symbols, k.symbol)
+		}
+	}
+	return symbols
+}

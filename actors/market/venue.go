@@ -1,0 +1,246 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/market/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/market/coinbase"
+	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// venue is a real place that gives prices. Its methods may be called from anywhere.
+type venue interface {
+	// Name is what market.source calls it.
+	Name() string
+	// Symbol returns what it calls an asset, or false if it cannot have that. class is
+	// empty for one of which only the name is known.
+	Symbol(symbol, class string) (string, bool)
+	// Class returns the class of an asset that it has, of which only the name is known.
+	Class() string
+	// Bars returns bars that open in [from, to), as the venue gives them: they have not
+	// been checked. The last one may be open still.
+	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error)
+	// Follow has trades and closed bars told until stop is called. It returns false at
+	// a venue that must be asked.
+	Follow(symbol string, told func(binance.Event)) (stop func(), ok bool)
+	// Run does what Follow needs, until ctx ends.
+	Run(ctx context.Context)
+	// Ping asks for a sign of life and the venue's time; 0 if it does not tell.
+	Ping(ctx context.Context) (int64, error)
+}
+
+// errUnknown says that a venue does not have an asset.
+var errUnknown = errors.New("the source does not know the asset")
+
+// venueNames are the real sources.
+var venueNames = []string{binance.Name, coinbase.Name, alpaca.Name}
+
+// isVenue says that a source is a real one.
+func isVenue(name string) bool { return slices.Contains(venueNames, name) }
+
+// RealOptions say how real sources are reached. The zero value works, but for Alpaca,
+// which needs keys.
+type RealOptions struct {
+	BinanceURL, BinanceStreamURL, CoinbaseURL, AlpacaURL string // defaults: those of the sources
+	AlpacaKey, AlpacaSecret                              string
+	AlpacaFeed                                           string // iex or sip; default iex
+	// News are the feeds that are read: URL, or URL=WEIGHT with a weight of 0 to 1.
+	News []string
+}
+
+// Check returns what is wrong with o for sources that are asked for.
+func (o *RealOptions) Check(sources []string) error {
+	var faults []error
+	for name, text := range map[string]string{"market.binance_url": o.BinanceURL, "market.binance_stream_url": o.BinanceStreamURL,
+		"market.coinbase_url": o.CoinbaseURL, "market.alpaca_url": o.AlpacaURL} {
+		if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme)) {
+			faults = append(faults, fmt.Errorf("%s: %q is not an address", name, text))
+		}
+	}
+	if slices.Contains(sources, alpaca.Name) && (o.AlpacaKey == "" || o.AlpacaSecret == "") {
+		faults = append(faults, errors.New("market.alpaca_key, market.alpaca_secret: must be given where market.source has alpaca"))
+	}
+	if o.AlpacaFeed != "" && o.AlpacaFeed != "iex" && o.AlpacaFeed != "sip" {
+		faults = append(faults, errors.New("market.alpaca_feed: must be iex or sip"))
+	}
+	for _, text := range o.News {
+		if _, _, err := parseNewsFeed(text); err != nil {
+			faults = append(faults, fmt.Errorf("market.news_feeds: %w", err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Requests a second that sources take, and how many at once. Binance counts weights of
+// 6,000 a minute, of which half is left to others behind the same address.
+const (
+	binanceRate, binanceBurst   = 50, 200
+	coinbaseRate, coinbaseBurst = 5, 10
+	alpacaRate, alpacaBurst     = 3, 20
+	feedsRate, feedsBurst       = 2, 10
+)
+
+// open returns the real sources among those named, in their order.
+func (o *RealOptions) open(sources []string, log *slog.Logger, m *Metrics) []venue {
+	var all []venue
+	for _, name := range sources {
+		switch name {
+		case binance.Name:
+			c := fetch.New(fetch.Options{Name: name, Rate: binanceRate, Burst: binanceBurst, Done: m.asked})
+			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.skip(skipFields) }})
+			all = append(all, &binanceVenue{binance.NewClient(cmp.Or(o.BinanceURL, binance.BaseURL), c), stream})
+		case coinbase.Name:
+			c := fetch.New(fetch.Options{Name: name, Rate: coinbaseRate, Burst: coinbaseBurst, Done: m.asked})
+			all = append(all, &coinbaseVenue{coinbase.NewClient(cmp.Or(o.CoinbaseURL, coinbase.BaseURL), c)})
+		case alpaca.Name:
+			all = append(all, &alpacaVenue{o.alpaca(m)})
+		}
+	}
+	return all
+}
+
+func (o *RealOptions) alpaca(m *Metrics) *alpaca.Client {
+	c := fetch.New(fetch.Options{Name: alpaca.Name, Rate: alpacaRate, Burst: alpacaBurst, Header: alpaca.Header(o.AlpacaKey, o.AlpacaSecret), Done: m.asked})
+	return alpaca.NewClient(cmp.Or(o.AlpacaURL, alpaca.BaseURL), cmp.Or(o.AlpacaFeed, "iex"), c)
+}
+
+func (o *RealOptions) feeds(m *Metrics) *fetch.Client {
+	return fetch.New(fetch.Options{Name: feeds.Name, Rate: feedsRate, Burst: feedsBurst, Done: m.asked})
+}
+
+// quotes are what coins are priced in: all stand for a dollar.
+var quotes = []string{"FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USD"}
+
+var coin = regexp.MustCompile(`^[A-Z0-9]{2,15}$`)
+
+// coinOf returns the coin that a name stands for, with or without what it is priced in,
+// or false if it can be none.
+func coinOf(symbol, class string) (string, bool) {
+	if class != "" && class != Crypto {
+		return "", false
+	}
+	name := bare(symbol)
+	for _, q := range quotes {
+		if base, ok := strings.CutSuffix(name, q); ok && len(base) >= 2 {
+			name = base
+			break
+		}
+	}
+	return name, coin.MatchString(name)
+}
+
+type binanceVenue struct {
+	*binance.Client
+	stream *binance.Stream
+}
+
+func (*binanceVenue) Name() string  { return binance.Name }
+func (*binanceVenue) Class() string { return Crypto }
+
+func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
+	name, ok := coinOf(symbol, class)
+	return name + "USDT", ok
+}
+
+func (v *binanceVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
+	if errors.Is(err, binance.ErrUnknown) {
+		err = errUnknown
+	}
+	return bars, err
+}
+
+func (v *binanceVenue) Follow(symbol string, told func(binance.Event)) (func(), bool) {
+	return v.stream.Follow(symbol, told)
+}
+
+func (v *binanceVenue) Run(ctx context.Context) { v.stream.Run(ctx) }
+
+type coinbaseVenue struct{ *coinbase.Client }
+
+func (*coinbaseVenue) Name() string                                      { return coinbase.Name }
+func (*coinbaseVenue) Class() string                                     { return Crypto }
+func (*coinbaseVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
+func (*coinbaseVenue) Run(context.Context)                               {}
+
+func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
+	name, ok := coinOf(symbol, class)
+	return name + "-USD", ok
+}
+
+func (v *coinbaseVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
+	if errors.Is(err, coinbase.ErrUnknown) {
+		err = errUnknown
+	}
+	return bars, err
+}
+
+// proxies are the funds whose prices stand for those of commodities.
+var proxies = map[string]string{"natural_gas": "UNG", "oil": "USO", "corn": "CORN", "wheat": "WEAT"}
+
+// proxyOf returns the fund whose prices are given for an asset; empty: they are its own.
+func proxyOf(r *signal.MarketAsset) string {
+	if r.Source == alpaca.Name && r.Class == Commodity {
+		return proxies[r.Symbol]
+	}
+	return ""
+}
+
+type alpacaVenue struct{ *alpaca.Client }
+
+func (*alpacaVenue) Name() string                                      { return alpaca.Name }
+func (*alpacaVenue) Class() string                                     { return Stock }
+func (*alpacaVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
+func (*alpacaVenue) Run(context.Context)                               {}
+
+var ticker = regexp.MustCompile(`^[A-Z]{1,5}(\.[A-Z])?$`)
+
+func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
+	switch class {
+	case Commodity:
+		fund, ok := proxies[symbol]
+		return fund, ok
+	case Stock, "":
+		name := assetKey(symbol)
+		return name, ticker.MatchString(name)
+	}
+	return "", false
+}
+
+// Bars leaves out what was traded outside of sessions, and has days begin at midnight
+// UTC, as all our bars do.
+func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
+	if errors.Is(err, alpaca.ErrUnknown) {
+		err = errUnknown
+	}
+	kept := bars[:0]
+	for _, b := range bars {
+		if tf == signal.D1 {
+			b.OpenTime -= b.OpenTime % frameMS[d1]
+			b.CloseTime = b.OpenTime + frameMS[d1]
+		} else if opens, _ := Exchange.span(millis(b.OpenTime)); opens.UnixMilli() >= b.CloseTime {
+			continue
+		}
+		kept = append(kept, b)
+	}
+	return kept, err
+}
+
+// Ping implements venue. The service does not tell its time.
+func (v *alpacaVenue) Ping(ctx context.Context) (int64, error) {
+	_, err := v.Client.News(ctx, "SPY", 0)
+	return 0, err
+}
