@@ -56,8 +56,8 @@ func (o *Outlook) Direction() signal.Direction {
 	return signal.Long
 }
 
-// persistence is the correlation of a forecast anomaly with what comes.
-const persistence = .80
+// forecastPersistence is the correlation of a forecast anomaly with what comes.
+const forecastPersistence = .80
 
 // Likelihood returns the probability that the anomaly is on the side of a direction.
 func (o *Outlook) Likelihood(d signal.Direction) float64 {
@@ -65,7 +65,7 @@ func (o *Outlook) Likelihood(d signal.Direction) float64 {
 	if d == signal.Short {
 		z = -z
 	}
-	return normalCDF(z * persistence / math.Sqrt(1-persistence*persistence))
+	return normalCDF(z * forecastPersistence / math.Sqrt(1-forecastPersistence*forecastPersistence))
 }
 
 func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
@@ -73,7 +73,7 @@ func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 // weights is τ: how much of a forecast's news the price does not know yet.
 var weights = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
 
-// Weight returns by how much a probability of 1 that a commodity's anomaly keeps its
+// Weight returns by how much a probability of 1 that a commodity's anomaly forecastPersistence its
 // sign moves a confidence against a probability of 0.
 func Weight(commodity string) float64 { return weights[commodity] }
 
@@ -200,6 +200,10 @@ func (j *judge) look(m measure, at []station) (*seen, error) {
 	return s, nil
 }
 
+// farthest bounds anomalies: where the past hardly had any, what comes can be thousands
+// of its deviations away, and that number says nothing more.
+const farthest = 10
+
 // measured is look with the sum in deviations of past years, and the share of past
 // sums that were nearer to normal. Where the past had no anomaly it is 0.
 func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64, err error) {
@@ -223,7 +227,7 @@ func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64,
 			below += .5
 		}
 	}
-	return s, s.sum / deviation, below / float64(len(past)), nil
+	return s, min(max(s.sum/deviation, -farthest), farthest), below / float64(len(past)), nil
 }
 
 // deviationOf returns the standard deviation of a sample.

@@ -1,0 +1,284 @@
+package weather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// answerFor makes the answer of Open-Meteo for the points and days of a request.
+func answerFor(r *http.Request, from Date, n int) string {
+	latitudes := strings.Split(r.URL.Query().Get("latitude"), ",")
+	var places []string
+	for i, latitude := range latitudes {
+		var days, columns []string
+		for k := range n {
+			days = append(days, strconv.Quote((from + Date(k)).String()))
+		}
+		for v, name := range variables {
+			var values []string
+			for k := range n {
+				if k == 1 && v == 3 {
+					values = append(values, "null")
+					continue
+				}
+				values = append(values, fmt.Sprintf("%.1f", float64(v+10*i)+float64(k)/10))
+			}
+			columns = append(columns, fmt.Sprintf("%q:[%s]", name, strings.Join(values, ",")))
+		}
+		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":1.5,"generationtime_ms":0.06,"utc_offset_seconds":0,"timezone":"GMT",`+
+			`"timezone_abbreviation":"GMT","elevation":182.0,"daily_units":{"time":"iso8601","temperature_2m_mean":"°C","wind_gusts_10m_max":"km/h"},`+
+			`"daily":{"time":[%s],%s}}`, latitude, strings.Join(days, ","), strings.Join(columns, ",")))
+	}
+	if len(places) == 1 {
+		return places[0]
+	}
+	return "[" + strings.Join(places, ",") + "]"
+}
+
+func points2() []*Point { return []*Point{&points[0], &points[1]} }
+
+func newFixture(t *testing.T, o OpenMeteoOptions, handle http.HandlerFunc) *OpenMeteo {
+	t.Helper()
+	server := httptest.NewServer(handle)
+	t.Cleanup(server.Close)
+	o.ForecastURL, o.ArchiveURL = server.URL, server.URL+"/"
+	o.Client = fetch.New(fetch.Options{Name: OpenMeteoName, Rate: 1000, Burst: 100})
+	return NewOpenMeteo(o)
+}
+
+func sendJSON(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprint(w, body)
+}
+
+func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	from := day(t, "2026-11-21")
+	m := newFixture(t, OpenMeteoOptions{APIKey: "k&y"}, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		q := r.URL.Query()
+		asked = append(asked, r.URL.Path+" "+q.Get("latitude")+" "+q.Get("longitude")+" "+q.Get("daily")+" "+q.Get("timezone")+" "+q.Get("forecast_days")+
+			" "+q.Get("start_date")+" "+q.Get("end_date")+" "+q.Get("apikey"))
+		mu.Unlock()
+		sendJSON(w, 200, answerFor(r, from, 16))
+	})
+	now := from.Time().Add(9 * time.Hour)
+	got, run, err := m.Forecast(t.Context(), points2(), now)
+	if err != nil || !run.Equal(now) {
+		t.Fatal(run, err)
+	}
+	s := got["New York"]
+	if s == nil || s.From != from || len(s.Days) != 16 {
+		t.Fatalf("forecast is %+v", got)
+	}
+	if d := s.Days[2]; d != (Day{10.2, 11.2, 12.2, 13.2, 14.2, 15.2}) {
+		t.Errorf("day is %+v", d)
+	}
+	if d := got["Chicago"].Days[1]; !math.IsNaN(float64(d.Rain)) || d.Mean != .1 {
+		t.Errorf("a day with a null is %+v", d)
+	}
+	if _, err := m.Archive(t.Context(), points2()[:1]); err != nil {
+		t.Fatal(err)
+	}
+	daily := strings.Join(variables[:], ",")
+	want := []string{"/v1/forecast 41.88,40.71 -87.63,-74.01 " + daily + " GMT 16   k&y", "/v1/archive 41.88 -87.63 " + daily + " GMT  1991-01-01 2020-12-31 k&y"}
+	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
+		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
+	}
+	if m.Newest(now.Add(59*time.Minute), now) != now || m.Newest(now.Add(time.Hour), now) == now {
+		t.Error("a forecast is asked for again at another time than after an hour")
+	}
+}
+
+func TestServersOfOpenMeteo(t *testing.T) {
+	t.Parallel()
+	free, paid := NewOpenMeteo(OpenMeteoOptions{}), NewOpenMeteo(OpenMeteoOptions{APIKey: "k"})
+	if free.o.ForecastURL != "https://api.open-meteo.com" || free.o.ArchiveURL != "https://archive-api.open-meteo.com" ||
+		paid.o.ForecastURL != "https://customer-api.open-meteo.com" || paid.o.ArchiveURL != "https://customer-archive-api.open-meteo.com" {
+		t.Errorf("%+v, %+v", free.o, paid.o)
+	}
+	if !strings.Contains(free.Attribution(), "Open-Meteo") || !strings.Contains(free.Attribution(), "CC BY 4.0") {
+		t.Error(free.Attribution())
+	}
+}
+
+func TestOpenMeteoOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int32
+	m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		if n > most.Load() {
+			most.Store(n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		sendJSON(w, 200, answerFor(r, 0, 16))
+	})
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			if _, err := m.Archive(t.Context(), []*Point{&points[i]}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d requests at once", most.Load())
+	}
+}
+
+func TestOpenMeteoFailures(t *testing.T) {
+	t.Parallel()
+	good := func(r *http.Request) string { return answerFor(r, 20000, 16) }
+	for name, test := range map[string]struct {
+		handle    http.HandlerFunc
+		retryable bool
+		tries     int32
+		after     time.Duration
+		cause     string
+	}{
+		"limited, for long": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "120")
+			sendJSON(w, 429, `{"error":true,"reason":"Hourly API request limit exceeded."}`)
+		}, true, 1, 120 * time.Second, "Hourly API request limit exceeded."},
+		"unknown variable": {func(w http.ResponseWriter, _ *http.Request) {
+			sendJSON(w, 400, `{"error":true,"reason":"Cannot initialize temperature_3m"}`)
+		}, false, 1, 0, "Cannot initialize temperature_3m"},
+		"server error": {func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 503, `{}`) }, true, 3, 0, "503"},
+		"page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html>maintenance</html>")
+		}, true, 1, 0, "content"},
+		"page that calls itself JSON": {func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 200, "<!DOCTYPE html><html>") }, true, 1, 0, "HTML"},
+		"cut":                         {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, good(r)[:300]) }, true, 1, 0, "decode"},
+		"cut on the way": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			sendJSON(w, 200, good(r)[:300])
+		}, true, 3, 0, "EOF"},
+		"dropped":            {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0, "network"},
+		"too few places":     {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, "["+good(r)[1:len(good(r))/2]+"]") }, true, 1, 0, ""},
+		"one place for two":  {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"daily":{"time":["2026-01-01"]}}]`) }, true, 1, 0, "1 places instead of 2"},
+		"an error under 200": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"error":true,"reason":"busy"},{}]`) }, true, 1, 0, "busy"},
+		"no days":            {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{},{}]`) }, true, 1, 0, "no days"},
+		"a variable missing": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.ReplaceAll(good(r), "et0_fao", "et1_fao"))
+		}, true, 1, 0, "et0_fao_evapotranspiration has 0 values"},
+		"days out of order": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.ReplaceAll(good(r), Date(20003).String(), Date(20004).String()))
+		}, true, 1, 0, "does not follow"},
+		"bad date": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.ReplaceAll(good(r), Date(20003).String(), "x"))
+		}, true, 1, 0, "no date"},
+		"other units": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.ReplaceAll(good(r), "km/h", "mp/h"))
+		}, true, 1, 0, "mp/h"},
+		"text for a number": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.ReplaceAll(good(r), "null", `"12"`))
+		}, true, 1, 0, "decode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			m := newFixture(t, OpenMeteoOptions{APIKey: "secret"}, func(w http.ResponseWriter, r *http.Request) {
+				tries.Add(1)
+				test.handle(w, r)
+			})
+			_, _, err := m.Forecast(t.Context(), points2(), time.Now())
+			e, ok := errors.AsType[*signal.RunError](err)
+			if !ok {
+				t.Fatalf("the error is %v", err)
+			}
+			if e.Code != signal.DataUnavailable || e.Retryable != test.retryable || e.RetryAfter != test.after || tries.Load() != test.tries {
+				t.Errorf("%+v after %d tries", e, tries.Load())
+			}
+			if !strings.Contains(e.Cause.Error(), test.cause) || strings.Contains(e.Cause.Error()+e.Message, "secret") {
+				t.Errorf("the cause is %v", e.Cause)
+			}
+		})
+	}
+}
+
+func TestOpenMeteoComesBack(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		if tries.Add(1) == 1 {
+			w.Header().Set("Retry-After", "0")
+			sendJSON(w, 502, "")
+			return
+		}
+		sendJSON(w, 200, answerFor(r, 20000, 16))
+	})
+	if got, _, err := m.Forecast(t.Context(), points2(), time.Now()); err != nil || len(got) != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestOpenMeteoHeedsItsContext(t *testing.T) {
+	t.Parallel()
+	block := make(chan struct{})
+	m := newFixture(t, OpenMeteoOptions{}, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-block:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(block)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := m.Forecast(ctx, points2(), time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestImpossibleWeatherIsMissing(t *testing.T) {
+	t.Parallel()
+	body := strings.NewReplacer("%V", "99999").Replace(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[%V],"temperature_2m_max":[-300],"temperature_2m_min":[null],
+		"precipitation_sum":[-1],"et0_fao_evapotranspiration":[%V],"wind_gusts_10m_max":[501]}}`)
+	list, err := decodeOpenMeteo([]byte(body), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range dayValues {
+		if !math.IsNaN(float64(*list[0].Days[0].value(v))) {
+			t.Errorf("%s is %v", variables[v], *list[0].Days[0].value(v))
+		}
+	}
+}
+
+// FuzzDecode: answers of any kind are read without a panic; what is taken is whole.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[5]}}`), 1)
+	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)
+	f.Add([]byte(`[{},null]`), 2)
+	f.Fuzz(func(t *testing.T, body []byte, n int) {
+		n = 1 + (n%3+3)%3
+		list, err := decodeOpenMeteo(body, n)
+		if err == nil && len(list) != n {
+			t.Errorf("%d series for %d places", len(list), n)
+		}
+		for _, s := range list {
+			if err == nil && (s == nil || len(s.Days) == 0) {
+				t.Errorf("an empty series was taken")
+			}
+		}
+		reasonOf(body)
+	})
+}

@@ -1,0 +1,244 @@
+package weather
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// fakeSource is simulated weather that can fail and counts what it is asked.
+type fakeSource struct {
+	*Simulated
+	refresh time.Duration
+
+	mu                  sync.Mutex
+	archives, forecasts int
+	failing             error
+	took                time.Duration
+}
+
+func (f *fakeSource) Newest(now, known time.Time) time.Time {
+	if now.Sub(known) < f.refresh {
+		return known
+	}
+	return now
+}
+
+func (f *fakeSource) Archive(ctx context.Context, at []*Point) (map[string]*Series, error) {
+	f.mu.Lock()
+	f.archives += len(at)
+	err := f.failing
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return f.Simulated.Archive(ctx, at)
+}
+
+func (f *fakeSource) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
+	f.mu.Lock()
+	f.forecasts += len(at)
+	err, took := f.failing, f.took
+	f.mu.Unlock()
+	time.Sleep(took)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	got, _, err := f.Simulated.Forecast(ctx, at, now)
+	return got, now, err
+}
+
+func (f *fakeSource) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing = err
+}
+
+var gas = Question{"energy_demand", "natural_gas", "us"}
+
+func newSource() *fakeSource {
+	return &fakeSource{Simulated: NewSimulated(7, 1), refresh: time.Hour}
+}
+
+func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		source.took = time.Second
+		s := New(source, Options{})
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() {
+				if _, err := s.Outlook(t.Context(), gas); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if source.archives != 6 || source.forecasts != 6 {
+			t.Errorf("%d archives and %d forecasts of points were fetched, want 6 of each", source.archives, source.forecasts)
+		}
+		first, _ := s.Outlook(t.Context(), gas)
+		// Another question about the same points needs the Gulf in addition.
+		if _, err := s.Outlook(t.Context(), Question{"commodity_impact", "oil", "us"}); err != nil || source.forecasts != 8 {
+			t.Errorf("%d forecasts, %v", source.forecasts, err)
+		}
+		time.Sleep(30 * time.Minute)
+		if again, err := s.Outlook(t.Context(), gas); err != nil || again.Run != first.Run || source.forecasts != 8 {
+			t.Errorf("after half an hour: %v, %v", again.Run, err)
+		}
+		time.Sleep(31 * time.Minute)
+		if again, err := s.Outlook(t.Context(), gas); err != nil || !again.Run.After(first.Run) || source.archives != 8 {
+			t.Errorf("after an hour: %v, %v", again.Run, err)
+		}
+	})
+}
+
+func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		s := New(source, Options{})
+		code := func() (signal.ErrorCode, bool) {
+			t.Helper()
+			_, err := s.Outlook(t.Context(), gas)
+			e, _ := errors.AsType[*signal.RunError](err)
+			if e == nil {
+				return "", false
+			}
+			return e.Code, e.Retryable
+		}
+		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "away"})
+		if got, again := code(); got != signal.DataUnavailable || !again {
+			t.Errorf("without any forecast: %s", got)
+		}
+		asked := source.archives
+		code()
+		if source.archives != asked {
+			t.Error("a source that failed just now is asked again")
+		}
+		if _, ok := s.Likelihood(gas, signal.Long); ok {
+			t.Error("there is a likelihood without a forecast")
+		}
+		source.fail(nil)
+		time.Sleep(retryPause)
+		if got, _ := code(); got != "" {
+			t.Errorf("when it is back: %s", got)
+		}
+		source.fail(errors.New("not one of ours"))
+		time.Sleep(11 * time.Hour)
+		if got, _ := code(); got != "" {
+			t.Errorf("after 11 hours: %s", got)
+		}
+		if _, ok := s.Likelihood(gas, signal.Long); !ok {
+			t.Error("after 11 hours there is no likelihood")
+		}
+		time.Sleep(2 * time.Hour)
+		if got, again := code(); got != signal.StaleData || !again {
+			t.Errorf("after 13 hours: %s", got)
+		}
+		source.fail(nil)
+		time.Sleep(retryPause)
+		if got, _ := code(); got != "" {
+			t.Errorf("when it is back again: %s", got)
+		}
+	})
+}
+
+func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		s := New(source, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(ctx)
+		}()
+		if _, ok := s.Likelihood(gas, signal.Long); ok {
+			t.Error("there is a likelihood before anybody has fetched anything")
+		}
+		time.Sleep(2 * time.Second)
+		long, ok := s.Likelihood(gas, signal.Long)
+		short, _ := s.Likelihood(gas, signal.Short)
+		if !ok || long+short < .999 || long+short > 1.001 {
+			t.Errorf("likelihoods are %v and %v", long, short)
+		}
+		time.Sleep(5 * time.Hour)
+		if r, err := s.Outlook(t.Context(), gas); err != nil || time.Since(r.Run) > time.Hour+time.Minute {
+			t.Errorf("after hours without a question the forecast is of %v, %v", r.Run, err)
+		}
+		time.Sleep(wantedFor + 2*staleAfter)
+		asked := source.forecasts
+		time.Sleep(5 * time.Hour)
+		if source.forecasts != asked {
+			t.Error("it is fetched although nobody asks any more")
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		source.took = time.Minute
+		s := New(source, Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := s.Outlook(t.Context(), gas); err != nil || source.forecasts != 6 {
+			t.Errorf("%d forecasts, %v", source.forecasts, err)
+		}
+	})
+}
+
+// TestNodesShareWhatIsFetched: the second node asks the source for nothing.
+func TestNodesShareWhatIsFetched(t *testing.T) {
+	t.Parallel()
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+	o := Options{Store: store, Now: func() time.Time { return now }}
+	first, second := newSource(), newSource()
+	a, err := New(first, o).Outlook(t.Context(), gas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(second, o).Outlook(t.Context(), gas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a != b {
+		t.Errorf("one node says %+v, the other %+v", a, b)
+	}
+	if second.archives+second.forecasts != 0 {
+		t.Errorf("the second node fetched %d archives and %d forecasts", second.archives, second.forecasts)
+	}
+	now = now.Add(2 * time.Hour)
+	if _, err := New(second, o).Outlook(t.Context(), gas); err != nil || second.archives != 0 || second.forecasts != 6 {
+		t.Errorf("later: %d archives and %d forecasts, %v", second.archives, second.forecasts, err)
+	}
+	if err := store.SaveWeatherRecord(t.Context(), "archive:Chicago", []byte("junk"), 0); err != nil {
+		t.Fatal(err)
+	}
+	third := newSource()
+	if _, err := New(third, o).Outlook(t.Context(), gas); err != nil || third.archives != 1 {
+		t.Errorf("with a record that cannot be read: %d archives, %v", third.archives, err)
+	}
+}
