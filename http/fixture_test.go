@@ -61,6 +61,7 @@ type fakes struct {
 
 	webhookFakes
 	workFakes
+	scheduleFakes
 }
 
 type (
@@ -285,6 +286,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 		Now: func() time.Time { return morning }}
 	f.use(&o)
 	f.addWork(&o)
+	f.addSchedules(&o)
 	for _, c := range change {
 		c(&o)
 	}

@@ -94,6 +94,7 @@ func (s *Server) addRoutes() {
 	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
 
 	s.addWork()
+	s.addSchedules()
 	s.addWebhooks()
 
 	// Any token.

@@ -44,6 +44,8 @@ type Options struct {
 	Weather      Weather    // nil: there are no weather signals
 	Work         Work       // nil: there are no scans and no backtests
 	Scorecards   Scorecards // nil: there are none
+	Schedules    Schedules  // nil: there are none
+	Speed        int64      // how many times as fast as real time bars go by; default 1
 	Registration bool       // POST /v1/auth/register exists
 
 	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default

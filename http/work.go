@@ -49,9 +49,15 @@ func (s *Server) scanAgent(c *call) error {
 	return c.queued(job, err)
 }
 
-// decodeAssets reads the assets of a scan: all of them, if none is a fault.
+// decodeAssets reads the assets of a scan, which must be given.
 func decodeAssets(o *object) []string {
 	o.require("assets")
+	return readAssets(o)
+}
+
+// readAssets reads a list of assets: all of them, if none is a fault; nil if there is
+// none.
+func readAssets(o *object) []string {
 	seen := map[string]bool{}
 	assets, ok := o.texts("assets", agent.MaxScanned, func(item string) (code, detail string) {
 		item = strings.TrimSpace(item)

@@ -1,0 +1,328 @@
+package http
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Schedules holds what accounts have run again and again. See persistence.Schedules.
+type Schedules interface {
+	// AddSchedule stores a new schedule. KindConflict, "limit_reached": the account has
+	// limit of them.
+	AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error)
+	// Schedule returns one with its revision. KindNotFound.
+	Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error)
+	// Schedules returns all of an account, newest first.
+	Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error)
+	// ChangeSchedule stores s in the place of its revision, with its NextRunAt if replan
+	// is set. KindConflict, "schedule_changed": another change came first.
+	ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error)
+	// RemoveSchedule drops one. KindNotFound.
+	RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error
+}
+
+const (
+	// maxSchedules is how many an account may have.
+	maxSchedules = 100
+	// maxOpenSignals bounds max_open.
+	maxOpenSignals = 100
+	// maxEvery bounds every, in minutes: a day.
+	maxEvery = 1440
+	// everyBar is every for the close of each bar.
+	everyBar = "bar"
+)
+
+// errBusySchedule is a change that others have always forestalled.
+var errBusySchedule = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
+	Message: "too many requests change this schedule at once"}
+
+// scheduleInput is what a body says of a schedule. A zero member was not given.
+type scheduleInput struct {
+	agent     signal.AgentID
+	assets    []string
+	strategy  string
+	timeframe signal.Timeframe
+	risk      signal.RiskLevel
+	every     time.Duration // 0 stands for bars, if it was given
+	given     bool          // every was
+	maxOpen   int
+	status    signal.ScheduleStatus
+}
+
+// readSchedule reads what both a new schedule and a change of one may give.
+func (s *Server) readSchedule(o *object) scheduleInput {
+	var in scheduleInput
+	var ids []signal.AgentID
+	for _, a := range s.o.Agents.Catalogue() {
+		ids = append(ids, a.ID)
+	}
+	in.agent, _ = choice(o, "agent_id", ids)
+	in.assets = readAssets(o)
+	in.strategy, _ = choice(o, "strategy", strategies)
+	in.timeframe, _ = choice(o, "timeframe", signal.Timeframes)
+	in.risk, _ = choice(o, "risk_level", signal.RiskLevels)
+	if text, ok := o.text("every"); ok {
+		if in.every, in.given = parseEvery(text); !in.given {
+			o.bad("every", faultInvalidValue, `must be "bar" or minutes from "1m" to "`+strconv.Itoa(maxEvery)+`m"`)
+		}
+	}
+	if n, ok := o.integer("max_open", 1, maxOpenSignals); ok {
+		in.maxOpen = int(n)
+	}
+	return in
+}
+
+// parseEvery reads "bar" or a number of minutes such as "5m".
+func parseEvery(s string) (time.Duration, bool) {
+	if s == everyBar {
+		return 0, true
+	}
+	digits, ok := strings.CutSuffix(s, "m")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil || n < 1 || n > maxEvery || digits[0] == '0' {
+		return 0, false
+	}
+	return time.Duration(n) * time.Minute, true
+}
+
+// apply changes w to what was given. replan says that it runs at another time than it
+// would have.
+func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
+	before := *w
+	if in.agent != "" {
+		w.Agent = in.agent
+	}
+	if in.assets != nil {
+		w.Assets = in.assets
+	}
+	if in.strategy != "" {
+		w.Strategy = in.strategy
+	}
+	if in.timeframe != "" {
+		w.Timeframe = in.timeframe
+	}
+	if in.risk != "" {
+		w.Risk = in.risk
+	}
+	if in.given {
+		w.Every = in.every
+	}
+	if in.maxOpen != 0 {
+		w.MaxOpen = in.maxOpen
+	}
+	if in.status != "" {
+		w.Status = in.status
+	}
+	replan = w.Status != before.Status || w.Every != before.Every || w.Every == 0 && w.Timeframe != before.Timeframe
+	changed = replan || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Timeframe != before.Timeframe || w.Risk != before.Risk ||
+		w.MaxOpen != before.MaxOpen || !slices.Equal(w.Assets, before.Assets)
+	return changed, replan
+}
+
+// checkSchedule notes what the agent of w cannot accept of it.
+func (s *Server) checkSchedule(w *signal.Schedule, f *faults) {
+	known, err := s.agentNamed(string(w.Agent))
+	if err != nil { // it was switched off since the schedule was made
+		f.body("/agent_id", faultInvalidValue, "there is no such agent")
+		return
+	}
+	assets := w.Assets
+	if len(assets) == 0 { // they are wrong themselves; the strategy may be, too
+		assets = []string{""}
+	}
+	seen := map[string]bool{} // a strategy is wrong once, not with each asset
+	for i, asset := range assets {
+		for _, fault := range agent.Check(known, signal.RunRequest{Asset: asset, Strategy: w.Strategy}) {
+			if fault.Pointer == "/asset" {
+				fault.Pointer = "/assets/" + strconv.Itoa(i)
+			}
+			if !seen[fault.Pointer] {
+				seen[fault.Pointer] = true
+				f.body(fault.Pointer, fault.Code, fault.Detail)
+			}
+		}
+	}
+}
+
+// plan sets when w runs next.
+func (s *Server) plan(w *signal.Schedule, now time.Time) {
+	w.NextRunAt = time.Time{}
+	if w.Status == signal.ScheduleEnabled {
+		w.NextRunAt = w.FirstRun(now, s.o.Speed)
+	}
+}
+
+// createSchedule answers POST /v1/schedules.
+func (s *Server) createSchedule(c *call) error {
+	now := s.o.Now().UTC().Truncate(time.Millisecond)
+	w := signal.Schedule{ID: signal.NewScheduleID(), Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk, MaxOpen: 1,
+		Status: signal.ScheduleEnabled, CreatedAt: now, UpdatedAt: now}
+	if err := c.decode(func(o *object) {
+		for _, name := range []string{"agent_id", "assets", "strategy", "every"} {
+			o.require(name)
+		}
+		in := s.readSchedule(o)
+		in.apply(&w)
+		if w.Agent != "" {
+			s.checkSchedule(&w, &c.faults)
+		}
+	}); err != nil {
+		return err
+	}
+	s.plan(&w, now)
+	w, err := s.o.Schedules.AddSchedule(c.r.Context(), w, maxSchedules)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+}
+
+// listSchedules answers GET /v1/schedules.
+func (s *Server) listSchedules(c *call) error {
+	q := c.query("status", "limit", "offset")
+	status := option(q, "status", signal.ScheduleStatuses)
+	p := q.page()
+	if err := c.faults.err(); err != nil {
+		return err
+	}
+	list, err := s.o.Schedules.Schedules(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(w signal.Schedule) bool { return status != "" && w.Status != status })
+	shown := cut(p, list)
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "schedules", shown, appendSchedule, p, len(list)))
+}
+
+// scheduleByID answers GET /v1/schedules/{id}.
+func (s *Server) scheduleByID(c *call) error {
+	w, err := s.schedule(c)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+}
+
+// scheduleID returns the schedule that the path names, or KindNotFound if there can be
+// none of that name, if the values of the request are in order.
+func (c *call) scheduleID() (signal.ScheduleID, error) {
+	if err := c.faults.err(); err != nil {
+		return "", err
+	}
+	id, ok := signal.ParseScheduleID(c.vars["id"])
+	if !ok {
+		return "", signal.NotFound("schedule")
+	}
+	return id, nil
+}
+
+// schedule returns the schedule that the path names.
+func (s *Server) schedule(c *call) (signal.Schedule, error) {
+	id, err := c.scheduleID()
+	if err != nil {
+		return signal.Schedule{}, err
+	}
+	return s.o.Schedules.Schedule(c.r.Context(), c.principal.Account, id)
+}
+
+// changeSchedule answers PATCH /v1/schedules/{id}. If another change comes first, it is
+// made anew.
+func (s *Server) changeSchedule(c *call) error {
+	var in scheduleInput
+	if err := c.decode(func(o *object) {
+		in = s.readSchedule(o)
+		in.status, _ = choice(o, "status", signal.ScheduleStatuses)
+	}); err != nil {
+		return err
+	}
+	for range maxUpdates {
+		w, err := s.schedule(c)
+		if err != nil {
+			return err
+		}
+		changed, replan := in.apply(&w)
+		if changed {
+			if s.checkSchedule(&w, &c.faults); c.faults.err() != nil {
+				return c.faults.err()
+			}
+			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)
+			if replan {
+				s.plan(&w, w.UpdatedAt)
+			}
+			w, err = s.o.Schedules.ChangeSchedule(c.r.Context(), w, replan)
+		}
+		if err == nil {
+			return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+		}
+		if signal.CodeOf(err) != "schedule_changed" {
+			return err
+		}
+	}
+	return errBusySchedule
+}
+
+// removeSchedule answers DELETE /v1/schedules/{id}.
+func (s *Server) removeSchedule(c *call) error {
+	id, err := c.scheduleID()
+	if err != nil {
+		return err
+	}
+	if err := s.o.Schedules.RemoveSchedule(c.r.Context(), c.principal.Account, id); err != nil {
+		return err
+	}
+	return c.noContent()
+}
+
+// addSchedules adds what is about schedules, if there are any.
+func (s *Server) addSchedules() {
+	if s.o.Schedules == nil {
+		return
+	}
+	const scope = signal.AgentsRun
+	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules), "POST": change(scope, s.createSchedule)})
+	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule), "DELETE": change(scope, s.removeSchedule)})
+}
+
+// appendSchedule adds the record of a schedule.
+func appendSchedule(b []byte, w *signal.Schedule) []byte {
+	b = append(b, `{"schedule_id":"`...)
+	b = append(b, w.ID...)
+	b = append(b, `","agent_id":"`...)
+	b = append(b, w.Agent...)
+	b = append(b, `","assets":[`...)
+	for i, a := range w.Assets {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = signal.AppendText(b, a)
+	}
+	b = append(b, `],"strategy":"`...)
+	b = append(b, w.Strategy...)
+	b = append(b, `","timeframe":"`...)
+	b = append(b, w.Timeframe...)
+	b = append(b, `","risk_level":"`...)
+	b = append(b, w.Risk...)
+	b = append(b, `","every":"`...)
+	if w.Every == 0 {
+		b = append(b, everyBar...)
+	} else {
+		b = append(strconv.AppendInt(b, int64(w.Every/time.Minute), 10), 'm')
+	}
+	b = append(b, `","max_open":`...)
+	b = strconv.AppendInt(b, int64(w.MaxOpen), 10)
+	b = append(b, `,"status":"`...)
+	b = append(b, w.Status...)
+	b = append(b, `","next_run_at":`...)
+	b = appendTimeOrNull(b, w.NextRunAt)
+	b = append(b, `,"created_at":`...)
+	b = signal.AppendTime(b, w.CreatedAt)
+	b = append(b, `,"updated_at":`...)
+	return append(signal.AppendTime(b, w.UpdatedAt), '}')
+}
