@@ -41,7 +41,8 @@ type Difference struct {
 type Verdict struct {
 	Differences []Difference
 	// Reason says why the conclusion was not recomputed; empty if it was.
-	Reason string
+	Reason  string
+	FewBars bool // the reason is that too few bars are known
 }
 
 // Audit recomputes the stored signals of an asset and timeframe from its bars. The
@@ -91,6 +92,7 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 		return 1
 	})
 	if end-auditLate+1 < auditBars {
+		v.FewBars = true
 		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+auditLate-1)
 		return v, nil
 	}

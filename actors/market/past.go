@@ -3,8 +3,10 @@ package market
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Past is Series however old the bars are: what lies behind does not become stale. Last
@@ -44,3 +46,49 @@ func ClassOf(name string) string {
 	}
 	return ""
 }
+
+// Key returns the key under which the store has the asset that name means.
+func Key(name string) string { return assetKey(canonical(name)) }
+
+// History returns stored bars as strategies are given them: with short gaps filled, and
+// without what lies before the newest long one. The error is a *signal.RunError:
+// DATA_UNAVAILABLE where too many of the newest are missing.
+func History(stored []signal.MarketBar, alwaysOpen bool) ([]strategy.Bar, error) {
+	bars := make([]strategy.Bar, len(stored))
+	for i := range stored {
+		bars[i] = strategy.Bar(stored[i].Bar)
+	}
+	return usable(bars, alwaysOpen)
+}
+
+// Walk returns n bars of a timeframe of an asset of the simulated market, as the seed
+// has it: those of the market itself but for the density of the path, of which there
+// are 24 points a bar. The bars begin at 2020-01-01 UTC. It returns nil for an asset
+// that the simulated market does not have, and for an unknown timeframe.
+func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []strategy.Bar {
+	k := lookUp(asset)
+	frame, ok := frameOf(tf)
+	if k == nil || !ok {
+		return nil
+	}
+	const begin = 1_577_836_800_000
+	p := newPath(seed, k)
+	step := frameMS[frame] / walkPoints
+	bars := make([]strategy.Bar, 0, n)
+	last := roundTo(math.Exp(p.price), p.tick)
+	for i := range n {
+		open := begin + int64(i)*frameMS[frame]
+		b := strategy.Bar{OpenTime: open, CloseTime: open + frameMS[frame], Open: last, High: last, Low: last}
+		for range walkPoints {
+			price, volume := p.step(float64(step) / marketMSPerHour)
+			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price
+			b.Volume += volume
+		}
+		last = b.Close
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// walkPoints is how many points of a path are in a bar of Walk.
+const walkPoints = 24

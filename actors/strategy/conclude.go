@@ -13,6 +13,7 @@ type Origin struct {
 	Asset       string  // as the signal shall name it
 	Tick        float64 // tick size; 0 where the source gives none
 	Source      string  // who gives the prices
+	Proxy       string  // the fund whose prices these are, where the asset has none of its own
 	Compression float64 // by how much time runs faster than the clock; 1 is real time
 }
 
@@ -34,6 +35,9 @@ func (a Assessment) Conclude(o Origin, entry float64) (Conclusion, error) {
 		return Conclusion{}, err
 	}
 	extra := map[string]any{"source": o.Source}
+	if o.Proxy != "" {
+		extra["proxy"] = o.Proxy
+	}
 	if o.Compression > 1 {
 		extra["time_compression"] = o.Compression
 	}

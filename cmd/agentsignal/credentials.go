@@ -13,10 +13,9 @@ import (
 // readyTimeout is how long a command waits for Redis.
 const readyTimeout = 10 * time.Second
 
-// withCredentials runs f with the accounts and keys of the configured Redis,
-// whether or not a service runs. Without redis.url it uses the server of the
-// running service, or starts it for the time of f.
-func (s *settings) withCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) (err error) {
+// withStore runs f with the configured Redis, whether or not a service runs. Without
+// redis.url it uses the server of the running service, or starts it for the time of f.
+func (s *settings) withStore(ctx context.Context, f func(context.Context, *persistence.Store) error) (err error) {
 	c, err := s.load()
 	if err != nil {
 		return err
@@ -45,7 +44,14 @@ func (s *settings) withCredentials(ctx context.Context, f func(context.Context, 
 	if err := store.SyncClock(ready); err != nil {
 		return err
 	}
-	log := persistence.NewLog(store, persistence.LogOptions{})
-	undo.add("log", log.Close)
-	return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now}))
+	return f(ctx, store)
+}
+
+// withCredentials runs f with the accounts and keys of the configured Redis.
+func (s *settings) withCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) error {
+	return s.withStore(ctx, func(ctx context.Context, store *persistence.Store) (err error) {
+		log := persistence.NewLog(store, persistence.LogOptions{})
+		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
+		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now}))
+	})
 }

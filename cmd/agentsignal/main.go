@@ -50,6 +50,6 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.file, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
 	root.PersistentFlags().StringVar(&s.dataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
 	root.AddCommand(serveCommand(s, reload), accountCommand(s), keyCommand(s), tailCommand(), webhookCommand(), configCommand(s),
-		healthcheckCommand(s), benchCommand(), versionCommand())
+		backtestCommand(s), auditCommand(s), doctorCommand(s), healthcheckCommand(s), benchCommand(), versionCommand())
 	return root
 }

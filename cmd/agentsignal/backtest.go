@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// barStrategies are those that read nothing but bars.
+var barStrategies = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
+
+// csvSource is the source that signals of a file name.
+const csvSource = "csv"
+
+// backtestFlags are the flags of agentsignal backtest.
+type backtestFlags struct {
+	asset, strategy, timeframe, risk string
+	from, to                         string
+	file                             string
+	cost, tick                       float64
+	overlap, fill, json, trades      bool
+}
+
+func backtestCommand(s *settings) *cobra.Command {
+	var f backtestFlags
+	c := &cobra.Command{
+		Use: "backtest", Short: "Replay a strategy over stored bars or a CSV file", Args: cobra.NoArgs,
+		Long: `Replays a strategy by the functions of live runs: signal at the close of a bar, exits
+from the next bar on, one signal open at a time, costs for entry and exit.
+
+Without --csv it reads the bars that the service has stored. The first line of a file
+names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
+is known, volume. Times are those at which bars open: milliseconds or seconds since
+1970, or 2026-11-21T09:30:00Z; the oldest comes first.`,
+		Example: `  agentsignal backtest --asset BTC --strategy momentum
+  agentsignal backtest --asset SPY --strategy breakout --timeframe 1d --csv spy.csv --trades`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBacktest(cmd, s, &f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.asset, "asset", "", "the asset")
+	flags.StringVar(&f.strategy, "strategy", "", "momentum, mean_reversion or breakout")
+	flags.StringVar(&f.timeframe, "timeframe", "1h", "1m, 5m, 1h or 1d")
+	flags.StringVar(&f.risk, "risk", "medium", "low, medium or high")
+	flags.StringVar(&f.from, "from", "", "the first time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
+	flags.StringVar(&f.to, "to", "", "the last time of a signal")
+	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
+	flags.Float64Var(&f.cost, "cost", math.NaN(), "cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
+	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
+	flags.BoolVar(&f.overlap, "overlap", false, "make signals while one is open, too")
+	flags.BoolVar(&f.fill, "always-open", false, "the market of a file never closes: short gaps are filled, long ones refused")
+	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
+	flags.BoolVar(&f.trades, "trades", false, "print each signal, too")
+	c.MarkFlagRequired("asset")
+	c.MarkFlagRequired("strategy")
+	return c
+}
+
+func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	c, err := s.load()
+	if err != nil {
+		return err
+	}
+	class := market.ClassOf(f.asset)
+	var bars []strategy.Bar
+	if f.file != "" {
+		bars, err = f.readFile(cmd.InOrStdin(), &o)
+	} else {
+		err = s.withStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
+			var err error
+			bars, class, err = storedBars(ctx, persistence.NewMarket(store), &o)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if o.Cost = costsOf(c.Costs).Of(class); !math.IsNaN(f.cost) {
+		o.Cost = f.cost / 1e4
+	}
+	result, err := backtest.Run(cmd.Context(), bars, o)
+	if err != nil {
+		if e, ok := errors.AsType[*signal.RunError](err); ok {
+			return fmt.Errorf("replay %s: %w", f.asset, errors.Join(errors.New(e.Message), e.Cause))
+		}
+		return err
+	}
+	if f.json {
+		return printJSON(cmd.OutOrStdout(), result)
+	}
+	return printBacktest(cmd.OutOrStdout(), &o, bars, &result, f.trades)
+}
+
+// options checks the flags. The error names all that are wrong.
+func (f *backtestFlags) options() (backtest.Options, error) {
+	o := backtest.Options{Origin: strategy.Origin{Asset: strings.TrimSpace(f.asset), Tick: f.tick, Source: csvSource, Compression: 1}, Strategy: f.strategy,
+		Timeframe: signal.Timeframe(f.timeframe), Risk: signal.RiskLevel(f.risk), Overlap: f.overlap}
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Asset != "", "--asset: must not be empty")
+	check(slices.Contains(barStrategies, f.strategy), "--strategy: must be one of %s; for sentiment, which needs news, ask POST /v1/backtests of a service",
+		strings.Join(barStrategies, ", "))
+	check(strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
+	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
+	check(math.IsNaN(f.cost) || f.cost >= 0 && f.cost <= 1000, "--cost: must be 0 to 1000 basis points")
+	check(f.tick >= 0 && f.tick < 1e9, "--tick: must be 0 or more")
+	for _, bound := range []struct {
+		flag, text string
+		ms         *int64
+	}{{"--from", f.from, &o.From}, {"--to", f.to, &o.To}} {
+		if bound.text == "" {
+			continue
+		}
+		at, err := parseMoment(bound.text)
+		check(err == nil, "%s: %q is no time: write 2026-11-01 or 2026-11-01T09:30:00Z", bound.flag, bound.text)
+		*bound.ms = at.UnixMilli()
+	}
+	check(o.From == 0 || o.To == 0 || o.From <= o.To, "--to: must not be before --from")
+	return o, errors.Join(faults...)
+}
+
+// parseMoment reads a time or a date in UTC.
+func parseMoment(text string) (time.Time, error) {
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t, nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// readFile reads bars from a file.
+func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]strategy.Bar, error) {
+	r := stdin
+	if f.file != "-" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		r = file
+	}
+	bars, err := backtest.ReadCSV(r, o.Timeframe)
+	if err != nil {
+		return nil, fmt.Errorf("%s:\n%w", f.file, err)
+	}
+	if !f.fill {
+		return bars, nil
+	}
+	filled, err := strategy.FillGaps(bars, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; without --always-open gaps are closed sessions", f.file, err)
+	}
+	return filled, nil
+}
+
+// storedBars reads what the service has stored of an asset, and sets what a live run
+// would say of where that comes from.
+func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Options) ([]strategy.Bar, string, error) {
+	record, _, err := prices.Asset(ctx, market.Key(o.Asset))
+	if signal.KindOf(err) == signal.KindNotFound {
+		return nil, "", fmt.Errorf("no prices of %s are stored", o.Asset)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	stored, _, err := prices.Bars(ctx, record.Symbol, o.Timeframe)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(stored) == 0 {
+		return nil, "", fmt.Errorf("no bars of %s are stored for %s", o.Timeframe, record.Symbol)
+	}
+	o.Origin = originOf(&record, o.Asset)
+	bars, err := market.History(stored, record.AlwaysOpen)
+	return bars, record.Class, err
+}
+
+// originOf returns what signals on a stored asset say of its prices.
+func originOf(record *signal.MarketAsset, asset string) strategy.Origin {
+	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Compression: float64(max(1, record.Speed))}
+}
+
+// printBacktest prints what was found.
+func printBacktest(w io.Writer, o *backtest.Options, bars []strategy.Bar, r *backtest.Result, trades bool) error {
+	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
+	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n", o.Asset, o.Timeframe, o.Strategy, o.Risk,
+		len(bars), at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime), math.Round(o.Cost*1e8)/1e4)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if trades {
+		fmt.Fprintln(t, "made\tdirection\tconfidence\tentry\tstop\ttarget\tclosed\treason\texit\tR\tR after costs")
+		for i := range r.Trades {
+			x := &r.Trades[i]
+			fmt.Fprintf(t, "%s\t%s\t%.4f\t%v\t%v\t%v\t", at(x.CreatedAt), x.Direction, x.Confidence, x.Levels.Entry, x.Levels.Stop, x.Levels.Target)
+			if x.Open() {
+				fmt.Fprintln(t, "open\t\t\t\t")
+				continue
+			}
+			out := x.Outcome(o.Cost)
+			fmt.Fprintf(t, "%s\t%s\t%v\t%+.3f\t%+.3f\n", at(x.ClosedAt), x.Exit.Reason, x.Exit.Price, out.R, out.R-out.Cost)
+		}
+		fmt.Fprintln(t)
+	}
+	printStatistics(t, &r.Statistics)
+	return t.Flush()
+}
+
+// printStatistics prints statistics as a table.
+func printStatistics(w io.Writer, s *backtest.Statistics) {
+	row := func(name, format string, figures ...backtest.Figure) {
+		values := make([]any, len(figures))
+		for i, f := range figures {
+			if math.IsNaN(float64(f)) {
+				fmt.Fprintf(w, "%s\t-\n", name)
+				return
+			}
+			values[i] = float64(f)
+		}
+		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...))
+	}
+	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n", s.Count, s.Reasons.TakeProfit, s.Reasons.StopLoss, s.Reasons.Expired)
+	row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
+	row("mean confidence", "%.4f", s.MeanConfidence)
+	row("mean R, median R", "%+.4f, %+.4f", s.MeanR, s.MedianR)
+	row("expectancy after costs", "%+.4f R", s.ExpectancyR)
+	row("profit factor after costs", "%.4f", s.ProfitFactor)
+	row("total after costs", "%+.4f R", s.TotalR)
+	row("greatest drawdown", "%.4f R", s.MaxDrawdownR)
+	row("mean duration", "%.1f minutes", s.MeanMinutes)
+	row("mean MFE, MAE", "%+.4f, %+.4f R", s.MeanMFE, s.MeanMAE)
+	row("Brier score", "%.6f", s.Brier)
+	row("Brier skill", "%+.6f", s.BrierSkill)
+	fmt.Fprintln(w, "\nconfidence\tsignals\tmean\thit rate")
+	for _, b := range s.Reliability {
+		if b.Count > 0 {
+			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", float64(b.From), float64(b.To), b.Count, float64(b.MeanConfidence), float64(b.HitRate))
+		}
+	}
+}
