@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeWeather gives one report, or an error.
+type fakeWeather struct {
+	report weather.Report
+	err    error
+	asked  weather.Question
+}
+
+func (f *fakeWeather) Outlook(_ context.Context, q weather.Question) (weather.Report, error) {
+	f.asked = q
+	r := f.report
+	r.Question = q
+	return r, f.err
+}
+
+func coldReport(z float64) weather.Report {
+	return weather.Report{Source: "open_meteo", Attribution: "by somebody", Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
+		Outlook: weather.Outlook{Driver: weather.DegreeDays, Z: z, Value: 20, Normal: 16, Strength: .93125, Finding: "heating demand 25 % above normal in us",
+			Event: signal.WeatherEvent{Type: signal.ColdSnap, Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", Deviation: -7.4}}}
+}
+
+func weatherRequest() signal.RunRequest {
+	return signal.RunRequest{Account: signal.NewAccountID(), Agent: "weather", Asset: "Natural_Gas", Strategy: "energy_demand", Timeframe: signal.M5,
+		Risk: signal.HighRisk, Parameters: signal.Parameters{Region: "us"}}
+}
+
+// dayBars answers questions for bars of a day, and for no others.
+func dayBars(t *testing.T) *fakeMarket {
+	return &fakeMarket{series: func(_ context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
+		if tf != signal.D1 {
+			t.Errorf("bars of %s were asked for", tf)
+		}
+		s := history()
+		s.Asset.Symbol = "natural_gas"
+		return s, nil
+	}}
+}
+
+func TestWeatherRun(t *testing.T) {
+	t.Parallel()
+	for _, z := range []float64{1.6, 0, -2.5} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &fakeWeather{report: coldReport(z)}
+			b := newBench(t, Options{Weather: w})
+			defer b.close()
+			b.market.series = dayBars(t).series
+			req := weatherRequest()
+			got, err := b.agents.Run(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (weather.Question{Strategy: "energy_demand", Commodity: "natural_gas", Region: "us"}); w.asked != want {
+				t.Errorf("asked for %+v", w.asked)
+			}
+			series := strategy.NewSeries(signal.D1).WithTick(.001)
+			if err := series.Sync(historyOfTests); err != nil {
+				t.Fatal(err)
+			}
+			base, err := series.Base(signal.HighRisk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			likelihood := .5 * math.Erfc(-math.Abs(z)*.8/.6/math.Sqrt2)
+			s := got.Signal
+			direction := signal.Long
+			if z < 0 {
+				direction = signal.Short
+			}
+			if want := signal.RoundConfidence(base.Prior + .25*(likelihood-.5)); s.Confidence != want || s.FirstConfidence != want {
+				t.Errorf("confidence is %v and was %v, want %v", s.Confidence, s.FirstConfidence, want)
+			}
+			if s.Direction != direction || s.Timeframe != signal.D1 || s.Asset != "Natural_Gas" || !strategy.Ordered(direction, *s.Levels) {
+				t.Errorf("signal is %+v", s)
+			}
+			if got, want := math.Abs(s.Levels.Entry-s.Levels.Stop), 2.5*base.ATR; math.Abs(got-want) > .01 {
+				t.Errorf("the stop is %v away, want %v", got, want)
+			}
+			if got, want := s.ExpiresAt.Sub(s.CreatedAt), 20*24*time.Hour/60; got != want {
+				t.Errorf("it lives for %v, want %v", got, want)
+			}
+			if o := s.Weather; o == nil || o.Commodity != "natural_gas" || o.Region != "us" || math.Abs(o.Likelihood-likelihood) > 1e-12 ||
+				o.Event != w.report.Event || o.ExpectedImpact == "" {
+				t.Errorf("weather is %+v", o)
+			}
+			if n := len(b.log.all()); n != 1 {
+				t.Errorf("%d appends for one run", n)
+			}
+			checkWeatherMetadata(t, s, z)
+		})
+	}
+}
+
+func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(s.Metadata, &m); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated", "weather_source": "open_meteo",
+		"attribution": "by somebody", "region": "us", "time_compression": 60.0, "calibration": "prior", "strength": .9313,
+		"forecast_at": "2026-11-21T06:00:00.000Z", "indicators": []any{"degree_days", "anomaly_z"},
+		"values": map[string]any{"degree_days": 20.0, "anomaly_z": z}} {
+		if diff := cmp.Diff(want, m[name]); diff != "" {
+			t.Errorf("metadata.%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if text, _ := m["reasoning"].(string); text == "" {
+		t.Error("there is no reasoning")
+	}
+}
+
+func TestWeatherRunsThatFail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stale := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: "old"}
+		w := &fakeWeather{err: stale}
+		b := newBench(t, Options{Weather: w})
+		defer b.close()
+		b.market.series = dayBars(t).series
+		if _, err := b.agents.Run(t.Context(), weatherRequest()); err != error(stale) {
+			t.Errorf("the run fails with %v", err)
+		}
+		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+			return market.Snapshot{}, &signal.RunError{Code: signal.DataUnavailable, Message: "no prices"}
+		}
+		if _, err := b.agents.Run(t.Context(), weatherRequest()); signal.KindOf(err) != signal.KindRunFailed {
+			t.Errorf("without prices it fails with %v", err)
+		}
+	})
+}
+
+// TestWeatherRunOnRedis: both records are stored by the one append, and what is told is
+// what is stored.
+func TestWeatherRunOnRedis(t *testing.T) {
+	t.Parallel()
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log := persistence.NewLog(store, persistence.LogOptions{})
+	defer log.Close(context.Background())
+	sys := engine.NewSystem(engine.Options{})
+	defer sys.Shutdown(context.Background())
+	a := New(sys, Options{Log: log, Market: dayBars(t), Weather: &fakeWeather{report: coldReport(1.6)}, Now: store.Now})
+	defer a.Drain(context.Background())
+	req := weatherRequest()
+	got, err := a.Run(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := store.Partition(req.Account)
+	var scanned []persistence.SignalEntry
+	if err := store.ScanSignals(t.Context(), p, func(e persistence.SignalEntry) error {
+		scanned = append(scanned, e)
+		return nil
+	}); err != nil || len(scanned) != 1 {
+		t.Fatalf("scanned are %+v, %v", scanned, err)
+	}
+	if diff := cmp.Diff(got.Signal.Weather, scanned[0].Weather); diff != "" {
+		t.Errorf("weather (-told +scanned):\n%s", diff)
+	}
+	stored, err := store.SignalByID(t.Context(), req.Account, got.Signal.ID, scanned[0].Position, signal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got.Signal, stored); diff != "" {
+		t.Errorf("signal (-told +stored):\n%s", diff)
+	}
+	events, err := store.ReadLog(t.Context(), p, signal.Position{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Type == signal.SignalCreated {
+			if diff := cmp.Diff(got.Signal.Weather, e.Weather); diff != "" {
+				t.Errorf("weather (-told +event):\n%s", diff)
+			}
+		} else if e.Weather != nil {
+			t.Errorf("%s has weather", e.Type)
+		}
+	}
+	open, err := store.OpenSignalsOf(t.Context(), p, []signal.SignalID{got.Signal.ID})
+	if err != nil || len(open) != 1 {
+		t.Fatalf("open are %+v, %v", open, err)
+	}
+	want := &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: got.Signal.Weather.Likelihood}
+	if diff := cmp.Diff(want, open[0].Weather); diff != "" {
+		t.Errorf("weather of the open signal (-want +got):\n%s", diff)
+	}
+}
