@@ -132,11 +132,17 @@ func (o *partitionOwner) Receive(c engine.Context) {
 // called in a bubble.
 func newWorld(t *testing.T, open ...signal.Signal) *world {
 	t.Helper()
+	return newWorldWith(t, Options{Speed: 60}, open...)
+}
+
+// newWorldWith is newWorld with options.
+func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
+	t.Helper()
 	w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
 	for _, s := range open {
 		w.open[s.ID] = s
 	}
-	n := New(w, w, w, Options{Speed: 60})
+	n := New(w, w, w, o)
 	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
 	synctest.Wait()
 	return w

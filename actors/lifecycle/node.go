@@ -32,12 +32,22 @@ type Market interface {
 	Unalert(asset string, ref engine.Ref)
 }
 
+// Forecasts tell how the weather behind a signal has turned. They do not wait.
+type Forecasts interface {
+	// Turned returns the likelihood, by the newest forecast that is known here, that the
+	// anomaly is on the side of the direction, and by how much a likelihood of 1 moves a
+	// confidence against one of 0. False: no forecast is known.
+	Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool)
+}
+
 // Options are what a Node may be given beyond what it needs. The zero value works.
 type Options struct {
 	Speed   int64            // market.speed: a timeframe lasts its length divided by it; default 1
 	Now     func() time.Time // by the clock of Redis; nil: time.Now
 	Log     *slog.Logger     // nil: none
 	Metrics *Metrics         // nil: none
+	// Forecasts re-score weather signals; nil: they are re-scored by price alone.
+	Forecasts Forecasts
 }
 
 // Node is what the signals of all partitions of a process share. It is safe for

@@ -18,6 +18,7 @@ type record struct {
 	updated int64
 
 	first, confidence float64
+	likelihood        float64 // by the forecast that first rests on; 0 without weather
 	mfe, mae          float64
 	sequence          int64
 }
@@ -32,6 +33,8 @@ type kind struct {
 	risk      signal.RiskLevel
 	direction signal.Direction
 	prices    bool
+	commodity string // of a weather signal; empty otherwise, as region
+	region    string
 }
 
 // kinds has one kind of each.
@@ -39,7 +42,10 @@ type kinds map[kind]*kind
 
 // record returns what is kept of s.
 func (k kinds) record(s *signal.Signal) *record {
-	key := kind{s.Account, s.Agent, s.Asset, s.Strategy, s.Timeframe, s.Risk, s.Direction, s.Levels != nil}
+	key := kind{s.Account, s.Agent, s.Asset, s.Strategy, s.Timeframe, s.Risk, s.Direction, s.Levels != nil, "", ""}
+	if s.Weather != nil {
+		key.commodity, key.region = s.Weather.Commodity, s.Weather.Region
+	}
 	shared := k[key]
 	if shared == nil {
 		shared = &key
@@ -49,6 +55,9 @@ func (k kinds) record(s *signal.Signal) *record {
 		first: s.FirstConfidence, confidence: s.Confidence, mfe: s.MFE, mae: s.MAE, sequence: s.Sequence}
 	if s.Levels != nil {
 		r.levels = *s.Levels
+	}
+	if s.Weather != nil {
+		r.likelihood = s.Weather.Likelihood
 	}
 	return r
 }
@@ -62,6 +71,9 @@ func (r *record) signal() *signal.Signal {
 	if k.prices {
 		levels := r.levels
 		s.Levels = &levels
+	}
+	if k.region != "" {
+		s.Weather = &signal.Outlook{Commodity: k.commodity, Region: k.region, Likelihood: r.likelihood}
 	}
 	return s
 }

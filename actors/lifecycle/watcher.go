@@ -47,6 +47,7 @@ func (w *watcher) Receive(c engine.Context) {
 		if !w.r.kind.prices {
 			c.After(timeOf(w.r.expires).Sub(w.o.now()), expiryDue{})
 		}
+		w.forecast() // from now on the forecast is kept up to date
 	case market.Reached:
 		w.onReached(c, m)
 	case market.Expired:
@@ -165,15 +166,41 @@ func (w *watcher) onBar(c engine.Context, m market.Closed) {
 		return
 	}
 	w.see(m.Span)
-	confidence := strategy.Rescore(w.r.first, w.r.levels, m.Price)
+	first, likelihood := w.forecast()
+	confidence := strategy.Rescore(first, w.r.levels, m.Price)
 	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) {
 		return
 	}
 	next := w.r.signal()
-	next.Confidence = confidence
+	next.Confidence, next.FirstConfidence = confidence, first
+	if next.Weather != nil {
+		next.Weather.Likelihood = likelihood
+	}
 	w.change = &change{next: next}
 	w.append(c)
 }
+
+// forecast returns the first confidence as it would be if the signal had been made on
+// the strength of the newest forecast, and the likelihood by that. Both are stored with
+// the next update, together, so that what is known before and after it is the same.
+func (w *watcher) forecast() (first, likelihood float64) {
+	first, likelihood = w.r.first, w.r.likelihood
+	k := w.r.kind
+	if k.region == "" || w.o.options.Forecasts == nil {
+		return first, likelihood
+	}
+	now, weight, ok := w.o.options.Forecasts.Turned(k.strategy, k.direction, &signal.Outlook{Commodity: k.commodity, Region: k.region, Likelihood: likelihood})
+	if !ok {
+		return first, likelihood
+	}
+	return min(max(first+weight*(now-likelihood), minFirst), maxFirst), now
+}
+
+// minFirst and maxFirst bound a first confidence that a forecast moves.
+const (
+	minFirst = .01
+	maxFirst = .99
+)
 
 // appendClosing has the closing appended.
 func (w *watcher) appendClosing(c engine.Context) {
@@ -223,6 +250,10 @@ func (w *watcher) onStored(c engine.Context) {
 		w.o.options.Metrics.closed(done)
 		w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()})
 		return
+	}
+	w.r.first = done.FirstConfidence
+	if done.Weather != nil {
+		w.r.likelihood = done.Weather.Likelihood
 	}
 	w.r.confidence, w.r.sequence, w.r.updated = done.Confidence, done.Sequence, done.UpdatedAt.UnixMilli()
 	if w.change.closing == nil {

@@ -128,7 +128,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.undo.add("runs", within(runGrace, p.agents.Drain))
 	p.undo.add("background", p.stopBackground)
 	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Speed: c.Market.Speed, Now: p.store.Now, Log: log,
-		Metrics: lifecycle.NewMetrics(p.registry)})
+		Metrics: lifecycle.NewMetrics(p.registry), Forecasts: forecasts{p.weather}})
 	if err := p.addWebhooks(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -17,4 +18,13 @@ func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) *w
 	source := weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
 		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL})
 	return weather.New(source, weather.Options{Store: store, Now: store.Now, Log: log})
+}
+
+// forecasts is the weather as open signals ask for it.
+type forecasts struct{ weather *weather.Service }
+
+// Turned implements lifecycle.Forecasts.
+func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool) {
+	likelihood, ok = f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
+	return likelihood, weather.Weight(o.Commodity), ok
 }
