@@ -149,12 +149,27 @@ type Signals struct {
 
 // Market says where prices come from.
 type Market struct {
-	// Source is a list of simulated and stream, tried in its order for each asset.
+	// Source is a list of simulated, stream, binance, coinbase and alpaca, tried in its
+	// order for each asset.
 	Source string `yaml:"source" env:"SOURCE"`
 	// Speed is how many times as fast as real time the simulated market runs.
 	Speed int64 `yaml:"speed" env:"SPEED"`
 	// Seed fixes the simulated prices of a market that begins.
 	Seed uint64 `yaml:"seed" env:"SEED"`
+	// BinanceURL, BinanceStreamURL (ws, wss), CoinbaseURL and AlpacaURL are where real
+	// sources are reached. Empty: at their own addresses.
+	BinanceURL       string `yaml:"binance_url" env:"BINANCE_URL"`
+	BinanceStreamURL string `yaml:"binance_stream_url" env:"BINANCE_STREAM_URL"`
+	CoinbaseURL      string `yaml:"coinbase_url" env:"COINBASE_URL"`
+	AlpacaURL        string `yaml:"alpaca_url" env:"ALPACA_URL"`
+	// AlpacaKey and AlpacaSecret are needed where Source has alpaca; AlpacaFeed is iex
+	// or sip.
+	AlpacaKey    Secret `yaml:"alpaca_key" env:"ALPACA_KEY"`
+	AlpacaSecret Secret `yaml:"alpaca_secret" env:"ALPACA_SECRET"`
+	AlpacaFeed   string `yaml:"alpaca_feed" env:"ALPACA_FEED"`
+	// NewsFeeds are RSS or Atom feeds: an address, or address=WEIGHT with a weight of 0
+	// to 1.
+	NewsFeeds []string `yaml:"news_feeds" env:"NEWS_FEEDS"`
 }
 
 // Weather says where forecasts come from.
@@ -256,7 +271,7 @@ func Default() Config {
 			QueueBytes: 1 << 20, MaxConnections: 10_000, ReplayMessages: 10_000, ReplayAge: Duration(time.Hour)},
 		Runs:    Runs{Timeout: Duration(30 * time.Second), MaxConcurrent: 20, MaxQueued: 1000, JobRetention: Duration(24 * time.Hour)},
 		Signals: Signals{Retention: Duration(2160 * time.Hour)},
-		Market:  Market{Source: "simulated", Speed: 60, Seed: 1},
+		Market:  Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather: Weather{Source: "simulated"},
 		Costs:   Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3},
 		Webhooks: Webhooks{Timeout: Duration(15 * time.Second), ConnectTimeout: Duration(5 * time.Second),

@@ -83,6 +83,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},
 	{"agentsignal_market_ticks_total", "COUNTER", "", ""},
 	{"agentsignal_market_entries_skipped_total", "COUNTER", "reason", ""},
+	{"agentsignal_market_source_requests_total", "COUNTER", "result source", ""},
+	{"agentsignal_market_source_failures_total", "COUNTER", "source", ""},
 	{"go_goroutines", "GAUGE", "", ""},
 	{"process_open_fds", "GAUGE", "", ""},
 }

@@ -71,8 +71,9 @@ func checkOptions(c configs.Config) error {
 	if c.Redis.URL != "" {
 		faults = append(faults, persistence.CheckURL(string(c.Redis.URL)))
 	}
-	_, err := market.ParseSources(c.Market.Source)
-	faults = append(faults, err)
+	sources, err := market.ParseSources(c.Market.Source)
+	real := realSources(c.Market)
+	faults = append(faults, err, real.Check(sources))
 	_, err = configs.ParseKeys(string(c.Auth.JWTKeys))
 	fault("auth.jwt_keys", err)
 	_, err = configs.ParseKeys(string(c.Security.EncryptionKeys))
@@ -88,6 +89,13 @@ func checkOptions(c configs.Config) error {
 		fault("agents.statuses", knownAgent(id))
 	}
 	return errors.Join(faults...)
+}
+
+// realSources says how real sources are reached.
+func realSources(c configs.Market) market.RealOptions {
+	return market.RealOptions{BinanceURL: c.BinanceURL, BinanceStreamURL: c.BinanceStreamURL, CoinbaseURL: c.CoinbaseURL,
+		AlpacaURL: c.AlpacaURL, AlpacaKey: string(c.AlpacaKey), AlpacaSecret: string(c.AlpacaSecret), AlpacaFeed: c.AlpacaFeed,
+		News: c.NewsFeeds}
 }
 
 func knownAgent(id string) error {

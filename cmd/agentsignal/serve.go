@@ -109,7 +109,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	prices := persistence.NewMarket(p.store)
 	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
 	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{Node: p.node, Sources: c.Market.Source, Speed: c.Market.Speed,
-		Seed: c.Market.Seed, Lease: time.Duration(c.Lease), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
+		Seed: c.Market.Seed, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
 	if err != nil {
 		return nil, err
 	}

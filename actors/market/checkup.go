@@ -1,0 +1,135 @@
+package market
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Checkup is what was found out about a source.
+type Checkup struct {
+	Source string
+	Works  bool
+	// Took is how long the answer took, Age how old the newest thing in it is, Skew by
+	// how much the source's clock is ahead of ours; 0 where that is not known.
+	Took, Age, Skew time.Duration
+	Note            string // what went wrong, or what else is to be said
+}
+
+const (
+	// freshFor is how old the newest bar of 1m of a liquid asset may be while it is
+	// traded.
+	freshFor = 5 * time.Minute
+	// checkedBack is how far back is asked.
+	checkedBack = 30 * time.Minute
+	// maxSkew is by how much two clocks may differ before it is said.
+	maxSkew = 2 * time.Second
+)
+
+// Examine asks the sources named, and the feeds, at once. The error is about settings.
+func Examine(ctx context.Context, sources string, o RealOptions, now func() time.Time) ([]Checkup, error) {
+	names, err := ParseSources(sources)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Check(names); err != nil {
+		return nil, err
+	}
+	found := make([]Checkup, len(names)+len(o.News))
+	var group sync.WaitGroup
+	for i, name := range names {
+		found[i] = Checkup{Source: name}
+		switch name {
+		case simulatedName:
+			found[i].Works, found[i].Note = true, "makes its prices itself"
+		case streamName:
+			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not examined"
+		default:
+			group.Go(func() { examineVenue(ctx, &found[i], o, now) })
+		}
+	}
+	client := o.feeds(nil)
+	for i, text := range o.News {
+		address, _, _ := parseNewsFeed(text) // Check has read it
+		c := &found[len(names)+i]
+		u, _ := url.Parse(address)
+		c.Source = feeds.Name + " " + u.Host
+		group.Go(func() {
+			begun := time.Now()
+			items, err := feeds.New(address, client).Read(ctx)
+			c.Took = time.Since(begun)
+			switch {
+			case err != nil:
+				c.Note = err.Error()
+			case len(items) == 0:
+				c.Note = "the feed has no items"
+			default:
+				c.Works, c.Note = true, fmt.Sprintf("%d items", len(items))
+				for j, item := range items {
+					if age := now().Sub(item.At); j == 0 || age < c.Age {
+						c.Age = age
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	return found, nil
+}
+
+// examineVenue asks a venue for bars of an asset that is always liquid.
+func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() time.Time) {
+	v := o.open([]string{c.Source}, slog.New(slog.DiscardHandler), nil)[0]
+	asset, class := "BTC", Crypto
+	if c.Source == alpaca.Name {
+		asset, class = "SPY", Stock
+	}
+	symbol, _ := v.Symbol(asset, class)
+	begun := time.Now()
+	at, err := v.Ping(ctx)
+	c.Took = time.Since(begun)
+	if err != nil {
+		c.Note = err.Error()
+		return
+	}
+	if at != 0 {
+		c.Skew = millis(at).Sub(now()) + c.Took/2
+	}
+	current := now()
+	session := sessionOf(class)
+	from := current.Add(-checkedBack)
+	if !session.Open(from) {
+		from = current.Add(-horizon)
+	}
+	bars, err := v.Bars(ctx, symbol, signal.M1, from.UnixMilli(), current.UnixMilli())
+	if err != nil {
+		c.Note = err.Error()
+		return
+	}
+	k := &keeper{}
+	bars = k.sound(bars, m1, current.UnixMilli())
+	if len(bars) == 0 {
+		c.Note = "no bar of " + symbol + " can be used"
+		return
+	}
+	closes := millis(bars[len(bars)-1].CloseTime)
+	c.Age = current.Sub(closes)
+	if traded := session.Between(closes, current); traded > freshFor {
+		c.Note = fmt.Sprintf("the newest bar of %s is old", symbol)
+		return
+	}
+	c.Works, c.Note = true, "bars of "+symbol
+	if !session.Open(current) {
+		c.Note += "; its market opens at " + session.Next(current).Format(time.RFC3339)
+	}
+	if c.Skew.Abs() > maxSkew {
+		c.Note += "; the clocks differ"
+	}
+}
