@@ -11,6 +11,8 @@
 //	├── partitions               partition: announces the node; which partitions are its own
 //	│   └── 0, 1, …              partition: one of each owned partition: lease and epoch,
 //	│       │                    events and their effects, overdue runs, erasing, trimming
+//	│       ├── signals          lifecycle: which signals are open
+//	│       │   └── sig_…        lifecycle: one of each open signal: re-scores and closes it
 //	│       ├── webhooks         webhook: which endpoints have something to do
 //	│       │   └── whk_…        webhook: one of each such endpoint: queue, requests in flight,
 //	│       │                    retries, health
@@ -33,6 +35,10 @@
 //	partitions       → partition    nothing: it starts and stops it
 //	tail             → partition    events, through an inbox that never waits (Publish)
 //	partition        → itself       that a lease, a position or a duty is due; outcomes of I/O
+//	partition        → signals      signals that are new in the log
+//	signals          → asset        alerts: levels and times of its signals
+//	asset            → signal       that a level is reached, a time is over, a bar has closed
+//	signal           → signals      changes to append; that it is closed
 //	recorder         → webhooks     deliveries that are stored; changes of webhooks
 //	webhooks         → endpoint     its share of that; that something is due; that it may end
 //	queue, gate      → endpoint     attempts that ended, a slot to send
@@ -80,5 +86,8 @@
 // at once is read from Redis when it is due (webhook/backlog.go).
 //
 // A tick: a source → market/feeder.go → market:ticks → market/reader.go on every
-// node → the asset's actor → the snapshot that runs read.
+// node → the asset's actor (market/watch.go) → the snapshot that runs read, and the
+// alerts that it concerns (market/alerts.go) → the signal's actor (lifecycle/watcher.go)
+// → signal.updated or signal.closed on the event log. What came before somebody asked
+// is made up by market/catchup.go.
 package actors
