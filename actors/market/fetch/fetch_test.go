@@ -1,0 +1,237 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// script is a server of which each answer is known; the last one is repeated.
+type script struct {
+	mu      sync.Mutex
+	answers []func(*http.Request) (*http.Response, error)
+	asked   []time.Time
+}
+
+func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, time.Now())
+	f := s.answers[min(len(s.asked), len(s.answers))-1]
+	s.mu.Unlock()
+	return f(r)
+}
+
+// says returns an answer; headers are name, value, and so on.
+func says(status int, body string, headers ...string) func(*http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) {
+		h := http.Header{"Content-Type": {"application/json"}}
+		for i := 0; i+1 < len(headers); i += 2 {
+			h.Set(headers[i], headers[i+1])
+		}
+		return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
+}
+
+func breaks(*http.Request) (*http.Response, error) { return nil, errors.New("connection reset") }
+
+// stops sends the beginning of a body.
+func stops(*http.Request) (*http.Response, error) {
+	r, w := io.Pipe()
+	go func() {
+		w.Write([]byte(`[1,`))
+		w.CloseWithError(io.ErrUnexpectedEOF)
+	}()
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: r}, nil
+}
+
+func TestTriesAndFaults(t *testing.T) {
+	t.Parallel()
+	type answer = func(*http.Request) (*http.Response, error)
+	ok := says(200, `[]`)
+	for name, c := range map[string]struct {
+		answers []answer
+		tries   int
+		kind    Kind // empty: an answer
+		after   time.Duration
+	}{
+		"well":                {[]answer{ok}, 1, "", 0},
+		"with charset":        {[]answer{says(200, `[]`, "Content-Type", "application/json; charset=UTF-8")}, 1, "", 0},
+		"network, then well":  {[]answer{breaks, ok}, 2, "", 0},
+		"5xx, then well":      {[]answer{says(503, ""), says(500, ""), ok}, 3, "", 0},
+		"5xx":                 {[]answer{says(502, "")}, 3, Server, 0},
+		"network":             {[]answer{breaks}, 3, Network, 0},
+		"breaks off":          {[]answer{stops}, 3, Network, 0},
+		"429 for a moment":    {[]answer{says(429, "", "Retry-After", "2"), ok}, 2, "", 0},
+		"429 for long":        {[]answer{says(429, "", "Retry-After", "60")}, 1, Limited, time.Minute},
+		"429 without a word":  {[]answer{says(429, "")}, 1, Limited, restUntold},
+		"418":                 {[]answer{says(418, "", "Retry-After", "7200")}, 1, Banned, 2 * time.Hour},
+		"418 without a word":  {[]answer{says(418, "")}, 1, Banned, banUntold},
+		"400":                 {[]answer{says(400, `{"code":-1121}`)}, 1, Refused, 0},
+		"403":                 {[]answer{says(403, "")}, 1, Refused, 0},
+		"HTML":                {[]answer{says(200, "<html>", "Content-Type", "text/html")}, 1, Content, 0},
+		"HTML that says JSON": {[]answer{says(200, "\n <!DOCTYPE html><html>")}, 1, Content, 0},
+		"no type":             {[]answer{says(200, `[]`, "Content-Type", "")}, 1, Content, 0},
+		"too large":           {[]answer{says(200, strings.Repeat(" ", maxBody+1))}, 1, Large, 0},
+		"304 unasked":         {[]answer{says(304, "")}, 1, Refused, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &script{answers: c.answers}
+				results := map[string]int{}
+				client := New(Options{Name: "x", Transport: server, Done: func(_, result string) { results[result]++ }})
+				a, err := client.Get(t.Context(), Request{URL: "http://x/"})
+				fault, isFault := errors.AsType[*Error](err)
+				switch {
+				case c.kind == "" && (err != nil || string(a.Body) != "[]"):
+					t.Errorf("%v", err)
+				case c.kind != "" && (!isFault || fault.Kind != c.kind || fault.RetryAfter != c.after):
+					t.Errorf("%v, want %s and %s", err, c.kind, c.after)
+				}
+				if len(server.asked) != c.tries {
+					t.Errorf("%d tries, want %d", len(server.asked), c.tries)
+				}
+				for i := 1; i < len(server.asked); i++ {
+					if server.asked[i].Sub(server.asked[i-1]) < firstPause/2 {
+						t.Errorf("try %d came after %s", i, server.asked[i].Sub(server.asked[i-1]))
+					}
+				}
+				sum := 0
+				for _, n := range results {
+					sum += n
+				}
+				if sum != c.tries || c.kind != "" && results[string(c.kind)] == 0 {
+					t.Errorf("counted %v", results)
+				}
+			})
+		})
+	}
+}
+
+func TestABanIsObeyed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){says(418, "", "Retry-After", "120"), says(200, "1")}}
+		client := New(Options{Name: "x", Transport: server})
+		get := func() error {
+			_, err := client.Get(t.Context(), Request{URL: "http://x/"})
+			return err
+		}
+		get()
+		for range 10 {
+			if fault, ok := errors.AsType[*Error](get()); !ok || fault.Kind != Resting || fault.RetryAfter <= 0 {
+				t.Fatalf("not at rest: %v", fault)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if len(server.asked) != 1 {
+			t.Errorf("%d requests in the ban", len(server.asked))
+		}
+		time.Sleep(21 * time.Second)
+		if err := get(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAFailingServerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){says(500, "")}}
+		client := New(Options{Name: "x", Transport: server})
+		begun := time.Now()
+		for time.Since(begun) < time.Hour {
+			client.Get(t.Context(), Request{URL: "http://x/"})
+			time.Sleep(time.Second)
+		}
+		if n := len(server.asked); n < 12 || n > 30 {
+			t.Errorf("%d requests in an hour", n)
+		}
+		server.mu.Lock()
+		server.answers = []func(*http.Request) (*http.Response, error){says(200, "1")}
+		server.mu.Unlock()
+		time.Sleep(longestRest)
+		for range 5 {
+			if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil {
+				t.Errorf("it works again: %v", err)
+			}
+		}
+	})
+}
+
+func TestTheSameIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return says(200, "1")(r)
+		}}}
+		client := New(Options{Name: "x", Transport: server})
+		first, leave := context.WithCancel(t.Context())
+		go func() {
+			if _, err := client.Get(first, Request{URL: "http://x/"}); !errors.Is(err, context.Canceled) {
+				t.Errorf("the one who went away: %v", err)
+			}
+		}()
+		synctest.Wait()
+		var answered atomic.Int32
+		for range 9 {
+			go func() {
+				if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err == nil {
+					answered.Add(1)
+				}
+			}()
+		}
+		go client.Get(t.Context(), Request{URL: "http://x/other"})
+		synctest.Wait()
+		leave()
+		time.Sleep(2 * time.Second)
+		if len(server.asked) != 2 || answered.Load() != 9 {
+			t.Errorf("%d requests, %d answers", len(server.asked), answered.Load())
+		}
+	})
+}
+
+func TestTheRateIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){says(200, "1")}}
+		client := New(Options{Name: "x", Transport: server, Rate: 2, Burst: 4})
+		begun := time.Now()
+		for i := range 12 {
+			if _, err := client.Get(t.Context(), Request{URL: fmt.Sprint("http://x/", i), Cost: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("12 requests that cost 2 took %s", took)
+		}
+	})
+}
+
+func TestConditionalRequests(t *testing.T) {
+	t.Parallel()
+	server := &script{answers: []func(*http.Request) (*http.Response, error){func(r *http.Request) (*http.Response, error) {
+		if r.Header.Get("If-None-Match") == `"v1"` && r.Header.Get("If-Modified-Since") == "then" && r.Header.Get("X-Key") == "k" {
+			return says(304, "")(r)
+		}
+		return says(200, "1", "ETag", `"v1"`, "Last-Modified", "then")(r)
+	}}}
+	client := New(Options{Name: "x", Transport: server, Header: http.Header{"X-Key": {"k"}}})
+	a, err := client.Get(t.Context(), Request{URL: "http://x/"})
+	if err != nil || a.Unchanged || a.ETag != `"v1"` || a.LastModified != "then" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	a, err = client.Get(t.Context(), Request{URL: "http://x/", ETag: a.ETag, LastModified: a.LastModified})
+	if err != nil || !a.Unchanged {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
