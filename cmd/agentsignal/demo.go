@@ -13,25 +13,26 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-// The demo runs the trading agent for an account of its own, so that a new user
-// sees signals at once.
+// The demo has agents run for an account of its own, so that a new user sees signals
+// come, move and close at once.
 const (
 	demoEmail   = "demo@example.com"
 	demoKeyName = "demo"
-	demoEvery   = 3 * time.Second
 )
 
-// demoRuns are asked for in turn.
-var demoRuns = []struct {
-	asset, strategy string
-	timeframe       signal.Timeframe
-}{
-	{"BTC", "momentum", signal.H1}, {"ETH", "breakout", signal.M5}, {"AAPL", "mean_reversion", signal.H1}, {"EURUSD", "momentum", signal.M5},
-	{"NVDA", "breakout", signal.H1}, {"SOL", "sentiment", signal.H1}, {"XAUUSD", "mean_reversion", signal.M5}, {"natural_gas", "momentum", signal.H1},
+// demoSchedules are made for the account if it has none: what its user changes or
+// removes stays so.
+var demoSchedules = []signal.Schedule{
+	{Agent: "trading", Strategy: "momentum", Timeframe: signal.M1, Assets: []string{"BTC", "ETH", "EURUSD"}, MaxOpen: 1},
+	{Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Assets: []string{"SOL", "NVDA", "XAUUSD"}, MaxOpen: 2},
+	{Agent: "trading", Strategy: "mean_reversion", Timeframe: signal.M5, Assets: []string{"AAPL", "GBPUSD"}, MaxOpen: 1},
+	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"BTC", "TSLA", "natural_gas"}, MaxOpen: 3},
+	{Agent: "trading", Strategy: "sentiment", Timeframe: signal.H1, Assets: []string{"BTC", "AAPL"}, MaxOpen: 1, Every: 2 * time.Minute},
+	{Agent: "weather", Strategy: "energy_demand", Timeframe: signal.D1, Assets: []string{"natural_gas", "oil"}, MaxOpen: 1, Every: 5 * time.Minute},
+	{Agent: "seo", Strategy: "blog_post", Timeframe: signal.H1, Assets: []string{"standing desk"}, MaxOpen: 1, Every: time.Hour},
 }
 
-// runDemo makes the account and a key, prints them, and runs the agent until ctx
-// ends.
+// runDemo makes the account with a key and schedules, and prints them.
 func (p *process) runDemo(ctx context.Context) error {
 	account, password, err := p.demoAccount(ctx)
 	if err != nil {
@@ -41,23 +42,29 @@ func (p *process) runDemo(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make demo key: %w", err)
 	}
-	p.printDemo(password, key)
 	p.waitForMarket(ctx)
-	t := time.NewTicker(demoEvery)
-	defer t.Stop()
-	for i := 0; ; i++ {
-		r := demoRuns[i%len(demoRuns)]
-		_, err := p.agents.Run(ctx, signal.RunRequest{Account: account.ID, Agent: "trading", Asset: r.asset, Strategy: r.strategy,
-			Timeframe: r.timeframe, Risk: signal.MediumRisk})
-		if err != nil && ctx.Err() == nil {
-			p.log.Info("demo run made no signal", "asset", r.asset, "strategy", r.strategy, "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
+	if err := p.addDemoSchedules(ctx, account.ID); err != nil {
+		return fmt.Errorf("make demo schedules: %w", err)
+	}
+	p.printDemo(password, key)
+	return nil
+}
+
+// addDemoSchedules makes the schedules of the account, unless it has some.
+func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID) error {
+	list, err := p.schedules.Schedules(ctx, account)
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	for _, s := range demoSchedules {
+		now := p.store.Now().UTC().Truncate(time.Millisecond)
+		s.ID, s.Account, s.Risk, s.Status, s.CreatedAt, s.UpdatedAt = signal.NewScheduleID(), account, signal.MediumRisk, signal.ScheduleEnabled, now, now
+		s.NextRunAt = s.FirstRun(now, barSpeed(p.config.Market))
+		if _, err := p.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // demoPatience bounds the wait for the market: it begins within a second.
@@ -68,7 +75,7 @@ func (p *process) waitForMarket(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
 	for {
-		if _, err := p.market.Series(ctx, demoRuns[0].asset, demoRuns[0].timeframe); err == nil {
+		if _, err := p.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe); err == nil {
 			return
 		}
 		select {
@@ -123,7 +130,7 @@ agentsignal runs at %[1]s  (API: %[1]s/docs)
   password  %[3]s
   API key   %[4]s
 
-See signals appear:
+See signals come, move and close:
 
   curl -s '%[1]s/v1/signals?limit=3' -H "Authorization: Bearer %[4]s"
   %[6]s tail --url %[5]s/ws/dashboard --key %[4]s

@@ -23,6 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
@@ -78,6 +79,8 @@ type process struct {
 	weather     *weather.Service
 	agents      *agent.Agents
 	lifecycle   *lifecycle.Node
+	schedules   *persistence.Schedules
+	scheduler   *schedule.Node
 	webhooks    *persistence.Webhooks
 	secrets     *webhook.Keyring
 	guard       *webhook.Guard
@@ -179,7 +182,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		}
 	}
 	p.partitions = partition.New(p.system, p.node, p.store, p.events, partition.Options{Lease: time.Duration(p.config.Lease),
-		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer}, Lifecycle: p.lifecycle,
+		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer}, Lifecycle: p.lifecycle, Schedules: p.scheduler,
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{Retention: time.Duration(p.config.Signals.Retention)})})
 	for what, f := range map[string]func(context.Context) error{"read events": p.tail.Run, "read market": p.market.Run,
 		"feed market": p.feeder.Run, "watch weather": p.weather.Run, "work on jobs": p.agents.Work} {

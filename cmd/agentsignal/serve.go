@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
@@ -48,7 +49,7 @@ func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
 			return p.run(cmd.Context())
 		},
 	}
-	c.Flags().BoolVar(&demo, "demo", false, "make a demo account with a key, print them, and run the trading agent for it")
+	c.Flags().BoolVar(&demo, "demo", false, "make a demo account with a key, print them, and have agents run for it")
 	return c
 }
 
@@ -135,6 +136,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
 		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
+	p.schedules = persistence.NewSchedules(p.store, p.events)
+	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue}, schedule.Options{Speed: barSpeed(c.Market), Now: p.store.Now, Log: log})
 	p.scorecards = scorecard.New(p.store, scorecard.Options{Retention: time.Duration(c.Signals.Retention), Now: p.store.Now,
 		Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
@@ -154,7 +157,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Weather: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
-		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
+		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Schedules: p.schedules, Speed: barSpeed(c.Market), Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
