@@ -45,6 +45,7 @@ func benchCommand() *cobra.Command {
 		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", b.stream},
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
 		{"lifecycle", "A million open signals, and a hundred thousand that close", b.signalLives},
+		{"calibration", "Confidence against what comes of signals", b.calibration},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {

@@ -1,0 +1,86 @@
+package market
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+func TestThePastIsNotStale(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	old := clock.Now().UnixMilli() - 300*3_600_000
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}, bars: hours(400, old, 1)}
+	m := newFake(t, store, clock)
+	if _, err := m.Series(t.Context(), "x", signal.H1); runError(t, err).Code != signal.StaleData {
+		t.Errorf("of a run: %v, want stale data", err)
+	}
+	s, err := m.Past(t.Context(), "x", signal.H1)
+	if err != nil || len(s.Bars) != 400 || s.Asset.Symbol != "X" || s.Asset.TickSize != .01 || s.Source != "stream" || s.Compression != 1 ||
+		s.Last != (Tick{Price: 2, Time: old}) || s.Ticks {
+		t.Errorf("past: %+v, %v", s.Last, err)
+	}
+	for name, c := range map[string]struct {
+		asset string
+		tf    signal.Timeframe
+		code  signal.ErrorCode
+	}{"no bars": {"X", signal.D1, signal.InsufficientHistory}, "no such asset": {"Y", signal.H1, signal.DataUnavailable}, "no timeframe": {"X", "2h", signal.Internal}} {
+		if _, err := m.Past(t.Context(), c.asset, c.tf); runError(t, err).Code != c.code {
+			t.Errorf("%s: %v, want %s", name, err, c.code)
+		}
+	}
+}
+
+func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
+	t.Parallel()
+	stored := hours(400, 1_700_000_000_000/3_600_000*3_600_000, 1)
+	missing := slices.Delete(slices.Clone(stored), 300, 302)
+	filled, err := History(missing, true)
+	if err != nil || len(filled) != 400 || !filled[300].Flat || filled[302] != strategy.Bar(stored[302].Bar) {
+		t.Errorf("%d bars with two filled, %v", len(filled), err)
+	}
+	if asIs, err := History(missing, false); err != nil || len(asIs) != 398 {
+		t.Errorf("with sessions: %d bars, %v", len(asIs), err)
+	}
+	_, err = History(slices.Delete(slices.Clone(stored), 300, 310), true)
+	if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable {
+		t.Errorf("ten missing: %v", err)
+	}
+}
+
+func TestClassesAndKeys(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"btc": Crypto, "BTC-USD": Crypto, "spy": Stock, "EUR/USD": FX, "gold": Metal, "corn": Commodity, "ACME": ""} {
+		if got := ClassOf(name); got != want {
+			t.Errorf("class of %s is %q, want %q", name, got, want)
+		}
+	}
+	if a, b := Key("btc-usd"), Key("BTC"); a != b {
+		t.Errorf("keys of one asset are %s and %s", a, b)
+	}
+}
+
+func TestWalksAreThoseOfTheSeed(t *testing.T) {
+	t.Parallel()
+	for _, tf := range signal.Timeframes {
+		bars := Walk(7, "btc", tf, 500)
+		if len(bars) != 500 || !slices.Equal(bars, Walk(7, "BTC", tf, 500)) || slices.Equal(bars, Walk(8, "BTC", tf, 500)) {
+			t.Fatalf("%s: %d bars, not those of the seed alone", tf, len(bars))
+		}
+		for i, b := range bars {
+			if err := b.Check(); err != nil || b.CloseTime-b.OpenTime != tf.Duration().Milliseconds() || i > 0 && (b.Open != bars[i-1].Close || b.OpenTime != bars[i-1].CloseTime) {
+				t.Fatalf("%s: bar %d is %+v (%v)", tf, i, b, err)
+			}
+		}
+	}
+	if Walk(1, "NOSUCH", signal.H1, 5) != nil || Walk(1, "BTC", "2h", 5) != nil {
+		t.Error("there are walks of what is not known")
+	}
+	if at := time.UnixMilli(Walk(1, "BTC", signal.H1, 1)[0].OpenTime).UTC(); !at.Equal(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("walks begin at %s", at)
+	}
+}
