@@ -106,8 +106,9 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 				t.Errorf("trade %d ends by %+v at bar %d, want %+v at %d", i, trade.Exit, trade.ExitBar, want, at)
 			}
 			reasons[want.Reason]++
-			if i > 0 && trade.Bar < r.Trades[i-1].ExitBar {
-				t.Errorf("trade %d was made at bar %d while the one before was open until %d", i, trade.Bar, r.Trades[i-1].ExitBar)
+			// At the bar with which one ends, the next one is made.
+			if i > 0 && trade.Bar != r.Trades[i-1].ExitBar {
+				t.Errorf("trade %d was made at bar %d, and the one before was open until %d", i, trade.Bar, r.Trades[i-1].ExitBar)
 			}
 			gross := strategy.R(trade.Direction, trade.Levels, want.Price)
 			risked := math.Abs(trade.Levels.Entry - trade.Levels.Stop)
@@ -116,9 +117,16 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 				t.Errorf("equity at %d is %v, want %v", point, got, Point{trade.ClosedAt, sum})
 			}
 			point++
-			x := trade.Excursion
-			if x.Best < max(0, gross)-1e-12 || x.Worst > min(0, gross)+1e-12 || x.Best > 1.55 {
-				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f", i, gross, x.Worst, x.Best)
+			// While it was open the price was at both ends of all bars but the last, and at its
+			// exit.
+			best, worst := max(0, gross), min(0, gross)
+			for _, b := range bars[trade.Bar+1 : trade.ExitBar] {
+				for _, price := range []float64{b.Low, b.High} {
+					best, worst = max(best, strategy.R(trade.Direction, trade.Levels, price)), min(worst, strategy.R(trade.Direction, trade.Levels, price))
+				}
+			}
+			if x := trade.Excursion; x.Best < best || x.Worst > worst || want.Reason == signal.StopLoss && x.Best > best+.5 || x.Best > 1.55 {
+				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f, want %.3f to %.3f or more", i, gross, x.Worst, x.Best, worst, best)
 			}
 		}
 		if s := r.Statistics; point != len(r.Equity) || s.Count != point || math.Abs(float64(s.TotalR)-sum) > 1e-9 {
