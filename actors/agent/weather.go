@@ -56,6 +56,9 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 	if seen.Compression > 1 {
 		extra["time_compression"] = seen.Compression
 	}
+	if seen.Proxy != "" {
+		extra["proxy"] = seen.Proxy
+	}
 	if report.Attribution != "" {
 		extra["attribution"] = report.Attribution
 	}

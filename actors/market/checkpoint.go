@@ -53,7 +53,7 @@ func (s *simulated) restore(checkpoint []byte) bool {
 	if version := r.take(1); version == nil || version[0] != checkpointVersion || int64(r.uint64()) != s.grid.speed {
 		return false
 	}
-	restored := simulated{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64())}
+	restored := simulated{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64()), weather: s.weather}
 	if r.uint64() != uint64(len(s.known)) || restored.at < 0 || restored.at%minuteStep != 0 {
 		return false
 	}

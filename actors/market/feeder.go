@@ -98,6 +98,9 @@ type FeederOptions struct {
 	Seed    uint64        // of a simulated market that begins; default 1
 	Lease   time.Duration // how long this node is the feeder without renewing; default 5 s
 	Real    RealOptions   // how real sources are reached
+	// Weather returns the anomaly by which the weather moves the simulated price of a
+	// commodity at a time, the same whenever it is asked; nil: none does.
+	Weather func(symbol string, at time.Time) float64
 
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // nil: none

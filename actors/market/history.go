@@ -1,6 +1,10 @@
 package market
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // Points of a path lie at multiples of a step in milliseconds of market time. The
 // farther back, the coarser: of each timeframe the last 1,000 bars are made in
@@ -55,6 +59,10 @@ type simulatedAsset struct {
 	bars assembler
 	news *newswire
 	last signal.Tick
+	// weather returns the anomaly that moves the price from the market time since on; nil
+	// for what it does not move.
+	weather func(at time.Time) float64
+	since   int64
 }
 
 // yield is what came of a piece of a path.
@@ -74,6 +82,9 @@ func (a *simulatedAsset) run(from, to int64, p plan, since, thin int64) yield {
 		step, _ := p.at(t)
 		if t += step; t > to {
 			return y
+		}
+		if a.weather != nil && t > a.since {
+			a.path.weather = a.weather(time.UnixMilli(g.wall(t)))
 		}
 		price, volume := a.path.step(float64(step) / marketMSPerHour)
 		if _, finest := p.at(t); finest != a.bars.finest {

@@ -137,6 +137,7 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 		return nil
 	}
 	s := newSimulated(t.o.Speed, t.o.Seed, own)
+	s.weather = t.o.Weather
 	o := s.Open(state.Checkpoint, published, t.o.Now().UnixMilli())
 	if err := t.fill(ctx, o.Fill); err != nil {
 		return err

@@ -21,6 +21,7 @@ const (
 	waveStrength = 0.25  // each time the square root of half the memory has passed
 	waveCentre   = 0.031 // half of the wave's variance
 	volumeSpread = 0.5   // of the logarithm
+	weatherDrift = 0.05  // an hour, in units of the deviation, for an anomaly of one
 )
 
 // The regimes of a market.
@@ -68,6 +69,7 @@ type path struct {
 	wave       float64
 	regime     int
 	left       float64 // hours until the regime ends
+	weather    float64 // anomaly by which the weather moves the price; not part of a checkpoint
 }
 
 // generator returns the source of random numbers of one name.
@@ -108,7 +110,7 @@ func (p *path) step(dt float64) (price, volume float64) {
 	r := regimeTable[p.regime]
 	level := r.volatility * math.Exp(p.wave-waveCentre)
 	s := p.volatility * level
-	p.price += r.drift*s*dt + s*root*epsilon - pull*(p.price-p.anchor)*dt
+	p.price += (r.drift+weatherDrift*p.weather)*s*dt + s*root*epsilon - pull*(p.price-p.anchor)*dt
 	p.wave += -p.wave*dt/waveMemory + waveStrength*root/math.Sqrt(waveMemory/2)*own.NormFloat64()
 
 	volume = p.turnover * dt * level * (.5 + .7*math.Abs(epsilon)) *

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -38,6 +39,9 @@ type simulated struct {
 	start  int64 // wall time at which it was begun
 	at     int64 // market time that all paths have reached
 	assets []*simulatedAsset
+	// weather returns the anomaly by which the weather moves the price of a commodity at a
+	// time; it is the same whenever it is asked. Nil: there is no weather.
+	weather func(symbol string, at time.Time) float64
 }
 
 // newSimulated returns a market of the assets given, at 1 to maxSpeed times real
@@ -69,6 +73,7 @@ func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 		s.begin(p, now)
 		reset, published = [timeframes]bool{true, true, true, true}, now
 	}
+	s.watchWeather()
 	if s.at < p.days-(longestGap-historyBars)*frameMS[d1] {
 		s.at = p.days
 		for _, a := range s.assets {
@@ -94,6 +99,17 @@ func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 		}
 	}
 	return o
+}
+
+// watchWeather lets the weather move the prices of commodities from the market's start
+// on; its history was made without.
+func (s *simulated) watchWeather() {
+	for _, a := range s.assets {
+		if s.weather != nil && a.k.class == Commodity {
+			a.weather = func(at time.Time) float64 { return s.weather(a.k.symbol, at) }
+			a.since = s.start * s.grid.speed
+		}
+	}
 }
 
 // begin starts every path at the beginning of history.

@@ -167,17 +167,23 @@ func (j *judge) look(m measure, at []station) (*seen, error) {
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	s := &seen{field: f, run: j.run, shares: make([]float64, len(at)), anomaly: make([][horizon]float64, len(at))}
+	return f.look(j.run, j.forecast)
+}
+
+// look holds a forecast against what is normal.
+func (f *field) look(run Date, forecast map[string]*Series) (*seen, error) {
+	at := f.stations
+	s := &seen{field: f, run: run, shares: make([]float64, len(at)), anomaly: make([][horizon]float64, len(at))}
 	whole := 0.0
 	for i, station := range at {
-		series := j.forecast[station.Name]
+		series := forecast[station.Name]
 		for k := range horizon {
 			w := skill(k) * station.weight
 			whole += w
 			if series == nil {
 				continue
 			}
-			d := j.run + Date(k)
+			d := run + Date(k)
 			v := f.value(i, d, series.At(d))
 			if math.IsNaN(v) {
 				continue
@@ -204,6 +210,9 @@ func (j *judge) look(m measure, at []station) (*seen, error) {
 // of its deviations away, and that number says nothing more.
 const farthest = 10
 
+// leastSpread is below which past years had no anomalies at all.
+const leastSpread = 1e-9
+
 // measured is look with the sum in deviations of past years, and the share of past
 // sums that were nearer to normal. Where the past had no anomaly it is 0.
 func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64, err error) {
@@ -215,7 +224,7 @@ func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64,
 		return nil, 0, 0, err
 	}
 	deviation := deviationOf(past)
-	if !(deviation > 1e-9) {
+	if !(deviation > leastSpread) {
 		return s, 0, .5, nil
 	}
 	below := 0.0

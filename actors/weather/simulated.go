@@ -47,6 +47,9 @@ type Simulated struct {
 	until Date // of paths
 	paths map[string]*Series
 	winds map[string][]shock
+
+	pulling sync.Mutex
+	pulls   map[string]*pull // by commodity
 }
 
 // shock is what is new on a day in a whole region.
@@ -55,7 +58,7 @@ type shock struct{ warmth, storm float32 }
 // NewSimulated returns the weather of a seed. Dates are those of the clock; new
 // forecasts come speed times as often as in real time.
 func NewSimulated(seed uint64, speed int64) *Simulated {
-	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock)}
+	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock), pulls: make(map[string]*pull)}
 }
 
 // Name implements Source.

@@ -109,14 +109,15 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.undo.add("actors", p.system.Shutdown)
 	prices := persistence.NewMarket(p.store)
 	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
+	var pull func(string, time.Time) float64
+	p.weather, pull = newWeather(c, p.store, log)
 	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{Node: p.node, Sources: c.Market.Source, Speed: c.Market.Speed,
-		Seed: c.Market.Seed, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
+		Seed: c.Market.Seed, Weather: pull, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
 	if err != nil {
 		return nil, err
 	}
 
 	jobs := persistence.NewJobs(p.store, p.node, persistence.JobsOptions{Idle: time.Duration(c.Runs.Timeout) + jobMargin, Log: log})
-	p.weather = newWeather(c, p.store, log)
 	texts, err := contentWriter(c, log)
 	if err != nil {
 		return nil, err

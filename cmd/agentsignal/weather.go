@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
@@ -9,15 +10,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// newWeather returns who answers questions about the weather. The simulated one follows
-// the seed and the speed of the simulated market, and has nothing to keep.
-func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) *weather.Service {
+// newWeather returns who answers questions about the weather, and how it moves simulated
+// prices: nil if it does not. The simulated weather follows the seed and the speed of the
+// simulated market, and has nothing to keep.
+func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) (*weather.Service, func(string, time.Time) float64) {
 	if c.Weather.Source == weather.SimulatedName {
-		return weather.New(weather.NewSimulated(c.Market.Seed, c.Market.Speed), weather.Options{Now: store.Now, Log: log})
+		source := weather.NewSimulated(c.Market.Seed, c.Market.Speed)
+		return weather.New(source, weather.Options{Now: store.Now, Log: log}), source.Anomaly
 	}
 	source := weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
 		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL})
-	return weather.New(source, weather.Options{Store: store, Now: store.Now, Log: log})
+	return weather.New(source, weather.Options{Store: store, Now: store.Now, Log: log}), nil
 }
 
 // forecasts is the weather as open signals ask for it.

@@ -1,0 +1,87 @@
+package weather
+
+import (
+	"context"
+	"time"
+)
+
+// pull is what the simulated weather of the day does to a simulated price.
+type pull struct {
+	run    int64
+	z      float64
+	date   Date
+	field  *field // with the normals of the date
+	spread float64
+	share  float64 // what an anomaly counts for at this time of the year
+}
+
+// pulled are the questions whose anomalies move simulated prices, by commodity.
+var pulled = map[string]measure{"natural_gas": heatingAndCooling, "corn": cornStress, "wheat": wheatStress}
+
+// Anomaly returns the anomaly, in deviations, by which the weather of all regions moves
+// the simulated price of a commodity at a time: that of the Outlook of a run which asks
+// for demand or stress then. It is 0 for what is no matter of weather. It may be called
+// from anywhere; the first call of a day computes what is normal, for some 0.1 s.
+func (s *Simulated) Anomaly(commodity string, at time.Time) float64 {
+	m, ok := pulled[commodity]
+	if !ok {
+		return 0
+	}
+	s.pulling.Lock()
+	defer s.pulling.Unlock()
+	p := s.pulls[commodity]
+	if p == nil {
+		p = &pull{run: -1, date: -1}
+		s.pulls[commodity] = p
+	}
+	if run := s.run(at); p.run != run {
+		p.run, p.z = run, 0
+		if s.prepare(p, m, commodity, DateOf(s.Newest(at, time.Time{}))) {
+			p.z = s.anomaly(p, at)
+		}
+	}
+	return p.z
+}
+
+// prepare sees to it that p knows what is normal on a date.
+func (s *Simulated) prepare(p *pull, m measure, commodity string, date Date) bool {
+	if p.date == date {
+		return p.field != nil
+	}
+	p.date, p.field, p.share = date, nil, 1
+	q := Question{Commodity: commodity, Region: Global}
+	at := pointsOf(q)
+	archive, err := s.Archive(context.Background(), distinct(at))
+	if err != nil {
+		return false
+	}
+	f, err := newField(m, at, archive)
+	if err != nil {
+		return false
+	}
+	past, err := f.past(date)
+	if err != nil {
+		return false
+	}
+	if c, ok := crops[commodity]; ok {
+		if day, _ := date.calendar(); !c.season(monthOf(day)) {
+			p.share = offSeason
+		}
+	}
+	if p.spread = deviationOf(past); p.spread > leastSpread {
+		p.field = f
+	}
+	return p.field != nil
+}
+
+func (s *Simulated) anomaly(p *pull, at time.Time) float64 {
+	forecast, _, err := s.Forecast(context.Background(), distinct(p.field.stations), at)
+	if err != nil {
+		return 0
+	}
+	seen, err := p.field.look(p.date, forecast)
+	if err != nil {
+		return 0
+	}
+	return p.share * min(max(seen.sum/p.spread, -farthest), farthest)
+}

@@ -1,0 +1,36 @@
+package weather
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestAnomaliesThatMovePricesAreThoseOfRuns: what moves a simulated price is what a run
+// says at that moment, whoever asks, however often and in which order.
+func TestAnomaliesThatMovePricesAreThoseOfRuns(t *testing.T) {
+	t.Parallel()
+	strategies := map[string]string{"natural_gas": "energy_demand", "corn": "agriculture", "wheat": "agriculture"}
+	start := time.Date(2026, 8, 30, 22, 0, 0, 0, time.UTC) // wheat does not grow, corn does
+	one, other := NewSimulated(2, 60), NewSimulated(2, 60)
+	var group sync.WaitGroup
+	for commodity, strategy := range strategies {
+		group.Go(func() {
+			for _, after := range []time.Duration{0, time.Minute, 7 * time.Minute, 3 * time.Hour, 30 * time.Hour, 6 * time.Minute} {
+				at := start.Add(after)
+				r, err := New(other, Options{Now: func() time.Time { return at }}).Outlook(t.Context(), Question{strategy, commodity, Global})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got := one.Anomaly(commodity, at); got != r.Z || got == 0 {
+					t.Errorf("%s after %v: %v moves the price, a run says %v", commodity, after, got, r.Z)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if one.Anomaly("oil", start) != 0 || one.Anomaly("BTC", start) != 0 {
+		t.Error("weather moves what it should not")
+	}
+}
