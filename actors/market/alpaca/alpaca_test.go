@@ -1,0 +1,97 @@
+package alpaca
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func newClient(t *testing.T, f http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("APCA-API-KEY-ID") != "key" || r.Header.Get("APCA-API-SECRET-KEY") != "secret" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		f(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return NewClient(s.URL, "iex", fetch.New(fetch.Options{Name: Name, Header: Header("key", "secret")}))
+}
+
+func TestBarsComeInPages(t *testing.T) {
+	t.Parallel()
+	var first string
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("page_token") == "" {
+			first = r.URL.RequestURI()
+			fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:30:00Z","o":1,"h":3,"l":0.5,"c":2,"v":10,"n":4,"vw":1.5}]},"next_page_token":"p2"}`)
+			return
+		}
+		fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:31:00Z","o":2,"h":3,"l":2,"c":2.5}]},"next_page_token":null}`)
+	})
+	bars, err := c.Bars(t.Context(), "AAPL", signal.M1, 1735828200000, 1735828320000)
+	want := []signal.Bar{{OpenTime: 1735828200000, CloseTime: 1735828260000, Open: 1, High: 3, Low: .5, Close: 2, Volume: 10},
+		{OpenTime: 1735828260000, CloseTime: 1735828320000, Open: 2, High: 3, Low: 2, Close: 2.5}}
+	if d := cmp.Diff(want, bars); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if first != "/v2/stocks/bars?adjustment=split&end=2025-01-02T14%3A31%3A59Z&feed=iex&limit=10000&start=2025-01-02T14%3A30%3A00Z&symbols=AAPL&timeframe=1Min" {
+		t.Error(first)
+	}
+}
+
+func TestBarsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		kind   fetch.Kind // empty: ErrUnknown
+	}{
+		"invalid symbol": {400, `{"message":"invalid symbol"}`, ""},
+		"keys refused":   {401, `{"message":"unauthorized"}`, fetch.Refused},
+		"truncated":      {200, `{"bars":{"AAPL":[{"t":"20`, fetch.Content},
+		"null price":     {200, `{"bars":{"AAPL":[{"t":"2025-01-02T14:30:00Z","o":null,"h":3,"l":1,"c":2,"v":1}]}}`, fetch.Content},
+		"no time":        {200, `{"bars":{"AAPL":[{"o":1,"h":3,"l":1,"c":2,"v":1}]}}`, fetch.Content},
+		"a list":         {200, `[]`, fetch.Content},
+	} {
+		client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		})
+		bars, err := client.Bars(t.Context(), "AAPL", signal.M1, 0, 60_000)
+		fault, ok := errors.AsType[*fetch.Error](err)
+		if c.kind == "" && !errors.Is(err, ErrUnknown) || c.kind != "" && (!ok || fault.Kind != c.kind) || bars != nil {
+			t.Errorf("%s: %v, %v", name, bars, err)
+		}
+	}
+	client := newClient(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"bars":null,"next_page_token":null}`) })
+	if bars, err := client.Bars(t.Context(), "AAPL", signal.M1, 0, 60_000); len(bars) != 0 || err != nil {
+		t.Errorf("a name without bars: %v, %v", bars, err)
+	}
+}
+
+func TestNews(t *testing.T) {
+	t.Parallel()
+	var query string
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		query = r.URL.RequestURI()
+		fmt.Fprint(w, `{"news":[{"id":24843171,"headline":"Apple beats","summary":"More.","created_at":"2025-01-02T14:00:00Z","symbols":["AAPL","TSLA"],"url":"https://example.com/1"}],"next_page_token":null}`)
+	})
+	items, err := c.News(t.Context(), "AAPL", 1735826400000)
+	if err != nil || len(items) != 1 || items[0].ID != "24843171" || items[0].Headline != "Apple beats" || items[0].CreatedAt.UnixMilli() != 1735826400000 ||
+		!cmp.Equal(items[0].Symbols, []string{"AAPL", "TSLA"}) {
+		t.Errorf("%+v, %v", items, err)
+	}
+	if query != "/v1beta1/news?limit=50&sort=desc&start=2025-01-02T14%3A00%3A00Z&symbols=AAPL" {
+		t.Error(query)
+	}
+}

@@ -1,0 +1,334 @@
+package binance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What the exchange documents, with fields that differ in case only.
+const (
+	tradeText = `{"stream":"btcusdt@trade","data":{"e":"trade","E":1672515782136,"s":"BTCUSDT","t":12345,"p":"67000.01","q":"0.5","T":1672515782130,"m":true,"M":true}}`
+	klineText = `{"stream":"btcusdt@kline_1m","data":{"e":"kline","E":1672515840003,"s":"BTCUSDT","k":{"t":1672515780000,"T":1672515839999,` +
+		`"s":"BTCUSDT","i":"1m","f":100,"L":200,"o":"10","c":"12","h":"13","l":"9","v":"1000","n":100,"x":true,"q":"1.0","V":"500","Q":"0.5","B":"7"}}}`
+)
+
+func TestMessagesAreToldApartByCase(t *testing.T) {
+	t.Parallel()
+	trade := message{kind: "trade", symbol: "BTCUSDT", tick: signal.Tick{Price: 67000.01, Volume: .5, Time: 1672515782130}}
+	bar := signal.Bar{OpenTime: 1672515780000, CloseTime: 1672515840000, Open: 10, High: 13, Low: 9, Close: 12, Volume: 1000}
+	for _, c := range []struct {
+		text string
+		want message
+		bad  bool
+	}{
+		{text: tradeText, want: trade},
+		// A field that we do not know must not take the place of one that we do.
+		{text: strings.Replace(tradeText, `"M":true`, `"P":"1","Q":"2"`, 1), want: trade},
+		{text: klineText, want: message{kind: "kline", symbol: "BTCUSDT", closed: true, bar: bar}},
+		{text: strings.Replace(klineText, `"x":true`, `"x":false`, 1), want: message{kind: "kline", symbol: "BTCUSDT", bar: bar}},
+		{text: `{"result":null,"id":3}`, want: message{id: 3}},
+		{text: `{"error":{"code":2},"id":3}`, want: message{id: 3, fault: `{"code":2}`}},
+		{text: `{"e":"serverShutdown","E":1}`, want: message{kind: "serverShutdown"}},
+		{text: `{"e":"24hrMiniTicker","E":1,"s":"BTCUSDT","c":"1"}`, want: message{kind: "24hrMiniTicker"}},
+		{text: strings.Replace(tradeText, `"67000.01"`, `null`, 1), bad: true},
+		{text: strings.Replace(tradeText, `"67000.01"`, `67000.01`, 1), bad: true},
+		{text: strings.Replace(tradeText, `"p":"67000.01",`, ``, 1), bad: true},
+		{text: strings.Replace(klineText, `"k":{`, `"k":null,"z":{`, 1), bad: true},
+		{text: tradeText[:60], bad: true},
+		{text: `[]`, bad: true},
+		{text: `{}`, bad: true},
+		{text: `{"data":null}`, bad: true},
+	} {
+		m, err := decodeMessage([]byte(c.text))
+		if d := cmp.Diff(c.want, m, cmp.AllowUnexported(message{})); d != "" || (err != nil) != c.bad {
+			t.Errorf("%s: %v\n%s", c.text, err, d)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(tradeText))
+	f.Add([]byte(klineText))
+	f.Add([]byte(klineRows))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decodeMessage(data)
+		decodeKlines(data)
+	})
+}
+
+// klineRows is what the exchange documents.
+const klineRows = `[[1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",1499043599999,"2434.19055334",308,"1756.87402397","28.46694368","0"]]`
+
+func newServer(t *testing.T, f http.HandlerFunc) *Client {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return NewClient(s.URL, fetch.New(fetch.Options{Name: Name}))
+}
+
+func TestBars(t *testing.T) {
+	t.Parallel()
+	var query string
+	c := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		query = r.URL.RequestURI()
+		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+		fmt.Fprint(w, klineRows)
+	})
+	bars, err := c.Bars(t.Context(), "BTCUSDT", signal.H1, 1499040000000, 1499050800000)
+	want := []signal.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000, Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}}
+	if d := cmp.Diff(want, bars); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	if query != "/api/v3/klines?endTime=1499050799999&interval=1h&limit=1000&startTime=1499040000000&symbol=BTCUSDT" {
+		t.Error(query)
+	}
+}
+
+func TestBarsComeInPages(t *testing.T) {
+	t.Parallel()
+	pages := 0
+	c := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		pages++
+		var from, to int64
+		fmt.Sscan(r.FormValue("startTime"), &from)
+		fmt.Sscan(r.FormValue("endTime"), &to)
+		w.Header().Set("Content-Type", "application/json")
+		var rows []string
+		for at := from; at <= to && len(rows) < pageLimit; at += 60_000 {
+			rows = append(rows, fmt.Sprintf(`[%d,"1","1","1","1","1",%d]`, at, at+59_999))
+		}
+		fmt.Fprint(w, "["+strings.Join(rows, ",")+"]")
+	})
+	bars, err := c.Bars(t.Context(), "X", signal.M1, 0, 2500*60_000)
+	if err != nil || len(bars) != 2500 || pages != 3 {
+		t.Fatalf("%d bars in %d pages, %v", len(bars), pages, err)
+	}
+	for i, b := range bars {
+		if b.OpenTime != int64(i)*60_000 {
+			t.Fatalf("bar %d opens at %d", i, b.OpenTime)
+		}
+	}
+}
+
+func TestBarsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		kind   fetch.Kind // empty: ErrUnknown
+	}{
+		"invalid symbol":   {400, `{"code":-1121,"msg":"Invalid symbol."}`, ""},
+		"invalid interval": {400, `{"code":-1120,"msg":"Invalid interval."}`, fetch.Refused},
+		"firewall":         {403, `<html>`, fetch.Refused},
+		"truncated":        {200, klineRows[:60], fetch.Content},
+		"null":             {200, `null`, fetch.Content},
+		"object":           {200, `{"code":0}`, fetch.Content},
+		"null price":       {200, strings.Replace(klineRows, `"0.80000000"`, `null`, 1), fetch.Content},
+		"number price":     {200, strings.Replace(klineRows, `"0.80000000"`, `0.8`, 1), fetch.Content},
+		"text price":       {200, strings.Replace(klineRows, `"0.80000000"`, `"high"`, 1), fetch.Content},
+		"null row":         {200, `[null]`, fetch.Content},
+		"short row":        {200, `[[1,"1"]]`, fetch.Content},
+		"null time":        {200, strings.Replace(klineRows, `1499040000000`, `null`, 1), fetch.Content},
+	} {
+		client := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		})
+		bars, err := client.Bars(t.Context(), "X", signal.M1, 0, 60_000)
+		fault, ok := errors.AsType[*fetch.Error](err)
+		if c.kind == "" && !errors.Is(err, ErrUnknown) || c.kind != "" && (!ok || fault.Kind != c.kind) || bars != nil {
+			t.Errorf("%s: %v, %v", name, bars, err)
+		}
+	}
+}
+
+// socketServer hands each connection to serve, with its number from 1 on.
+func socketServer(t *testing.T, serve func(n int, ws *websocket.Conn)) string {
+	t.Helper()
+	var mu sync.Mutex
+	n := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := websocket.Upgrader{}
+		ws, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer ws.Close()
+		mu.Lock()
+		n++
+		count := n
+		mu.Unlock()
+		serve(count, ws)
+	}))
+	t.Cleanup(s.Close)
+	return "ws" + strings.TrimPrefix(s.URL, "http")
+}
+
+// sent is a request of a client.
+type sent struct {
+	Method string
+	Params []string
+	ID     int64
+}
+
+// acknowledge answers one request.
+func acknowledge(ws *websocket.Conn) (sent, error) {
+	var s sent
+	if err := ws.ReadJSON(&s); err != nil {
+		return s, err
+	}
+	return s, ws.WriteJSON(map[string]any{"result": nil, "id": s.ID})
+}
+
+// follow returns the events of a symbol.
+func follow(t *testing.T, s *Stream, symbol string) (events <-chan Event, stop func()) {
+	t.Helper()
+	all := make(chan Event, 100)
+	stop, ok := s.Follow(symbol, func(e Event) { all <- e })
+	if !ok {
+		t.Fatal("not followed")
+	}
+	return all, stop
+}
+
+func run(t *testing.T, s *Stream) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func kinds(t *testing.T, events <-chan Event, want ...EventKind) {
+	t.Helper()
+	for i, k := range want {
+		select {
+		case e := <-events:
+			if e.Kind != k {
+				t.Fatalf("event %d is %d, want %d", i, e.Kind, k)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("event %d does not come", i)
+		}
+	}
+}
+
+func TestStreamTellsWhatItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	requests := make(chan sent, 10)
+	url := socketServer(t, func(_ int, ws *websocket.Conn) {
+		ws.WriteMessage(websocket.TextMessage, []byte(tradeText)) // before it was asked for: not told
+		for {
+			s, err := acknowledge(ws)
+			if err != nil {
+				return
+			}
+			requests <- s
+			for _, text := range []string{`{"nonsense`, tradeText, klineText, strings.Replace(klineText, `"x":true`, `"x":false`, 1)} {
+				ws.WriteMessage(websocket.TextMessage, []byte(text))
+			}
+		}
+	})
+	faulty := make(chan struct{}, 10)
+	s := NewStream(StreamOptions{URL: url, Faulty: func() { faulty <- struct{}{} }})
+	run(t, s)
+	events, stop := follow(t, s, "BTCUSDT")
+	kinds(t, events, Up, Trade, Closed, Alive)
+	<-faulty
+	if d := cmp.Diff(sent{"SUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 1}, <-requests); d != "" {
+		t.Error(d)
+	}
+	if _, ok := s.Follow("BTCUSDT", nil); ok {
+		t.Error("a symbol is followed twice")
+	}
+	stop()
+	if d := cmp.Diff(sent{"UNSUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 2}, <-requests); d != "" {
+		t.Error(d)
+	}
+}
+
+// However a connection ends, who follows is told so, and then told of the next one.
+func TestStreamConnectsAnew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end               func(ws *websocket.Conn)
+		lifetime, silence time.Duration
+	}{
+		"cut after a day":  {end: func(ws *websocket.Conn) { ws.Close() }},
+		"announced":        {end: func(ws *websocket.Conn) { ws.WriteMessage(1, []byte(`{"e":"serverShutdown","E":1}`)); ws.ReadMessage() }},
+		"before the day":   {end: func(ws *websocket.Conn) { ws.ReadMessage() }, lifetime: time.Second},
+		"half-open":        {end: func(ws *websocket.Conn) { ws.ReadMessage() }, silence: 2 * time.Second},
+		"too long message": {end: func(ws *websocket.Conn) { ws.WriteMessage(1, make([]byte, maxMessage+1)); ws.ReadMessage() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := socketServer(t, func(n int, ws *websocket.Conn) {
+				if _, err := acknowledge(ws); err != nil {
+					return
+				}
+				if n == 1 {
+					c.end(ws)
+					return
+				}
+				ws.WriteMessage(websocket.TextMessage, []byte(tradeText))
+				ws.ReadMessage()
+			})
+			s := NewStream(StreamOptions{URL: url, Lifetime: c.lifetime, Silence: c.silence})
+			run(t, s)
+			events, _ := follow(t, s, "BTCUSDT")
+			kinds(t, events, Up, Down, Up, Trade)
+		})
+	}
+}
+
+// Pings alone keep a connection: nothing may be traded for a while.
+func TestPingsAreAnsweredAndCount(t *testing.T) {
+	t.Parallel()
+	pongs := make(chan string, 100)
+	url := socketServer(t, func(n int, ws *websocket.Conn) {
+		ws.SetPongHandler(func(text string) error {
+			pongs <- text
+			return nil
+		})
+		go func() {
+			for i := range 15 {
+				time.Sleep(200 * time.Millisecond)
+				ws.WriteControl(websocket.PingMessage, fmt.Append(nil, n, " ", i), time.Now().Add(time.Second))
+			}
+		}()
+		for {
+			if _, err := acknowledge(ws); err != nil {
+				return
+			}
+		}
+	})
+	s := NewStream(StreamOptions{URL: url, Silence: 2 * time.Second})
+	run(t, s)
+	events, _ := follow(t, s, "BTCUSDT")
+	kinds(t, events, Up)
+	for i := range 15 {
+		if got := <-pongs; got != fmt.Sprint("1 ", i) {
+			t.Fatalf("pong %q, want that of ping %d on the first connection", got, i)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package market
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func minuteBar(minute int64, price float64) signal.Bar {
+	open := (29_920_890 + minute) * 60_000
+	return signal.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price + 1, Low: price - 1, Close: price, Volume: 1}
+}
+
+func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
+	t.Parallel()
+	good := func(minutes ...int64) []signal.Bar {
+		var bars []signal.Bar
+		for _, m := range minutes {
+			bars = append(bars, minuteBar(m, 100))
+		}
+		return bars
+	}
+	with := func(change func(b *signal.Bar)) signal.Bar {
+		b := minuteBar(2, 100)
+		change(&b)
+		return b
+	}
+	now := minuteBar(9, 1).OpenTime
+	for name, c := range map[string]struct {
+		bars []signal.Bar
+		want []signal.Bar
+	}{
+		"all":           {good(1, 2, 3), good(1, 2, 3)},
+		"open still":    {good(7, 8, 9), good(7, 8)},
+		"twice":         {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
+		"out of order":  {good(1, 3, 2, 4), good(1, 3, 4)},
+		"not a number":  {append(good(1), with(func(b *signal.Bar) { b.High = math.NaN() })), good(1)},
+		"infinite":      {append(good(1), with(func(b *signal.Bar) { b.High = math.Inf(1) })), good(1)},
+		"negative":      {append(good(1), with(func(b *signal.Bar) { b.Low = -1 })), good(1)},
+		"nothing":       {append(good(1), with(func(b *signal.Bar) { b.Open = 0 })), good(1)},
+		"volume":        {append(good(1), with(func(b *signal.Bar) { b.Volume = -1 })), good(1)},
+		"no volume":     {append(good(1), with(func(b *signal.Bar) { b.Volume = math.NaN() })), good(1)},
+		"upside down":   {append(good(1), with(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
+		"not aligned":   {append(good(1), with(func(b *signal.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
+		"too long":      {append(good(1), with(func(b *signal.Bar) { b.CloseTime += 60_000 })), good(1)},
+		"tomorrow":      {append(good(1, 1441), good(2)...), good(1, 2)},
+		"reversed":      {append(good(1), minuteBar(2, .01), minuteBar(3, 100)), good(1, 3)},
+		"first is wild": {append([]signal.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},
+		"none":          {nil, nil},
+	} {
+		k := &keeper{}
+		got := k.sound(c.bars, m1, now)
+		if len(got) == 0 {
+			got = nil
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+}
+
+func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
+	t.Parallel()
+	now := int64(1_795_253_400_000)
+	for _, c := range []struct {
+		tick signal.Tick
+		want reason
+	}{
+		{signal.Tick{Price: 101, Time: now}, ""},
+		{signal.Tick{Price: 101, Time: now + futureMS}, ""},
+		{signal.Tick{Price: 101, Time: now + futureMS + 1}, skipTime},
+		{signal.Tick{Price: 101, Time: now / 1000}, skipTime}, // seconds
+		{signal.Tick{Price: 101, Time: now - 1001}, skipOld},
+		{signal.Tick{Price: 101, Volume: math.NaN(), Time: now}, skipVolume},
+		{signal.Tick{Price: 101, Volume: -1, Time: now}, skipVolume},
+		{signal.Tick{Price: math.NaN(), Time: now}, skipPrice},
+		{signal.Tick{Price: math.Inf(1), Time: now}, skipPrice},
+		{signal.Tick{Price: -101, Time: now}, skipPrice},
+		{signal.Tick{Price: 0, Time: now}, skipPrice},
+		{signal.Tick{Price: 1. / 101, Time: now}, skipLevel},
+		{signal.Tick{Price: 500, Time: now}, skipLevel},
+	} {
+		k := &keeper{level: 100, ticked: now - 1000}
+		if got := k.soundTick(&c.tick, now); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.tick, got, c.want)
+		}
+	}
+}
+
+// A flood that nobody works in is forgotten as a whole, and made up for by bars.
+func TestAFloodOfPricesIsBounded(t *testing.T) {
+	t.Parallel()
+	k := &keeper{}
+	for range maxPending + 10 {
+		k.push(binance.Event{Kind: binance.Trade})
+	}
+	if events, lost := k.take(); !lost || len(events) != 10 {
+		t.Errorf("%d events, lost %t", len(events), lost)
+	}
+	k.push(binance.Event{Kind: binance.Trade})
+	if events, lost := k.take(); lost || len(events) != 1 {
+		t.Errorf("%d events, lost %t", len(events), lost)
+	}
+}
+
+func TestSymbolsOfSources(t *testing.T) {
+	t.Parallel()
+	b, c, a := &binanceVenue{}, &coinbaseVenue{}, &alpacaVenue{}
+	for _, x := range []struct{ symbol, class, binance, coinbase, alpaca string }{
+		{"BTC", Crypto, "BTCUSDT", "BTC-USD", ""},
+		{"DOGE", "", "DOGEUSDT", "DOGE-USD", "DOGE"},
+		{"DOGEUSDT", "", "DOGEUSDT", "DOGE-USD", ""},
+		{"AAPL", Stock, "", "", "AAPL"},
+		{"BRK.B", Stock, "", "", "BRK.B"},
+		{"natural_gas", Commodity, "", "", "UNG"},
+		{"oil", Commodity, "", "", "USO"},
+		{"EURUSD", FX, "", "", ""},
+		{"XAUUSD", Metal, "", "", ""},
+		{"../x", "", "", "", ""},
+		{"A&B=C", "", "", "", ""},
+	} {
+		for v, want := range map[venue]string{b: x.binance, c: x.coinbase, a: x.alpaca} {
+			if got, ok := v.Symbol(x.symbol, x.class); ok != (want != "") || ok && got != want {
+				t.Errorf("%s at %s: %q, %t; want %q", x.symbol, v.Name(), got, ok, want)
+			}
+		}
+	}
+}
+
+// stocks is a server that speaks as Alpaca does: bars of 1m from 9:00 to 17:00 in New
+// York, of which those before and after the session must not count.
+func stocks(t *testing.T, now func() time.Time) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v2/stocks/bars", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
+		to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
+		step := map[string]time.Duration{"1Min": time.Minute, "5Min": 5 * time.Minute, "1Hour": time.Hour, "1Day": 24 * time.Hour}[r.FormValue("timeframe")]
+		symbol := r.FormValue("symbols")
+		var rows []string
+		for at := from.Truncate(step); !at.After(to) && !at.After(now()) && symbol != "NONE"; at = at.Add(step) {
+			local, price := at.In(newYork()), 200.0
+			if w := local.Weekday(); step < 24*time.Hour && (w == time.Saturday || w == time.Sunday || local.Hour() < 9 || local.Hour() > 16) {
+				continue
+			}
+			if step == 24*time.Hour {
+				midnight := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, newYork())
+				if _, _, ok := exchangeDay(midnight); !ok {
+					continue
+				}
+				rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, midnight.UTC().Format(time.RFC3339), price, price+1, price-1, price))
+				continue
+			}
+			if opens, closes, ok := exchangeDay(local); !ok || !at.Add(step).After(opens) || !at.Before(closes) {
+				price = 190 // outside
+			}
+			rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, at.UTC().Format(time.RFC3339), price, price+1, price-1, price))
+		}
+		fmt.Fprintf(w, `{"bars":{%q:[%s]},"next_page_token":null}`, symbol, strings.Join(rows, ","))
+	})
+	mux.HandleFunc("GET /v1beta1/news", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]any{"news": []any{
+			map[string]any{"id": 7, "headline": "Apple beats estimates", "created_at": now().Add(-time.Hour).Format(time.RFC3339), "symbols": []string{"AAPL"}},
+			map[string]any{"id": 8, "headline": "From tomorrow", "created_at": now().Add(24 * time.Hour).Format(time.RFC3339), "symbols": []string{"AAPL"}},
+			map[string]any{"id": 9, "headline": "Crude draws", "created_at": now().Add(-time.Minute).Format(time.RFC3339), "symbols": []string{"XYZ"}}}})
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStocksAreKnownInTheirSessions(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: instant(t, "2026-11-20T16:00:00Z")} // a Friday, 11:00 in New York
+	b := newBench(t, c.Now)
+	server := stocks(t, c.Now)
+	o := RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s"}
+	m := b.market(Options{Sources: "alpaca"})
+	b.feed(FeederOptions{Sources: "alpaca", Real: o})
+	for _, tf := range signal.Timeframes {
+		s, err := m.Series(t.Context(), "AAPL", tf)
+		if err != nil || len(s.Bars) < 300 || s.Source != "alpaca" || s.Ticks || s.Session != Exchange {
+			t.Fatalf("%s: %d bars, %v", tf, len(s.Bars), err)
+		}
+		for _, bar := range s.Bars {
+			if tf != signal.D1 && bar.Close != 200 {
+				t.Fatalf("%s: a bar of %s counts", tf, millis(bar.OpenTime))
+			}
+			if tf == signal.D1 && bar.OpenTime%frameMS[d1] != 0 {
+				t.Fatalf("a day begins at %s", millis(bar.OpenTime))
+			}
+		}
+	}
+	gas, err := m.Series(t.Context(), "natural_gas", signal.H1)
+	if err != nil || gas.Proxy != "UNG" || gas.Asset.Class != Commodity {
+		t.Errorf("natural gas by %q, %v", gas.Proxy, err)
+	}
+	// A lifetime goes on with the next session.
+	if got := gas.Lifetime(c.Now(), 6*time.Hour, signal.H1); !c.Now().Add(got).Equal(instant(t, "2026-11-23T15:30:00Z")) {
+		t.Errorf("6 hours last until %s", c.Now().Add(got))
+	}
+	for _, name := range []string{"NONE", "BTC", "EURUSD"} {
+		_, err := m.Series(t.Context(), name, signal.H1)
+		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c.Add(5*time.Hour + time.Second)
+	_, err = m.Series(t.Context(), "AAPL", signal.H1)
+	e, ok := err.(*signal.RunError)
+	if !ok || e.Code != signal.MarketClosed || !e.Retryable || !strings.Contains(e.Message, "2026-11-23T14:30:00Z") ||
+		!c.Now().Add(e.RetryAfter).Equal(instant(t, "2026-11-23T14:30:00Z")) {
+		t.Errorf("after the close: %v", err)
+	}
+	// At the opening the last bar of Friday is not old: it is read, since the clock has
+	// jumped over its close.
+	c.Add(instant(t, "2026-11-23T14:31:00Z").Sub(c.Now()))
+	eventually(t, "bars at the opening", func() bool {
+		s, err := m.Series(t.Context(), "AAPL", signal.H1)
+		return err == nil && s.Bars[len(s.Bars)-1].CloseTime == instant(t, "2026-11-20T21:00:00Z").UnixMilli()
+	})
+}
+
+func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: instant(t, "2026-11-20T16:00:00Z")}
+	b := newBench(t, c.Now)
+	server := stocks(t, c.Now)
+	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/rss+xml")
+		fmt.Fprint(w, `<rss version="2.0"><channel><title>t</title>
+<item><guid>1</guid><title>Bitcoin breaks below support</title><pubDate>Fri, 20 Nov 2026 15:00:00 GMT</pubDate></item>
+<item><guid>2</guid><title>Markets wait</title><description>Analysts look at Nvidia.</description><pubDate>Fri, 20 Nov 2026 15:10:00 GMT</pubDate></item>
+<item><guid>3</guid><title>Nothing of interest: popcorn</title><pubDate>Fri, 20 Nov 2026 15:20:00 GMT</pubDate></item>
+<item><guid>4</guid><title>Bitcoin of long ago</title><pubDate>Fri, 20 Nov 2020 15:20:00 GMT</pubDate></item>
+</channel></rss>`)
+	}))
+	defer feed.Close()
+	m := b.market(Options{Sources: "alpaca"})
+	stop := b.feed(FeederOptions{Sources: "alpaca", Real: RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	since := c.Now().Add(-24 * time.Hour).UnixMilli()
+	headline := func(asset string) string {
+		items, err := m.News(t.Context(), asset, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, i := range items {
+			all = append(all, fmt.Sprintf("%s %v %v", i.Headline, i.Weight, i.Relevance))
+		}
+		return strings.Join(all, "; ")
+	}
+	want := map[string]string{"BTC": "Bitcoin breaks below support 0.5 1", "NVDA": "Markets wait 0.5 0.5", "AAPL": "Apple beats estimates 1 1",
+		"oil": "Crude draws 1 0.5", "corn": ""}
+	for asset, text := range want {
+		eventually(t, asset, func() bool { return headline(asset) == text })
+	}
+	// Another feeder reads the same again.
+	stop()
+	b.feed(FeederOptions{Node: "two", Sources: "alpaca", Real: RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	eventually(t, "the second reading", func() bool { return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8 })
+	for asset, text := range want {
+		if got := headline(asset); got != text {
+			t.Errorf("%s: %q, want %q", asset, got, text)
+		}
+	}
+}
+
+// listenerActor hands what its alert tells to a channel.
+type listenerActor struct{ told chan any }
+
+func (l *listenerActor) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case Reached, Expired:
+		l.told <- m
+	}
+}
+
+// A level that was reached while there was no connection is found in bars, before a
+// later tick may reach the other one.
+func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	sys := engine.NewSystem(engine.Options{})
+	t.Cleanup(func() { sys.Shutdown(context.Background()) })
+	m := New(sys, Options{Store: b.store, Now: c.Now, Sources: "binance"})
+	b.background(m.Run)
+	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	start := c.Now().UnixMilli()
+	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
+		t.Fatal(err)
+	}
+	price := priceAt(start) // rises by 1 a minute, and bars reach 5 beyond
+	c.Add(time.Second)
+	eventually(t, "a trade", func() bool {
+		x.trade("BTCUSDT", price, start+500)
+		s, err := m.Series(t.Context(), "BTC", signal.M1)
+		return err == nil && s.Ticks
+	})
+	l := &listenerActor{told: make(chan any, 10)}
+	ref := sys.Spawn(engine.Signal, "listener", func() engine.Actor { return l }, engine.Supervision{})
+	// The bar of the second minute reaches the lower level; no tick will.
+	err := m.Alert(t.Context(), "BTC", []Alert{{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Since: start + 600,
+		Expires: start + 3_600_000, Frame: signal.M1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.mu.Lock()
+	x.refuse = true
+	x.mu.Unlock()
+	x.cut()
+	eventually(t, "the connection is lost", func() bool { return x.followers("btcusdt@trade") == 0 })
+	c.Add(3 * time.Minute)
+	x.mu.Lock()
+	x.refuse = false
+	x.mu.Unlock()
+	eventually(t, "the connection is back", func() bool { return x.followers("btcusdt@trade") == 1 })
+	now := c.Now().UnixMilli()
+	eventually(t, "the level is found", func() bool {
+		x.trade("BTCUSDT", price+101, now)
+		return len(l.told) > 0
+	})
+	got, ok := (<-l.told).(Reached)
+	if !ok || got.Bar == nil || got.Bar.OpenTime != start+60_000 || !got.Past {
+		t.Errorf("%+v", got)
+	}
+}
