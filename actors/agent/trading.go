@@ -111,7 +111,7 @@ func describe(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment
 
 // originOf returns what a signal says of where its prices come from.
 func originOf(asset string, seen *market.Snapshot) strategy.Origin {
-	return strategy.Origin{Asset: asset, Tick: seen.Asset.TickSize, Source: seen.Source, Compression: seen.Compression}
+	return strategy.Origin{Asset: asset, Tick: seen.Asset.TickSize, Source: seen.Source, Proxy: seen.Proxy, Compression: seen.Compression}
 }
 
 // series returns the series kept under key, a new one if there is none.

@@ -34,7 +34,7 @@ func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Sn
 			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
 	}
 	newest := &series.bars[len(series.bars)-1]
-	return Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed),
+	return Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Proxy: proxyOf(record), Compression: float64(record.Speed),
 		Last: Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
 }
 
@@ -49,6 +49,12 @@ func ClassOf(name string) string {
 
 // Key returns the key under which the store has the asset that name means.
 func Key(name string) string { return assetKey(canonical(name)) }
+
+// OriginOf returns what signals on the asset with a record say of its prices, as which
+// they name it.
+func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
+	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
+}
 
 // History returns stored bars as strategies are given them: with short gaps filled, and
 // without what lies before the newest long one. The error is a *signal.RunError:

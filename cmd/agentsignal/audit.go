@@ -160,7 +160,7 @@ func auditSeries(ctx context.Context, prices *persistence.Market, key auditKey, 
 			reason = err.Error()
 			break
 		}
-		check = backtest.NewAudit(originOf(&record, ""), key.timeframe, bars)
+		check = backtest.NewAudit(market.OriginOf(&record, ""), key.timeframe, bars)
 	}
 	for _, s := range signals {
 		v := backtest.Verdict{Differences: backtest.CheckClosing(s), Reason: reason}

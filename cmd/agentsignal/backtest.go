@@ -191,14 +191,9 @@ func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Opt
 	if len(stored) == 0 {
 		return nil, "", fmt.Errorf("no bars of %s are stored for %s", o.Timeframe, record.Symbol)
 	}
-	o.Origin = originOf(&record, o.Asset)
+	o.Origin = market.OriginOf(&record, o.Asset)
 	bars, err := market.History(stored, record.AlwaysOpen)
 	return bars, record.Class, err
-}
-
-// originOf returns what signals on a stored asset say of its prices.
-func originOf(record *signal.MarketAsset, asset string) strategy.Origin {
-	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Compression: float64(max(1, record.Speed))}
 }
 
 // printBacktest prints what was found.
