@@ -23,9 +23,10 @@
 //
 // What is no actor, because many goroutines read it at once or nothing of it can
 // fail by itself: strategies (pure functions, package strategy), the catalogue of
-// signals (package catalogue), the flushers that write frames (package dashboard),
-// the log and the tail (package persistence). Package engine is the only one that
-// knows the actor library, and package signal has the words that all share.
+// signals (package catalogue), how signals would have ended and did end (packages
+// backtest and scorecard), the flushers that write frames (package dashboard), the log
+// and the tail (package persistence). Package engine is the only one that knows the
+// actor library, and package signal has the words that all share.
 //
 // # Who tells what to whom
 //
@@ -84,6 +85,11 @@
 // → webhook/webhooks.go → webhook/endpoint.go → webhook/queue.go → webhook/sender.go →
 // the receiver → webhook/report.go → the outcome, stored in one step. What is not sent
 // at once is read from Redis when it is due (webhook/backlog.go).
+//
+// A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
+// (persistence/job_queue.go) → agent/work.go on any node, by the functions of runs →
+// the job's result. The scorecard: http/work.go → scorecard.Scorecards.Card → the signal
+// log, from where it was read last (persistence/outcomes.go).
 //
 // A tick: a source → market/feeder.go → market:ticks → market/reader.go on every
 // node → the asset's actor (market/watch.go) → the snapshot that runs read, and the
