@@ -127,7 +127,6 @@ func (c *Config) Validate() error {
 		check(err == nil, "http.trusted_proxies", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", p))
 	}
 	check(c.DataDir != "", "data_dir", "must not be empty")
-	check(c.Content.ChatURL == "" || c.Content.ChatModel != "", "content.chat_model", "must be set with content.chat_url")
 	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")

@@ -169,10 +169,10 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 	}
 	// All faults at once.
 	bad := write("partitions: 65\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n  jwt_keys: a:b\nredis:\n  url: http://x\n" +
-		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\nagents:\n  disabled: [oracle]\n  statuses: {poet: beta}\n")
+		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\nagents:\n  disabled: [oracle]\n  statuses: {poet: beta}\ncontent:\n  chat_url: ftp://x\n")
 	_, err := bad.try("", "config", "check")
 	for _, want := range []string{"partitions", "http.addr", "auth.registration", "auth.jwt_keys", "redis.url", "market.source", "rate_limit.runs",
-		"rate_limit.reads", "agents.disabled", "agents.statuses"} {
+		"rate_limit.reads", "agents.disabled", "agents.statuses", "content.chat_url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("config check does not tell of %s: %v", want, err)
 		}

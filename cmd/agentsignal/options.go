@@ -81,7 +81,8 @@ func checkOptions(c configs.Config) error {
 	_, err = newPost(c.Email)
 	fault("email.smtp_url", err)
 	_, err = quotasOf(c.RateLimit)
-	faults = append(faults, err)
+	_, err2 := contentWriter(c, nil)
+	faults = append(faults, err, err2)
 	for _, id := range c.Agents.Disabled {
 		fault("agents.disabled", knownAgent(id))
 	}

@@ -40,6 +40,9 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		})
 		trader := c.client(t).with(strings.TrimSpace(key))
 		eventually(t, "a signal is there", func() bool { return trader.signals("").Total > 0 })
+		if round == "first" {
+			eventually(t, "a signal has closed", func() bool { return trader.signals("status=closed").Total > 0 })
+		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
 			t.Errorf("at the %s start it says:\n%s", round, c.log.newest())
 		}
