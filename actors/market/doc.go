@@ -9,9 +9,13 @@
 // asset somebody asked for, a snapshot that costs no I/O to read.
 //
 //	source ──┐                           ┌─> records ─────────┐ (first use)
-//	         ├─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
+//	keeper ──┼─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
 //	streams ─┘     └─────> market:ticks  └─> stream of closed ┘
 //	                             └───────────────────────────────┘
+//
+// A source is the simulated market. A keeper asks real sources for one asset, which is
+// taken up when it is first asked for: by the first source in market.source that has it,
+// and by the next one while that fails.
 //
 // What it promises:
 //
@@ -22,6 +26,13 @@
 //   - An asset has one source at a time. Ticks of our own carry their source; what
 //     anybody else writes of an asset that another source gives is counted as
 //     skipped, and is in no bar and no snapshot.
+//   - Of a real source nothing counts that cannot be true: each tick and bar is checked,
+//     and counted if it is refused.
+//   - What was traded while a real source was out of reach is in the records before the
+//     next tick of the asset is written. That tick says since when ticks are missing, and
+//     levels that were reached meanwhile are found in the bars. The minute in which the
+//     connection came back is made up for once it is closed.
+//   - A real asset has prices in its sessions only: else Series says MARKET_CLOSED.
 //   - A bar may be replaced by a later copy. Bars of 5m, 1h and 1d that a source
 //     gives win over those built from finer ones.
 //   - The simulated market follows one path for one seed, start and clock, whoever
@@ -33,5 +44,8 @@
 // Where to read: market.go (questions), watch.go (asset actors), reader.go (the
 // streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and
 // filter.go (what is taken from outside), builder.go (how bars come about);
-// path.go, history.go, simulated.go and newswire.go (the simulated market).
+// path.go, history.go, simulated.go and newswire.go (the simulated market); venue.go
+// (the real sources, each in a package of its own), keeper.go (one asset of them),
+// desk.go (what the feeder does with that), reporters.go (news), session.go (when assets
+// are traded), checkup.go (whether sources work).
 package market

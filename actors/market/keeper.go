@@ -91,6 +91,7 @@ type keeper struct {
 	ticked int64             // the newest tick that was delivered
 	level  float64           // the newest price that was delivered
 	faults int               // prices in a row that were far from it
+	anew   bool              // the records are not to be trusted
 	rests  map[string]time.Time
 	absent map[string]bool // venues that do not have the asset
 	errs   map[string]error
@@ -258,12 +259,15 @@ func (k *keeper) awaitUp(ctx context.Context) error {
 
 // load reads what the records lack: everything, if they hold another source's bars.
 func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
-	reset := k.source != v.Name()
+	reset := k.source != v.Name() || k.anew
 	now := k.now().UnixMilli()
 	if !reset && now-k.newest[m1] <= shortGap && now >= k.newest[m1] {
 		return k.refill(ctx, v, symbol)
 	}
 	newest, level := k.newest, 0.0
+	if reset {
+		newest = [timeframes]int64{}
+	}
 	var list []signal.MarketSeries
 	for frame, tf := range signal.Timeframes {
 		from := now - realBars*frameMS[frame]
@@ -295,11 +299,11 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 	if level == 0 && reset {
 		return errUnknown // a name without any price
 	}
-	missed := k.ticked
+	missed := k.since()
 	if reset {
 		missed = 0
 	}
-	k.newest, k.source, k.faults = newest, v.Name(), 0
+	k.newest, k.source, k.faults, k.anew = newest, v.Name(), 0, false
 	if level != 0 {
 		k.level = level
 	}
@@ -325,11 +329,14 @@ func (k *keeper) refill(ctx context.Context, v venue, symbol string) error {
 	if err != nil {
 		return err
 	}
-	bars := k.sound(raw, m1, now)
+	bars, missed := k.sound(raw, m1, now), k.since()
 	k.noteBars(bars)
-	k.deliver(ctx, delivery{bars: bars, missed: k.ticked, upTo: k.newest[m1]})
+	k.deliver(ctx, delivery{bars: bars, missed: missed, upTo: k.newest[m1]})
 	return nil
 }
+
+// since returns since when ticks may be missing, if some are.
+func (k *keeper) since() int64 { return cmp.Or(k.ticked, k.newest[m1]) }
 
 // noteBars notes bars that are about to be delivered.
 func (k *keeper) noteBars(bars []signal.Bar) {
@@ -558,8 +565,7 @@ func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error
 	if r := s.soundTick(&t, now); r != "" {
 		s.metrics.skip(r)
 		if s.faults >= levelFaults {
-			s.newest = [timeframes]int64{} // nothing of the history is sure
-			s.source = ""
+			s.anew = true // nothing of the history is sure
 			return errLies
 		}
 		return nil

@@ -176,6 +176,87 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// Who feeds next goes on with the assets that were taken up, and makes up for the time
+// between.
+func TestANewFeederKeepsRealAssets(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	m := b.market(Options{Sources: "binance"})
+	stop := b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
+		t.Fatal(err)
+	}
+	start := c.Now().UnixMilli()
+	c.Add(time.Second)
+	eventually(t, "a trade", func() bool {
+		x.trade("BTCUSDT", priceAt(start), start+500)
+		return len(b.ticksOf("BTC")) > 0
+	})
+	stop()
+	c.Add(3 * time.Hour)
+	now := c.Now().UnixMilli()
+	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: x.options()})
+	eventually(t, "a trade of the next feeder", func() bool {
+		x.trade("BTCUSDT", priceAt(now), now)
+		s, err := m.Series(t.Context(), "BTC", signal.H1)
+		return err == nil && s.Last.Time == now && s.Bars[len(s.Bars)-1].CloseTime == now-now%frameMS[h1]
+	})
+	for _, tick := range b.ticksOf("BTC") {
+		if tick.Time > start+500 {
+			// Of what came last the former feeder may not have kept that it came.
+			if tick.Missed != start+500 && tick.Missed != start {
+				t.Errorf("the first tick after the gap says %d", tick.Missed)
+			}
+			break
+		}
+	}
+	bars, _, err := b.store.Bars(t.Context(), "BTC", signal.M1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(bars); i++ {
+		if bars[i].OpenTime != bars[i-1].CloseTime {
+			t.Fatalf("a bar is missing at %d", bars[i-1].CloseTime)
+		}
+	}
+}
+
+// A source that gives prices of something else is not believed, and its history is read
+// again once it insists.
+func TestASourceThatInsistsIsReadAnew(t *testing.T) {
+	t.Parallel()
+	c := newRealClock()
+	b := newBench(t, c.Now)
+	x := newExchange(t, c.Now, "BTCUSDT")
+	o := x.options()
+	other := newCandles(t, c.Now)
+	o.CoinbaseURL = other.URL
+	m := b.market(Options{Sources: "binance,coinbase"})
+	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
+	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(levelFaults) {
+		x.trade("BTCUSDT", 1/priceAt(0), c.Now().UnixMilli()+i)
+	}
+	eventually(t, "the other source gives the prices", func() bool {
+		s, err := m.Series(t.Context(), "BTC", signal.M1)
+		return err == nil && s.Source == "coinbase"
+	})
+	for _, tick := range b.ticksOf("BTC") {
+		if tick.Price < 1000 {
+			t.Errorf("%+v is written", tick)
+		}
+	}
+	// What the first one says now is of no interest.
+	x.trade("BTCUSDT", priceAt(0), c.Now().UnixMilli())
+	if s, err := m.Series(t.Context(), "BTC", signal.M1); err != nil || s.Ticks {
+		t.Errorf("ticks %t, %v", s.Ticks, err)
+	}
+}
+
 func TestAFailingSourceIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
