@@ -127,6 +127,10 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 	shocks := s.shocks(p.Region, n)
 	path := &Series{From: from, Days: make([]Day, n)}
 	own := s.generator("point", p.Name)
+	var radiation [yearDays]float64
+	for day := range radiation {
+		radiation[day] = radiationAt(p.Latitude, day)
+	}
 	warmth, wet := own.NormFloat64(), false
 	for i := range path.Days {
 		fresh := math.Sqrt(regional)*float64(shocks[i].warmth) + math.Sqrt(1-regional)*own.NormFloat64()
@@ -145,7 +149,7 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 		if force := own.ExpFloat64(); p.gulf && day >= monthStarts[5] && day < monthStarts[11] && shocks[i].storm < stormChance {
 			gust = math.Min(70+40*force, 250)
 		}
-		path.Days[i] = p.day(day, p.normalMean(day)+spread(day)*warmth, rain, gust)
+		path.Days[i] = p.day(day, radiation[day], p.normalMean(day)+spread(day)*warmth, rain, gust)
 	}
 	s.paths[p.Name] = path
 	return path
@@ -166,7 +170,14 @@ func (s *Simulated) shocks(region string, n int) []shock {
 }
 
 // wave is 1 on the coldest day of the year and -1 half a year later.
-func wave(day int) float64 { return math.Cos(2 * math.Pi * float64(day-coldestDay) / yearDays) }
+func wave(day int) float64 { return waves[day] }
+
+var waves = func() (table [yearDays]float64) {
+	for day := range table {
+		table[day] = math.Cos(2 * math.Pi * float64(day-coldestDay) / yearDays)
+	}
+	return table
+}()
 
 func (p *Point) normalMean(day int) float64 { return p.mean - p.swing*wave(day) }
 
@@ -176,27 +187,32 @@ func spread(day int) float64 {
 }
 
 // day returns a day's weather: a dry one is wider, and takes more water.
-func (p *Point) day(day int, mean, rain, gust float64) Day {
+func (p *Point) day(day int, radiation, mean, rain, gust float64) Day {
 	half := 5 - 1.5*wave(day)
 	if rain > 0 {
 		half *= .65
 	}
 	return Day{Mean: tenth(mean), Max: tenth(mean + half), Min: tenth(mean - half), Rain: tenth(rain),
-		ET0: tenth(evaporation(p.Latitude, day, mean, 2*half)), Gust: tenth(gust)}
+		ET0: tenth(evaporation(radiation, mean, 2*half)), Gust: tenth(gust)}
 }
 
 func tenth(v float64) float32 { return float32(math.Round(v*10) / 10) }
 
-// evaporation estimates reference evapotranspiration, mm a day, from the mean
-// temperature and its range, by Hargreaves and Samani (1985), with the radiation
-// outside the atmosphere by FAO paper 56, equation 21.
-func evaporation(latitude float64, day int, mean, width float64) float64 {
+// evaporation estimates reference evapotranspiration, mm a day, from the radiation
+// outside the atmosphere, the mean temperature and its range, by Hargreaves and Samani
+// (1985).
+func evaporation(radiation, mean, width float64) float64 {
+	return math.Max(0, .0023*(mean+17.8)*math.Sqrt(width)*.408*radiation)
+}
+
+// radiationAt returns the radiation outside the atmosphere, MJ a square metre and day,
+// by FAO paper 56, equation 21.
+func radiationAt(latitude float64, day int) float64 {
 	j, phi := float64(day+1), latitude*math.Pi/180
 	tilt := .409 * math.Sin(2*math.Pi*j/yearDays-1.39)
 	sunset := math.Acos(math.Min(1, math.Max(-1, -math.Tan(phi)*math.Tan(tilt))))
-	radiation := 24 * 60 / math.Pi * .0820 * (1 + .033*math.Cos(2*math.Pi*j/yearDays)) *
+	return 24 * 60 / math.Pi * .0820 * (1 + .033*math.Cos(2*math.Pi*j/yearDays)) *
 		(sunset*math.Sin(phi)*math.Sin(tilt) + math.Cos(phi)*math.Cos(tilt)*math.Sin(sunset))
-	return math.Max(0, .0023*(mean+17.8)*math.Sqrt(width)*.408*radiation)
 }
 
 // forecast returns what run number n says of the days from a date on: what will be,
@@ -220,7 +236,7 @@ func (s *Simulated) forecast(p *Point, path *Series, from Date, n int64) *Series
 				rain = a.rain
 			}
 		}
-		f.Days[k] = p.day(day, mean, rain, gust)
+		f.Days[k] = p.day(day, radiationAt(p.Latitude, day), mean, rain, gust)
 	}
 	return f
 }

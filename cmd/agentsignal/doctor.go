@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +20,7 @@ const doctorTimeout = 60 * time.Second
 func doctorCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say which of the configured sources answer, and how fresh they are", Args: cobra.NoArgs,
-		Long: "Say which of the configured sources of prices and news answer, how long that takes and how old the newest thing is\n" +
+		Long: "Say which of the configured sources of prices, news and weather answer, how long that takes and how old the newest thing is\n" +
 			"that they have. The exit code is 1 if no source of prices works.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.load()
@@ -32,7 +33,7 @@ func doctorCommand(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printCheckups(cmd.OutOrStdout(), found); err != nil {
+			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), examineWeather(ctx, c)...)); err != nil {
 				return err
 			}
 			for _, f := range found[:len(found)-len(c.Market.NewsFeeds)] {

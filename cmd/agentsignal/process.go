@@ -77,6 +77,7 @@ type process struct {
 	market      *market.Market
 	feeder      *market.Feeder
 	weather     *weather.Service
+	pull        func(commodity string, at time.Time) float64 // of simulated weather on prices; nil: there is none
 	agents      *agent.Agents
 	lifecycle   *lifecycle.Node
 	schedules   *persistence.Schedules
@@ -185,7 +186,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		Alone: !p.config.Cluster, Tail: p.tail, Log: p.log, Webhooks: ownedWebhooks{p.webhooks, p.deliverer}, Lifecycle: p.lifecycle, Schedules: p.scheduler,
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{Retention: time.Duration(p.config.Signals.Retention)})})
 	for what, f := range map[string]func(context.Context) error{"read events": p.tail.Run, "read market": p.market.Run,
-		"feed market": p.feeder.Run, "watch weather": p.weather.Run, "work on jobs": p.agents.Work} {
+		"feed market": p.feed, "watch weather": p.weather.Run, "work on jobs": p.agents.Work} {
 		p.start(ctx, failed, what, f)
 	}
 	if err := p.partitions.Join(ctx); err != nil {

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/configs"
@@ -18,9 +23,7 @@ func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) (*
 		source := weather.NewSimulated(c.Market.Seed, c.Market.Speed)
 		return weather.New(source, weather.Options{Now: store.Now, Log: log}), source.Anomaly
 	}
-	source := weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
-		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL})
-	return weather.New(source, weather.Options{Store: store, Now: store.Now, Log: log}), nil
+	return weather.New(openMeteo(c), weather.Options{Store: store, Now: store.Now, Log: log}), nil
 }
 
 // forecasts is the weather as open signals ask for it.
@@ -30,4 +33,41 @@ type forecasts struct{ weather *weather.Service }
 func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool) {
 	likelihood, ok = f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
 	return likelihood, weather.Weight(o.Commodity), ok
+}
+
+// feed feeds the market. The climate, which takes a moment to compute, is there before
+// this node may become the feeder: prices must not wait for it later.
+func (p *process) feed(ctx context.Context) error {
+	if p.pull != nil {
+		for _, commodity := range agent.Commodities {
+			p.pull(commodity, p.store.Now())
+		}
+	}
+	return p.feeder.Run(ctx)
+}
+
+func openMeteo(c configs.Config) *weather.OpenMeteo {
+	return weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
+		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL})
+}
+
+// examineWeather asks the configured source of weather for the forecast of a point;
+// nothing where it is simulated.
+func examineWeather(ctx context.Context, c configs.Config) []market.Checkup {
+	if c.Weather.Source == weather.SimulatedName {
+		return nil
+	}
+	start, at := time.Now(), weather.Points()[0]
+	found := market.Checkup{Source: c.Weather.Source}
+	got, _, err := openMeteo(c).Forecast(ctx, []*weather.Point{&at}, start)
+	found.Took = time.Since(start)
+	switch e, failed := errors.AsType[*signal.RunError](err); {
+	case failed:
+		found.Note = fmt.Sprintf("%s: %v", e.Message, e.Cause)
+	case err != nil:
+		found.Note = err.Error()
+	default:
+		found.Works, found.Note = true, fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
+	}
+	return []market.Checkup{found}
 }

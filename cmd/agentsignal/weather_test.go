@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -147,4 +149,36 @@ func TestWeatherJobs(t *testing.T) {
 		t.Errorf("listed are %+v", p)
 	}
 	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).fails(t, http.StatusBadRequest, "invalid_request")
+}
+
+// TestDoctorExaminesTheWeather: a source that answers and one that does not.
+func TestDoctorExaminesTheWeather(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status     int
+		body, want string
+	}{
+		"answers": {200, `{"daily":{"time":["2026-11-21","2026-11-22"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
+			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`, "forecast for Chicago to 2026-11-22"},
+		"refuses": {400, `{"error":true,"reason":"The API key is invalid"}`, "The API key is invalid"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("apikey") != "verysecret" {
+				t.Error("asked without the key")
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.status)
+			fmt.Fprint(w, test.body)
+		}))
+		t.Cleanup(server.Close)
+		c := testConfig(t, "")
+		c.Weather.Source, c.Weather.APIKey, c.Weather.ForecastURL = "open_meteo", "verysecret", server.URL
+		found := examineWeather(t.Context(), c)
+		if len(found) != 1 || found[0].Works != (test.status == 200) || !strings.Contains(found[0].Note, test.want) || strings.Contains(found[0].Note, "verysecret") {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+	if found := examineWeather(t.Context(), testConfig(t, "")); len(found) != 0 {
+		t.Errorf("simulated weather is examined: %+v", found)
+	}
 }
