@@ -24,7 +24,7 @@ var (
 
 // Want asks the feeder for an asset that has no record. refused says why it will not get
 // one, if that is known; then it is not asked again before that is forgotten. It returns
-// KindLimited if too many wait.
+// KindUnavailable if too many wait, or if Redis cannot be reached.
 func (m *Market) Want(ctx context.Context, symbol string) (refused string, err error) {
 	var known *redis.StringCmd
 	var waiting *redis.IntCmd
