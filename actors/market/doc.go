@@ -45,7 +45,7 @@
 // streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and
 // filter.go (what is taken from outside), builder.go (how bars come about);
 // path.go, history.go, simulated.go and newswire.go (the simulated market); venue.go
-// (the real sources, each in a package of its own), keeper.go (one asset of them),
+// (the real sources, each in a package of its own), keeper.go, listener.go and sound.go (one asset of them),
 // desk.go (what the feeder does with that), reporters.go (news), session.go (when assets
 // are traded), checkup.go (whether sources work).
 package market

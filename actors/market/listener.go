@@ -1,0 +1,174 @@
+package market
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// listen delivers what a venue tells, until that fails. up is when it began to tell.
+func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) error {
+	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), partial: up - up%frameMS[m1]}
+	timer := time.NewTicker(workEvery)
+	defer timer.Stop()
+	preferred := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		events, lost := k.take()
+		if lost {
+			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.symbol)
+			events = append([]binance.Event{{Kind: binance.Up}}, events...)
+		}
+		for i := range events {
+			if err := s.hear(ctx, &events[i]); err != nil {
+				return err
+			}
+		}
+		s.flush(ctx)
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+		if time.Since(preferred) > returnAfter {
+			preferred = time.Now()
+			if k.better(ctx, v) {
+				return errPreferred
+			}
+		}
+	}
+}
+
+// listener works in what a venue tells of an asset.
+type listener struct {
+	*keeper
+	v      venue
+	symbol string
+
+	heard  time.Time // when it was last spoken of
+	downAt time.Time // since when there is no connection; zero: there is one
+	// partial is the minute within which the venue began to tell: its ticks are not all
+	// there, so its bar makes up for them. 0: none.
+	partial int64
+	asked   time.Time // when a bar was asked for that is late
+	failed  int       // how often in a row that failed
+	bars    []signal.Bar
+	ticks   []signal.Tick
+}
+
+// hear works in one event.
+func (s *listener) hear(ctx context.Context, e *binance.Event) error {
+	now := s.now().UnixMilli()
+	s.heard = time.Now()
+	switch e.Kind {
+	case binance.Down:
+		if s.downAt.IsZero() {
+			s.downAt = time.Now()
+		}
+	case binance.Refused:
+		return errUnknown
+	case binance.Up:
+		// What was traded meanwhile is not sent again: bars make up for it before
+		// anything else counts.
+		s.flush(ctx)
+		s.downAt, s.partial = time.Time{}, now-now%frameMS[m1]
+		return s.load(ctx, s.v, s.symbol)
+	case binance.Closed:
+		s.hearBar(ctx, e.Bar, now)
+	case binance.Trade:
+		return s.hearTick(ctx, e.Tick, now)
+	}
+	return nil
+}
+
+func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) {
+	if r := soundBar(&b, m1, now); r != "" {
+		s.metrics.skip(r)
+		return
+	}
+	if b.CloseTime <= s.newest[m1]-askedTwice {
+		s.metrics.skip(skipOld)
+		return
+	}
+	if s.level > 0 && !near(b.Close, s.level) {
+		s.metrics.skip(skipLevel)
+		return
+	}
+	if b.OpenTime > s.newest[m1] {
+		return // one before it is missing: check asks for both
+	}
+	s.flush(ctx) // the ticks of its time
+	s.noteBars([]signal.Bar{b})
+	s.bars = append(s.bars, b)
+	if s.partial != 0 && b.OpenTime >= s.partial {
+		since := s.partial
+		s.partial = 0
+		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
+		s.bars = nil
+	}
+}
+
+func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error {
+	if r := s.soundTick(&t, now); r != "" {
+		s.metrics.skip(r)
+		if s.faults >= levelFaults {
+			s.anew = true // nothing of the history is sure
+			return errLies
+		}
+		return nil
+	}
+	s.ticked = t.Time
+	if n := len(s.ticks); n > 0 && s.ticks[n-1].Price == t.Price && t.Time-s.ticks[n-1].Time < workEvery.Milliseconds() {
+		s.ticks[n-1].Volume += t.Volume // one order met several others at one price
+		return nil
+	}
+	s.ticks = append(s.ticks, t)
+	return nil
+}
+
+// flush delivers what has come together.
+func (s *listener) flush(ctx context.Context) {
+	if len(s.bars)+len(s.ticks) == 0 {
+		return
+	}
+	s.deliver(ctx, delivery{bars: s.bars, ticks: s.ticks, upTo: s.newest[m1]})
+	s.bars, s.ticks = nil, nil
+}
+
+// check finds out whether the venue does what it shall.
+func (s *listener) check(ctx context.Context) error {
+	if !s.downAt.IsZero() {
+		if time.Since(s.downAt) > downFor {
+			return errDown
+		}
+		return nil
+	}
+	if time.Since(s.heard) > silentFor {
+		return errSilent
+	}
+	now := s.now().UnixMilli()
+	late := now - s.newest[m1] - frameMS[m1]
+	if late < lateBar || time.Since(s.asked) < lateBar*time.Millisecond {
+		return nil
+	}
+	s.asked = time.Now()
+	raw, err := s.v.Bars(ctx, s.symbol, signal.M1, s.newest[m1], now)
+	if err != nil {
+		if s.failed++; s.failed >= failedAsks {
+			return err
+		}
+		return nil
+	}
+	s.failed = 0
+	bars := s.sound(raw, m1, now)
+	if len(bars) == 0 && late > 10*frameMS[m1] {
+		return errSilent
+	}
+	s.noteBars(bars)
+	s.deliver(ctx, delivery{bars: bars, upTo: s.newest[m1]})
+	return nil
+}
