@@ -70,7 +70,7 @@ func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error",
 		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended",
-		"webhook.changed", "webhook.poked"}
+		"webhook.changed", "webhook.poked", "schedule.changed"}
 	if diff := cmp.Diff(want, eventCodes); diff != "" {
 		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
 	}
