@@ -94,10 +94,30 @@ func DurationMinutes(created, closed time.Time) int64 {
 
 // Close returns how s, which has levels, ends by e at the given time.
 func Close(s *signal.Signal, e Exit, at time.Time) signal.Closing {
-	percent, absolute := PnL(s.Direction, s.Levels.Entry, e.Price)
-	price := e.Price
+	price := shown(e.Price, s.Direction, *s.Levels)
+	percent, absolute := PnL(s.Direction, s.Levels.Entry, price)
 	return signal.Closing{Reason: e.Reason, At: at, ExitPrice: &price, PnLPercent: &percent, PnLAbsolute: &absolute,
 		DurationMinutes: DurationMinutes(s.CreatedAt, at)}
+}
+
+// maxPriceDecimals is with how many decimals prices are shown at most.
+const maxPriceDecimals = 8
+
+// shown returns an observed price as clients see it: a multiple of the tick of the
+// entry, or of a finer one if the levels have it, or if only that keeps the price on
+// its side of the levels.
+func shown(price float64, d signal.Direction, l signal.Levels) float64 {
+	_, ends := ExitOnTick(d, l, price)
+	fits := func(decimals int) bool {
+		_, still := ExitOnTick(d, l, round(price, decimals))
+		return still == ends && round(l.Entry, decimals) == l.Entry &&
+			round(l.Stop, decimals) == l.Stop && round(l.Target, decimals) == l.Target
+	}
+	decimals := min(7-int(math.Floor(math.Log10(l.Entry))), maxPriceDecimals)
+	for decimals < maxPriceDecimals && !fits(decimals) {
+		decimals++
+	}
+	return round(price, decimals)
 }
 
 // Excursion is how far the price went while a signal was open, in R: Best is at
