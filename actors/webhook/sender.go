@@ -1,16 +1,19 @@
 package webhook
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/net/idna"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -54,37 +57,26 @@ type SenderOptions struct {
 }
 
 // Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
-// redirect and honours no proxy of the environment. It is safe for concurrent use.
+// redirect and knows no proxy, which would dial where the guard does not see it. It is
+// safe for concurrent use.
 type Sender struct {
-	transport *http.Transport
-	timeout   time.Duration
-	userAgent []string
+	connections connections
+	timeout     time.Duration
+	userAgent   string
 }
 
 // NewSender returns a sender with the settings o. Its connections are closed by Close.
 func NewSender(o SenderOptions) *Sender {
-	d := newDialer(o)
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
 	return &Sender{
-		transport: &http.Transport{
-			Proxy:                  nil, // a proxy would dial where the guard does not see it
-			DialContext:            d.dialPlain,
-			DialTLSContext:         d.dialTLS,
-			Protocols:              &protocols,
-			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxHeaderBytes,
-			MaxIdleConns:           cmp.Or(o.MaxIdle, 2048),
-			MaxIdleConnsPerHost:    cmp.Or(o.MaxIdlePerHost, 64),
-			IdleConnTimeout:        cmp.Or(o.IdleTimeout, 90*time.Second),
-		},
+		connections: connections{dialer: newDialer(o), idleTimeout: cmp.Or(o.IdleTimeout, 90*time.Second),
+			most: cmp.Or(o.MaxIdle, 2048), mostPerHost: cmp.Or(o.MaxIdlePerHost, 64)},
 		timeout:   cmp.Or(o.Timeout, 15*time.Second),
-		userAgent: []string{cmp.Or(o.UserAgent, "agentsignal")},
+		userAgent: cmp.Or(o.UserAgent, "agentsignal"),
 	}
 }
 
-// Close closes the connections that are not in use.
-func (s *Sender) Close() { s.transport.CloseIdleConnections() }
+// Close closes the connections; those in use, when their attempt ends.
+func (s *Sender) Close() { s.connections.close() }
 
 // Request is what one attempt sends.
 type Request struct {
@@ -120,23 +112,24 @@ func (r *Result) Cancelled() bool { return r.Error == signal.DeliveryCancelled }
 func (s *Sender) Send(ctx context.Context, r Request) Result {
 	start := time.Now()
 	result := Result{At: r.At}
-	timed, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(timed, http.MethodPost, r.URL, bytes.NewReader(r.Body))
+	to, host, path, err := parseEndpoint(r.URL)
 	if err != nil { // Guard.CheckURL accepts none of these
 		result.Error, result.Class = signal.DeliveryBlocked, ClassBlocked
 		return result
 	}
-	req.Header = s.header(&r)
-	// The transport itself is asked: an http.Client adds redirects and cookies.
-	answer, err := s.transport.RoundTrip(req)
+	buffer := requestBuffers.Get().(*[]byte)
+	defer requestBuffers.Put(buffer)
+	*buffer = s.appendRequest((*buffer)[:0], &r, host, path)
+	timed, cancel := context.WithDeadline(ctx, start.Add(s.timeout))
+	defer cancel()
+	answer, done, err := s.connections.post(timed, to, *buffer, start.Add(s.timeout))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
 		result.Duration = time.Since(start)
 		return result
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode < 100 { // the transport takes any three digits
+	if answer.StatusCode < 100 { // three digits of any kind are read
+		done(false)
 		result.Error, result.Class = signal.DeliveryNoConnection, ClassConnection
 		result.Duration = time.Since(start)
 		return result
@@ -149,45 +142,86 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	}
-	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection, which no context ends
+	whole := false
+	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection
 		result.Body = readBody(answer.Body)
+		whole = ended(answer.Body)
 	}
+	done(whole)
 	result.Duration = time.Since(start)
 	return result
 }
 
-var contentType = []string{"application/json"}
+// parseEndpoint returns where a URL leads, and what a request to it says of that.
+func parseEndpoint(text string) (to endpointAddress, host, path string, err error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return to, "", "", err
+	}
+	name, port := u.Hostname(), u.Port()
+	if !isASCII(name) {
+		if name, err = idna.Lookup.ToASCII(name); err != nil {
+			return to, "", "", err
+		}
+	}
+	switch u.Scheme {
+	case "https":
+		to.secure, port = true, cmp.Or(port, "443")
+	case "http":
+		port = cmp.Or(port, "80")
+	default:
+		return to, "", "", errors.New("the scheme is not http or https")
+	}
+	if name == "" {
+		return to, "", "", errors.New("there is no host")
+	}
+	to.address = net.JoinHostPort(name, port)
+	host = to.address
+	if u.Port() == "" {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return to, host, u.RequestURI(), nil
+}
 
-// header returns the headers of an attempt. They are written as the transport wants
-// them, with canonical names and all values in one slice, because this is a good
-// part of what a request costs.
-func (s *Sender) header(r *Request) http.Header {
+// requestBuffers hold requests while they are sent.
+var requestBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, 4096)
+	return &b
+}}
+
+// appendRequest adds an attempt as it is sent: request line, headers and body.
+func (s *Sender) appendRequest(b []byte, r *Request, host, path string) []byte {
 	timestamp := r.At.Unix()
-	v := [...]string{
-		Signature(r.Secrets[0], r.Body),
-		string(r.Type),
-		string(r.Delivery),
-		strconv.FormatInt(timestamp, 10),
-		strconv.Itoa(r.Attempt),
-		string(r.Event),
-		StandardSignatures(r.Secrets, string(r.Event), timestamp, r.Body),
+	b = append(b, "POST "...)
+	b = append(b, path...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, host...)
+	b = append(b, "\r\nUser-Agent: "...)
+	b = append(b, s.userAgent...)
+	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(r.Body)), 10)
+	for _, h := range [...]struct{ name, value string }{
+		{HeaderSignature, Signature(r.Secrets[0], r.Body)},
+		{HeaderEvent, string(r.Type)},
+		{HeaderDelivery, string(r.Delivery)},
+		{HeaderStandardID, string(r.Event)},
+		{HeaderStandardSignature, StandardSignatures(r.Secrets, string(r.Event), timestamp, r.Body)},
+	} {
+		b = append(b, "\r\n"...)
+		b = append(b, h.name...)
+		b = append(b, ": "...)
+		b = append(b, h.value...)
 	}
-	return http.Header{
-		"Content-Type":          contentType,
-		"User-Agent":            s.userAgent,
-		HeaderSignature:         v[0:1:1],
-		HeaderEvent:             v[1:2:2],
-		HeaderDelivery:          v[2:3:3],
-		HeaderTimestamp:         v[3:4:4],
-		HeaderAttempt:           v[4:5:5],
-		HeaderStandardID:        v[5:6:6],
-		HeaderStandardTimestamp: v[3:4:4],
-		HeaderStandardSignature: v[6:7:7],
-		// Without values it is not sent. It tells the transport that the request may
-		// be sent again if a connection that was used before turns out to be closed:
-		// receivers know a delivery by its id.
-		"Idempotency-Key": nil,
+	for _, name := range [...]string{HeaderTimestamp, HeaderStandardTimestamp} {
+		b = append(b, "\r\n"...)
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = strconv.AppendInt(b, timestamp, 10)
 	}
+	b = append(b, "\r\n"+HeaderAttempt+": "...)
+	b = strconv.AppendInt(b, int64(r.Attempt), 10)
+	b = append(b, "\r\n\r\n"...)
+	return append(b, r.Body...)
 }
 
 func classOf(status int) string {

@@ -98,7 +98,14 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
 	t.Parallel()
 	r := anAttempt("http://example.com/")
-	for name := range newSender(t, SenderOptions{}).header(&r) {
+	text := newSender(t, SenderOptions{}).appendRequest(nil, &r, "example.com", "/")
+	head, _, _ := strings.Cut(string(text), "\r\n\r\n")
+	lines := strings.Split(head, "\r\n")
+	if lines[0] != "POST / HTTP/1.1" || len(lines) != 13 {
+		t.Errorf("%q and %d headers", lines[0], len(lines)-1)
+	}
+	for _, line := range lines[1:] {
+		name, _, _ := strings.Cut(line, ": ")
 		if canonical := http.CanonicalHeaderKey(name); name != canonical {
 			t.Errorf("%s is %s in its canonical form", name, canonical)
 		}
@@ -249,9 +256,12 @@ func TestAnAttemptCanBeCancelled(t *testing.T) {
 }
 
 func TestASenderUsesNoProxy(t *testing.T) {
-	t.Parallel()
-	if newSender(t, SenderOptions{}).transport.Proxy != nil {
-		t.Error("it does")
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
+		t.Setenv(name, "http://127.0.0.1:1")
+	}
+	server := newServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	if r := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.URL)); r.Status != http.StatusNoContent {
+		t.Errorf("an attempt with a proxy in the environment: %+v", r)
 	}
 }
 

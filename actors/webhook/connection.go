@@ -1,0 +1,231 @@
+package webhook
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The deliveries of a service go to few endpoints, over connections that are used again
+// and again, and most of what they cost is HTTP. So a request is written with one
+// system call by the goroutine that reads the answer: net/http's transport has two more
+// goroutines for each connection and takes half as much time again
+// (deploy/decisions/0012-one-goroutine-a-request.md). What an answer says is read by
+// net/http nevertheless.
+
+// endpointAddress is where a connection leads.
+type endpointAddress struct {
+	secure  bool
+	address string // host:port, the host in ASCII
+}
+
+// connections keeps connections that may be used again. It is safe for concurrent
+// use.
+type connections struct {
+	dialer      *dialer
+	idleTimeout time.Duration
+	most        int // unused ones
+	mostPerHost int
+
+	mu     sync.Mutex
+	idle   map[endpointAddress][]*connection // the last used at the end
+	count  int                               // of idle
+	sweep  *time.Timer                       // nil if there are none
+	closed bool
+}
+
+// connection is a connection to an endpoint, used by one request at a time.
+type connection struct {
+	net.Conn
+	to     endpointAddress
+	answer *bufio.Reader // over the connection's Read
+	left   int64         // bytes that may still be read
+	used   bool          // for a request before
+	since  time.Time     // when it came to be unused
+}
+
+// errHeaderTooLong says that an answer has more header than is read.
+var errHeaderTooLong = errors.New("the header of the answer is too long")
+
+// Read implements io.Reader within the limit.
+func (c *connection) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errHeaderTooLong
+	}
+	n, err := c.Conn.Read(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+// take returns a connection to an endpoint: one that was used before, unless fresh is
+// set, or a new one.
+func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool) (*connection, error) {
+	if !fresh {
+		if c := p.unused(to); c != nil {
+			return c, nil
+		}
+	}
+	dial := p.dialer.dialPlain
+	if to.secure {
+		dial = p.dialer.dialTLS
+	}
+	raw, err := dial(ctx, "tcp", to.address)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: raw, to: to}
+	c.answer = bufio.NewReader(c)
+	return c, nil
+}
+
+// unused returns an unused connection, nil if there is none.
+func (p *connections) unused(to endpointAddress) *connection {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := p.idle[to]
+	if len(list) == 0 {
+		return nil
+	}
+	c := list[len(list)-1]
+	p.set(to, list[:len(list)-1])
+	p.count--
+	return c
+}
+
+// set replaces a list of unused connections. p is locked.
+func (p *connections) set(to endpointAddress, list []*connection) {
+	if len(list) == 0 {
+		delete(p.idle, to)
+		return
+	}
+	p.idle[to] = list
+}
+
+// give keeps c for another request, or closes it if there are enough.
+func (p *connections) give(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.count >= p.most || len(p.idle[c.to]) >= p.mostPerHost {
+		c.Close()
+		return
+	}
+	if p.idle == nil {
+		p.idle = make(map[endpointAddress][]*connection)
+	}
+	c.used, c.since = true, time.Now()
+	p.idle[c.to] = append(p.idle[c.to], c)
+	p.count++
+	if p.sweep == nil {
+		p.sweep = time.AfterFunc(p.idleTimeout, p.closeOld)
+	}
+}
+
+// closeOld closes the connections that were not used for a while.
+func (p *connections) closeOld() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := time.Now().Add(-p.idleTimeout)
+	for to, list := range p.idle {
+		kept := slices.DeleteFunc(list, func(c *connection) bool {
+			if c.since.After(old) {
+				return false
+			}
+			c.Close()
+			p.count--
+			return true
+		})
+		p.set(to, kept)
+	}
+	p.sweep = nil
+	if p.count > 0 {
+		p.sweep = time.AfterFunc(p.idleTimeout/2, p.closeOld)
+	}
+}
+
+// close closes the unused connections, and those in use when they are given back.
+func (p *connections) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, list := range p.idle {
+		for _, c := range list {
+			c.Close()
+		}
+	}
+	p.idle, p.count = nil, 0
+	if p.sweep != nil {
+		p.sweep.Stop()
+	}
+}
+
+// postRequest is what an answer is read for.
+var postRequest = &http.Request{Method: http.MethodPost}
+
+// post sends a request, which is whole in b, and returns the answer, whose body is to
+// be read by the caller before done is called. A connection that was used before and
+// turns out to be closed is replaced: then the endpoint has not answered, and knows
+// the delivery by its id if it got it.
+func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (answer *http.Response, done func(whole bool), err error) {
+	for fresh := false; ; fresh = true {
+		c, err := p.take(ctx, to, fresh)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.SetDeadline(deadline)
+		// The end of ctx ends what waits.
+		stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+		answer, begun, err := c.exchange(b)
+		if err == nil {
+			return answer, func(whole bool) {
+				if stop() && whole && !answer.Close && c.answer.Buffered() == 0 && answer.StatusCode != http.StatusSwitchingProtocols {
+					p.give(c)
+				} else {
+					c.Close()
+				}
+			}, nil
+		}
+		stop()
+		c.Close()
+		if !c.used || begun || isTimeout(err) || ctx.Err() != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// exchange writes a request and reads the header of its answer; begun says that the
+// endpoint has begun to answer.
+func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err error) {
+	c.left = maxHeaderBytes
+	_, written := c.Write(b)
+	// An endpoint may answer without reading all, and close.
+	if _, err := c.answer.Peek(1); err != nil {
+		if written != nil {
+			err = written
+		}
+		return nil, false, err
+	}
+	for {
+		answer, err := http.ReadResponse(c.answer, postRequest)
+		if err != nil {
+			return nil, true, err
+		}
+		if answer.StatusCode < 100 || answer.StatusCode > 199 || answer.StatusCode == http.StatusSwitchingProtocols {
+			c.left = math.MaxInt64
+			return answer, true, nil
+		}
+	}
+}
+
+// ended says that all of r was read.
+func ended(r io.Reader) bool {
+	var b [1]byte
+	n, err := r.Read(b[:])
+	return n == 0 && err == io.EOF
+}

@@ -1,0 +1,211 @@
+package webhook
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// countingServer answers every request on every connection with the next of answers, the
+// last one again and again. It counts connections and requests.
+type countingServer struct {
+	url string
+
+	mu          sync.Mutex
+	answers     []string
+	connections int
+	requests    int
+	open        int
+}
+
+func newCountingServer(t *testing.T, answers ...string) *countingServer {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	s := &countingServer{url: "http://" + ln.Addr().String() + "/hook", answers: answers}
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn)
+		}
+	}()
+	return s
+}
+
+func (s *countingServer) note(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *countingServer) serve(conn net.Conn) {
+	defer conn.Close()
+	s.note(func() { s.connections++; s.open++ })
+	defer s.note(func() { s.open-- })
+	r := bufio.NewReader(conn)
+	for {
+		request, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, request.Body)
+		var answer string
+		s.note(func() {
+			answer = s.answers[min(s.requests, len(s.answers)-1)]
+			s.requests++
+		})
+		if _, err := io.WriteString(conn, answer); err != nil {
+			return
+		}
+	}
+}
+
+func (s *countingServer) counts() (connections, requests, open int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connections, s.requests, s.open
+}
+
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, answer string
+		status       int
+		connections  int // for three attempts
+	}{
+		{"with a length", okAnswer, 200, 1},
+		{"without a body", "HTTP/1.1 204 No Content\r\n\r\n", 204, 1},
+		{"in chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, 1},
+		{"of a failure", "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", 503, 1},
+		{"after interim answers", "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + okAnswer, 200, 1},
+		{"that says close", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, 3},
+		{"of HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, 3},
+		{"with more behind it", okAnswer + "HTTP/1.1 500 Not Asked For\r\nContent-Length: 0\r\n\r\n", 200, 3},
+		{"with a long body", "HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000), 200, 3},
+	} {
+		server := newCountingServer(t, c.answer)
+		sender := newSender(t, SenderOptions{})
+		for range 3 {
+			if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != c.status {
+				t.Errorf("an answer %s: %+v", c.name, r)
+			}
+		}
+		if connections, requests, _ := server.counts(); connections != c.connections || requests != 3 {
+			t.Errorf("an answer %s: %d connections for %d requests", c.name, connections, requests)
+		}
+	}
+}
+
+func TestAHeaderIsReadWithinItsLimit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, answer string
+		ok           bool
+	}{
+		{"near the limit", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes-200) + "\r\nContent-Length: 2\r\n\r\nok", true},
+		{"beyond it", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\nContent-Length: 2\r\n\r\nok", false},
+		{"beyond it by interim answers", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n", 40) + okAnswer, false},
+	} {
+		server := newCountingServer(t, c.answer)
+		r := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.url))
+		if ok := r.Error == ""; ok != c.ok || !ok && r.Error != "connection failed" {
+			t.Errorf("a header %s: %+v", c.name, r)
+		}
+	}
+}
+
+func TestUnusedConnectionsAreFew(t *testing.T) {
+	t.Parallel()
+	started, goOn := make(chan struct{}, 10), make(chan struct{})
+	server := newServer(t, func(http.ResponseWriter, *http.Request) {
+		started <- struct{}{}
+		<-goOn
+	})
+	sender := newSender(t, SenderOptions{MaxIdlePerHost: 3})
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if r := sender.Send(t.Context(), anAttempt(server.URL)); r.Status != 200 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	for range 10 {
+		<-started
+	}
+	close(goOn)
+	wg.Wait()
+	if n := sender.connections.count; n != 3 {
+		t.Errorf("%d connections are kept, of at most 3", n)
+	}
+	sender.Close()
+	if n := sender.connections.count; n != 0 {
+		t.Errorf("%d connections are kept after the end", n)
+	}
+	if r := sender.Send(t.Context(), anAttempt(server.URL)); r.Status != 200 || sender.connections.count != 0 {
+		t.Errorf("an attempt after the end: %+v, and %d connections are kept", r, sender.connections.count)
+	}
+}
+
+func TestOldConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	server := newCountingServer(t, okAnswer)
+	sender := newSender(t, SenderOptions{})
+	if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != 200 {
+		t.Fatalf("%+v", r)
+	}
+	p := &sender.connections
+	p.closeOld()
+	if p.count != 1 || p.sweep == nil {
+		t.Fatalf("%d connections are kept", p.count)
+	}
+	for _, list := range p.idle {
+		list[0].since = time.Now().Add(-p.idleTimeout)
+	}
+	p.closeOld()
+	if p.count != 0 || len(p.idle) != 0 || p.sweep != nil {
+		t.Errorf("%d connections are kept, a sweep is to come: %v", p.count, p.sweep != nil)
+	}
+}
+
+func TestURLsLeadWhereTheySay(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://example.com":                   "true example.com:443 example.com /",
+		"https://example.com:443/":              "true example.com:443 example.com:443 /",
+		"https://EXAMPLE.com/a%20b?c=d&e#f":     "true EXAMPLE.com:443 EXAMPLE.com /a%20b?c=d&e",
+		"http://example.com:8080/a":             "false example.com:8080 example.com:8080 /a",
+		"https://bücher.example/ü":              "true xn--bcher-kva.example:443 xn--bcher-kva.example /%C3%BC",
+		"http://[2001:db8::1]/":                 "false [2001:db8::1]:80 [2001:db8::1] /",
+		"http://[2001:db8::1]:81/":              "false [2001:db8::1]:81 [2001:db8::1]:81 /",
+		"ftp://example.com/":                    "",
+		"http:///a":                             "",
+		"http://a b/":                           "",
+		"http://example.com/\r\nX-Injected: 1":  "",
+		"//example.com/":                        "",
+		"http://example.com:99999999999999999/": "false example.com:99999999999999999 example.com:99999999999999999 /",
+	} {
+		to, host, path, err := parseEndpoint(text)
+		got := ""
+		if err == nil {
+			got = fmt.Sprintf("%v %s %s %s", to.secure, to.address, host, path)
+		}
+		if got != want {
+			t.Errorf("%q leads to %q, want %q (%v)", text, got, want, err)
+		}
+	}
+}
