@@ -73,7 +73,7 @@ func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 // weights is τ: how much of a forecast's news the price does not know yet.
 var weights = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
 
-// Weight returns by how much a probability of 1 that a commodity's anomaly forecastPersistence its
+// Weight returns by how much a probability of 1 that a commodity's anomaly keeps its
 // sign moves a confidence against a probability of 0.
 func Weight(commodity string) float64 { return weights[commodity] }
 
@@ -335,6 +335,14 @@ func (j *judge) crop(c crop) (Outlook, error) {
 			return Outlook{}, err
 		}
 	}
+	// Where frost is rare a little of it is far from normal. It names the event only if
+	// it comes to the event's place, which may be warm and dry.
+	centre, _ := s.centre()
+	_, there, _, err := j.measured(c.frost, []station{{s.field.stations[centre].Point, 1}})
+	if err != nil {
+		return Outlook{}, err
+	}
+	all[2] = min(all[2], there)
 	o.Event.Type = cropEvent(all[0], all[1], all[2])
 	o.say("crop stress", s)
 	return o, nil

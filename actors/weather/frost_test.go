@@ -1,0 +1,46 @@
+package weather
+
+import (
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// TestFrostIsWhereItIsSaidToBe: many winters have no day below -18 °C in early December,
+// so that a single one at one point is far from normal. It is not told of another point.
+func TestFrostIsWhereItIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	q := Question{"agriculture", "wheat", "us"}
+	s := NewSimulated(1, 1)
+	var at []*Point
+	for _, station := range pointsOf(q) {
+		at = append(at, station.Point)
+	}
+	archive, err := s.Archive(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frosts := 0
+	for start := time.Date(2026, 11, 18, 0, 0, 0, 0, time.UTC); start.Month() < 12 || start.Day() < 31; start = start.AddDate(0, 0, 1) {
+		forecast := forecastOf(t, s, start, at...)
+		o, err := Judge(q, DateOf(start), forecast, archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Event.Type != signal.Frost {
+			continue
+		}
+		frosts++
+		coldest := float32(100)
+		for _, d := range forecast[o.Event.Location].Days {
+			coldest = min(coldest, d.Min)
+		}
+		if coldest > -18 {
+			t.Errorf("%s: frost at %s, where it is never below %v °C", DateOf(start), o.Event.Location, coldest)
+		}
+	}
+	if frosts == 0 {
+		t.Error("no run has a frost")
+	}
+}
