@@ -35,7 +35,7 @@ var benefits = []struct {
 	{"screen display camera lens image", "so you can see every detail that counts for you"},
 	{"capacity large wide extra big room", "so you can fit in more at one time"},
 	{"litre litres liter liters ml cm mm kg lb inch inches watt watts", "so you can check at once whether it fits your needs"},
-	{"free price", "so you can keep an eye on the cost"},
+	{"free price fee fees cost costs", "so you can keep an eye on the cost"},
 }
 
 // anyBenefits are for features of which no word is known, shortBenefits for texts with

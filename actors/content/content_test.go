@@ -3,6 +3,7 @@ package content
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -240,4 +241,24 @@ func FuzzCompose(f *testing.F) {
 			finish(&r, text, metadata{})
 		}
 	})
+}
+
+// TestOpeningsHangTogether: what the guide is made for is what readers hope for.
+func TestOpeningsHangTogether(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, Options{})
+	for i := range 60 {
+		text, _ := written(t, w, Request{Strategy: BlogPost, Subject: fmt.Sprintf("desk %d", i)})
+		if strings.Contains(text.Content, "advice than they can use. This guide tries to give just that") ||
+			strings.Contains(text.Content, "advice than they can use. This guide is made for that") {
+			t.Fatalf("the guide promises more advice than one can use:\n%.400s", text.Content)
+		}
+	}
+}
+
+func TestBenefitOfFees(t *testing.T) {
+	t.Parallel()
+	if got := benefitOf("no fees until signing"); got != "so you can keep an eye on the cost" {
+		t.Errorf("%q", got)
+	}
 }
