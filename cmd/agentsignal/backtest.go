@@ -60,6 +60,7 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.StringVar(&f.to, "to", "", "the last time of a signal")
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
 	flags.Float64Var(&f.cost, "cost", math.NaN(), "cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
+	flags.Lookup("cost").DefValue = "0" // shown as none; not a number means: as configured
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals while one is open, too")
 	flags.BoolVar(&f.fill, "always-open", false, "the market of a file never closes: short gaps are filled, long ones refused")

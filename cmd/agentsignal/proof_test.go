@@ -247,6 +247,9 @@ func TestBacktestsOfFiles(t *testing.T) {
 	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") || strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
 		t.Errorf("the table is %s (%v)", out, err)
 	}
+	if help, err := o.try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
+		t.Errorf("the help shows what no user types: %s (%v)", help, err)
+	}
 	o.fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, text.String()+"2026-11-02,1,1,1,x,1\n"))
 	o.fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
 	o.fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, strings.Join(strings.Split(text.String(), "\n")[:300], "\n")))
