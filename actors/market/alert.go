@@ -36,7 +36,7 @@ type (
 	// Expired says that the time of the alert is over.
 	Expired struct {
 		At    int64   // when that was
-		Price float64 // the last one before; 0 if there was none at all
+		Price float64 // the last one before; 0 if there was none since the alert began
 		// Stale says that Price was too old, and that no other came for three
 		// timeframes.
 		Stale bool
@@ -54,15 +54,18 @@ type (
 	Dropped struct{}
 )
 
-// setAlerts adds alerts to an asset.
-type setAlerts struct{ alerts []Alert }
+// setAlerts adds alerts to an asset. The reply says that its actor has them.
+type setAlerts struct {
+	alerts []Alert
+	reply  chan<- struct{}
+}
 
 // dropAlert takes one back.
 type dropAlert struct{ ref engine.Ref }
 
 // Alert adds alerts to the asset that name means. What happened since they began is
 // told first. It waits until the ticks that Redis holds have been read. Errors are
-// those of Series; then nothing was added.
+// those of Series; after one that is retryable they may have been added.
 func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
 	select {
 	case <-m.tapes.read:
@@ -73,7 +76,9 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
 	if err != nil {
 		return err
 	}
-	w.ref.Tell(setAlerts{alerts})
+	if _, err := engine.Ask(ctx, w.ref, func(reply chan<- struct{}) any { return setAlerts{alerts, reply} }); err != nil {
+		return m.unreachable(err)
+	}
 	return nil
 }
 

@@ -26,10 +26,11 @@ type alerts struct {
 	book     alertBook
 	overdue  []place // their time is over, and the price then was too old
 	extremes extremes
-	past     bool  // what comes are bars of a time that nobody watched
-	last     Tick  // the newest price
-	frame    int   // of the bar whose close it is; -1: it is a trade
-	traded   int64 // time of the newest trade
+	past     bool              // what comes are bars of a time that nobody watched
+	last     Tick              // the newest price
+	frame    int               // of the bar whose close it is; -1: it is a trade
+	traded   int64             // time of the newest trade
+	told     [timeframes]int64 // when the newest bar closed that was told of
 }
 
 func newAlerts(class string, speed int64, tell func(engine.Ref, any)) *alerts {
@@ -61,6 +62,11 @@ func (s *alerts) bar(frame int, b strategy.Bar) {
 	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, staleFloor) {
 		return
 	}
+	s.takeBar(frame, b)
+}
+
+// takeBar takes a closed bar that says more of its time than what came before.
+func (s *alerts) takeBar(frame int, b strategy.Bar) {
 	t := Tick{Price: b.Close, Time: b.CloseTime}
 	s.expireBefore(b.CloseTime)
 	s.settle(t, &b)
@@ -75,13 +81,15 @@ func (s *alerts) bar(frame int, b strategy.Bar) {
 	s.last, s.frame = t, frame
 }
 
-// closed tells of the close of a bar those who asked for its timeframe.
+// closed tells of the close of a bar those who asked for its timeframe, once, and not
+// if the next one is over already.
 func (s *alerts) closed(frame int, b strategy.Bar) {
-	if s.last.Time == 0 {
+	if s.last.Time == 0 || b.CloseTime <= s.told[frame] || s.last.Time-b.CloseTime >= frameMS[frame]/s.speed {
 		return
 	}
+	s.told[frame] = b.CloseTime
 	s.book.each(func(p *place) {
-		if int(p.frame) == frame && p.Since < b.CloseTime {
+		if int(p.frame) == frame && p.Since < b.CloseTime && b.CloseTime < p.Expires {
 			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p)})
 		}
 	})
@@ -141,10 +149,18 @@ func (s *alerts) end(p *place) {
 	ended := *p
 	s.book.remove(p.Ref)
 	if s.fresh(ended.Expires) {
-		s.tell(ended.Ref, Expired{At: ended.Expires, Price: s.last.Price, Past: s.past, Span: s.span(&ended)})
+		s.tell(ended.Ref, Expired{At: ended.Expires, Price: s.price(&ended), Past: s.past, Span: s.span(&ended)})
 		return
 	}
 	s.overdue = append(s.overdue, ended)
+}
+
+// price returns the newest price since p began, 0 if there was none.
+func (s *alerts) price(p *place) float64 {
+	if s.last.Time <= p.Since {
+		return 0
+	}
+	return s.last.Price
 }
 
 // settle ends the alerts that have waited for a price by t, which is the close of b
@@ -153,12 +169,12 @@ func (s *alerts) settle(t Tick, b *strategy.Bar) {
 	for i := range s.overdue {
 		p := &s.overdue[i]
 		low, high := t.Price, t.Price
-		if b != nil {
+		if b != nil && p.Since <= b.OpenTime {
 			low, high = b.Low, b.High
 		}
 		switch patience := p.Expires + s.wait(p); {
 		case t.Time > patience:
-			s.tell(p.Ref, Expired{At: patience, Price: s.last.Price, Stale: true, Past: s.past, Span: s.span(p)})
+			s.tell(p.Ref, Expired{At: patience, Price: s.price(p), Stale: true, Past: s.past, Span: s.span(p)})
 		case p.Upper <= high || p.Lower >= low:
 			s.tell(p.Ref, Reached{Tick: t, Bar: b, Past: s.past, Span: s.span(p).with(low, high)})
 		default:
@@ -177,7 +193,7 @@ func (s *alerts) expire(now int64) {
 	for i := range s.overdue {
 		p := &s.overdue[i]
 		if patience := p.Expires + s.wait(p); patience+s.grace() <= now {
-			s.tell(p.Ref, Expired{At: patience, Price: s.last.Price, Stale: true, Past: s.past, Span: s.span(p)})
+			s.tell(p.Ref, Expired{At: patience, Price: s.price(p), Stale: true, Past: s.past, Span: s.span(p)})
 		} else {
 			kept = append(kept, *p)
 		}

@@ -49,6 +49,13 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 			s.closed(m1, b)
 		}
 	}
+	from := func(at int64) func(*alerts) { // the alert begins then
+		return func(s *alerts) {
+			later := alert
+			later.Since = at
+			s.book.add(placeOf(later))
+		}
+	}
 	expire := func(at int64) func(*alerts) { return func(s *alerts) { s.expire(at) } }
 	reached := func(at int64, price, low, high float64) any {
 		return Reached{Tick: Tick{Price: price, Time: at}, Span: Span{low, high}}
@@ -72,6 +79,14 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 		{"a stale price waits, and the levels hold", []func(*alerts){tick(80_000, 100), expire(103_000), tick(110_000, 89)}, []any{reached(110_000, 89, 89, 100)}},
 		{"a stale price, and none comes", []func(*alerts){tick(80_000, 100), expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
 		{"a stale price, and the next one is too late", []func(*alerts){tick(80_000, 100), tick(110_001, 80)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
+		{"no price since the beginning", []func(*alerts){tick(95_000, 100), from(96_000), expire(103_000)}, []any{Expired{At: 100_000}}},
+		{"a bar of the beginning, after the expiry", []func(*alerts){from(99_900), expire(103_000), func(s *alerts) {
+			s.bar(m1, strategy.Bar{OpenTime: 99_000, CloseTime: 108_000, Open: 100, High: 120, Low: 80, Close: 101})
+		}}, []any{Expired{At: 108_000, Price: 101, Span: Span{101, 101}}}},
+		{"a bar that is told again", []func(*alerts){bar(1000, 100, 105, 95, 101), bar(1000, 100, 105, 95, 102)}, []any{Closed{At: 2000, Price: 101, Span: Span{95, 105}}}},
+		{"a bar that is told late", []func(*alerts){tick(5000, 100), bar(2500, 100, 101, 99, 100), tick(5100, 101), bar(4500, 100, 101, 99, 100)},
+			[]any{Closed{At: 5500, Price: 101, Span: Span{100, 101}}}},
+		{"a bar that closes at the expiry", []func(*alerts){tick(99_500, 100), bar(99_000, 100, 101, 99, 100), expire(102_000)}, []any{Expired{At: 100_000, Price: 100, Span: Span{100, 100}}}},
 		{"no price was ever known", []func(*alerts){expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Stale: true}}},
 		{"the bar of the beginning does not count", []func(*alerts){bar(500, 100, 120, 80, 100)}, []any{Closed{At: 1500, Price: 100}}},
 		{"a bar that touches", []func(*alerts){bar(1000, 100, 105, 89, 100)},
@@ -123,7 +138,11 @@ func TestAlertsAreThoseOfAPlainList(t *testing.T) {
 				want := told{}
 				for ref, a := range list {
 					if a.Expires < at {
-						want[ref] = []any{Expired{At: a.Expires, Price: s.last.Price}}
+						last := s.last.Price
+						if s.last.Time <= a.Since {
+							last = 0 // none since it began
+						}
+						want[ref] = []any{Expired{At: a.Expires, Price: last}}
 					} else if a.Since < at && (price <= a.Lower || price >= a.Upper) {
 						want[ref] = []any{Reached{Tick: Tick{Price: price, Time: at}}}
 					} else {

@@ -15,6 +15,9 @@ import (
 // it let through, for alerts that are made a little after they began.
 const passedKept = 120_000
 
+// clockEvery bounds the pause between two looks at the clock while there are alerts.
+const clockEvery = 10 * time.Second
+
 // expireDue tells an asset's actor that the time of an alert may be over.
 type expireDue struct{}
 
@@ -50,12 +53,18 @@ func (a *assetActor) drop(ref engine.Ref) {
 	}
 }
 
-// tellDropped tells all who have an alert that this actor knows nothing of it any
-// more.
-func (a *assetActor) tellDropped() {
+// dropWaiting tells those who wait that this actor knows nothing of them any more.
+func (a *assetActor) dropWaiting() {
 	for i := range a.waiting {
 		a.waiting[i].Ref.Tell(Dropped{})
 	}
+	a.waiting = nil
+}
+
+// tellDropped tells all who have an alert that this actor knows nothing of it any
+// more.
+func (a *assetActor) tellDropped() {
+	a.dropWaiting()
 	if a.alerts != nil {
 		for _, ref := range a.alerts.refs() {
 			ref.Tell(Dropped{})
@@ -85,7 +94,23 @@ func (a *assetActor) schedule(c engine.Context) {
 	}
 	a.timer.Stop()
 	a.due = next
-	a.timer = c.After(time.Duration(next-a.now().UnixMilli())*time.Millisecond, expireDue{})
+	// The clock may jump, timers do not: it is looked at now and then.
+	a.timer = c.After(min(time.Duration(next-a.now().UnixMilli())*time.Millisecond, clockEvery), expireDue{})
+}
+
+// onMissed reads all bars again, and has alerts made up by them if it is bars that
+// tell of the asset's prices.
+func (a *assetActor) onMissed(c engine.Context) {
+	for frame := range a.frames {
+		a.refresh(c, frame)
+	}
+	if a.alerts == nil || a.alerts.frame < 0 {
+		return
+	}
+	for frame := range a.frames {
+		a.frames[frame].loaded = false
+	}
+	a.onTicksMissed(c)
 }
 
 // onTicksMissed has alerts made up by bars for the time of which no ticks came.
@@ -112,7 +137,11 @@ func (a *assetActor) alert(list []place) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
 		a.alerts = newAlerts(record.Class, record.Speed, a.tell)
-		a.passed = a.replay(math.MaxInt64)
+		var f filter
+		a.passed, f = a.replay(math.MaxInt64)
+		if max(f.last.Time, f.held.Time) >= a.filter.last.Time {
+			a.filter = f // so that what is still in the mailbox is not taken twice
+		}
 		if n := len(a.passed); n > 0 {
 			a.alerts.tick(a.passed[n-1])
 		} else if n := len(a.frames[m1].bars); n > 0 {
@@ -133,27 +162,31 @@ func (a *assetActor) alert(list []place) {
 }
 
 // replay returns the ticks up to a time that are not taken for mistakes, as they are
-// remembered.
-func (a *assetActor) replay(upTo int64) []Tick {
+// remembered, and the filter behind them.
+func (a *assetActor) replay(upTo int64) ([]Tick, filter) {
 	record := a.watch.record.Load()
 	raw := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
 	bars := a.frames[m1].bars
 	f := filter{rising: a.filter.rising}
 	next, atr := 0, 0.0 // the first bar that closes after the tick, and what those before say
 	list := make([]Tick, 0, len(raw))
-	for _, t := range raw {
-		if i := next; i < len(bars) && bars[i].CloseTime <= t.Time || i == 0 {
+	for i, t := range raw {
+		if i == 0 || next < len(bars) && bars[next].CloseTime <= t.Time {
 			for next < len(bars) && bars[next].CloseTime <= t.Time {
 				next++
 			}
 			atr = atrOf(bars[:next])
+		}
+		if i == 0 && next > 0 && t.Time-bars[next-1].CloseTime <= barLimit(m1, record.Speed) {
+			// The first tick may be a mistake, too: the bar before it says so.
+			f.last = signal.Tick{Price: bars[next-1].Close, Time: bars[next-1].CloseTime}
 		}
 		passed, _ := f.take(t, atr)
 		for _, p := range passed {
 			list = append(list, Tick(p))
 		}
 	}
-	return list
+	return list, f
 }
 
 // atrOf returns the ATR(14) at the end of bars.
@@ -170,10 +203,7 @@ func (a *assetActor) catchUp(late []place) {
 	for i := range late {
 		from = min(from, late[i].begins())
 	}
-	ticks := a.passed
-	if len(ticks) == 0 || ticks[0].Time > from {
-		ticks = a.replay(live.last.Time)
-	}
+	ticks := a.ticksSince(from)
 	ticksFrom := live.last.Time + 1
 	if len(ticks) > 0 {
 		ticksFrom = ticks[0].Time
@@ -188,8 +218,9 @@ func (a *assetActor) catchUp(late []place) {
 	}
 	s.past = true
 	for _, b := range a.history(from, ticksFrom) {
-		begin(b.OpenTime, b.CloseTime)
-		s.bar(b.frame, b.Bar)
+		// Who began in the bar and is over before its end may be in finer prices.
+		begin(b.OpenTime, min(b.CloseTime, b.finer))
+		s.takeBar(b.frame, b.Bar)
 	}
 	s.past = false
 	for _, t := range ticks {
@@ -197,22 +228,38 @@ func (a *assetActor) catchUp(late []place) {
 		s.tick(t)
 	}
 	begin(math.MaxInt64, 0)
-	s.book.each(func(p *place) {
+	hand := func(p *place) place {
 		kept := *p
 		kept.seen, kept.from = s.span(p), live.last.Time
-		live.book.add(kept)
-	})
-	live.overdue = append(live.overdue, s.overdue...)
+		return kept
+	}
+	s.book.each(func(p *place) { live.book.add(hand(p)) })
+	for i := range s.overdue {
+		live.overdue = append(live.overdue, hand(&s.overdue[i]))
+	}
 }
 
-// framedBar is a bar and its timeframe.
+// ticksSince returns the ticks after a time that were let through, and the one before
+// them; fewer if they are not remembered for as long.
+func (a *assetActor) ticksSince(from int64) []Tick {
+	ticks := a.passed
+	if len(ticks) == 0 || ticks[0].Time > from {
+		ticks, _ = a.replay(a.alerts.last.Time)
+	}
+	after, _ := slices.BinarySearchFunc(ticks, from+1, func(t Tick, at int64) int { return cmp.Compare(t.Time, at) })
+	return ticks[max(0, after-1):]
+}
+
+// framedBar is a bar and its timeframe, and from when on there are finer prices.
 type framedBar struct {
 	strategy.Bar
 	frame int
+	finer int64
 }
 
 // history returns the bars that hold a time between two, ascending, the finest that
-// there are; before them one that says what the price was.
+// there are; before them one that says what the price was. Where finer ones begin
+// within a bar it comes before them: it says what was before, to who was there.
 func (a *assetActor) history(from, to int64) []framedBar {
 	var list []framedBar
 	for frame := d1; frame >= m1; frame-- {
@@ -221,6 +268,9 @@ func (a *assetActor) history(from, to int64) []framedBar {
 			if bars := a.frames[finer].bars; len(bars) > 0 {
 				ends = min(ends, bars[0].OpenTime)
 			}
+		}
+		if ends <= from {
+			continue
 		}
 		bars := a.frames[frame].bars
 		first, _ := slices.BinarySearchFunc(bars, from, func(b strategy.Bar, t int64) int {
@@ -233,7 +283,7 @@ func (a *assetActor) history(from, to int64) []framedBar {
 			first-- // the price before
 		}
 		for ; first < len(bars) && bars[first].OpenTime < ends; first++ {
-			list = append(list, framedBar{bars[first], frame})
+			list = append(list, framedBar{bars[first], frame, ends})
 		}
 	}
 	return list

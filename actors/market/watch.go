@@ -165,6 +165,7 @@ func (a *assetActor) Receive(c engine.Context) {
 		for _, w := range m.alerts {
 			a.waiting = append(a.waiting, placeOf(w))
 		}
+		m.reply <- struct{}{}
 		a.alertWaiting(c)
 	case dropAlert:
 		a.drop(m.ref)
@@ -179,9 +180,7 @@ func (a *assetActor) Receive(c engine.Context) {
 	case engine.Stopping:
 		a.tellDropped()
 	case missed:
-		for frame := range a.frames {
-			a.refresh(c, frame)
-		}
+		a.onMissed(c)
 	case reload:
 		a.refresh(c, m.frame)
 	}
@@ -265,10 +264,14 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	if m.err != nil {
 		f.pending = nil
 		if signal.KindOf(m.err) == signal.KindNotFound {
-			// The asset is gone, and with it what is shown of it.
-			f.loaded = false
-			a.watch.series[m.frame].Store(nil)
+			// The asset is gone, and with it what is shown of it. Who waits asks again,
+			// and is told so.
+			for frame := range a.frames {
+				a.frames[frame].loaded = false
+				a.watch.series[frame].Store(nil)
+			}
 			a.forgetPrices()
+			a.dropWaiting()
 		} else {
 			c.After(retryAfter, reload{m.frame})
 		}
@@ -327,12 +330,14 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 	if m.tick.Source != a.watch.record.Load().Source {
 		return
 	}
-	if m.tick.Missed != 0 && a.alerts != nil {
+	if m.tick.Missed != 0 {
 		// The records have had the bars of that time since before the tick was written.
-		a.alerts.last.Time = min(a.alerts.last.Time, m.tick.Missed)
 		a.frames[m1].loaded = false
 		a.refresh(c, m1)
-		a.onTicksMissed(c)
+		if a.alerts != nil {
+			a.alerts.last.Time = min(a.alerts.last.Time, m.tick.Missed)
+			a.onTicksMissed(c)
+		}
 	}
 	passed, _ := a.filter.take(m.tick.Tick, a.atr)
 	if len(passed) == 0 {

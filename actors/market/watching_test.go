@@ -1,0 +1,216 @@
+package market
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// watchedPrices is a market whose prices a test makes, on the clock of a bubble at speed
+// 60, and all that it was told of it.
+type watchedPrices struct {
+	t                *testing.T
+	sys              *engine.System
+	store            *fakeStore
+	market           *Market
+	rng              *rand.Rand
+	price            float64
+	good             []Tick // those that are no mistakes
+	open             signal.MarketBar
+	mistaken         bool // the last trade was a mistake
+	mistakes, panics int
+}
+
+func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
+	w := &watchedPrices{t: t, sys: engine.NewSystem(engine.Options{}), rng: rand.New(rand.NewPCG(seed, 11)), price: 1000,
+		store: &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+	w.market = New(w.sys, Options{Store: w.store, Now: time.Now, Sources: "stream"})
+	close(w.market.tapes.read)
+	return w
+}
+
+// say writes a trade to the stream.
+func (w *watchedPrices) say(price float64) {
+	now := time.Now().UnixMilli()
+	w.market.tellTicks([]signal.MarketEntry{{Position: signal.Position{MS: now},
+		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'g', -1, 64)}}})
+}
+
+// step lets 100 ms pass, and mostly the asset trade. One trade in fifty is a mistake.
+func (w *watchedPrices) step() {
+	time.Sleep(100 * time.Millisecond)
+	now := time.Now().UnixMilli()
+	w.closeBar(now)
+	switch n := w.rng.IntN(50); {
+	case n == 0 && len(w.store.bars) > 2*atrLength && !w.mistaken: // the next one would confirm it
+		w.mistakes++
+		w.mistaken = true
+		w.say(w.price + []float64{-500, 500}[w.rng.IntN(2)])
+	case n > 4:
+		w.price += w.rng.NormFloat64()
+		w.mistaken = false
+		w.good = append(w.good, Tick{Price: w.price, Time: now})
+		if w.open.CloseTime == 0 {
+			opens := now - now%1000
+			w.open = signal.MarketBar{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: opens, CloseTime: opens + 1000,
+				Open: w.price, High: w.price, Low: w.price}}
+		}
+		b := &w.open.Bar
+		b.High, b.Low, b.Close = max(b.High, w.price), min(b.Low, w.price), w.price
+		w.say(w.price)
+	}
+	synctest.Wait()
+}
+
+// closeBar closes the bar of 1m that is over.
+func (w *watchedPrices) closeBar(now int64) {
+	if w.open.CloseTime == 0 || now < w.open.CloseTime {
+		return
+	}
+	b := w.open
+	w.open = signal.MarketBar{}
+	w.store.mu.Lock()
+	w.store.bars = append(w.store.bars, b)
+	w.store.count++
+	count := w.store.count
+	w.store.mu.Unlock()
+	w.market.tellClosed(&signal.ClosedBar{Count: count, Bar: b})
+}
+
+// fail has the asset's actor panic.
+func (w *watchedPrices) fail() {
+	if all := *w.market.watches.Load(); all["X"] != nil {
+		w.panics++
+		all["X"].ref.Tell(reload{frame: timeframes})
+	}
+}
+
+// leave tells an asker to end.
+type leave struct{}
+
+// asker is the actor of one alert: it asks again when it is told to.
+type asker struct {
+	market *Market
+	alert  Alert
+
+	mu  *sync.Mutex
+	end *[]any
+}
+
+func (a *asker) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started, Dropped:
+		alert, market := a.alert, a.market
+		alert.Ref = c.Self()
+		c.Go(func(ctx context.Context) any {
+			for ctx.Err() == nil && market.Alert(ctx, "x", []Alert{alert}) != nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		})
+	case Reached, Expired:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		*a.end = append(*a.end, m)
+	case leave:
+		c.Stop(c.Self())
+	case engine.Stopping:
+		a.market.Unalert("X", c.Self())
+	}
+}
+
+// plainEnd returns what an alert must be told by now, by a look at all prices.
+func (w *watchedPrices) plainEnd(a Alert, now int64) any {
+	var span Span
+	var last float64
+	for _, t := range w.good {
+		switch {
+		case t.Time <= a.Since:
+			continue
+		case t.Time > a.Expires:
+			return Expired{At: a.Expires, Price: last, Span: span}
+		}
+		span, last = span.with(t.Price, t.Price), t.Price
+		if t.Price <= a.Lower || t.Price >= a.Upper {
+			return Reached{Tick: t, Span: span}
+		}
+	}
+	if a.Expires+tickGrace <= now {
+		return Expired{At: a.Expires, Price: last, Span: span}
+	}
+	return nil
+}
+
+// TestAlertsEndAsPricesSayWhateverFails: alerts of any beginning, an asset's actor that
+// fails again and again, owners that are replaced, and mistakes among the prices.
+func TestAlertsEndAsPricesSayWhateverFails(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWatchedPrices(t, seed)
+			defer w.sys.Shutdown(context.Background())
+			for range 600 {
+				w.step()
+			}
+			var mu sync.Mutex
+			var list []Alert
+			ends := make([][]any, 300)
+			var owner []engine.Ref
+			watch := func(i int) engine.Ref {
+				return w.sys.Spawn(engine.Signal, strconv.Itoa(i), func() engine.Actor {
+					return &asker{market: w.market, alert: list[i], mu: &mu, end: &ends[i]}
+				}, engine.Supervision{})
+			}
+			for n := range 2400 {
+				w.step()
+				now := time.Now().UnixMilli()
+				if n%8 == 0 && len(list) < len(ends) {
+					list = append(list, Alert{Lower: w.price - 2 - 30*w.rng.Float64(), Upper: w.price + 2 + 30*w.rng.Float64(),
+						Since: now - w.rng.Int64N(2)*w.rng.Int64N(40_000), Expires: now + w.rng.Int64N(90_000), Frame: signal.M1})
+					owner = append(owner, watch(len(list)-1))
+				}
+				if n%97 == 0 {
+					w.fail()
+				}
+				if n%31 == 0 && len(list) > 0 { // an owner is replaced, unless it has heard the end
+					i := w.rng.IntN(len(list))
+					mu.Lock()
+					over := len(ends[i]) > 0
+					mu.Unlock()
+					if !over {
+						owner[i].Tell(leave{})
+						owner[i] = watch(i)
+					}
+				}
+			}
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			over := 0
+			for i, a := range list {
+				want := w.plainEnd(a, time.Now().UnixMilli())
+				if want == nil {
+					if len(ends[i]) != 0 {
+						t.Errorf("seed %d: alert %d has ended: %+v", seed, i, ends[i])
+					}
+					continue
+				}
+				over++
+				if diff := cmp.Diff([]any{want}, ends[i]); diff != "" {
+					t.Errorf("seed %d: alert %d, %+v (-want +got):\n%s", seed, i, a, diff)
+				}
+			}
+			if over < 150 || w.panics < 20 || w.mistakes < 20 {
+				t.Errorf("seed %d: %d alerts are over, %d panics, %d mistakes: it tests little", seed, over, w.panics, w.mistakes)
+			}
+		})
+	}
+}
