@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -30,7 +32,7 @@ type (
 		alerts []market.Alert
 		err    error
 	}
-	// write asks for a change to be appended; ref is told appended.
+	// write asks for a change to be appended; ref, unless it has ended, is told appended.
 	write struct {
 		ref    engine.Ref
 		change signal.Change
@@ -44,9 +46,8 @@ type (
 	}
 	// ended says that a signal is closed.
 	ended struct {
-		id    signal.SignalID
-		agent signal.AgentID
-		ref   engine.Ref
+		id  signal.SignalID
+		ref engine.Ref
 	}
 )
 
@@ -79,9 +80,12 @@ var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 // appended at once and no more.
 type signals struct {
 	o        *owned
-	children map[signalKey]engine.Ref
+	children map[signalKey]child
 	kinds    kinds
 	open     map[signal.AgentID]int // children
+
+	complete bool              // those that were open at the start have been found
+	early    []signal.SignalID // new ones that were told before; most of them are found
 
 	wanted map[string]*wish // alerts that are not added yet, by asset
 	warned bool             // that some cannot be
@@ -98,15 +102,22 @@ func keyOf(id signal.SignalID) signalKey {
 	return raw
 }
 
+// child is the actor of a signal.
+type child struct {
+	ref  engine.Ref
+	kind *kind
+}
+
 // wish are the alerts that an asset is to get.
 type wish struct {
 	alerts []market.Alert
-	busy   bool // some are being added, or a pause lasts
+	busy   bool         // some are being added, or a pause lasts
+	gone   []engine.Ref // actors that ended meanwhile
 	pause  time.Duration
 }
 
 func newSignals(o *owned) *signals {
-	return &signals{o: o, children: map[signalKey]engine.Ref{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
+	return &signals{o: o, children: map[signalKey]child{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
 }
 
 // Receive implements engine.Actor.
@@ -119,8 +130,16 @@ func (s *signals) Receive(c engine.Context) {
 			s.o.log.Warn("open signals are not readable", "err", m.err)
 			s.pause = grown(s.pause)
 			c.After(s.pause, loadDue{})
+			return
 		}
+		early := s.early
+		s.complete, s.early = true, nil
+		s.look(c, early)
 	case created:
+		if !s.complete {
+			s.early = append(s.early, m.ids...)
+			return
+		}
 		s.look(c, m.ids)
 	case lookDue:
 		s.look(c, m.ids)
@@ -138,8 +157,7 @@ func (s *signals) Receive(c engine.Context) {
 		s.want(m.asset, m.alert)
 		s.alertAll(c)
 	case alertDue:
-		s.wanted[m.asset].busy = false
-		s.alertAll(c)
+		s.onAlertDue(c, m)
 	case alerted:
 		s.onAlerted(c, m)
 	case write:
@@ -153,8 +171,10 @@ func (s *signals) Receive(c engine.Context) {
 	case engine.Terminated:
 		s.onTerminated(m)
 	case accountDeleted:
-		for _, ref := range s.children {
-			ref.Tell(m)
+		for key, child := range s.children { // they are being erased
+			if child.kind.account == m.id {
+				s.end(c, key, child)
+			}
 		}
 	case engine.Stopping, engine.Restarting:
 		for agent, n := range s.open {
@@ -185,6 +205,13 @@ func (s *signals) load(c engine.Context) {
 
 // look reads new signals from Redis. Those that are closed already are not there.
 func (s *signals) look(c engine.Context, ids []signal.SignalID) {
+	ids = slices.DeleteFunc(ids, func(id signal.SignalID) bool {
+		_, watched := s.children[keyOf(id)]
+		return watched
+	})
+	if len(ids) == 0 {
+		return
+	}
 	o := s.o
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, ioTimeout)
@@ -205,7 +232,7 @@ func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 	}
 	o, self, r := s.o, c.Self(), s.kinds.record(sig)
 	ref := c.Spawn(engine.Signal, string(r.id), func() engine.Actor { return newWatcher(o, self, r) }, engine.Supervision{})
-	s.children[key] = ref
+	s.children[key] = child{ref, r.kind}
 	s.count(r.kind.agent, 1)
 	if r.kind.prices {
 		s.want(r.kind.asset, r.alert(ref))
@@ -243,21 +270,31 @@ func (s *signals) alertAll(c engine.Context) {
 		alerts := w.alerts
 		w.alerts, w.busy = nil, true
 		o := s.o
-		c.Go(func(ctx context.Context) any {
-			ctx, cancel := context.WithTimeout(ctx, ioTimeout)
+		c.Go(func(owner context.Context) any {
+			ctx, cancel := context.WithTimeout(owner, ioTimeout)
 			defer cancel()
-			return alerted{asset, alerts, o.market.Alert(ctx, asset, alerts)}
+			m := alerted{asset, alerts, o.market.Alert(ctx, asset, alerts)}
+			if owner.Err() != nil { // its actors have ended, perhaps before the asset heard of them
+				for i := range alerts {
+					o.market.Unalert(asset, alerts[i].Ref)
+				}
+			}
+			return m
 		})
 	}
 }
 
-// onAlerted goes on with an asset. One that nobody gives prices of is asked for again;
-// what should have ended long ago meanwhile is told so.
+// onAlerted goes on with an asset. One of which there are no prices is asked for again;
+// if nobody gives any, what should have ended long ago is told so. While it is only not
+// known who does, what has happened is not known either.
 func (s *signals) onAlerted(c engine.Context, m alerted) {
 	w := s.wanted[m.asset]
 	if m.err == nil {
 		s.warned = false
-		w.pause, w.busy = 0, false
+		for _, ref := range w.gone { // they took back what was not there yet
+			s.o.market.Unalert(m.asset, ref)
+		}
+		w.gone, w.pause, w.busy = nil, 0, false
 		if len(w.alerts) == 0 {
 			delete(s.wanted, m.asset)
 		}
@@ -268,9 +305,11 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		s.warned = true
 		s.o.log.Warn("signals are not watched: their asset has no prices", "asset", m.asset, "signals", len(m.alerts), "err", m.err)
 	}
+	failure, known := errors.AsType[*signal.RunError](m.err)
+	final := known && !failure.Retryable
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
-		if patience := a.Expires + s.o.patience(a.Frame).Milliseconds(); patience < now {
+		if patience := a.Expires + s.o.patience(a.Frame).Milliseconds(); final && patience < now {
 			a.Ref.Tell(market.Expired{At: patience, Stale: true})
 		} else {
 			w.alerts = append(w.alerts, a)
@@ -278,6 +317,19 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	}
 	w.pause = grown(w.pause)
 	c.After(w.pause, alertDue{m.asset})
+}
+
+// onAlertDue asks for an asset again, on behalf of those who are left.
+func (s *signals) onAlertDue(c engine.Context, m alertDue) {
+	w := s.wanted[m.asset]
+	if len(w.gone) > 0 {
+		w.alerts = slices.DeleteFunc(w.alerts, func(a market.Alert) bool { return slices.Contains(w.gone, a.Ref) })
+		w.gone = nil
+	}
+	if w.busy = false; len(w.alerts) == 0 {
+		delete(s.wanted, m.asset)
+	}
+	s.alertAll(c)
 }
 
 // staleFrames is for how many timeframes a signal that expires while its asset has no
@@ -300,7 +352,7 @@ func (s *signals) writeNext(c engine.Context) {
 			ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 			defer cancel()
 			_, err := o.events.Append(ctx, w.change)
-			w.ref.Tell(appended{err})
+			w.ref.Tell(appended{w.change.Signal, err})
 			return written{}
 		})
 	}
@@ -308,20 +360,34 @@ func (s *signals) writeNext(c engine.Context) {
 
 // onEnded ends the actor of a signal that is closed, or gone.
 func (s *signals) onEnded(c engine.Context, m ended) {
-	if key := keyOf(m.id); s.children[key] == m.ref {
-		delete(s.children, key)
-		s.count(m.agent, -1)
-		c.Stop(m.ref)
+	if key := keyOf(m.id); s.children[key].ref == m.ref {
+		s.end(c, key, s.children[key])
 	}
+}
+
+// end ends the actor of a signal.
+func (s *signals) end(c engine.Context, key signalKey, child child) {
+	c.Stop(child.ref)
+	s.forget(key, child)
+}
+
+// forget forgets an actor that has ended, or is about to.
+func (s *signals) forget(key signalKey, child child) {
+	delete(s.children, key)
+	s.count(child.kind.agent, -1)
+	if w := s.wanted[child.kind.asset]; w != nil {
+		w.gone = append(w.gone, child.ref)
+	}
+	s.kinds.release(child.kind)
 }
 
 // onTerminated forgets an actor that has failed too often. Its signal is left alone
 // until another owner takes it over.
 func (s *signals) onTerminated(m engine.Terminated) {
-	for key, ref := range s.children {
-		if ref == m.Ref {
-			delete(s.children, key)
-			s.o.log.Error("a signal is not watched any more: its actor has failed too often", "signal", ref.String())
+	for key, child := range s.children {
+		if child.ref == m.Ref {
+			s.forget(key, child)
+			s.o.log.Error("a signal is not watched any more: its actor has failed too often", "signal", m.Ref.String())
 			return
 		}
 	}
