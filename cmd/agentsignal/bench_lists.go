@@ -19,6 +19,7 @@ const (
 	listWriters     = 1024
 	listConnections = 64
 	listRepeats     = 2000
+	listOpenShare   = 10 // of so many signals one is open
 )
 
 // listQuery is a filter that is measured.
@@ -52,7 +53,7 @@ func listQueries(account signal.AccountID, last time.Time) []listQuery {
 }
 
 // lists measures GET /v1/signals of an account with a million signals: 500 assets
-// by Zipf's law, the strategies of all agents, confidences uniform.
+// by Zipf's law, the strategies of all agents, confidences uniform, a tenth of them open.
 func (b *bench) lists(ctx context.Context) (err error) {
 	r, err := newRig(ctx)
 	if err != nil {
@@ -198,6 +199,12 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 				listing := sig.Listing()
 				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig, Events: []signal.Event{{Type: signal.SignalCreated,
 					Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}})
+				if err == nil && i%listOpenShare != 0 {
+					closed := *sig
+					closed.Closing, closed.Sequence, closed.Metadata = &signal.Closing{Reason: signal.StopLoss, At: at.Time(), ExitPrice: &sig.Levels.Stop}, 2, nil
+					at, err = r.log.Append(ctx, signal.Change{Account: account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed,
+						Asset: sig.Asset, Data: []byte(`{}`)}}})
+				}
 				mu.Lock()
 				if at.Compare(last) > 0 {
 					last = at
