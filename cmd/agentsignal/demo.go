@@ -21,12 +21,13 @@ const (
 )
 
 // demoSchedules are made for the account if it has none: what its user changes or
-// removes stays so.
+// removes stays so. No two share an asset and a strategy: signals of either would count
+// against both limits, and the slow ones would hold up the fast.
 var demoSchedules = []signal.Schedule{
 	{Agent: "trading", Strategy: "momentum", Timeframe: signal.M1, Assets: []string{"BTC", "ETH", "EURUSD"}, MaxOpen: 1},
 	{Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Assets: []string{"SOL", "NVDA", "XAUUSD"}, MaxOpen: 2},
 	{Agent: "trading", Strategy: "mean_reversion", Timeframe: signal.M5, Assets: []string{"AAPL", "GBPUSD"}, MaxOpen: 1},
-	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"BTC", "TSLA", "natural_gas"}, MaxOpen: 3},
+	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"MSFT", "TSLA", "natural_gas"}, MaxOpen: 3},
 	{Agent: "trading", Strategy: "sentiment", Timeframe: signal.H1, Assets: []string{"BTC", "AAPL"}, MaxOpen: 1, Every: 2 * time.Minute},
 	{Agent: "weather", Strategy: "energy_demand", Timeframe: signal.D1, Assets: []string{"natural_gas", "oil"}, MaxOpen: 1, Every: 5 * time.Minute},
 	{Agent: "seo", Strategy: "blog_post", Timeframe: signal.H1, Assets: []string{"standing desk"}, MaxOpen: 1, Every: time.Hour},

@@ -91,3 +91,19 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
 	}
 }
+
+// TestDemoSchedulesDoNotHoldEachOtherUp: open signals are counted by agent, strategy and
+// asset, whatever their timeframe.
+func TestDemoSchedulesDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, s := range demoSchedules {
+		for _, asset := range s.Assets {
+			key := string(s.Agent) + " " + s.Strategy + " " + asset
+			if seen[key] {
+				t.Errorf("%s is made by two schedules", key)
+			}
+			seen[key] = true
+		}
+	}
+}
