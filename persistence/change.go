@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"encoding/binary"
 	"errors"
 	"strconv"
 	"time"
@@ -16,6 +17,7 @@ func refused(code, message string) error {
 
 var (
 	errNotOpen  = refused("signal_closed", "the signal is closed")
+	errChanged  = refused(signal.CodeSignalChanged, "the signal has been changed meanwhile")
 	errOldEpoch = refused(signal.CodeNotOwner, "another node owns the partition")
 	errRunEnded = refused("run_ended", "the run has ended already")
 )
@@ -34,6 +36,10 @@ func changeOperation(p int, c *signal.Change, now time.Time) *operation {
 	}
 	if described >= 0 && c.Events[described].Type != signal.SignalCreated {
 		o.guard(guardFieldExists, refOpen, errNotOpen, openField(c.Signal.ID))
+		if c.Epoch != 0 {
+			// An owner that has not heard how its last change ended may try it again.
+			o.guard(guardSequence, refOpen, errChanged, string(binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))))
+		}
 	}
 	var ended []string
 	if c.Ended != "" {

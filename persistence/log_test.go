@@ -222,6 +222,39 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	}
 }
 
+// TestAnOwnersChangeIsStoredOnce: one that is tried again, because nobody knew how it
+// ended, is refused, and one that follows it is not.
+func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	b.rdb.Set(t.Context(), epochKey(b.store.Partition(account)), 7, 0)
+	s := logSignal(account)
+	b.append(created(s))
+	before := len(b.eventsOf(account))
+	for i, c := range []struct {
+		sequence int64
+		typ      signal.EventType
+		want     error
+	}{
+		{3, signal.SignalUpdated, errChanged}, {2, signal.SignalUpdated, nil}, {2, signal.SignalUpdated, errChanged}, {2, signal.SignalClosed, errChanged},
+		{3, signal.SignalUpdated, nil}, {200, signal.SignalClosed, errChanged}, {4, signal.SignalClosed, nil}, {4, signal.SignalClosed, errNotOpen},
+	} {
+		next := *s
+		next.Sequence = c.sequence
+		if c.typ == signal.SignalClosed {
+			next.Closing = &signal.Closing{Reason: signal.Expired, At: time.Now()}
+		}
+		_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: c.typ}}})
+		if !errors.Is(err, c.want) {
+			t.Errorf("change %d: %v, want %v", i, err, c.want)
+		}
+	}
+	if n := len(b.eventsOf(account)) - before; n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+}
+
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})

@@ -90,6 +90,7 @@ const (
 	guardKeyExists   guardKind = 6
 	guardMember      guardKind = 7 // of a sorted set
 	guardLengthBelow guardKind = 8 // of a hash
+	guardSequence    guardKind = 9 // of the open signal that guardFieldExists, before it, has found
 )
 
 // Limits of an operation, from the width of the program's numbers and from how
@@ -156,7 +157,8 @@ func (o *operation) key(name string) keyRef {
 // guard refuses the operation with the error refusal unless the condition holds.
 // Values are field for guardFieldExists and guardFieldAbsent, field and value for
 // guardFieldIs, the value for guardKeyIs, the member for guardMember, the length that
-// must not be reached for guardLengthBelow, none for the others.
+// must not be reached for guardLengthBelow, the sequence as a uvarint for guardSequence,
+// none for the others.
 func (o *operation) guard(kind guardKind, k keyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)

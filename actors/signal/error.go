@@ -63,6 +63,7 @@ func CodeOf(err error) string {
 // Codes of conflicts that packages tell apart; the others are for clients only.
 const (
 	CodeNotOwner       = "not_owner"       // the writer does not own the partition any more
+	CodeSignalChanged  = "signal_changed"  // the signal has more changes than the writer knows of
 	CodeWebhookChanged = "webhook_changed" // another change of the record came first
 )
 

@@ -182,7 +182,7 @@ while pc <= size do
   local stop = pc + l1 * 65536 + l2 * 256 + l3
   local nexta = a + v1 * 65536 + v2 * 256 + v3
   local base = b1 * 256 + b2 -- keys from 16 on are counted from here
-  local kept -- first word of the value that the first guard of kind 1 found
+  local kept, found -- first word of the value that the first guard of kind 1 found, and all of it
   for g = 1, guards do
     local kind, k1, k2 = byte(program, pc, pc + 2)
     pc = pc + 3
@@ -194,7 +194,7 @@ while pc <= size do
       a = a + 1
       ok = value
       if value and not kept then
-        kept = match(value, '^[^ ]*')
+        kept, found = match(value, '^[^ ]*'), value
       end
     elseif kind == 2 then -- field has the value
       ok = call('HGET', key, args[a]) == args[a + 1]
@@ -214,6 +214,10 @@ while pc <= size do
       a = a + 1
     elseif kind == 8 then -- hash is shorter
       ok = call('HLEN', key) < tonumber(args[a])
+      a = a + 1
+    elseif kind == 9 then -- the open signal that was found has the sequence, see appendOpen
+      local _, stamps = string.find(found, '^[^ ]* [^ ]* ')
+      ok = stamps and cut(found, stamps + 10, stamps + 9 + #args[a]) == args[a]
       a = a + 1
     end
     if not ok then
