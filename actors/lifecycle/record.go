@@ -37,10 +37,15 @@ type kind struct {
 	region    string
 }
 
-// kinds has one kind of each.
-type kinds map[kind]*kind
+// kinds has one kind of each, and how many signals are of it.
+type kinds map[kind]*sharedKind
 
-// record returns what is kept of s.
+type sharedKind struct {
+	kind
+	signals int
+}
+
+// record returns what is kept of s, until release.
 func (k kinds) record(s *signal.Signal) *record {
 	key := kind{s.Account, s.Agent, s.Asset, s.Strategy, s.Timeframe, s.Risk, s.Direction, s.Levels != nil, "", ""}
 	if s.Weather != nil {
@@ -48,10 +53,11 @@ func (k kinds) record(s *signal.Signal) *record {
 	}
 	shared := k[key]
 	if shared == nil {
-		shared = &key
+		shared = &sharedKind{kind: key}
 		k[key] = shared
 	}
-	r := &record{id: s.ID, run: s.Run, kind: shared, created: s.CreatedAt.UnixMilli(), expires: s.ExpiresAt.UnixMilli(), updated: s.UpdatedAt.UnixMilli(),
+	shared.signals++
+	r := &record{id: s.ID, run: s.Run, kind: &shared.kind, created: s.CreatedAt.UnixMilli(), expires: s.ExpiresAt.UnixMilli(), updated: s.UpdatedAt.UnixMilli(),
 		first: s.FirstConfidence, confidence: s.Confidence, mfe: s.MFE, mae: s.MAE, sequence: s.Sequence}
 	if s.Levels != nil {
 		r.levels = *s.Levels
@@ -60,6 +66,15 @@ func (k kinds) record(s *signal.Signal) *record {
 		r.likelihood = s.Weather.Likelihood
 	}
 	return r
+}
+
+// release forgets a kind of which there is no other signal: there are as many as
+// subjects that somebody thought of.
+func (k kinds) release(kind *kind) {
+	shared := k[*kind]
+	if shared.signals--; shared.signals == 0 {
+		delete(k, *kind)
+	}
 }
 
 // signal returns the signal without its metadata.

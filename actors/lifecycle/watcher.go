@@ -10,8 +10,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// appended says how the appending of a change ended.
-type appended struct{ err error }
+// appended says how the appending of a change ended: that to next.
+type appended struct {
+	next *signal.Signal
+	err  error
+}
 
 // What a watcher tells itself.
 type (
@@ -55,17 +58,15 @@ func (w *watcher) Receive(c engine.Context) {
 	case market.Closed:
 		w.onBar(c, m)
 	case market.Dropped:
-		w.watchAgain(c)
+		if !w.closing() {
+			w.watchAgain(c)
+		}
 	case expiryDue:
 		w.onTimeOver(c)
 	case appended:
 		w.onAppended(c, m)
 	case retryDue:
 		w.append(c)
-	case accountDeleted:
-		if m.id == w.r.kind.account {
-			w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()}) // it is being erased
-		}
 	case engine.Restarting:
 		w.watchAgain(c)
 	case engine.Stopping:
@@ -78,7 +79,7 @@ func (w *watcher) Receive(c engine.Context) {
 // closing says that the signal is about to close.
 func (w *watcher) closing() bool { return w.change != nil && w.change.closing != nil }
 
-// watchAgain has the signal's asset watched once more.
+// watchAgain has the signal's asset watched once more, from the beginning.
 func (w *watcher) watchAgain(c engine.Context) {
 	if w.r.kind.prices {
 		w.parent.Tell(unwatched{w.r.kind.asset, w.r.alert(c.Self())})
@@ -224,22 +225,27 @@ func (w *watcher) append(c engine.Context) {
 }
 
 func (w *watcher) onAppended(c engine.Context, m appended) {
-	if w.change == nil {
-		return // of an incarnation before
+	if w.change == nil || w.change.next != m.next {
+		return // of an incarnation before; if it was stored, the next change is refused
 	}
 	switch {
 	case m.err == nil:
 		w.onStored(c)
-	case signal.KindOf(m.err) == signal.KindConflict && signal.CodeOf(m.err) == codeNotOwner:
-		w.o.owner.Tell(Lost{m.err})
-	case signal.KindOf(m.err) == signal.KindConflict:
-		w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()}) // closed already, or erased
-	default:
+	case signal.KindOf(m.err) != signal.KindConflict:
 		if w.change.pause == 0 {
 			w.o.log.Warn("change of a signal is not stored", "signal", string(w.r.id), "err", m.err)
 		}
 		w.change.pause = grown(w.change.pause)
 		c.After(w.change.pause, retryDue{})
+	case signal.CodeOf(m.err) == signal.CodeNotOwner:
+		w.o.owner.Tell(Lost{m.err})
+	case signal.CodeOf(m.err) == signal.CodeSignalChanged && m.next.Closing == nil:
+		w.onStored(c) // at a try before, or another in its place
+	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
+		w.r.sequence++ // an update was stored of which nobody knew
+		w.append(c)
+	default:
+		w.parent.Tell(ended{w.r.id, c.Self()}) // closed already, or erased
 	}
 }
 
@@ -248,7 +254,7 @@ func (w *watcher) onStored(c engine.Context) {
 	done := w.change.next
 	if done.Closing != nil {
 		w.o.options.Metrics.closed(done)
-		w.parent.Tell(ended{w.r.id, w.r.kind.agent, c.Self()})
+		w.parent.Tell(ended{w.r.id, c.Self()})
 		return
 	}
 	w.r.first = done.FirstConfidence
@@ -262,6 +268,3 @@ func (w *watcher) onStored(c engine.Context) {
 	}
 	w.appendClosing(c)
 }
-
-// codeNotOwner is the refusal of a write by an owner that is none any more.
-const codeNotOwner = "not_owner"
