@@ -28,6 +28,9 @@ type world struct {
 	undone  []engine.Ref  // alerts taken back
 	failing error         // of the log
 	unknown bool          // the market knows no asset
+	silent  bool          // it cannot be asked
+	asked   chan struct{} // questions to it wait for it; nil: they do not
+	deaf    bool          // answers of the log are lost
 	block   chan struct{} // appends wait for it; nil: they do not
 	most    int           // appends under way at once, at most
 	now     int           // appends under way
@@ -83,18 +86,33 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 	if _, ok := w.open[c.Signal.ID]; !ok {
 		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "signal_closed", Message: "closed"}
 	}
+	if c.Signal.Sequence != w.open[c.Signal.ID].Sequence+1 {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeSignalChanged, Message: "changed"}
+	}
 	w.changes = append(w.changes, c)
 	if c.Signal.Closing != nil {
 		delete(w.open, c.Signal.ID)
 	} else {
 		w.open[c.Signal.ID] = *c.Signal
 	}
+	if w.deaf {
+		return signal.Position{}, signal.Unavailable(errors.New("no answer"))
+	}
 	return signal.Position{MS: time.Now().UnixMilli()}, nil
 }
 
 func (w *world) Alert(_ context.Context, asset string, alerts []market.Alert) error {
 	w.mu.Lock()
+	asked := w.asked
+	w.mu.Unlock()
+	if asked != nil {
+		<-asked
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.silent {
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "prices cannot be read at the moment"}
+	}
 	if w.unknown {
 		return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + asset}
 	}
@@ -138,14 +156,24 @@ func newWorld(t *testing.T, open ...signal.Signal) *world {
 // newWorldWith is newWorld with options.
 func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
 	t.Helper()
+	w := unstartedWorld(open...)
+	w.start(o)
+	return w
+}
+
+// unstartedWorld is newWorld before the start.
+func unstartedWorld(open ...signal.Signal) *world {
 	w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
 	for _, s := range open {
 		w.open[s.ID] = s
 	}
+	return w
+}
+
+func (w *world) start(o Options) {
 	n := New(w, w, w, o)
 	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
 	synctest.Wait()
-	return w
 }
 
 // end ends the actors, which the bubble demands.
@@ -411,11 +439,9 @@ func TestAlertsAreMadeAgain(t *testing.T) {
 func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{}), unknown: true}
-		s := openSignal("1")
-		w.open[s.ID] = s
-		n := New(w, w, w, Options{Speed: 60})
-		w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
+		w := unstartedWorld(openSignal("1"))
+		w.unknown = true
+		w.start(Options{Speed: 60})
 		defer w.end()
 		time.Sleep(26 * time.Minute) // 24 until it expires; for 3 more prices are waited for
 		synctest.Wait()

@@ -294,11 +294,8 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		for _, ref := range w.gone { // they took back what was not there yet
 			s.o.market.Unalert(m.asset, ref)
 		}
-		w.gone, w.pause, w.busy = nil, 0, false
-		if len(w.alerts) == 0 {
-			delete(s.wanted, m.asset)
-		}
-		s.alertAll(c)
+		w.pause = 0
+		s.goOn(c, m.asset, w)
 		return
 	}
 	if !s.warned { // one line for all assets of the partition
@@ -319,15 +316,16 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	c.After(w.pause, alertDue{m.asset})
 }
 
-// onAlertDue asks for an asset again, on behalf of those who are left.
-func (s *signals) onAlertDue(c engine.Context, m alertDue) {
-	w := s.wanted[m.asset]
+// onAlertDue asks for an asset again.
+func (s *signals) onAlertDue(c engine.Context, m alertDue) { s.goOn(c, m.asset, s.wanted[m.asset]) }
+
+// goOn asks for what an asset is to get on behalf of those who are left.
+func (s *signals) goOn(c engine.Context, asset string, w *wish) {
 	if len(w.gone) > 0 {
 		w.alerts = slices.DeleteFunc(w.alerts, func(a market.Alert) bool { return slices.Contains(w.gone, a.Ref) })
-		w.gone = nil
 	}
-	if w.busy = false; len(w.alerts) == 0 {
-		delete(s.wanted, m.asset)
+	if w.gone, w.busy = nil, false; len(w.alerts) == 0 {
+		delete(s.wanted, asset)
 	}
 	s.alertAll(c)
 }

@@ -1,0 +1,170 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Messages that cross, answers that are lost, actors that fail in between.
+
+// TestWhatIsOverIsNotClosedBeforePricesAreKnown: while nobody can be asked what has
+// happened, a signal stays open however long ago it should have ended.
+func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openSignal("1")
+		s.CreatedAt, s.ExpiresAt = s.CreatedAt.Add(-48*time.Hour), s.ExpiresAt.Add(-48*time.Hour)
+		w := unstartedWorld(s)
+		w.silent = true
+		w.start(Options{Speed: 60})
+		defer w.end()
+		time.Sleep(time.Hour)
+		w.mu.Lock()
+		w.silent = false
+		w.mu.Unlock()
+		time.Sleep(2 * retryLast)
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
+		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
+			t.Errorf("changes are %+v", w.changes)
+		}
+	})
+}
+
+// TestAnUpdateWhoseAnswerIsLostIsToldOnce, and what follows has the next sequence.
+func TestAnUpdateWhoseAnswerIsLostIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, openSignal("1"))
+		defer w.end()
+		w.deaf = true
+		w.tell(t, "BTC", market.Closed{Price: 105})
+		w.mu.Lock()
+		w.deaf = false
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		w.demand(t, []signal.EventType{signal.SignalUpdated, signal.SignalClosed})
+	})
+}
+
+// demand fails the test unless the events of the only signal are those, and their
+// sequences without a gap.
+func (w *world) demand(t *testing.T, want []signal.EventType) {
+	t.Helper()
+	if got := w.types(); !slices.Equal(got, want) {
+		t.Fatalf("events %v, want %v", got, want)
+	}
+	for i, c := range w.changes {
+		if c.Signal.Sequence != int64(i)+2 {
+			t.Errorf("change %d has the sequence %d", i, c.Signal.Sequence)
+		}
+	}
+}
+
+// TestAnActorThatFailsGoesOn: what its former self had under way is stored, and taken
+// for no answer to what it asks for itself.
+func TestAnActorThatFailsGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]struct {
+		tell any
+		want []signal.EventType
+	}{
+		"after an update": {market.Closed{Price: 105}, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}},
+		"after a closing": {market.Reached{Tick: market.Tick{Price: 80}}, []signal.EventType{signal.SignalClosed}},
+		"after nothing":   {market.Closed{Price: 100}, []signal.EventType{signal.SignalClosed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := openSignal("1")
+				s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
+				forecasts := &brittleForecasts{}
+				w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+				defer w.end()
+				w.mu.Lock()
+				w.block = make(chan struct{})
+				w.mu.Unlock()
+				w.tell(t, "BTC", before.tell)
+				if name != "after a closing" { // then it looks at no bar any more
+					forecasts.broken = true
+					w.tell(t, "BTC", market.Closed{Price: 101}) // it fails at this
+				}
+				close(w.block)
+				synctest.Wait()
+				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+				time.Sleep(time.Minute)
+				w.demand(t, before.want)
+			})
+		})
+	}
+}
+
+// brittleForecasts know nothing; if broken, they fail once.
+type brittleForecasts struct{ broken bool }
+
+func (f *brittleForecasts) Turned(string, signal.Direction, *signal.Outlook) (float64, float64, bool) {
+	if f.broken {
+		f.broken = false
+		panic("broken")
+	}
+	return 0, 0, false
+}
+
+// TestAlertsThatCrossTheEndOfTheirActorAreTakenBack: of a signal, and of all when the
+// partition is lost.
+func TestAlertsThatCrossTheEndOfTheirActorAreTakenBack(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"the account is deleted": func(w *world) {
+			w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+		},
+		"the partition is lost": func(w *world) { go w.end() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := unstartedWorld(openSignal("1"))
+				w.asked = make(chan struct{})
+				w.start(Options{Speed: 60})
+				defer w.end()
+				end(w)
+				synctest.Wait()
+				w.mu.Lock()
+				before := len(w.undone) // it was not there yet
+				w.mu.Unlock()
+				close(w.asked)
+				synctest.Wait()
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.alerts["BTC"]) != 1 || len(w.undone) != before+1 || w.undone[before] != w.alerts["BTC"][0].Ref {
+					t.Errorf("%d alerts, %d taken back, %d of them before", len(w.alerts["BTC"]), len(w.undone), before)
+				}
+			})
+		})
+	}
+}
+
+// TestKindsGoWithTheirLastSignal: subjects of texts are without number.
+func TestKindsGoWithTheirLastSignal(t *testing.T) {
+	t.Parallel()
+	all := kinds{}
+	first, second, other := openSignal("1"), openSignal("2"), openSignal("3")
+	other.Asset = "standing desk"
+	a, b, c := all.record(&first), all.record(&second), all.record(&other)
+	if a.kind != b.kind || a.kind == c.kind || len(all) != 2 {
+		t.Fatalf("%d kinds", len(all))
+	}
+	all.release(c.kind)
+	all.release(a.kind)
+	if len(all) != 1 || all[*b.kind] == nil {
+		t.Errorf("%d kinds, want that of the second", len(all))
+	}
+	if all.release(b.kind); len(all) != 0 {
+		t.Errorf("%d kinds are left", len(all))
+	}
+}
