@@ -1,0 +1,117 @@
+package lifecycle
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// silentMarket notes alerts, and never tells anything by itself.
+type silentMarket struct {
+	mu     sync.Mutex
+	alerts []market.Alert
+}
+
+func (m *silentMarket) Alert(_ context.Context, _ string, alerts []market.Alert) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alerts = append(m.alerts, alerts...)
+	return nil
+}
+
+func (m *silentMarket) Unalert(string, engine.Ref) {}
+
+// partitionsOwner starts the signals of all partitions.
+type partitionsOwner struct {
+	node  *Node
+	store *persistence.Store
+	tb    testing.TB
+}
+
+func (o *partitionsOwner) Receive(c engine.Context) {
+	if _, ok := c.Message().(engine.Started); !ok {
+		return
+	}
+	for p := range o.store.Partitions() {
+		epoch, _, err := o.store.TakeLease(context.Background(), p, "bench", time.Hour)
+		if err != nil {
+			o.tb.Error(err)
+			return
+		}
+		o.node.Start(c, p, epoch)
+	}
+}
+
+// BenchmarkClosings closes as many signals at once as it is asked for: the time is that
+// of one, from the price to its place in the log.
+func BenchmarkClosings(b *testing.B) {
+	server := redistest.New(b)
+	store, err := persistence.Open(persistence.Options{URL: server.URL()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { store.Close() })
+	log := persistence.NewLog(store, persistence.LogOptions{})
+	b.Cleanup(func() { log.Close(context.Background()) })
+	accounts := make([]signal.AccountID, 64)
+	for i := range accounts {
+		accounts[i] = signal.NewAccountID()
+	}
+	var opening sync.WaitGroup
+	for w := range 256 {
+		opening.Go(func() {
+			for i := w; i < b.N; i += 256 {
+				s := openSignal("1")
+				s.ID, s.Run, s.Account = signal.NewSignalID(), signal.NewRunID(), accounts[i%len(accounts)]
+				listing := s.Listing()
+				if _, err := log.Append(b.Context(), signal.Change{Account: s.Account, Signal: &s, Events: []signal.Event{{Type: signal.SignalCreated,
+					Asset: s.Asset, Listing: &listing, Data: []byte(`{}`)}}}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	opening.Wait()
+	sys := engine.NewSystem(engine.Options{})
+	b.Cleanup(func() { sys.Shutdown(context.Background()) })
+	prices := &silentMarket{}
+	closed := make(chan struct{}, b.N)
+	node := New(store, countingLog{log, closed}, prices, Options{Speed: 60, Now: store.Now})
+	sys.Spawn(engine.Partition, "all", func() engine.Actor { return &partitionsOwner{node, store, b} }, engine.Supervision{})
+	for watched := 0; watched < b.N; time.Sleep(time.Millisecond) {
+		prices.mu.Lock()
+		watched = len(prices.alerts)
+		prices.mu.Unlock()
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	reached := market.Reached{Tick: tickAt(0, 80), Span: market.Span{Low: 80, High: 100}}
+	for i := range prices.alerts {
+		prices.alerts[i].Ref.Tell(reached)
+	}
+	for range b.N {
+		<-closed
+	}
+	b.StopTimer()
+}
+
+// countingLog tells of each change that is stored.
+type countingLog struct {
+	Log
+	stored chan<- struct{}
+}
+
+func (l countingLog) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	p, err := l.Log.Append(ctx, c)
+	if err == nil {
+		l.stored <- struct{}{}
+	}
+	return p, err
+}
