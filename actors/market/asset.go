@@ -21,7 +21,7 @@ const (
 type Asset struct {
 	Symbol     string  // as it is shown: BTC, natural_gas
 	Class      string  // one of the constants; empty if that is not known
-	TickSize   float64 // prices are multiples of it
+	TickSize   float64 // prices are multiples of it; 0: the source gives none
 	AlwaysOpen bool    // it trades around the clock
 }
 

@@ -65,7 +65,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 		s, err = m.Series(t.Context(), "btc", signal.H1)
 		return err == nil && len(s.Bars) == 400
 	})
-	if s.Asset != (Asset{Symbol: "BTC", Class: Crypto, TickSize: 1e-5, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
+	if s.Asset != (Asset{Symbol: "BTC", Class: Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
 		t.Errorf("snapshot is %+v of %s at %v", s.Asset, s.Source, s.Compression)
 	}
 	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (Tick{Price: newest.Close, Time: newest.CloseTime}) {
@@ -135,7 +135,7 @@ func TestTicksFromOutsideMakeMinutes(t *testing.T) {
 			t.Errorf("minute %d (-want +got):\n%s", i, d)
 		}
 	}
-	if s.Asset.Symbol != "NEWCOIN" || s.Asset.TickSize != 1e-6 || s.Asset.Class != "" {
+	if s.Asset.Symbol != "NEWCOIN" || s.Asset.TickSize != 0 || s.Asset.Class != "" {
 		t.Errorf("asset is %+v", s.Asset)
 	}
 }

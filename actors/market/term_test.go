@@ -218,14 +218,14 @@ func TestNamesInAStreamMakeAssetsUpToALimit(t *testing.T) {
 	c, _ := minuteClock()
 	term := streamTerm(t, &stepStore{}, c)
 	for i := range maxAssets {
-		if _, skipped := term.asset("A"+strconv.Itoa(i), 1); skipped != "" {
+		if _, skipped := term.asset("A" + strconv.Itoa(i)); skipped != "" {
 			t.Fatalf("asset %d is skipped for %q", i, skipped)
 		}
 	}
-	if _, skipped := term.asset("one more", 1); skipped != skipAssets || len(term.assets) != maxAssets {
+	if _, skipped := term.asset("one more"); skipped != skipAssets || len(term.assets) != maxAssets {
 		t.Errorf("skipped for %q, %d assets", skipped, len(term.assets))
 	}
-	if _, skipped := term.asset("a7", 1); skipped != "" {
+	if _, skipped := term.asset("a7"); skipped != "" {
 		t.Errorf("a known asset is skipped for %q", skipped)
 	}
 }

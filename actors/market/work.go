@@ -27,7 +27,7 @@ func (t *term) workTick(e *signal.MarketEntry) reason {
 	if tick.Source != streamName {
 		return "" // our own, or those of a feeder before, and in the bars already
 	}
-	a, skipped := t.asset(tick.Asset, tick.Price)
+	a, skipped := t.asset(tick.Asset)
 	if skipped != "" {
 		return skipped
 	}
@@ -69,7 +69,7 @@ func (t *term) workBar(e *signal.MarketEntry) reason {
 	if skipped = checkBarTime(&bar, grid{1}, e.Position.MS); skipped != "" {
 		return skipped
 	}
-	a, skipped := t.asset(bar.Asset, bar.Close)
+	a, skipped := t.asset(bar.Asset)
 	if skipped != "" {
 		return skipped
 	}
@@ -78,7 +78,7 @@ func (t *term) workBar(e *signal.MarketEntry) reason {
 }
 
 // asset returns the asset that name means, and makes it if it is new.
-func (t *term) asset(name string, price float64) (*fed, reason) {
+func (t *term) asset(name string) (*fed, reason) {
 	symbol := canonical(name)
 	key := assetKey(symbol)
 	if a := t.assets[key]; a != nil {
@@ -87,7 +87,8 @@ func (t *term) asset(name string, price float64) (*fed, reason) {
 	if len(t.assets) >= maxAssets {
 		return nil, skipAssets
 	}
-	record := signal.MarketAsset{Symbol: symbol, Source: streamName, TickSize: tickSize(price), Speed: 1}
+	// No tick size: the first price says little of later ones, and may be a mistake.
+	record := signal.MarketAsset{Symbol: symbol, Source: streamName, Speed: 1}
 	if k := lookUp(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.class, k.class == Crypto
 		if t.real(symbol, k.class, streamName) {

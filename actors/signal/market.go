@@ -56,7 +56,7 @@ type MarketAsset struct {
 	Symbol     string  // as it is shown
 	Class      string  // crypto, stock, fx, metal, commodity; empty if that is not known
 	Source     string  // who gives its prices
-	TickSize   float64 // prices are multiples of it
+	TickSize   float64 // prices are multiples of it; 0: the source gives none
 	AlwaysOpen bool    // it trades around the clock
 	Speed      int64   // by how much its time is compressed; 1 is real time
 }
