@@ -81,6 +81,7 @@ var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 type signals struct {
 	o        *owned
 	children map[signalKey]child
+	stopped  map[engine.Ref]struct{} // former children that have been told to stop
 	kinds    kinds
 	open     map[signal.AgentID]int // children
 
@@ -117,7 +118,7 @@ type wish struct {
 }
 
 func newSignals(o *owned) *signals {
-	return &signals{o: o, children: map[signalKey]child{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
+	return &signals{o: o, children: map[signalKey]child{}, stopped: map[engine.Ref]struct{}{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
 }
 
 // Receive implements engine.Actor.
@@ -366,6 +367,7 @@ func (s *signals) onEnded(c engine.Context, m ended) {
 // end ends the actor of a signal.
 func (s *signals) end(c engine.Context, key signalKey, child child) {
 	c.Stop(child.ref)
+	s.stopped[child.ref] = struct{}{}
 	s.forget(key, child)
 }
 
@@ -379,9 +381,13 @@ func (s *signals) forget(key signalKey, child child) {
 	s.kinds.release(child.kind)
 }
 
-// onTerminated forgets an actor that has failed too often. Its signal is left alone
-// until another owner takes it over.
+// onTerminated forgets an actor that has ended. The signal of one that has failed too
+// often is left alone until another owner takes it over.
 func (s *signals) onTerminated(m engine.Terminated) {
+	if _, ok := s.stopped[m.Ref]; ok {
+		delete(s.stopped, m.Ref)
+		return
+	}
 	for key, child := range s.children {
 		if child.ref == m.Ref {
 			s.forget(key, child)
