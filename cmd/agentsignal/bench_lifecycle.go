@@ -65,7 +65,7 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	if s, err = r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream"); err != nil {
 		return err
 	}
-	empty, err := s.resident()
+	empty, emptyLive, err := s.memory(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,11 +78,11 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 		return err
 	}
 	b.row("with them (target at most 1)", "%.2f of a processor", busy)
-	full, err := s.resident()
+	full, fullLive, err := s.memory(ctx)
 	if err != nil {
 		return err
 	}
-	b.row("memory of an open signal (target 1.5 KB)", "%d bytes resident", (full-empty)/watchedMany)
+	b.row("memory of an open signal (target 1.5 KB)", "%d bytes alive, %d resident", (fullLive-emptyLive)/watchedMany, (full-empty)/watchedMany)
 	return nil
 }
 
@@ -228,6 +228,21 @@ func (s *server) await(ctx context.Context, metric string, want float64) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// memory returns how many bytes of the server are resident, and how many of its heap were
+// alive at its last collection: the next one begins when those have grown by GOGC.
+func (s *server) memory(ctx context.Context) (resident, alive int64, err error) {
+	next, err := s.metric(ctx, "go_memstats_next_gc_bytes")
+	if err != nil {
+		return 0, 0, err
+	}
+	grows, err := s.metric(ctx, "go_gc_gogc_percent")
+	if err != nil {
+		return 0, 0, err
+	}
+	resident, err = s.resident()
+	return resident, int64(next * 100 / (100 + grows)), err
 }
 
 // metric returns the sum of a metric over its labels.
