@@ -51,7 +51,7 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
 		if t.Time <= at && t.Time > at-remembered {
-			a.tapes.note(tapeKey{"X", streamName}, t, false)
+			a.tapes.note(tapeKey{"X", streamName}, t, t.Time, false)
 		}
 		if t.Time <= at {
 			a.filter.last = t
@@ -68,6 +68,22 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 	m := &a.frames[m1].bars
 	*m = (*m)[max(0, len(*m)-minutes):]
 	return a
+}
+
+func TestTapesOfAssetsThatTradeNoMoreAreForgotten(t *testing.T) {
+	t.Parallel()
+	var s tapes
+	gone, here := tapeKey{"GONE", streamName}, tapeKey{"HERE", streamName}
+	s.note(gone, signal.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its time says nothing of it
+	for at := int64(1_000_000); at < 1_000_000+3*tapeKept; at += 60_000 {
+		s.note(here, signal.Tick{Price: 1, Time: at}, at, false)
+		if _, ok := s.newest(gone); !ok && at <= 1_000_000+tapeKept {
+			t.Fatalf("forgotten after %d ms", at-1_000_000)
+		}
+	}
+	if n := len(s.of[here].ticks) - s.of[here].first; len(s.of) != 1 || n != tapeKept/60_000+1 {
+		t.Errorf("%d tapes, %d ticks of the one that is left", len(s.of), n)
+	}
 }
 
 // someAlerts returns alerts around the prices of w, each from a time on.

@@ -13,6 +13,9 @@ import (
 const (
 	// readBlock is how long a read waits for entries.
 	readBlock = time.Second
+	// readPause is the pause between two reads of ticks after which some may have been
+	// trimmed unseen.
+	readPause = time.Minute
 	// readRetry is the pause after a read that went wrong.
 	readRetry = 250 * time.Millisecond
 )
@@ -54,9 +57,12 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 // last call; at first, all that is there.
 func (m *Market) ticksReader() func(context.Context) error {
 	var at, end signal.Position
+	var before time.Time // when the last read ended
 	attached, failed := false, false
 	return func(ctx context.Context) (err error) {
-		defer func() { failed = err != nil }()
+		// A process that was halted notices nothing but the time.
+		failed = failed || time.Now().Round(0).Sub(before) > readPause
+		defer func() { failed, before = err != nil, time.Now().Round(0) }()
 		if !attached {
 			if end, err = m.o.Store.TicksEnd(ctx); err != nil {
 				return err
@@ -101,7 +107,7 @@ func (m *Market) tellTicks(entries []signal.MarketEntry) {
 			continue
 		}
 		key := assetKey(canonical(t.Asset))
-		m.tapes.note(tapeKey{key, t.Source}, t.Tick, t.Missed != 0)
+		m.tapes.note(tapeKey{key, t.Source}, t.Tick, entries[i].Position.MS, t.Missed != 0)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		}

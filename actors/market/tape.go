@@ -1,6 +1,7 @@
 package market
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -16,8 +17,9 @@ const tapeKept = 900_000
 type tapes struct {
 	read chan struct{} // closed when what was in the stream at first has been read
 
-	mu sync.Mutex // held while ticks are told, and while a watch is added
-	of map[tapeKey]*tape
+	mu    sync.Mutex // held while ticks are told, and while a watch is added
+	of    map[tapeKey]*tape
+	swept int64 // when tapes of assets that trade no more were looked for
 }
 
 // tapeKey names an asset by its key, and who gave the ticks.
@@ -26,12 +28,17 @@ type tapeKey struct{ asset, source string }
 // tape are the ticks of an asset, ascending by time.
 type tape struct {
 	ticks []signal.Tick
-	first int // of those that are kept
+	first int   // of those that are kept
+	noted int64 // when the newest was written, by the clock of Redis
 }
 
-// note remembers t. One that is older than the newest is of no use; missed says that
-// some may be missing before it. Called with mu held.
-func (s *tapes) note(key tapeKey, t signal.Tick, missed bool) {
+// note remembers t, which was written at a time. One that is older than the newest is of
+// no use; missed says that some may be missing before it. Called with mu held.
+func (s *tapes) note(key tapeKey, t signal.Tick, at int64, missed bool) {
+	if at-s.swept > tapeKept {
+		s.swept = at
+		maps.DeleteFunc(s.of, func(_ tapeKey, p *tape) bool { return at-p.noted > tapeKept })
+	}
 	p := s.of[key]
 	if p == nil {
 		if len(s.of) >= maxAssets {
@@ -43,6 +50,7 @@ func (s *tapes) note(key tapeKey, t signal.Tick, missed bool) {
 		p = &tape{}
 		s.of[key] = p
 	}
+	p.noted = at
 	if missed {
 		// Some are missing before it: bars tell more of that time.
 		p.ticks, p.first = nil, 0
