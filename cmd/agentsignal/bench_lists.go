@@ -20,6 +20,7 @@ const (
 	listConnections = 64
 	listRepeats     = 2000
 	listOpenShare   = 10 // of so many signals one is open
+	listAssets      = 500
 )
 
 // listQuery is a filter that is measured.
@@ -74,7 +75,15 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	if err := b.inCatalogue(ctx, r, ids[0], queries); err != nil {
 		return err
 	}
-	s, err := r.serve(ctx)
+	// Their assets have prices, so that the open ones are watched as they always are.
+	market := persistence.NewMarket(r.store)
+	for i := range listAssets {
+		tick := signal.AssetTick{Asset: fmt.Sprintf("A%03d", i), Tick: signal.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
+		if err := market.AppendTicks(ctx, []signal.AssetTick{tick}); err != nil {
+			return err
+		}
+	}
+	s, err := r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
 	if err != nil {
 		return err
 	}
@@ -186,7 +195,7 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 	for w := range listWriters {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(w)))
-			zipf := rand.NewZipf(random, 1.2, 1, 499)
+			zipf := rand.NewZipf(random, 1.2, 1, listAssets-1)
 			for i := w; i < n; i += listWriters {
 				strategy := strategies[random.IntN(len(strategies))]
 				sig := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: owner[strategy], Run: signal.NewRunID(),
