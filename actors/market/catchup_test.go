@@ -234,3 +234,48 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 		t.Errorf("%d bars hold both levels: choose other levels", both)
 	}
 }
+
+// TestBarsOfDifferentLengthsMakeUpTogether: 5m bars of all the time, and from within one
+// of them on 1m bars. Who was there before that one is told by it, who came within it by
+// the finer ones.
+func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
+	t.Parallel()
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}}
+	a.watch.record.Store(&signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true})
+	flat := func(opens, length int64, closes float64) strategy.Bar {
+		return strategy.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
+	}
+	for opens := int64(980_000); opens < 1_020_000; opens += 5000 {
+		a.frames[m5].bars = append(a.frames[m5].bars, flat(opens, 5000, 100))
+	}
+	for opens := int64(1_003_000); opens < 1_020_000; opens += 1000 {
+		a.frames[m1].bars = append(a.frames[m1].bars, flat(opens, 1000, 100))
+	}
+	dip := &a.frames[m1].bars[1] // from 1_004_000 on
+	dip.Low, a.frames[m5].bars[4].Low = 80, 80
+	a.frames[m1].bars[0].Close, a.frames[m1].bars[0].High = 101, 101
+	for frame := range a.frames {
+		a.frames[frame].loaded = true
+	}
+	who := refs(t, 6)
+	for i, c := range []struct {
+		since, expires int64
+		want           any
+	}{
+		{999_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[m5].bars[4], Past: true, Span: Span{80, 100}}},
+		{1_001_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 101}}},
+		{1_003_500, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 100}}},
+		{1_003_500, 1_004_500, Expired{At: 1_004_500, Price: 101, Past: true}},
+		{1_004_001, 1_004_500, Expired{At: 1_004_500, Past: true}}, // of which no bar says anything
+		{1_005_000, 1_012_500, Expired{At: 1_012_500, Price: 100, Past: true, Span: Span{100, 100}}},
+	} {
+		heard := told{}
+		a.alerts = nil
+		a.alert(nil)
+		a.alerts.tell = heard.tell
+		a.alert([]place{placeOf(Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1})})
+		if diff := cmp.Diff([]any{c.want}, heard[who[i]]); diff != "" {
+			t.Errorf("from %d to %d (-want +got):\n%s", c.since, c.expires, diff)
+		}
+	}
+}
