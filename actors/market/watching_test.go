@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -213,4 +214,119 @@ func TestAlertsEndAsPricesSayWhateverFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hearer collects what its alerts tell.
+type hearer struct {
+	mu   sync.Mutex
+	told []any
+}
+
+func (h *hearer) Receive(c engine.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch m := c.Message().(type) {
+	case Reached, Expired, Dropped:
+		h.told = append(h.told, m)
+	}
+}
+
+func (h *hearer) all() []any {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.told
+}
+
+// hear returns a hearer of an alert for the asset X from 90 to 110.
+func hear(t *testing.T, m *Market, sys *engine.System, since, expires int64) *hearer {
+	t.Helper()
+	h := &hearer{}
+	ref := sys.Spawn(engine.Signal, "hearer", func() engine.Actor { return h }, engine.Supervision{})
+	if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: since, Expires: expires, Frame: signal.M1}}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return h
+}
+
+// barsOnly is a market of an asset without ticks, ten bars of 1m old, at speed 60, on a
+// clock that is set by hand.
+func barsOnly(t *testing.T) (m *Market, sys *engine.System, store *fakeStore, c *clock) {
+	t.Helper()
+	c = newClock()
+	sys = engine.NewSystem(engine.Options{})
+	store = &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true},
+		count: 10}
+	for i := range int64(10) {
+		store.bars = append(store.bars, flatMinute(c.Now().UnixMilli()+1000*(i-10)))
+	}
+	m = New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
+	close(m.tapes.read)
+	return m, sys, store, c
+}
+
+func flatMinute(opens int64) signal.MarketBar {
+	return signal.MarketBar{Asset: "X", Timeframe: signal.M1,
+		Bar: signal.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: 100, Low: 100, Close: 100}}
+}
+
+func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, sys, store, c := barsOnly(t)
+		defer sys.Shutdown(context.Background())
+		now := c.Now().UnixMilli()
+		store.onBars = func() { // it goes when its 1m bars have been read, and longer ones have not
+			store.mu.Lock()
+			store.asset.Symbol = "Y"
+			store.mu.Unlock()
+		}
+		h := hear(t, m, sys, now-60_000, now+60_000)
+		if diff := cmp.Diff([]any{Dropped{}}, h.all()); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		if err := m.Alert(t.Context(), "x", nil); runError(t, err).Retryable {
+			t.Errorf("asked again: %v", err)
+		}
+	})
+}
+
+func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, sys, store, c := barsOnly(t)
+		defer sys.Shutdown(context.Background())
+		now := c.Now().UnixMilli()
+		h := hear(t, m, sys, now, now+60_000)
+		c.Add(2 * time.Second)
+		dip, flat := flatMinute(now), flatMinute(now+1000)
+		dip.Low = 80
+		store.mu.Lock()
+		store.bars, store.count = append(store.bars, dip, flat), 12
+		store.mu.Unlock()
+		m.tellAll(missed{}) // of the first
+		m.tellClosed(&signal.ClosedBar{Count: 12, Bar: flat})
+		b := strategy.Bar(dip.Bar)
+		want := []any{Reached{Tick: Tick{Price: 100, Time: now + 1000}, Bar: &b, Past: true, Span: Span{80, 100}}}
+		if diff := cmp.Diff(want, h.all()); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAClockThatJumpsEndsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, sys, _, c := barsOnly(t)
+		defer sys.Shutdown(context.Background())
+		now := c.Now().UnixMilli()
+		h := hear(t, m, sys, now, now+3_600_000)
+		c.Add(2 * time.Hour)
+		time.Sleep(clockEvery + time.Second)
+		want := []any{Expired{At: now + 3_600_000 + staleFloor, Stale: true}}
+		if diff := cmp.Diff(want, h.all()); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
 }
