@@ -177,9 +177,8 @@ func (a *assetActor) replay(upTo int64) ([]Tick, filter) {
 			}
 			atr = atrOf(bars[:next])
 		}
-		if i == 0 && next > 0 && t.Time-bars[next-1].CloseTime <= barLimit(m1, record.Speed) {
-			// The first tick may be a mistake, too: the bar before it says so.
-			f.last = signal.Tick{Price: bars[next-1].Close, Time: bars[next-1].CloseTime}
+		if i == 0 && next > 0 {
+			f.begin(t, bars[next-1].CloseTime, bars[next-1].Close, barLimit(m1, record.Speed))
 		}
 		passed, _ := f.take(t, atr)
 		for _, p := range passed {

@@ -169,7 +169,7 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 func (t *term) publishKept(ctx context.Context, a *fed, ticks []signal.Tick) error {
 	var passed []signal.AssetTick
 	for _, tick := range ticks {
-		through, skipped := a.filter.take(tick, a.builder.atr)
+		through, skipped := a.take(tick)
 		if skipped != "" {
 			t.o.Metrics.skip(skipped)
 		}

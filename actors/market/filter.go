@@ -24,6 +24,15 @@ type filter struct {
 	rising bool
 }
 
+// begin makes the first tick be held against the bar before it, which ends at a time
+// with a price: the first tick may be a mistake, too. A bar older than limit, in
+// milliseconds, says nothing of it.
+func (f *filter) begin(t signal.Tick, end int64, price float64, limit int64) {
+	if f.last.Time == 0 && f.held.Time == 0 && end <= t.Time && t.Time-end <= limit {
+		f.last = signal.Tick{Price: price, Time: end}
+	}
+}
+
 // take decides on t. What it lets through is returned in order, at most two
 // ticks: a held one and the one that confirms it. atr is the ATR(14) of the 1m
 // bars; where it is not known or 0, no tick is a jump. skipped is the reason for
@@ -50,6 +59,16 @@ func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped
 	}
 	f.held = t
 	return nil, skipped
+}
+
+// lastBefore returns which of n bars, ascending, is the last that ends at or before a
+// time; -1 if none does.
+func lastBefore(n int, at int64, end func(i int) int64) int {
+	n--
+	for n >= 0 && end(n) > at {
+		n--
+	}
+	return n
 }
 
 // atr14 returns Wilder's average true range of bars that follow one another, or 0

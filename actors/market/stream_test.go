@@ -322,3 +322,30 @@ func TestRedisAwayIsSaid(t *testing.T) {
 		return err == nil && len(news) > 300
 	})
 }
+
+// TestTheFirstTickMayBeAMistake: where no tick has come yet, the newest bar says what is
+// a jump.
+func TestTheFirstTickMayBeAMistake(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	rdb := b.server.Client()
+	b.feed(FeederOptions{Sources: "stream"})
+	m := b.market(Options{Sources: "stream"})
+	end := b.now().UnixMilli() / 60_000 * 60_000
+	for i := int64(40); i > 0; i-- {
+		b.write(rdb, "market:bars", "asset", "NEWCOIN", "timeframe", "1m", "open_time", end-i*60_000,
+			"open", 100, "high", 101, "low", 99, "close", 100, "volume", 1)
+	}
+	eventually(t, "bars", func() bool {
+		s, err := m.Series(t.Context(), "NEWCOIN", signal.M1)
+		return err == nil && len(s.Bars) == 40
+	})
+	now := max(b.now().UnixMilli(), end+2)
+	b.write(rdb, "market:ticks", "asset", "NEWCOIN", "price", 5_000_000, "time", now-1)
+	b.write(rdb, "market:ticks", "asset", "NEWCOIN", "price", 100.5, "time", now)
+	// Had the first one been taken, the second would be the jump that waits.
+	eventually(t, "the right tick", func() bool {
+		s, err := m.Series(t.Context(), "NEWCOIN", signal.M1)
+		return err == nil && s.Ticks && s.Last.Price == 100.5
+	})
+}

@@ -229,3 +229,29 @@ func TestNamesInAStreamMakeAssetsUpToALimit(t *testing.T) {
 		t.Errorf("a known asset is skipped for %q", skipped)
 	}
 }
+
+// TestTheFirstTickIsHeldAgainstTheBarBeforeIt: the feeder makes no bar of a mistake.
+func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
+	t.Parallel()
+	const minute = 60_000
+	for _, c := range []struct {
+		name  string
+		at    int64 // the first tick, after the end of the newest bar
+		price float64
+		want  bool
+	}{
+		{"near", 1, 101, true}, {"at once", 0, 99, true}, {"a jump", 1, 5e6, false}, {"a jump down", 1000, 1, false},
+		{"long after", barLimit(m1, 1) + 1, 5e6, true},
+	} {
+		term := &term{assets: map[string]*fed{}}
+		a := term.add(signal.MarketAsset{Symbol: "A", Source: streamName})
+		for i := range int64(20) {
+			a.builder.give(signal.MarketBar{Timeframe: signal.M1, Given: true, Bar: signal.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,
+				Open: 100, High: 101, Low: 99, Close: 100}})
+		}
+		passed, _ := a.take(signal.Tick{Price: c.price, Time: 20*minute + c.at})
+		if (len(passed) == 1) != c.want {
+			t.Errorf("%s: %v", c.name, passed)
+		}
+	}
+}

@@ -339,6 +339,11 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 			a.onTicksMissed(c)
 		}
 	}
+	if bars := a.frames[m1].bars; a.filter.last.Time == 0 {
+		if i := lastBefore(len(bars), m.tick.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
+			a.filter.begin(m.tick.Tick, bars[i].CloseTime, bars[i].Close, barLimit(m1, a.watch.record.Load().Speed))
+		}
+	}
 	passed, _ := a.filter.take(m.tick.Tick, a.atr)
 	if len(passed) == 0 {
 		return

@@ -34,7 +34,7 @@ func (t *term) workTick(e *signal.MarketEntry) reason {
 	if a.given {
 		return skipSource
 	}
-	passed, skipped := a.filter.take(tick.Tick, a.builder.atr)
+	passed, skipped := a.take(tick.Tick)
 	for _, p := range passed {
 		if !a.builder.tick(p) {
 			skipped = skipLate
@@ -97,6 +97,16 @@ func (t *term) asset(name string) (*fed, reason) {
 	}
 	t.step.Assets = append(t.step.Assets, record)
 	return t.add(record), ""
+}
+
+// take lets a tick through the asset's filter.
+func (a *fed) take(t signal.Tick) (passed []signal.Tick, skipped reason) {
+	if bars := a.builder.recent[m1]; a.filter.last.Time == 0 {
+		if i := lastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
+			a.filter.begin(t, bars[i].CloseTime, bars[i].Close, barLimit(m1, cmp.Or(a.record.Speed, 1)))
+		}
+	}
+	return a.filter.take(t, a.builder.atr)
 }
 
 // add makes the working state of an asset whose prices come from outside.
