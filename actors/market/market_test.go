@@ -23,7 +23,9 @@ type fakeStore struct {
 	live   signal.MarketLive
 	bars   []signal.MarketBar
 	count  int64
-	onBars func() // called while bars are being read
+	onBars func() // called while bars are being read, once
+	// onFrame is of which timeframe that must be; empty: any.
+	onFrame signal.Timeframe
 }
 
 func (f *fakeStore) Asset(_ context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
@@ -44,7 +46,11 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 		}
 	}
 	count, then := f.count, f.onBars
-	f.onBars = nil
+	if f.onFrame != "" && f.onFrame != tf {
+		then = nil
+	} else {
+		f.onBars = nil
+	}
 	f.mu.Unlock()
 	if then != nil {
 		then()
@@ -201,6 +207,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
 	tell := func(count int64, b signal.MarketBar) { m.tellClosed(&signal.ClosedBar{Count: count, Bar: b}) }
+	store.onFrame = signal.H1 // bars of 1m are read, too
 	store.onBars = func() {
 		old := all[9]
 		old.Close = 99
