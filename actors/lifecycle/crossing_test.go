@@ -99,7 +99,36 @@ func TestAnActorThatFailsGoesOn(t *testing.T) {
 				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
 				time.Sleep(time.Minute)
 				w.demand(t, before.want)
+				if n := len(w.alerts["BTC"]); name != "after a closing" && n != 2 {
+					t.Errorf("%d alerts were made, want one of each incarnation", n)
+				}
 			})
+		})
+	}
+}
+
+// TestAnAnswerToAFormerSelfIsNoneToTheNext: an update and a closing are under way at
+// once, of two incarnations. Whichever comes first, the signal closes.
+func TestAnAnswerToAFormerSelfIsNoneToTheNext(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			s := openSignal("1")
+			s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
+			forecasts := &brittleForecasts{}
+			w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+			defer w.end()
+			w.mu.Lock()
+			w.block = make(chan struct{})
+			w.mu.Unlock()
+			w.tell(t, "BTC", market.Closed{Price: 105})
+			forecasts.broken = true
+			w.tell(t, "BTC", market.Closed{Price: 101}) // it fails at this
+			w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+			close(w.block)
+			time.Sleep(time.Minute)
+			want := []signal.EventType{signal.SignalUpdated, signal.SignalClosed}
+			w.demand(t, want[2-max(1, len(w.types())):])
 		})
 	}
 }
