@@ -227,15 +227,11 @@ func (a *assetActor) catchUp(late []place) {
 		s.tick(t)
 	}
 	begin(math.MaxInt64, 0)
-	hand := func(p *place) place {
+	s.book.each(func(p *place) { // nobody is overdue: the newest price has ended them
 		kept := *p
 		kept.seen, kept.from = s.span(p), live.last.Time
-		return kept
-	}
-	s.book.each(func(p *place) { live.book.add(hand(p)) })
-	for i := range s.overdue {
-		live.overdue = append(live.overdue, hand(&s.overdue[i]))
-	}
+		live.book.add(kept)
+	})
 }
 
 // ticksSince returns the ticks after a time that were let through, and the one before
