@@ -155,9 +155,10 @@ func (s *alerts) end(p *place) {
 	s.overdue = append(s.overdue, ended)
 }
 
-// price returns the newest price since p began, 0 if there was none.
+// price returns the newest price of the time of p, 0 if there was none: a bar that holds
+// all of that time says nothing of it.
 func (s *alerts) price(p *place) float64 {
-	if s.last.Time <= p.Since {
+	if s.last.Time <= p.Since || s.last.Time > p.Expires {
 		return 0
 	}
 	return s.last.Price

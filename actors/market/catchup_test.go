@@ -2,6 +2,7 @@ package market
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -257,25 +258,36 @@ func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	for frame := range a.frames {
 		a.frames[frame].loaded = true
 	}
-	who := refs(t, 6)
-	for i, c := range []struct {
+	who := refs(t, 7)
+	cases := []struct {
 		since, expires int64
 		want           any
 	}{
 		{999_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[m5].bars[4], Past: true, Span: Span{80, 100}}},
 		{1_001_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 101}}},
+		{1_001_500, 1_002_500, Expired{At: 1_002_500, Past: true}},
 		{1_003_500, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 100}}},
 		{1_003_500, 1_004_500, Expired{At: 1_004_500, Price: 101, Past: true}},
 		{1_004_001, 1_004_500, Expired{At: 1_004_500, Past: true}}, // of which no bar says anything
 		{1_005_000, 1_012_500, Expired{At: 1_012_500, Price: 100, Past: true, Span: Span{100, 100}}},
-	} {
+	}
+	var all []place
+	for i, c := range cases {
+		all = append(all, placeOf(Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1}))
+	}
+	demand := func(list []place, i int) {
+		t.Helper()
 		heard := told{}
 		a.alerts = nil
 		a.alert(nil)
 		a.alerts.tell = heard.tell
-		a.alert([]place{placeOf(Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1})})
-		if diff := cmp.Diff([]any{c.want}, heard[who[i]]); diff != "" {
-			t.Errorf("from %d to %d (-want +got):\n%s", c.since, c.expires, diff)
+		a.alert(list)
+		if diff := cmp.Diff([]any{cases[i].want}, heard[who[i]]); diff != "" {
+			t.Errorf("from %d to %d, one of %d (-want +got):\n%s", cases[i].since, cases[i].expires, len(list), diff)
 		}
+	}
+	for i := range cases {
+		demand(slices.Clone(all[i:i+1]), i)
+		demand(slices.Clone(all), i)
 	}
 }
