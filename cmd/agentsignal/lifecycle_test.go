@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -64,7 +65,7 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	}
 	// A stop is left at the price seen.
 	third := trader.run("ACME", "momentum")
-	gap := *third.Stop - (*third.Entry-*third.Stop)/10
+	gap := inTicks(*third.Stop - (*third.Entry-*third.Stop)/10)
 	prices.tick("ACME", strconv.FormatFloat(gap, 'f', -1, 64))
 	eventually(t, "the third is closed", func() bool { return trader.state(third.ID).Status == "closed" })
 	if got := trader.state(third.ID); *got.Reason != "stop_loss" || *got.Exit != gap || *got.PnLPercent >= 0 {
@@ -83,6 +84,9 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 		t.Errorf("%d are open", open)
 	}
 }
+
+// inTicks returns a price around 100 as a multiple of the tick in which exits are shown.
+func inTicks(price float64) float64 { return math.Round(price*1e4) / 1e4 }
 
 // closingsOf returns the signals whose closing messages tell.
 func closingsOf(all []told) []string {
@@ -121,7 +125,7 @@ func TestPricesMissedAreMadeUp(t *testing.T) {
 	c.exit()
 	// The stop is passed for a moment while nobody watches; then the target is, too.
 	at := time.Now()
-	stop, target := *first.Stop-(*first.Entry-*first.Stop)/20, *first.Target+(*first.Target-*first.Entry)/20
+	stop, target := inTicks(*first.Stop-(*first.Entry-*first.Stop)/20), *first.Target+(*first.Target-*first.Entry)/20
 	prices.tickAt("ACME", *first.Entry, at)
 	prices.tickAt("ACME", stop, at.Add(time.Millisecond))
 	prices.tickAt("ACME", *first.Entry, at.Add(2*time.Millisecond))
