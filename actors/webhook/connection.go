@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -47,6 +48,7 @@ type connection struct {
 	to     endpointAddress
 	answer *bufio.Reader // over the connection's Read
 	left   int64         // bytes that may still be read
+	broken error         // why reading has ended; nil: it has not
 	used   bool          // for a request before
 	since  time.Time     // when it came to be unused
 }
@@ -61,6 +63,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b[:min(int64(len(b)), c.left)])
 	c.left -= int64(n)
+	c.broken = err
 	return n, err
 }
 
@@ -214,7 +217,8 @@ func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err 
 	for {
 		answer, err := http.ReadResponse(c.answer, postRequest)
 		if err != nil {
-			return nil, true, err
+			// A line that was cut off by the time limit is read as a malformed one.
+			return nil, true, cmp.Or(c.broken, err)
 		}
 		if answer.StatusCode < 100 || answer.StatusCode > 199 || answer.StatusCode == http.StatusSwitchingProtocols {
 			c.left = math.MaxInt64

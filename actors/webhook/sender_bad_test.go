@@ -121,6 +121,7 @@ func TestBadAnswers(t *testing.T) {
 		{"an unknown transfer encoding", after(started + "Transfer-Encoding: x\r\n\r\n"), ClassConnection, "connection failed", ""},
 		{"another protocol by 101", after("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), ClassServerError, "status 101", ""},
 
+		{"a line without end, a byte at a time", func(c *rawConn) { c.readRequest(); c.trickle("H") }, ClassTimeout, "timeout", ""},
 		{"a status line a byte at a time", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.1 200 "); c.trickle("O") }, ClassTimeout, "timeout", ""},
 		{"headers a line at a time, without end", func(c *rawConn) { c.readRequest(); c.write(started); c.trickle("A: b\r\n") }, ClassTimeout, "timeout", ""},
 		{"headers at full speed, without end", func(c *rawConn) {
