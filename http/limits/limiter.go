@@ -19,7 +19,7 @@ const (
 	retryStore = time.Second
 	// askTimeout is how long a request waits for the store before the process
 	// decides on its own.
-	askTimeout = 250 * time.Millisecond
+	askTimeout = time.Second
 	// shards spread the buckets, so that requests seldom wait for one another.
 	shards = 32
 	// evictionSample is how many buckets are looked at to find one to drop.
