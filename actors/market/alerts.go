@@ -37,9 +37,6 @@ func newAlerts(class string, speed int64, tell func(engine.Ref, any)) *alerts {
 	return &alerts{tell: tell, class: class, speed: speed, frame: -1}
 }
 
-// idle says that there is nothing to watch for.
-func (s *alerts) idle() bool { return s.book.len()+len(s.overdue) == 0 }
-
 // tick takes a trade.
 func (s *alerts) tick(t Tick) {
 	s.expireBefore(t.Time)
