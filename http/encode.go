@@ -20,28 +20,7 @@ func appendSignal(b []byte, s *signal.Signal) []byte {
 }
 
 func appendSignalMembers(b []byte, s *signal.Signal) []byte {
-	b = append(b, `"signal_id":"`...)
-	b = append(b, s.ID...)
-	b = append(b, `","agent_id":"`...)
-	b = append(b, s.Agent...)
-	b = append(b, `","asset":`...)
-	b = signal.AppendText(b, s.Asset)
-	b = append(b, `,"strategy":"`...)
-	b = append(b, s.Strategy...)
-	b = append(b, `","direction":"`...)
-	b = append(b, s.Direction...)
-	b = append(b, `","confidence":`...)
-	b = signal.AppendConfidence(b, s.Confidence)
-	if l := s.Levels; l != nil {
-		b = append(b, `,"entry_price":`...)
-		b = signal.AppendPrice(b, l.Entry)
-		b = append(b, `,"stop_loss":`...)
-		b = signal.AppendPrice(b, l.Stop)
-		b = append(b, `,"take_profit":`...)
-		b = signal.AppendPrice(b, l.Target)
-	} else {
-		b = append(b, `,"entry_price":null,"stop_loss":null,"take_profit":null`...)
-	}
+	b = signal.AppendMembers(b, s)
 	b = append(b, `,"metadata":`...)
 	b = append(b, s.Metadata...)
 	b = append(b, `,"created_at":`...)
@@ -67,41 +46,13 @@ func appendSignalState(b []byte, s *signal.Signal) []byte {
 	b = signal.AppendTime(b, c.At)
 	b = append(b, `,"close_reason":"`...)
 	b = append(b, c.Reason...)
-	b = append(b, `","exit_price":`...)
-	b = appendNumber(b, c.ExitPrice)
-	b = append(b, `,"pnl_percent":`...)
-	b = appendNumber(b, c.PnLPercent)
-	b = append(b, `,"pnl_absolute":`...)
-	b = appendNumber(b, c.PnLAbsolute)
-	b = append(b, `,"duration_minutes":`...)
-	b = strconv.AppendInt(b, c.DurationMinutes, 10)
-	return append(b, '}')
-}
-
-// appendNumber adds a number or null.
-func appendNumber(b []byte, v *float64) []byte {
-	if v == nil {
-		return append(b, "null"...)
-	}
-	return signal.AppendPrice(b, *v)
+	b = append(b, `",`...)
+	return append(signal.AppendResult(b, c), '}')
 }
 
 // appendListing adds an item of the signal list: exactly eight members.
 func appendListing(b []byte, l *signal.Listing) []byte {
-	b = append(b, `{"signal_id":"`...)
-	b = append(b, l.ID...)
-	b = append(b, `","agent_id":"`...)
-	b = append(b, l.Agent...)
-	b = append(b, `","asset":`...)
-	b = signal.AppendText(b, l.Asset)
-	b = append(b, `,"strategy":"`...)
-	b = append(b, l.Strategy...)
-	b = append(b, `","direction":"`...)
-	b = append(b, l.Direction...)
-	b = append(b, `","confidence":`...)
-	b = signal.AppendConfidence(b, l.Confidence)
-	b = append(b, `,"entry_price":`...)
-	b = appendNumber(b, l.Entry)
+	b = signal.AppendListed(append(b, '{'), l)
 	b = append(b, `,"created_at":`...)
 	b = signal.AppendTime(b, l.CreatedAt)
 	return append(b, '}')

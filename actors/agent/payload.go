@@ -57,28 +57,7 @@ func appendRun(b []byte, r *run) []byte {
 
 // appendCreated adds the payload of signal.created.
 func appendCreated(b []byte, s *signal.Signal) []byte {
-	b = append(b, `{"signal_id":"`...)
-	b = append(b, s.ID...)
-	b = append(b, `","agent_id":"`...)
-	b = append(b, s.Agent...)
-	b = append(b, `","asset":`...)
-	b = signal.AppendText(b, s.Asset)
-	b = append(b, `,"strategy":"`...)
-	b = append(b, s.Strategy...)
-	b = append(b, `","direction":"`...)
-	b = append(b, s.Direction...)
-	b = append(b, `","confidence":`...)
-	b = signal.AppendConfidence(b, s.Confidence)
-	if l := s.Levels; l != nil {
-		b = append(b, `,"entry_price":`...)
-		b = signal.AppendPrice(b, l.Entry)
-		b = append(b, `,"stop_loss":`...)
-		b = signal.AppendPrice(b, l.Stop)
-		b = append(b, `,"take_profit":`...)
-		b = signal.AppendPrice(b, l.Target)
-	} else {
-		b = append(b, `,"entry_price":null,"stop_loss":null,"take_profit":null`...)
-	}
+	b = signal.AppendMembers(append(b, '{'), s)
 	b = append(b, `,"metadata":`...)
 	b = append(b, s.Metadata...)
 	return append(b, '}')
