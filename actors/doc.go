@@ -45,7 +45,7 @@
 //	queue, gate      → endpoint     attempts that ended, a slot to send
 //	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
 //	endpoint         → mails        that there is one
-//	below partition  → partition    Lost: a write was refused, another node is owner
+//	below partition  → partition    signal.Lost: a write was refused, another node is owner
 //	hub, reading     → connection   what its client sent; that it was closed
 //	child            → parent       Terminated, once, when it has ended for good
 //

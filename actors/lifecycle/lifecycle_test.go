@@ -139,7 +139,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 		o.w.mu.Lock()
 		o.w.follower = f
 		o.w.mu.Unlock()
-	case Lost:
+	case signal.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
 		o.w.mu.Unlock()

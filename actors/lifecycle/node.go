@@ -80,10 +80,6 @@ func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
 	return &Follower{c.Spawn(engine.Supervisor, "signals", func() engine.Actor { return newSignals(o) }, signalFailures)}
 }
 
-// Lost tells the owner of a partition that a write of its was refused: another one
-// owns it now.
-type Lost struct{ Err error }
-
 // Follower tells the signals of a partition of its events.
 type Follower struct{ parent engine.Ref }
 

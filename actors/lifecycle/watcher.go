@@ -238,7 +238,7 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 		w.change.pause = grown(w.change.pause)
 		c.After(w.change.pause, retryDue{})
 	case signal.CodeOf(m.err) == signal.CodeNotOwner:
-		w.o.owner.Tell(Lost{m.err})
+		w.o.owner.Tell(signal.Lost{Err: m.err})
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged && m.next.Closing == nil:
 		w.onStored(c) // at a try before, or another in its place
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:

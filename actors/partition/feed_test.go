@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -393,7 +392,7 @@ func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
 func TestAPartitionIsDroppedWhenItsWebhooksLoseIt(t *testing.T) {
 	for name, lose := range map[string]func(a *node, w *fakeWebhooks, r *fakeRedis){
 		"an actor was refused": func(_ *node, w *fakeWebhooks, _ *fakeRedis) {
-			w.set(func() { w.owner.Tell(webhook.Lost{Err: errNotOwner}) })
+			w.set(func() { w.owner.Tell(signal.Lost{Err: errNotOwner}) })
 		},
 		"the recorder was refused": func(a *node, w *fakeWebhooks, r *fakeRedis) {
 			w.set(func() { w.failing = errNotOwner })

@@ -10,7 +10,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
 // taken says how a try to take the lease, begun at the given time, has ended.
@@ -87,11 +86,7 @@ func (a *partition) Receive(c engine.Context) {
 		a.work(c, m.duty)
 	case dutyDone:
 		a.onDutyDone(c, m)
-	case webhook.Lost:
-		a.drop(c, m.Err)
-	case lifecycle.Lost:
-		a.drop(c, m.Err)
-	case schedule.Lost:
+	case signal.Lost:
 		a.drop(c, m.Err)
 	case engine.Stopping, engine.Restarting:
 		a.end(c)

@@ -41,7 +41,7 @@ type Tail interface {
 type Webhooks interface {
 	// Start starts the actors that do for a partition, as children of its owner, whose
 	// context c is. They act under the given epoch. If they find that it is over, they
-	// tell the owner webhook.Lost.
+	// tell the owner signal.Lost.
 	Start(c engine.Context, partition int, epoch int64) Recorder
 	// EraseWebhooks drops some of what removed webhooks have left, and says whether
 	// there is more.
@@ -59,14 +59,14 @@ type Recorder interface {
 // Lifecycle watches the open signals of owned partitions.
 type Lifecycle interface {
 	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
-	// find that the epoch is over, they tell the owner lifecycle.Lost.
+	// find that the epoch is over, they tell the owner signal.Lost.
 	Start(c engine.Context, partition int, epoch int64) *lifecycle.Follower
 }
 
 // Schedules run agents for the accounts of owned partitions, again and again.
 type Schedules interface {
 	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
-	// find that the epoch is over, they tell the owner schedule.Lost.
+	// find that the epoch is over, they tell the owner signal.Lost.
 	Start(c engine.Context, partition int, epoch int64) *schedule.Follower
 }
 

@@ -70,10 +70,6 @@ func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
 	return &Follower{c.Spawn(engine.Other, "schedules", func() engine.Actor { return newSchedules(o) }, engine.Supervision{})}
 }
 
-// Lost tells the owner of a partition that a write of its was refused: another one
-// owns it now.
-type Lost struct{ Err error }
-
 // Follower tells the schedules of a partition of its events.
 type Follower struct{ actor engine.Ref }
 

@@ -157,7 +157,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	case engine.Started:
 		f := o.node.Start(c, 3, 7)
 		o.w.set(func() { o.w.follower = f })
-	case Lost:
+	case signal.Lost:
 		o.w.set(func() { o.w.lost = append(o.w.lost, m.Err) })
 	}
 }

@@ -43,9 +43,6 @@ const (
 	maxWaiting = 10_000
 )
 
-// codeNotOwner is the refusal of a write by an owner that is none any more.
-const codeNotOwner = "not_owner"
-
 // schedules is the actor of the schedules of an owned partition.
 type schedules struct {
 	o       *owned
@@ -111,7 +108,7 @@ func (o *owned) move(ctx context.Context) looked {
 			if m.next.IsZero() || after.Before(m.next) {
 				m.next = after
 			}
-		case signal.KindOf(err) == signal.KindConflict && signal.CodeOf(err) != codeNotOwner:
+		case signal.KindOf(err) == signal.KindConflict && signal.CodeOf(err) != signal.CodeNotOwner:
 			m.next = now // it was changed meanwhile, so it is read again
 		default:
 			m.err = err
@@ -123,8 +120,8 @@ func (o *owned) move(ctx context.Context) looked {
 
 func (s *schedules) onLooked(c engine.Context, m looked) {
 	s.looking = false
-	if m.err != nil && signal.CodeOf(m.err) == codeNotOwner {
-		s.o.owner.Tell(Lost{m.err})
+	if m.err != nil && signal.CodeOf(m.err) == signal.CodeNotOwner {
+		s.o.owner.Tell(signal.Lost{Err: m.err})
 		return
 	}
 	for _, due := range m.due {

@@ -67,6 +67,10 @@ const (
 	CodeWebhookChanged = "webhook_changed" // another change of the record came first
 )
 
+// Lost is a message to the owner of a partition: a write of what it has started was
+// refused, another node owns the partition now.
+type Lost struct{ Err error }
+
 // NotFound returns an error that says that the named thing does not exist.
 func NotFound(what string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}

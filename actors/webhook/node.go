@@ -103,10 +103,6 @@ func (n *Node) Start(c engine.Context, partition int, epoch int64) *Recorder {
 	return r
 }
 
-// Lost tells the owner of a partition that a write of its was refused: another one
-// owns it now.
-type Lost struct{ Err error }
-
 // owned is a partition that this process owns, as the actors below its owner see it.
 // It does not change.
 type owned struct {
@@ -134,7 +130,7 @@ func (o *owned) refused(err error) bool {
 	if signal.CodeOf(err) != signal.CodeNotOwner {
 		return false
 	}
-	o.owner.Tell(Lost{err})
+	o.owner.Tell(signal.Lost{Err: err})
 	return true
 }
 

@@ -68,7 +68,7 @@ func (o owner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		o.ready <- o.w.node.Start(c, 0, 1)
-	case Lost:
+	case signal.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
 		o.w.mu.Unlock()
