@@ -26,7 +26,7 @@ var (
 func changeOperation(p int, c *signal.Change, now time.Time) *operation {
 	o := newOperation()
 	if c.Epoch != 0 {
-		o.guard(guardKeyIs, refEpoch, errOldEpoch, strconv.FormatInt(c.Epoch, 10))
+		o.fence(c.Epoch)
 	}
 	described := -1 // the event that concerns c.Signal
 	for i := range c.Events {
