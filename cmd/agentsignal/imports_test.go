@@ -28,7 +28,7 @@ var mayImport = []struct {
 	{"actors/weather", []string{"actors/signal", "actors/market/fetch"}},
 	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
-	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/schedule", "actors/webhook"}},
+	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/schedule"}},
 	{"actors/market/fetch", nil},
 	{"actors/market/...", []string{"actors/signal", "actors/market/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
