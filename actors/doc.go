@@ -38,7 +38,10 @@
 //	partition        → itself       that a lease, a position or a duty is due; outcomes of I/O
 //	partition        → signals      signals that are new in the log
 //	signals          → asset        alerts: levels and times of its signals
-//	asset            → signal       that a level is reached, a time is over, a bar has closed
+//	signals          → asset        that a signal wants to know the price
+//	asset            → signal       that a level is reached, a time is over, a bar has
+//	                                closed; the price
+//	weather          → signals      that a forecast has arrived (ForecastArrived)
 //	signal           → signals      changes to append; that it is closed
 //	recorder         → webhooks     deliveries that are stored; changes of webhooks
 //	webhooks         → endpoint     its share of that; that something is due; that it may end

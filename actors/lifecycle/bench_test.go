@@ -28,6 +28,8 @@ func (m *silentMarket) Alert(_ context.Context, _ string, alerts []market.Alert)
 
 func (m *silentMarket) Unalert(string, engine.Ref) {}
 
+func (m *silentMarket) Quote(string, engine.Ref) {}
+
 // partitionsOwner starts the signals of all partitions.
 type partitionsOwner struct {
 	node  *Node

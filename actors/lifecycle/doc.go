@@ -15,8 +15,9 @@
 //     since, and so comes to the same end.
 //   - A price wakes only the signals whose levels it reaches (package market keeps them
 //     sorted), the close of a bar those of its timeframe.
-//   - A weather signal is re-scored by the newest forecast, too. What its first confidence
-//     rests on is stored with it, so that a restart changes nothing.
+//   - A weather signal is re-scored when a forecast arrives, too, with at most one update
+//     a bar. What its first confidence rests on is stored with it, so that a restart
+//     changes nothing.
 //
 // Where to read: node.go (what partitions share), signals.go (the parent), watcher.go
 // (the actor of a signal), payload.go (what events say).

@@ -26,6 +26,8 @@ type world struct {
 	changes []signal.Change
 	alerts  map[string][]market.Alert
 	undone  []engine.Ref  // alerts taken back
+	price   float64       // that Quote has told; 0: nothing
+	quoted  int           // how often it was asked
 	failing error         // of the log
 	unknown bool          // the market knows no asset
 	silent  bool          // it cannot be asked
@@ -36,6 +38,7 @@ type world struct {
 	now     int           // appends under way
 	lost    []error
 
+	node     *Node
 	follower *Follower
 	owner    engine.Ref
 	sys      *engine.System
@@ -126,6 +129,18 @@ func (w *world) Unalert(_ string, ref engine.Ref) {
 	w.undone = append(w.undone, ref)
 }
 
+func (w *world) Quote(_ string, ref engine.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quoted++
+	if w.price != 0 {
+		ref.Tell(market.Quoted{Price: w.price, Span: market.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
+	}
+}
+
+// dayBar is how long a bar of a day lasts at speed 60.
+const dayBar = 24 * time.Minute
+
 // partitionOwner stands for the actor of a partition.
 type partitionOwner struct {
 	w    *world
@@ -171,8 +186,8 @@ func unstartedWorld(open ...signal.Signal) *world {
 }
 
 func (w *world) start(o Options) {
-	n := New(w, w, w, o)
-	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: n} }, engine.Supervision{})
+	w.node = New(w, w, w, o)
+	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: w.node} }, engine.Supervision{})
 	synctest.Wait()
 }
 

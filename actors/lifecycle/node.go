@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -30,6 +31,8 @@ type Market interface {
 	Alert(ctx context.Context, asset string, alerts []market.Alert) error
 	// Unalert takes one back. It does not wait.
 	Unalert(asset string, ref engine.Ref)
+	// Quote has who has an alert told the newest price. It does not wait.
+	Quote(asset string, ref engine.Ref)
 }
 
 // Forecasts tell how the weather behind a signal has turned. They do not wait.
@@ -58,6 +61,9 @@ type Node struct {
 	market  Market
 	options Options
 	log     *slog.Logger
+
+	mu      sync.Mutex
+	parents map[engine.Ref]struct{} // of the signals of partitions
 }
 
 // New returns a node that reads signals from store, appends what becomes of them to
@@ -70,7 +76,31 @@ func New(store Store, events Log, prices Market, o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Node{store: store, events: events, market: prices, options: o, log: o.Log.With("component", "lifecycle")}
+	return &Node{store: store, events: events, market: prices, options: o, log: o.Log.With("component", "lifecycle"),
+		parents: make(map[engine.Ref]struct{})}
+}
+
+// ForecastArrived has the signals re-scored that rest on the weather of a question, of
+// which a new forecast is known here. It does not wait.
+func (n *Node) ForecastArrived(strategy, commodity, region string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ref := range n.parents {
+		ref.Tell(forecastArrived{strategy, commodity, region})
+	}
+}
+
+// join has the parent of a partition's signals told of forecasts, until leave.
+func (n *Node) join(parent engine.Ref) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.parents[parent] = struct{}{}
+}
+
+func (n *Node) leave(parent engine.Ref) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.parents, parent)
 }
 
 // Start starts the actors of a partition's signals as children of its owner, whose

@@ -17,6 +17,8 @@ type (
 	created struct{ ids []signal.SignalID }
 	// accountDeleted says that an account is gone.
 	accountDeleted struct{ id signal.AccountID }
+	// forecastArrived says that a new forecast of a question is known.
+	forecastArrived struct{ strategy, commodity, region string }
 	// found are open signals as Redis holds them.
 	found struct{ list []signal.Signal }
 	// loaded says that all that were open at the start have been found.
@@ -84,6 +86,7 @@ type signals struct {
 	stopped  map[engine.Ref]struct{} // former children that have been told to stop
 	kinds    kinds
 	open     map[signal.AgentID]int // children
+	weather  map[engine.Ref]*kind   // children that rest on weather
 
 	complete bool              // those that were open at the start have been found
 	early    []signal.SignalID // new ones that were told before; most of them are found
@@ -118,13 +121,17 @@ type wish struct {
 }
 
 func newSignals(o *owned) *signals {
-	return &signals{o: o, children: map[signalKey]child{}, stopped: map[engine.Ref]struct{}{}, kinds: kinds{}, open: map[signal.AgentID]int{}, wanted: map[string]*wish{}}
+	return &signals{o: o, children: map[signalKey]child{}, stopped: map[engine.Ref]struct{}{}, kinds: kinds{}, open: map[signal.AgentID]int{},
+		weather: map[engine.Ref]*kind{}, wanted: map[string]*wish{}}
 }
 
 // Receive implements engine.Actor.
 func (s *signals) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, loadDue:
+	case engine.Started:
+		s.o.join(c.Self())
+		s.load(c)
+	case loadDue:
 		s.load(c)
 	case loaded:
 		if m.err != nil {
@@ -154,6 +161,12 @@ func (s *signals) Receive(c engine.Context) {
 			s.watch(c, &m.list[i])
 		}
 		s.alertAll(c)
+	case forecastArrived:
+		for ref, k := range s.weather {
+			if m == (forecastArrived{k.strategy, k.commodity, k.region}) {
+				s.o.market.Quote(k.asset, ref)
+			}
+		}
 	case unwatched:
 		s.want(m.asset, m.alert)
 		s.alertAll(c)
@@ -178,6 +191,7 @@ func (s *signals) Receive(c engine.Context) {
 			}
 		}
 	case engine.Stopping, engine.Restarting:
+		s.o.leave(c.Self())
 		for agent, n := range s.open {
 			s.o.options.Metrics.opened(agent, -n)
 		}
@@ -235,6 +249,9 @@ func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 	ref := c.Spawn(engine.Signal, string(r.id), func() engine.Actor { return newWatcher(o, self, r) }, engine.Supervision{})
 	s.children[key] = child{ref, r.kind}
 	s.count(r.kind.agent, 1)
+	if r.kind.region != "" {
+		s.weather[ref] = r.kind
+	}
 	if r.kind.prices {
 		s.want(r.kind.asset, r.alert(ref))
 	}
@@ -294,6 +311,11 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		s.warned = false
 		for _, ref := range w.gone { // they took back what was not there yet
 			s.o.market.Unalert(m.asset, ref)
+		}
+		for i := range m.alerts { // a forecast may have arrived before
+			if ref := m.alerts[i].Ref; s.weather[ref] != nil {
+				s.o.market.Quote(m.asset, ref)
+			}
 		}
 		w.pause = 0
 		s.goOn(c, m.asset, w)
@@ -374,6 +396,7 @@ func (s *signals) end(c engine.Context, key signalKey, child child) {
 // forget forgets an actor that has ended, or is about to.
 func (s *signals) forget(key signalKey, child child) {
 	delete(s.children, key)
+	delete(s.weather, child.ref)
 	s.count(child.kind.agent, -1)
 	if w := s.wanted[child.kind.asset]; w != nil {
 		w.gone = append(w.gone, child.ref)

@@ -56,7 +56,9 @@ func (w *watcher) Receive(c engine.Context) {
 	case market.Expired:
 		w.onExpired(c, m)
 	case market.Closed:
-		w.onBar(c, m)
+		w.rescore(c, market.Quoted{Price: m.Price, Span: m.Span, Frame: m.Frame})
+	case market.Quoted:
+		w.rescore(c, m)
 	case market.Dropped:
 		if !w.closing() {
 			w.watchAgain(c)
@@ -161,15 +163,16 @@ func (w *watcher) end(c engine.Context, closing signal.Closing, more json.RawMes
 	}
 }
 
-// onBar re-scores the signal at the close of a bar of its timeframe.
-func (w *watcher) onBar(c engine.Context, m market.Closed) {
+// rescore re-scores the signal at the current price: at the close of a bar of its
+// timeframe, and when a forecast has arrived.
+func (w *watcher) rescore(c engine.Context, m market.Quoted) {
 	if w.closing() {
 		return
 	}
 	w.see(m.Span)
 	first, likelihood := w.forecast()
 	confidence := strategy.Rescore(first, w.r.levels, m.Price)
-	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) {
+	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) || w.updatedIn(m.Frame) {
 		return
 	}
 	next := w.r.signal()
@@ -179,6 +182,21 @@ func (w *watcher) onBar(c engine.Context, m market.Closed) {
 	}
 	w.change = &change{next: next}
 	w.append(c)
+}
+
+// lateShare is the part of a bar, 1/lateShare, after its opening in which an update still
+// counts for the bar before: its close is told a little later.
+const lateShare = 24
+
+// updatedIn says that the bar that is open, one of so many milliseconds, had its update.
+// Where there are no forecasts updates come at closes only, each in a bar of its own. It
+// goes by what is stored, so that it is the same after a restart.
+func (w *watcher) updatedIn(frame int64) bool {
+	if w.r.kind.region == "" || w.r.sequence == 1 {
+		return false
+	}
+	bar := func(ms int64) int64 { return (ms - frame/lateShare) / frame }
+	return bar(w.r.updated) >= bar(w.o.now().UnixMilli())
 }
 
 // forecast returns the first confidence as it would be if the signal had been made on
@@ -194,14 +212,8 @@ func (w *watcher) forecast() (first, likelihood float64) {
 	if !ok {
 		return first, likelihood
 	}
-	return min(max(first+weight*(now-likelihood), minFirst), maxFirst), now
+	return first + weight*(now-likelihood), now // not bounded: forecasts that turn back lead back
 }
-
-// minFirst and maxFirst bound a first confidence that a forecast moves.
-const (
-	minFirst = .01
-	maxFirst = .99
-)
 
 // appendClosing has the closing appended.
 func (w *watcher) appendClosing(c engine.Context) {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -25,57 +26,180 @@ func (f *fakeForecasts) Turned(name string, d signal.Direction, o *signal.Outloo
 	return v, .25, v > 0 && name == "energy_demand" && d == signal.Long && o.Commodity == "natural_gas" && o.Region == "us"
 }
 
+// gasSignal is openSignal of the weather agent.
+func gasSignal() signal.Signal {
+	s := openSignal("1")
+	s.Agent, s.Strategy, s.Asset, s.Timeframe, s.ExpiresAt = "weather", "energy_demand", "natural_gas", signal.D1, s.CreatedAt.Add(10*dayBar)
+	s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
+	return s
+}
+
+// turn is a forecast of gasSignal that arrives.
+func (w *world) turn(f *fakeForecasts, likelihood float64) {
+	f.set(likelihood)
+	w.node.ForecastArrived("energy_demand", "natural_gas", "us")
+	synctest.Wait()
+}
+
+// bar lets time pass to a little after the close of the day's bar, and tells of it.
+func (w *world) bar(t *testing.T, price float64) {
+	t.Helper()
+	now := time.Now()
+	closes := now.Truncate(dayBar).Add(dayBar)
+	time.Sleep(closes.Sub(now) + time.Second)
+	w.tell(t, "natural_gas", market.Closed{At: closes.UnixMilli(), Price: price, Span: market.Span{Low: price, High: price}, Frame: dayBar.Milliseconds()})
+}
+
+// last returns the signal as it was stored last, and how often it was.
+func (w *world) last() (*signal.Signal, int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.changes) == 0 {
+		return nil, 0
+	}
+	return w.changes[len(w.changes)-1].Signal, len(w.changes)
+}
+
 // TestForecastsThatTurnMoveTheConfidence: with the price where it was, the confidence
 // follows the likelihood of the newest forecast, whatever was stored before; and another
 // owner goes on from there.
 func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := openSignal("1")
-		s.Agent, s.Strategy, s.Asset = "weather", "energy_demand", "natural_gas"
-		s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
+		s := gasSignal()
 		forecasts := &fakeForecasts{}
 		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
 		if forecasts.asked.Load() == 0 {
 			t.Error("the forecast is not asked for at the start")
 		}
-		bar := func() { w.tell(t, "natural_gas", market.Closed{Price: 100, Span: market.Span{Low: 100, High: 100}}) }
-		last := func() *signal.Signal {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.changes[len(w.changes)-1].Signal
-		}
-		bar() // no forecast is known
+		w.bar(t, 100) // no forecast is known
 		forecasts.set(.75)
-		bar() // by less than what is worth telling
-		if n := len(w.types()); n != 0 {
+		w.bar(t, 100) // by less than what is worth telling
+		if _, n := w.last(); n != 0 {
 			t.Fatalf("%d updates", n)
 		}
 		forecasts.set(.2)
-		bar()
-		if n := len(w.types()); n != 1 {
+		w.bar(t, 100)
+		want := .45 + .25*(.2-.8)
+		got, n := w.last()
+		if n != 1 {
 			t.Fatalf("%d updates after the forecast has turned", n)
 		}
-		want := .45 + .25*(.2-.8)
-		if got := last(); math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != strategy.Rescore(want, *s.Levels, 100) || got.Weather.Likelihood != .2 ||
+		if math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != strategy.Rescore(want, *s.Levels, 100) || got.Weather.Likelihood != .2 ||
 			got.Weather.Region != "us" || got.Weather.Commodity != "natural_gas" {
 			t.Errorf("stored is %+v with %+v, want a first confidence of %v", got, got.Weather, want)
 		}
-		stored := *last()
+		stored := *got
 		w.end()
 
 		// Another process takes over what is stored, when the forecast turns back.
 		again := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, stored)
 		defer again.end()
-		again.tell(t, "natural_gas", market.Closed{Price: 100, Span: market.Span{Low: 100, High: 100}})
-		if n := len(again.types()); n != 0 {
+		again.bar(t, 100)
+		if _, n := again.last(); n != 0 {
 			t.Errorf("%d updates after a restart, though nothing has changed", n)
 		}
 		forecasts.set(.8)
-		again.tell(t, "natural_gas", market.Closed{Price: 100, Span: market.Span{Low: 100, High: 100}})
-		if len(again.changes) != 1 || math.Abs(again.changes[0].Signal.FirstConfidence-.45) > 1e-12 {
-			t.Errorf("after the forecast has turned back: %+v", again.changes)
+		again.bar(t, 100)
+		if got, n := again.last(); n != 1 || math.Abs(got.FirstConfidence-.45) > 1e-12 {
+			t.Errorf("after the forecast has turned back: %d updates, %+v", n, got)
 		}
+	})
+}
+
+// TestAForecastTakesEffectWhenItArrives, at the current price, once in a bar: what comes
+// later in it waits for the next one, over a restart, too.
+func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, forecasts := gasSignal(), &fakeForecasts{}
+		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+		demand := func(what string, updates int) *signal.Signal {
+			t.Helper()
+			got, n := w.last()
+			if n != updates {
+				t.Fatalf("%s: %d updates, want %d", what, n, updates)
+			}
+			return got
+		}
+		w.bar(t, 100)
+		time.Sleep(dayBar / 4)
+		w.price = 103
+		w.turn(forecasts, .2)
+		if got := demand("the forecast has turned", 1); got.Confidence != strategy.Rescore(.45+.25*(.2-.8), *s.Levels, 103) || got.MFE != .3 {
+			t.Errorf("confidence %v, MFE %v", got.Confidence, got.MFE)
+		}
+		time.Sleep(dayBar / 4)
+		w.turn(forecasts, .9)
+		demand("it turns again in the same bar", 1)
+		stored := *demand("", 1)
+		w.end()
+		w = newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, stored)
+		w.price = 103
+		w.turn(forecasts, .9)
+		demand("and after a restart", 0)
+		w.bar(t, 103)
+		demand("at the close of that bar", 0)
+		time.Sleep(dayBar / 4)
+		w.turn(forecasts, .9)
+		if got := demand("in the next bar", 1); math.Abs(got.FirstConfidence-(.45+.25*(.9-.8))) > 1e-12 {
+			t.Errorf("first confidence %v", got.FirstConfidence)
+		}
+		w.bar(t, 103)
+		w.bar(t, 95) // an update at a close does not count for the bar that begins there
+		demand("at a close", 2)
+		time.Sleep(dayBar / 4)
+		w.turn(forecasts, .1)
+		demand("in the bar behind that close", 3)
+		w.end()
+	})
+}
+
+// TestForecastsRescoreWhomTheyConcern: not signals of other questions, and not one that
+// is about to close.
+func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forecasts := &fakeForecasts{}
+		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, gasSignal())
+		defer w.end()
+		quoted := w.quoted
+		for _, q := range [][3]string{{"commodity_impact", "natural_gas", "us"}, {"energy_demand", "oil", "us"}, {"energy_demand", "natural_gas", "eu"}} {
+			w.node.ForecastArrived(q[0], q[1], q[2])
+		}
+		synctest.Wait()
+		if w.quoted != quoted {
+			t.Errorf("the price is asked for %d times by forecasts of other questions", w.quoted-quoted)
+		}
+		w.price = 100
+		w.mu.Lock()
+		w.block = make(chan struct{})
+		w.mu.Unlock()
+		w.tell(t, "natural_gas", market.Reached{Tick: tickAt(time.Minute, 116)})
+		w.turn(forecasts, .2)
+		close(w.block)
+		synctest.Wait()
+		w.demand(t, []signal.EventType{signal.SignalClosed})
+		quoted = w.quoted
+		if w.turn(forecasts, .9); w.quoted != quoted {
+			t.Error("a closed signal is re-scored")
+		}
+	})
+}
+
+// TestAForecastMayArriveBeforeTheAlert: the price is asked for when the asset is watched.
+func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forecasts := &fakeForecasts{}
+		w := unstartedWorld(gasSignal())
+		w.asked, w.price = make(chan struct{}), 100
+		w.start(Options{Speed: 60, Forecasts: forecasts})
+		defer w.end()
+		forecasts.set(.2)
+		close(w.asked)
+		synctest.Wait()
+		w.demand(t, []signal.EventType{signal.SignalUpdated})
 	})
 }
 
@@ -88,8 +212,8 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, openSignal("1"))
 		defer w.end()
 		w.tell(t, "BTC", market.Closed{Price: 110, Span: market.Span{Low: 100, High: 110}})
-		if len(w.changes) != 1 || w.changes[0].Signal.Weather != nil || w.changes[0].Signal.FirstConfidence != .45 || forecasts.asked.Load() != 0 {
-			t.Errorf("changes are %+v", w.changes)
+		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.quoted != 0 {
+			t.Errorf("%d changes, %+v", n, got)
 		}
 	})
 }

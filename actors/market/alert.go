@@ -48,6 +48,13 @@ type (
 		At    int64
 		Price float64 // the newest one
 		Span  Span
+		Frame int64 // how long such a bar lasts by the clock, which prices may outrun
+	}
+	// Quoted answers Quote.
+	Quoted struct {
+		Price float64 // the newest one
+		Span  Span
+		Frame int64 // as in Closed
 	}
 	// Dropped says that the asset's actor has failed and knows nothing of the alert
 	// any more: it must be made again.
@@ -62,6 +69,9 @@ type setAlerts struct {
 
 // dropAlert takes one back.
 type dropAlert struct{ ref engine.Ref }
+
+// askPrice asks for the newest price on behalf of who has an alert.
+type askPrice struct{ ref engine.Ref }
 
 // Alert adds alerts to the asset that name means. What happened since they began is
 // told first. It waits until the ticks that Redis holds have been read. Errors are
@@ -83,8 +93,16 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
 }
 
 // Unalert takes an alert back. It does not wait.
-func (m *Market) Unalert(name string, ref engine.Ref) {
+func (m *Market) Unalert(name string, ref engine.Ref) { m.tell(name, dropAlert{ref}) }
+
+// Quote has the Ref of an alert told the newest price, behind all that has happened
+// before. Who has no alert any more, or asks while no price is known, is told nothing. It
+// does not wait.
+func (m *Market) Quote(name string, ref engine.Ref) { m.tell(name, askPrice{ref}) }
+
+// tell tells the actor of an asset something, if somebody has asked for the asset.
+func (m *Market) tell(name string, message any) {
 	if w := (*m.watches.Load())[assetKey(canonical(name))]; w != nil {
-		w.ref.Tell(dropAlert{ref})
+		w.ref.Tell(message)
 	}
 }

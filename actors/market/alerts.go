@@ -87,9 +87,17 @@ func (s *alerts) closed(frame int, b strategy.Bar) {
 	s.told[frame] = b.CloseTime
 	s.book.each(func(p *place) {
 		if int(p.frame) == frame && p.Since < b.CloseTime && b.CloseTime < p.Expires {
-			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p)})
+			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: frameMS[frame] / s.speed})
 		}
 	})
+}
+
+// quote tells ref the newest price, if it has an alert and there is one.
+func (s *alerts) quote(ref engine.Ref) {
+	if i, ok := s.book.of[ref]; ok && s.last.Time != 0 {
+		p := &s.book.places[i]
+		s.tell(ref, Quoted{Price: s.last.Price, Span: s.span(p), Frame: frameMS[p.frame] / s.speed})
+	}
 }
 
 // noted returns the time of what the extremes have noted last.

@@ -39,10 +39,26 @@ func (a *assetActor) alertWaiting(c engine.Context) {
 		}
 		return
 	}
-	list := a.waiting
-	a.waiting = nil
+	list, asked := a.waiting, a.asked
+	a.waiting, a.asked = nil, nil
 	a.alert(list)
+	for ref := range asked {
+		a.alerts.quote(ref)
+	}
 	a.schedule(c)
+}
+
+// quote tells who has an alert the newest price, once all alerts are added.
+func (a *assetActor) quote(ref engine.Ref) {
+	switch {
+	case len(a.waiting) > 0:
+		if a.asked == nil {
+			a.asked = make(map[engine.Ref]struct{})
+		}
+		a.asked[ref] = struct{}{}
+	case a.alerts != nil:
+		a.alerts.quote(ref)
+	}
 }
 
 // drop takes an alert back.
@@ -58,7 +74,7 @@ func (a *assetActor) dropWaiting() {
 	for i := range a.waiting {
 		a.waiting[i].Ref.Tell(Dropped{})
 	}
-	a.waiting = nil
+	a.waiting, a.asked = nil, nil
 }
 
 // tellDropped tells all who have an alert that this actor knows nothing of it any

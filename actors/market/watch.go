@@ -128,9 +128,10 @@ type assetActor struct {
 	atr    float64
 	frames [timeframes]frameState
 
-	alerts  *alerts // nil until somebody asks
-	passed  []Tick  // the newest ticks, while there are alerts
-	waiting []place // for bars to be read
+	alerts  *alerts                 // nil until somebody asks
+	passed  []Tick                  // the newest ticks, while there are alerts
+	waiting []place                 // for bars to be read
+	asked   map[engine.Ref]struct{} // who asked for the price meanwhile
 	timer   engine.Timer
 	due     int64 // when timer fires
 }
@@ -169,6 +170,8 @@ func (a *assetActor) Receive(c engine.Context) {
 		a.alertWaiting(c)
 	case dropAlert:
 		a.drop(m.ref)
+	case askPrice:
+		a.quote(m.ref)
 	case expireDue:
 		a.due = 0
 		if a.alerts != nil {

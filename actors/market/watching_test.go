@@ -226,7 +226,7 @@ func (h *hearer) Receive(c engine.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch m := c.Message().(type) {
-	case Reached, Expired, Dropped:
+	case Reached, Expired, Dropped, Quoted:
 		h.told = append(h.told, m)
 	}
 }
@@ -269,6 +269,46 @@ func barsOnly(t *testing.T) (m *Market, sys *engine.System, store *fakeStore, c 
 func flatMinute(opens int64) signal.MarketBar {
 	return signal.MarketBar{Asset: "X", Timeframe: signal.M1,
 		Bar: signal.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: 100, Low: 100, Close: 100}}
+}
+
+// TestQuotesComeBehindWhatHappenedBefore: the price is told to who has an alert, once the
+// bars are read that say what it has missed, and not if that was its end.
+func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		low  float64 // of a bar that it has missed
+		want func(opens int64, b *strategy.Bar) []any
+	}{
+		"open": {95, func(int64, *strategy.Bar) []any { return []any{Quoted{Price: 100, Span: Span{95, 100}, Frame: 1000}} }},
+		"over": {80, func(opens int64, b *strategy.Bar) []any {
+			return []any{Reached{Tick: Tick{Price: 100, Time: opens + 1000}, Bar: b, Past: true, Span: Span{80, 100}}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m, sys, store, clock := barsOnly(t)
+				defer sys.Shutdown(context.Background())
+				missed := &store.bars[5].Bar
+				missed.Low = c.low
+				opens, b := missed.OpenTime, strategy.Bar(*missed)
+				h := &hearer{}
+				ref := sys.Spawn(engine.Signal, "hearer", func() engine.Actor { return h }, engine.Supervision{})
+				m.Quote("x", ref) // nobody has asked for the asset yet
+				if _, err := m.load(t.Context(), "x", m1); err != nil {
+					t.Fatal(err)
+				}
+				store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
+				now := clock.Now().UnixMilli()
+				if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: now - 20_000, Expires: now + 60_000, Frame: signal.M1}}); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(c.want(opens, &b), h.all()); diff != "" {
+					t.Errorf("told (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
 
 func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {

@@ -79,6 +79,8 @@ type Service struct {
 
 	gate chan struct{} // held by who fetches and judges
 
+	arrived func(Question) // see OnForecast
+
 	mu   sync.Mutex
 	kept map[Question]*answer
 
@@ -111,8 +113,12 @@ func New(source Source, o Options) *Service {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Service{source: source, store: o.Store, now: o.Now, log: o.Log.With("component", "weather"), gate: make(chan struct{}, 1),
-		kept: make(map[Question]*answer), archive: make(map[string]*Series), forecasts: make(map[string]*forecast)}
+		arrived: func(Question) {}, kept: make(map[Question]*answer), archive: make(map[string]*Series), forecasts: make(map[string]*forecast)}
 }
+
+// OnForecast has f called with each question whose answer rests on a new forecast. f does
+// not wait. It is called before the first question.
+func (s *Service) OnForecast(f func(Question)) { s.arrived = f }
 
 // Outlook answers a question by the newest forecast. Errors are *signal.RunError:
 // DATA_UNAVAILABLE if the source gives nothing, STALE_DATA if what it gave is too old,
@@ -183,12 +189,21 @@ func (s *Service) make(q Question, a *answer) {
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
 	report, err := s.judge(ctx, q)
+	if err != nil {
+		s.log.Warn("no outlook", "strategy", q.Strategy, "commodity", q.Commodity, "region", q.Region, "err", err)
+	}
+	s.keep(a, report, err)
+	if err == nil {
+		s.arrived(q)
+	}
+}
+
+// keep notes how a try has ended.
+func (s *Service) keep(a *answer, report Report, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.err = err; err == nil {
 		a.report = report
-	} else {
-		s.log.Warn("no outlook", "strategy", q.Strategy, "commodity", q.Commodity, "region", q.Region, "err", err)
 	}
 	a.tried = s.now()
 	close(a.making)

@@ -187,6 +187,42 @@ func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 	})
 }
 
+// TestForecastsAreToldWhenTheyArrive: once each, when Likelihood goes by them already.
+func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		s := New(source, Options{})
+		var runs []time.Time
+		s.OnForecast(func(q Question) {
+			r, err := s.Outlook(t.Context(), q)
+			if _, ok := s.Likelihood(q, signal.Long); !ok || q != gas || err != nil {
+				t.Errorf("%v is told of, %v", q, err)
+			}
+			runs = append(runs, r.Run)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(ctx)
+		}()
+		begin := time.Now()
+		s.Likelihood(gas, signal.Long)
+		time.Sleep(90 * time.Minute)
+		source.fail(errors.New("away"))
+		time.Sleep(time.Hour)
+		source.fail(nil)
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		synctest.Wait()
+		if len(runs) != 3 || runs[0].Sub(begin) > time.Minute || runs[1].Sub(runs[0]) > time.Hour+time.Minute || runs[2].Sub(runs[1]) < time.Hour {
+			t.Errorf("told of the runs of %v", runs)
+		}
+	})
+}
+
 func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
@@ -130,6 +131,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.undo.add("background", p.stopBackground)
 	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Speed: c.Market.Speed, Now: p.store.Now, Log: log,
 		Metrics: lifecycle.NewMetrics(p.registry), Forecasts: forecasts{p.weather}})
+	p.weather.OnForecast(func(q weather.Question) { p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region) })
 	if err := p.addWebhooks(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -130,6 +131,40 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
+}
+
+// TestForecastRunsRescoreOpenSignals: a run of the models is felt when it arrives, not only
+// when the day's bar closes, by signals that were made before a restart, too.
+func TestForecastRunsRescoreOpenSignals(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source, c.Market.Speed = "simulated", 3600
+	const bar = 24 * time.Second // of a day; a run comes every 6 s
+	s := start(t, c)
+	s.awaitPrices(t, "natural_gas", signal.D1)
+	trader, account := s.account(t)
+	for _, region := range []string{"us", "eu", "asia", "global"} {
+		trader.post("/v1/agents/weather/run", runBody("natural_gas", "energy_demand", `"risk_level":"high","parameters":{"region":"`+region+`"}`)).want(t, http.StatusOK)
+	}
+	s.stop(t)
+	again, restarted := start(t, c), time.Now()
+	_, secret, err := again.process.credentials.CreateKey(t.Context(), account.ID, "second", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trader = newClient(t, again.url, secret)
+	eventually(t, "an update within a bar", func() bool {
+		for _, w := range trader.signals("status=open").Signals {
+			at, err := time.Parse(time.RFC3339, trader.state(w.ID).UpdatedAt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is told sooner
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // TestWeatherJobs: a run as a job ends with both records, too.
