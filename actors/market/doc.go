@@ -15,7 +15,8 @@
 //
 // A source is the simulated market. A keeper asks real sources for one asset, which is
 // taken up when it is first asked for: by the first source in market.source that has it,
-// and by the next one while that fails.
+// by the next one while that fails, and by the first again once it has worked for ten
+// minutes.
 //
 // What it promises:
 //
@@ -45,7 +46,7 @@
 // streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and
 // filter.go (what is taken from outside), builder.go (how bars come about);
 // path.go, history.go, simulated.go and newswire.go (the simulated market); venue.go
-// (the real sources, each in a package of its own), keeper.go, listener.go and sound.go (one asset of them),
-// desk.go (what the feeder does with that), reporters.go (news), session.go (when assets
+// (the real sources, each in a package of its own), keeper.go, listener.go, sound.go and probe.go (one asset
+// of them), desk.go (what the feeder does with that), reporters.go (news), session.go (when assets
 // are traded), checkup.go (whether sources work).
 package market

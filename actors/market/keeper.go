@@ -43,9 +43,6 @@ const (
 	failedAsks = 3
 	// venueRest is for how long a venue is left out for an asset after it failed it.
 	venueRest = 30 * time.Second
-	// returnAfter is how often the venues are tried that come before the one that gives
-	// an asset's prices now.
-	returnAfter = 10 * time.Minute
 	// maxPending bounds the events that wait.
 	maxPending = 20_000
 	// levelFactor is by which factor a price may differ from the close before: more is
@@ -94,6 +91,7 @@ type keeper struct {
 	rests  map[string]time.Time
 	absent map[string]bool // venues that do not have the asset
 	errs   map[string]error
+	better <-chan struct{} // a venue that comes before the one that is asked works again
 
 	mu      sync.Mutex
 	pending []binance.Event
@@ -209,6 +207,8 @@ var (
 // serve keeps the asset by one venue until that fails.
 func (k *keeper) serve(ctx context.Context, v venue) error {
 	symbol, _ := v.Symbol(k.symbol, k.class)
+	stopProbes := k.probe(ctx, v)
+	defer stopProbes()
 	k.take()
 	stop, streams := v.Follow(symbol, k.push)
 	if !streams {
@@ -275,6 +275,9 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		}
 		if !reset {
 			from = max(from, newest[frame])
+		}
+		if from >= now {
+			continue // the clock was ahead
 		}
 		raw, err := v.Bars(ctx, symbol, tf, from-from%frameMS[frame], now)
 		if err != nil {
@@ -346,36 +349,17 @@ func (k *keeper) noteBars(bars []signal.Bar) {
 	}
 }
 
-// better says that a venue that comes before v has the asset and is fresh.
-func (k *keeper) better(ctx context.Context, v venue) bool {
-	for _, other := range k.venues {
-		if other.Name() == v.Name() {
-			return false
-		}
-		symbol, can := other.Symbol(k.symbol, k.class)
-		if !can || k.absent[other.Name()] {
-			continue
-		}
-		now := k.now().UnixMilli()
-		bars, err := other.Bars(ctx, symbol, signal.M1, now-10*frameMS[m1], now)
-		if err == nil && len(k.sound(bars, m1, now)) > 0 {
-			delete(k.rests, other.Name())
-			return true
-		}
-	}
-	return false
-}
-
 // ask asks a venue after each minute, until that fails.
 func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
-	failed, preferred := 0, time.Now()
-	session := sessionOf(k.class)
+	failed, session := 0, sessionOf(k.class)
 	for {
 		now := k.now().UnixMilli()
 		wait := frameMS[m1] - (now-askAfter)%frameMS[m1]
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-k.better:
+			return errPreferred
 		case <-time.After(time.Duration(wait) * time.Millisecond):
 		}
 		now = k.now().UnixMilli()
@@ -403,12 +387,6 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 			return errSilent
 		}
 		k.deliver(ctx, delivery{bars: bars, upTo: now - now%frameMS[m1]})
-		if time.Since(preferred) > returnAfter {
-			preferred = time.Now()
-			if k.better(ctx, v) {
-				return errPreferred
-			}
-		}
 	}
 }
 

@@ -10,14 +10,15 @@ import (
 
 // listen delivers what a venue tells, until that fails. up is when it began to tell.
 func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) error {
-	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), partial: up - up%frameMS[m1]}
+	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%frameMS[m1]}
 	timer := time.NewTicker(workEvery)
 	defer timer.Stop()
-	preferred := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-k.better:
+			return errPreferred
 		case <-timer.C:
 		}
 		events, lost := k.take()
@@ -34,12 +35,6 @@ func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) e
 		if err := s.check(ctx); err != nil {
 			return err
 		}
-		if time.Since(preferred) > returnAfter {
-			preferred = time.Now()
-			if k.better(ctx, v) {
-				return errPreferred
-			}
-		}
 	}
 }
 
@@ -50,6 +45,7 @@ type listener struct {
 	symbol string
 
 	heard  time.Time // when it was last spoken of
+	traded time.Time // when a trade was last told of
 	downAt time.Time // since when there is no connection; zero: there is one
 	// partial is the minute within which the venue began to tell: its ticks are not all
 	// there, so its bar makes up for them. 0: none.
@@ -75,31 +71,35 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 		// What was traded meanwhile is not sent again: bars make up for it before
 		// anything else counts.
 		s.flush(ctx)
-		s.downAt, s.partial = time.Time{}, now-now%frameMS[m1]
+		s.downAt, s.traded, s.partial = time.Time{}, time.Now(), now-now%frameMS[m1]
 		return s.load(ctx, s.v, s.symbol)
 	case binance.Closed:
-		s.hearBar(ctx, e.Bar, now)
+		return s.hearBar(ctx, e.Bar, now)
 	case binance.Trade:
+		s.traded = time.Now()
 		return s.hearTick(ctx, e.Tick, now)
 	}
 	return nil
 }
 
-func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) {
-	if r := soundBar(&b, m1, now); r != "" {
+func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) error {
+	r := soundBar(&b, m1, now)
+	switch {
+	case r != "":
+	case b.CloseTime <= s.newest[m1]-askedTwice:
+		r = skipOld
+	case s.level > 0 && !near(b.Close, s.level):
+		r = skipLevel
+	}
+	if r != "" {
 		s.metrics.skip(r)
-		return
+		return nil
 	}
-	if b.CloseTime <= s.newest[m1]-askedTwice {
-		s.metrics.skip(skipOld)
-		return
-	}
-	if s.level > 0 && !near(b.Close, s.level) {
-		s.metrics.skip(skipLevel)
-		return
+	if b.Volume > 0 && time.Since(s.traded) > silentFor {
+		return errSilent // of trades, which are told of apart from bars
 	}
 	if b.OpenTime > s.newest[m1] {
-		return // one before it is missing: check asks for both
+		return nil // one before it is missing: check asks for both
 	}
 	s.flush(ctx) // the ticks of its time
 	s.noteBars([]signal.Bar{b})
@@ -110,6 +110,7 @@ func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) {
 		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
 		s.bars = nil
 	}
+	return nil
 }
 
 func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error {
@@ -118,6 +119,10 @@ func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error
 		if s.faults >= levelFaults {
 			s.anew = true // nothing of the history is sure
 			return errLies
+		}
+		if r == skipTime && t.Time > now && s.partial == 0 {
+			// If it is our clock that is wrong, bars make up for it when it is right again.
+			s.partial = s.since() - s.since()%frameMS[m1]
 		}
 		return nil
 	}
