@@ -1,10 +1,12 @@
 package content
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -70,7 +72,8 @@ func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
 		t.Errorf("confidence %v, want %v; failed %v", text.Confidence, want, m.Failed)
 	}
 	format, _ := got["response_format"].(map[string]any)
-	if got["model"] != "small" || format["type"] != "json_schema" || got["max_completion_tokens"] == nil {
+	schema, _ := format["json_schema"].(map[string]any)
+	if got["model"] != "small" || format["type"] != "json_schema" || schema["strict"] != true || got["max_completion_tokens"] == nil {
 		t.Errorf("asked for %v", got)
 	}
 }
@@ -224,6 +227,19 @@ func TestARunThatEndsDoesNotWait(t *testing.T) {
 	cancel()
 	if _, err := w.Write(ctx, desk); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestSecretsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	url, _ := endpoint(t, respond(401, "application/json", `{"error":"no such key: s3cret"}`))
+	for _, url := range []string{url, strings.Replace(url, "http://", "http://user:s3cret@", 1), "http://user:s3cret@127.0.0.1:1"} {
+		var log bytes.Buffer
+		w := newWriter(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Chat: ChatOptions{URL: url, Key: "s3cret", Model: "m", Timeout: time.Second}})
+		text, _ := written(t, w, desk)
+		if log.Len() == 0 || strings.Contains(log.String(), "s3cret") || strings.Contains(string(text.Metadata), "s3cret") {
+			t.Errorf("log: %s\nmetadata: %s", log.String(), text.Metadata)
+		}
 	}
 }
 

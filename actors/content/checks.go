@@ -14,9 +14,11 @@ type check struct {
 	test func(s *subject) (value any, ok bool)
 }
 
-// checks are those of each strategy, in the order in which they are shown. What they
-// ask for stands in their names and bounds; changing one changes what the confidence
-// of a signal means.
+// checks are those of each strategy, in the order in which they are shown. Confidence
+// is the sum of the weights of those that a text passes, divided by the sum of all: 14
+// for a blog post, 12 for a product description, 11 for meta tags. What no text can do
+// without weighs 3, what readers and search engines notice first 2, the rest 1.
+// Changing a bound or a weight changes what the confidence of a signal means.
 var checks = map[string][]check{
 	BlogPost: {
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.title })},
@@ -37,8 +39,8 @@ var checks = map[string][]check{
 		{"no_new_claims", 3, noNewClaims},
 	},
 	MetaTags: {
-		{"title_length", 2, lengthBetween(30, 60, func(s *subject) string { return s.tags.title })},
-		{"description_length", 2, lengthBetween(70, 158, func(s *subject) string { return s.tags.description })},
+		{"title_length", 2, lengthBetween(minTitle, maxTitle, func(s *subject) string { return s.tags.title })},
+		{"description_length", 2, lengthBetween(minDescription, maxDescription, func(s *subject) string { return s.tags.description })},
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.tags.title })},
 		{"keyword_in_description", 2, keywordIn(func(s *subject) string { return s.tags.description })},
 		{"no_duplicate_tags", 1, noDuplicateTags},
@@ -49,13 +51,11 @@ var checks = map[string][]check{
 
 // What checks ask for.
 const (
-	openingWords       = 100
-	minHeadings        = 3
-	minReadingEase     = 50.0
-	minDensity         = 0.5 // percent
-	maxDensity         = 2.5
-	maxSentenceWords   = 40
-	descriptionAtLeast = 1 // characters
+	openingWords           = 100
+	minHeadings            = 3
+	minReadingEase         = 50.0
+	minDensity, maxDensity = 0.5, 2.5 // percent
+	maxSentenceWords       = 40
 )
 
 // subject is a text and what it was asked for.
@@ -148,8 +148,8 @@ func headingCount(s *subject) (any, bool) { return len(s.headings), len(s.headin
 
 // readingEase is that of Flesch, with 1 decimal.
 func readingEase(s *subject) (any, bool) {
-	ease := rounded(s.article.readingEase(), 1)
-	return ease, ease >= minReadingEase
+	ease := s.article.readingEase()
+	return rounded(ease, 1), ease >= minReadingEase
 }
 
 // keywordDensity is how often the keyword comes for 100 words of prose, with 2
@@ -162,9 +162,9 @@ func keywordDensity(s *subject) (any, bool) {
 	}
 	density := 0.0
 	if len(words) > 0 {
-		density = rounded(100*float64(n)/float64(len(words)), 2)
+		density = 100 * float64(n) / float64(len(words))
 	}
-	return density, minDensity <= density && density <= maxDensity
+	return rounded(density, 2), minDensity <= density && density <= maxDensity
 }
 
 // sentenceLength is the number of words of the longest sentence.
@@ -179,49 +179,45 @@ func sentenceLength(s *subject) (any, bool) {
 // metaDescription is the length of the description in the front matter.
 func metaDescription(s *subject) (any, bool) {
 	n := utf8.RuneCountInString(s.description)
-	return n, n >= descriptionAtLeast
-}
-
-// features returns what is to be named, without repetition.
-func features(r *Request) []string {
-	var all []string
-	for _, f := range r.Features {
-		f = strings.TrimSpace(f)
-		if f != "" && !slices.ContainsFunc(all, func(known string) bool { return strings.EqualFold(known, f) }) {
-			all = append(all, f)
-		}
-	}
-	return all
+	return n, n > 0
 }
 
 // featuresNamed counts the features that the text names; all must be.
 func featuresNamed(s *subject) (any, bool) {
 	n := 0
-	for _, f := range features(s.r) {
+	for _, f := range s.r.Features {
 		n += number(mentions(s.text(), f))
 	}
-	return n, n == len(features(s.r))
+	return n, n == len(s.r.Features)
 }
 
 // featureBenefits counts the features with a benefit: words such as "so you can" in
-// the sentence that names it, or in the one behind it. All must have one.
+// the sentence that names it, or in the one behind it if that names no other feature.
+// All must have one.
 func featureBenefits(s *subject) (any, bool) {
 	all := s.sentences()
 	n := 0
-	for _, f := range features(s.r) {
-		n += number(slices.ContainsFunc(indices(all), func(i int) bool {
-			return mentions(all[i], f) && (hasBenefit(all[i]) || i+1 < len(all) && hasBenefit(all[i+1]))
-		}))
+	for _, f := range s.r.Features {
+		n += number(benefits(all, f, s.r.Features))
 	}
-	return n, n == len(features(s.r))
+	return n, n == len(s.r.Features)
 }
 
-func indices(all []string) []int {
-	n := make([]int, len(all))
-	for i := range n {
-		n[i] = i
+// benefits says that sentences tell what a feature is good for.
+func benefits(sentences []string, feature string, features []string) bool {
+	for i, s := range sentences {
+		if !mentions(s, feature) {
+			continue
+		}
+		if hasBenefit(s) {
+			return true
+		}
+		if i+1 < len(sentences) && hasBenefit(sentences[i+1]) &&
+			!slices.ContainsFunc(features, func(f string) bool { return f != feature && mentions(sentences[i+1], f) }) {
+			return true
+		}
 	}
-	return n
+	return false
 }
 
 // keywordInFirstSentence is 1 if it is there.

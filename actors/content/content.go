@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,12 +37,30 @@ type Request struct {
 
 // Keyword returns what the text shall be found by.
 func (r *Request) Keyword() string {
-	for _, k := range r.Keywords {
-		if k = strings.TrimSpace(k); k != "" {
-			return k
+	if len(r.Keywords) > 0 {
+		return r.Keywords[0]
+	}
+	return r.Subject
+}
+
+// normal returns r without spaces around values, empty values and repetitions: two
+// requests that ask for the same become equal.
+func normal(r Request) Request {
+	r.Subject, r.Locale = strings.TrimSpace(r.Subject), cmp.Or(strings.TrimSpace(r.Locale), "en-US")
+	r.Keywords, r.Features = distinct(r.Keywords), distinct(r.Features)
+	return r
+}
+
+// distinct returns the values that are not empty, each once, without regard to case.
+func distinct(values []string) []string {
+	all := []string{}
+	for _, v := range values {
+		v = strings.TrimSpace(v)
+		if v != "" && !slices.ContainsFunc(all, func(known string) bool { return strings.EqualFold(known, v) }) {
+			all = append(all, v)
 		}
 	}
-	return strings.TrimSpace(r.Subject)
+	return all
 }
 
 // Text is what was written.
@@ -88,6 +107,7 @@ func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
 	if _, known := lifetimes[r.Strategy]; !known {
 		return Text{}, fmt.Errorf("write content: no strategy %q", r.Strategy)
 	}
+	r = normal(r)
 	m := metadata{Writer: writerTemplate}
 	if w.chat != nil {
 		content, err := w.chat.write(ctx, &r)
@@ -128,6 +148,9 @@ func finish(r *Request, content string, m metadata) Text {
 	report := examine(r, content)
 	m.Indicators, m.Values, m.Failed = report.names, report.values, report.failed
 	m.Reasoning = reasoning(r, report)
+	if m.Writer == writerTemplate && !inEnglish(r) {
+		m.Reasoning += fmt.Sprintf(" The text is in English: the built-in writer does not know %s.", r.Locale)
+	}
 	m.Content, m.Keyword, m.Keywords = content, r.Keyword(), related(r)
 	m.Format = "markdown"
 	if r.Strategy == MetaTags {
@@ -149,7 +172,7 @@ func reasoning(r *Request, p report) string {
 		fmt.Fprintf(&b, "%v words under %v headings, reading ease %v, %q at %v %% of the words.",
 			p.values["word_count"], p.values["heading_count"], p.values["reading_ease"], r.Keyword(), p.values["keyword_density"])
 	case ProductDescription:
-		fmt.Fprintf(&b, "%v words, %v of %d features named.", p.values["word_count"], p.values["features_named"], len(features(r)))
+		fmt.Fprintf(&b, "%v words, %v of %d features named.", p.values["word_count"], p.values["features_named"], len(r.Features))
 	case MetaTags:
 		fmt.Fprintf(&b, "a title of %v and a description of %v characters.", p.values["title_length"], p.values["description_length"])
 	}
@@ -167,14 +190,20 @@ func rounded(v float64, decimals int) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// locale returns the language tag of r with a region, in the form of Open Graph.
-// The built-in writer knows English alone.
+// inEnglish says that the locale of r is one of English: the only language that the
+// built-in writer knows.
+func inEnglish(r *Request) bool {
+	language, _, _ := strings.Cut(r.Locale, "-")
+	return strings.EqualFold(language, "en")
+}
+
+// locale returns the language of a text of the built-in writer, and the region of r,
+// in the form of Open Graph.
 func locale(r *Request) string {
-	language, region, _ := strings.Cut(cmp.Or(r.Locale, "en-US"), "-")
-	if !strings.EqualFold(language, "en") || len(region) != 2 {
-		return "en_US"
+	if _, region, _ := strings.Cut(r.Locale, "-"); inEnglish(r) && len(region) == 2 {
+		return "en_" + strings.ToUpper(region)
 	}
-	return "en_" + strings.ToUpper(region)
+	return "en_US"
 }
 
 // slug returns a subject as part of a path.

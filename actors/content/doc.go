@@ -9,6 +9,8 @@
 // that is seeded by the request: equal requests get equal texts.
 //
 // Where to read: content.go (what others call), checks.go (what is checked), text.go
-// (how a text is read), keywords.go (which phrases matter), writer.go and templates/
-// (the built-in writer), chat.go (the endpoint).
+// (how a text is read), keywords.go (which phrases matter), chat.go (the endpoint). Of
+// the built-in writer: writer.go and templates/ (how a text is put together), words.go
+// and words/ (the lines that it draws), features.go (what is known of features),
+// kinds.go and nouns.go (what is guessed of a subject), titles.go.
 package content

@@ -65,12 +65,19 @@ func extract(text string) []phrase {
 }
 
 // candidatesOf splits a text at stop words and at whatever is no letter, digit,
-// apostrophe, hyphen or space.
+// apostrophe, hyphen, space or point within a number.
 func candidatesOf(text string) [][]string {
 	var all [][]string
-	parts := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
-		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) && !unicode.IsSpace(c) && c != '\'' && c != '-'
-	})
+	runes := []rune(strings.ToLower(text))
+	var parts []string
+	start := 0
+	for i := range runes {
+		if separates(runes, i) {
+			parts = append(parts, string(runes[start:i]))
+			start = i + 1
+		}
+	}
+	parts = append(parts, string(runes[start:]))
 	for _, part := range parts {
 		var open []string
 		for _, w := range strings.Fields(part) {
@@ -91,6 +98,15 @@ func candidatesOf(text string) [][]string {
 		}
 	}
 	return all
+}
+
+// separates says that the character at i stands between candidates.
+func separates(text []rune, i int) bool {
+	c := text[i]
+	if c == '.' || c == ',' {
+		return i == 0 || i+1 == len(text) || !unicode.IsDigit(text[i-1]) || !unicode.IsDigit(text[i+1])
+	}
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) && !unicode.IsSpace(c) && !strings.ContainsRune("'-+#", c)
 }
 
 // related returns the phrases of what a request says, the weightiest first.

@@ -17,13 +17,8 @@ type noun struct {
 	Many  bool   // plural
 }
 
-// Is, It and its like are the words that go with the noun.
-func (n noun) Is() string   { return n.number("is", "are") }
-func (n noun) It() string   { return n.number("it", "they") }
+// Them is the pronoun of the noun as an object.
 func (n noun) Them() string { return n.number("it", "them") }
-
-// S ends a verb: it fits, they fit.
-func (n noun) S() string { return n.number("s", "") }
 
 func (n noun) number(one, many string) string {
 	if n.Many {
@@ -32,22 +27,37 @@ func (n noun) number(one, many string) string {
 	return one
 }
 
-// nounOf returns s, which is not escaped, as a noun.
-func nounOf(s string) noun {
+// replacer puts the noun, and the words that go with it, in the place of names in
+// braces.
+func (n noun) replacer() *strings.Replacer {
+	return strings.NewReplacer("{a}", n.A, "{name}", n.Bare, "{this}", n.This, "{T}", n.Title, "{A}", titleCase(n.A), "{N}", upperFirst(n.Bare),
+		"{it}", n.number("it", "they"), "{them}", n.Them(), "{s}", n.number("s", ""), "{is}", n.number("is", "are"),
+		"{was}", n.number("was", "were"), "{does}", n.number("does", "do"), "{go}", n.number("goes", "go"))
+}
+
+// nounOf returns s, which is not escaped, as a noun; one that is not English is a name.
+func nounOf(s string, english bool) noun {
 	s = strings.TrimSpace(strings.ReplaceAll(s, "_", " "))
+	if bare := strings.TrimRight(s, ".!?,;: "); bare != "" {
+		s = bare // marks at its end would end a sentence
+	}
 	text := escapeMarks(s)
 	n := noun{Bare: text, A: text, This: text, Title: escapeMarks(titleCase(s))}
 	words := strings.Fields(strings.ToLower(s))
 	switch head := headOf(words); {
+	case len(words) > 2 && words[0] == "how" && words[1] == "to":
+		n.This = "this guide on " + text
 	case isQuestion(words):
-		text = "“" + strings.TrimRight(text, "?!.") + "”"
-		n.Bare, n.A, n.This = text, text, "this guide to "+text
+		n.Bare = "“" + text + "”"
+		n.A, n.This = "the question "+n.Bare, "this guide to the question "+n.Bare
+	case len(words) > 1 && slices.Contains(articles, words[0]):
+		// It has its article.
+	case !english:
 	case isPlural(head):
 		n.Many = true
 		n.This = "these " + text
-	case s != strings.ToLower(s) || strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsLetter(c) && c != ' ' && c != '-' }):
-		// A name.
-	case slices.Contains(substances, head):
+	case isName(headOf(strings.Fields(s))) || strings.Contains(s, "'s ") || strings.Contains(s, "’s "):
+	case slices.Contains(substances, head) || isOf(kindFood, head):
 		n.This = "this " + text
 	case isAbstract(head):
 	default:
@@ -55,6 +65,15 @@ func nounOf(s string) noun {
 	}
 	return n
 }
+
+// isName says that a word looks like a name: it has a capital, or other signs than
+// letters and hyphens.
+func isName(w string) bool {
+	return w != strings.ToLower(w) || strings.ContainsFunc(w, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsLetter(c) && c != '-' })
+}
+
+// articles begin a noun that needs none.
+var articles = strings.Fields("a an the this these my your our")
 
 // indefinite returns the indefinite article of a noun.
 func indefinite(s string) string {

@@ -106,10 +106,12 @@ func plain(s string) string {
 // text returns all of the prose.
 func (a *article) text() string { return strings.Join(a.prose, "\n") }
 
+var apostrophes = strings.NewReplacer("'", "", "’", "")
+
 // tokens returns the words of s in small letters: runs of letters and digits, in which
 // an apostrophe does not count.
 func tokens(s string) []string {
-	s = strings.NewReplacer("'", "", "’", "").Replace(strings.ToLower(s))
+	s = apostrophes.Replace(strings.ToLower(s))
 	return strings.FieldsFunc(s, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) })
 }
 
@@ -154,6 +156,9 @@ func mentions(text, phrase string) bool {
 var abbreviations = map[string]bool{"dr": true, "mr": true, "mrs": true, "ms": true, "st": true, "vs": true, "no": true, "inc": true,
 	"ltd": true, "co": true, "e.g": true, "i.e": true, "etc": true, "approx": true, "prof": true, "jr": true, "sr": true}
 
+// closing are marks that belong to the sentence before them.
+const closing = `"'”’)`
+
 // sentences splits a paragraph behind full stops, question and exclamation marks that
 // a space or the end follows.
 func sentences(paragraph string) []string {
@@ -164,17 +169,21 @@ func sentences(paragraph string) []string {
 		if c != '.' && c != '!' && c != '?' && c != '…' {
 			continue
 		}
-		if i+1 < len(runes) && !unicode.IsSpace(runes[i+1]) && !strings.ContainsRune(`"'”’)`, runes[i+1]) {
+		if i+1 < len(runes) && !unicode.IsSpace(runes[i+1]) && !strings.ContainsRune(closing, runes[i+1]) {
 			continue
 		}
 		words := strings.Fields(string(runes[start:i]))
 		if c == '.' && i+1 < len(runes) && len(words) > 0 && abbreviations[strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))] {
 			continue
 		}
-		if s := strings.TrimSpace(string(runes[start : i+1])); s != "" {
+		end := i + 1
+		for end < len(runes) && strings.ContainsRune(closing, runes[end]) {
+			end++
+		}
+		if s := strings.TrimSpace(string(runes[start:end])); s != "" {
 			all = append(all, s)
 		}
-		start = i + 1
+		start = end
 	}
 	if s := strings.TrimSpace(string(runes[start:])); len(tokens(s)) > 0 {
 		all = append(all, s)

@@ -26,7 +26,7 @@ func TestSentences(t *testing.T) {
 		"One. Two! Three? Four":             {"One.", "Two!", "Three?", "Four"},
 		"Version 2.5 of Node.js is here.":   {"Version 2.5 of Node.js is here."},
 		"Dr. Example met Mrs. Sample. Yes.": {"Dr. Example met Mrs. Sample.", "Yes."},
-		"He said “go.” They went.":          {"He said “go.", "” They went."},
+		"He said “go.” They went.":          {"He said “go.”", "They went."},
 		"":                                  nil,
 	} {
 		if diff := cmp.Diff(want, sentences(text)); diff != "" {
@@ -77,12 +77,13 @@ func TestNouns(t *testing.T) {
 		"remote work":                  {"remote work", "remote work"},
 		"olive oil":                    {"olive oil", "this olive oil"},
 		"C++":                          {"C++", "C++"},
-		"iPhone case":                  {"iPhone case", "iPhone case"},
+		"iPhone case":                  {"an iPhone case", "this iPhone case"},
 		"tax rules for small firms":    {"tax rules for small firms", "these tax rules for small firms"},
-		"how to bake bread?":           {"“how to bake bread”", "this guide to “how to bake bread”"},
+		"how to bake bread?":           {"how to bake bread", "this guide on how to bake bread"},
+		"why cats purr?":               {"the question “why cats purr”", "this guide to the question “why cats purr”"},
 		"email marketing for dentists": {"email marketing for dentists", "email marketing for dentists"},
 	} {
-		if n := nounOf(s); n.A != want[0] || n.This != want[1] {
+		if n := nounOf(s, true); n.A != want[0] || n.This != want[1] {
 			t.Errorf("%s: %q and %q, want %q", s, n.A, n.This, want)
 		}
 	}

@@ -6,45 +6,50 @@ import (
 	"fmt"
 	"hash/fnv"
 	"html"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"text/template"
-	"unicode/utf8"
 )
 
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are those of the strategies, by file name. pick and its like are replaced
-// for each text.
+// templates are those of the strategies, by file name. What draws is replaced for each
+// text.
 var templates = template.Must(template.New("").Funcs(functions(nil)).ParseFS(templateFiles, "templates/*.tmpl"))
 
-// page is what templates read.
+// page is what templates read. Texts in it are escaped for Markdown, but for Title,
+// Summary and Tags.
 type page struct {
 	Keyword  noun // what the text shall be found by; the subject, where one has the words of the other and it is longer
 	Subject  noun
-	Aside    bool   // they have little to do with each other
-	Title    string // of the page, not escaped
-	Summary  string // of the text, as meta description, not escaped
+	Aside    bool // they have little to do with each other
+	Title    string
+	Summary  string   // as meta description
+	Tags     []string // the phrases that matter most
 	Features []feature
-	Many     bool     // so many features that the text must be short
-	Related  []string // phrases beside keyword, subject and features
+	Names    string   // of the features, where one sentence has room for them
+	Wishes   string   // what who wants the features may want
+	Many     bool     // so many features that there is little room beside them
+	Terms    []string // the other keywords
 	Slug     string
 	Locale   string
+
+	Criteria, Questions, Pictures int // how many lines there are beside those of features
 }
 
-// feature is one with what it is good for.
-type feature struct{ Name, Benefit string }
-
 const (
-	// manyFeatures is how many leave room for more words beside them.
-	manyFeatures = 9
 	// generatorStream is the second half of a generator's seed.
 	generatorStream = 0x5eed
-	// relatedInText is how many related phrases a text names.
-	relatedInText = 3
+	// manyFeatures is how many leave little room in a blog post, manyWords how many
+	// words of features and benefits in a product description.
+	manyFeatures, manyWords = 8, 130
+	// maxNames is how many features, maxNameWords how many of their words, the first
+	// sentence of a product description may hold.
+	maxNames, maxNameWords = 5, 20
+	// maxTerms and maxTermWords bound the other keywords in a product description.
+	maxTerms, maxTermWords = 3, 12
 )
 
 // seedOf returns a number that equal requests share.
@@ -57,18 +62,18 @@ func seedOf(r *Request) uint64 {
 
 // compose writes a text by the template of the strategy.
 func compose(r *Request) (string, error) {
-	draw := rand.New(rand.NewPCG(seedOf(r), generatorStream))
-	return render(r.Strategy, draw, newPage(r, draw))
+	d := newDrawer(r)
+	return render(r.Strategy, d, newPage(r, d))
 }
 
-// render fills the template of a strategy. draw is nil for one that picks nothing.
-func render(strategy string, draw *rand.Rand, p *page) (string, error) {
+// render fills the template of a strategy. d is nil for one that draws nothing.
+func render(strategy string, d *drawer, p *page) (string, error) {
 	t, err := templates.Clone()
 	if err != nil {
 		return "", fmt.Errorf("write content: %w", err)
 	}
 	var b strings.Builder
-	if err := t.Funcs(functions(draw)).ExecuteTemplate(&b, strategy+".tmpl", p); err != nil {
+	if err := t.Funcs(functions(d)).ExecuteTemplate(&b, strategy+".tmpl", p); err != nil {
 		return "", fmt.Errorf("write content: %w", err)
 	}
 	return emptyLines.ReplaceAllString(strings.TrimSpace(b.String()), "\n\n") + "\n", nil
@@ -77,115 +82,90 @@ func render(strategy string, draw *rand.Rand, p *page) (string, error) {
 // emptyLines are more of them than one.
 var emptyLines = regexp.MustCompile(`\n{3,}`)
 
-// functions are what templates call. draw decides between variants.
-func functions(draw *rand.Rand) template.FuncMap {
+// functions are what templates call.
+func functions(d *drawer) template.FuncMap {
 	return template.FuncMap{
+		"line":  d.line,
+		"lines": d.lines,
+		"about": d.about,
 		// pick returns one of its arguments.
-		"pick":  func(variants ...string) string { return variants[draw.IntN(len(variants))] },
+		"pick":  func(variants ...string) string { return variants[d.rng.IntN(len(variants))] },
 		"upper": upperFirst,
-		"quote": func(s string) (string, error) {
-			b, err := json.Marshal(s)
+		"quote": func(v any) (string, error) {
+			b, err := json.Marshal(v)
 			return string(b), err
 		},
-		"title":  escapeMarks,
-		"escape": html.EscapeString,
-		"list":   list,
+		"escapeMarks": escapeMarks,
+		"escape":      html.EscapeString,
+		"list":        list,
 	}
 }
 
 // newPage returns what a template needs of a request.
-func newPage(r *Request, draw *rand.Rand) *page {
-	subject, keyword := strings.TrimSpace(r.Subject), r.Keyword()
-	p := &page{Slug: slug(keyword), Locale: locale(r)}
-	switch {
-	case mentions(subject, keyword):
-		keyword = subject
-	case mentions(keyword, subject):
-		subject = keyword
-	default:
-		p.Aside = true
+func newPage(r *Request, d *drawer) *page {
+	p := &page{Slug: slug(r.Keyword()), Locale: locale(r), Tags: related(r)}
+	p.Keyword, p.Subject, p.Aside = nouns(r)
+	var words int
+	p.Features, words = tell(r.Features, d)
+	p.Many = len(p.Features) > manyFeatures
+	if r.Strategy == ProductDescription {
+		p.Many = words > manyWords
 	}
-	p.Keyword, p.Subject = nounOf(keyword), nounOf(subject)
-	named := features(r)
-	p.Many = len(named) > manyFeatures
-	p.Features = withBenefits(named, draw)
-	for _, name := range related(r) {
-		known := slices.ContainsFunc(append([]string{keyword, subject}, named...), func(k string) bool { return mentions(k, name) || mentions(name, k) })
-		if len(p.Related) < relatedInText && !known {
-			p.Related = append(p.Related, escapeMarks(name))
+	p.Criteria, p.Questions, p.Pictures = max(2, 4-len(p.Features)), max(2, 5-len(p.Features)), 1
+	if len(p.Features) < 2 {
+		p.Pictures = 2
+	}
+	if names := list(r.Features); len(p.Features) <= maxNames && len(tokens(names)) <= maxNameWords {
+		p.Names = escapeMarks(names)
+	}
+	p.Wishes = wishes(p.Features)
+	for i, k := range r.Keywords {
+		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...), func(s string) bool { return mentions(s, k) })
+		if !known {
+			p.Terms = append(p.Terms, escapeMarks(k))
 		}
 	}
-	p.Title, p.Summary = title(r, p, draw), summary(r, keyword, draw)
+	if r.Strategy == ProductDescription {
+		p.Terms = p.Terms[:min(len(p.Terms), maxTerms)]
+		if len(tokens(list(p.Terms))) > maxTermWords {
+			p.Terms = nil
+		}
+	}
+	p.Title, p.Summary = title(r, p, d), summary(r, p, d)
 	return p
 }
 
-const (
-	minTitle, maxTitle             = 30, 60
-	minDescription, maxDescription = 70, 158
-)
-
-// title returns the title of a page: of the forms that fit, one is drawn.
-func title(r *Request, p *page, draw *rand.Rand) string {
-	forms := []string{": A Plain Guide to Getting Started", ": What to Know Before You Decide", ": What to Check and What to Skip", ": A Short and Plain Guide",
-		": Clear Answers, Step by Step", ": What Matters Most", ": A Plain Guide", ": A Guide", ""}
-	short := titleCase(r.Keyword())
-	names := []string{titleCase(strings.ReplaceAll(r.Subject, "_", " ")), short}
-	if p.Aside {
-		names = []string{short + " and " + names[0], short}
-	} else if !mentions(names[0], r.Keyword()) {
-		names = names[1:]
+// nouns returns what a text is about, and whether the two have little to do with each
+// other. Of two that share their words the longer one stands for both.
+func nouns(r *Request) (keyword, subject noun, aside bool) {
+	k, s := r.Keyword(), r.Subject
+	switch {
+	case mentions(s, k):
+		k = s
+	case mentions(k, s):
+		s = k
+	default:
+		aside = true
 	}
-	for _, name := range names {
-		var fitting []string
-		for _, form := range forms {
-			if n := utf8.RuneCountInString(name + form); minTitle <= n && n <= maxTitle && (form != "" || r.Strategy == MetaTags) {
-				fitting = append(fitting, name+form)
-			}
-		}
-		if len(fitting) > 0 {
-			return fitting[draw.IntN(len(fitting))]
-		}
-	}
-	return short
+	english := inEnglish(r)
+	return nounOf(k, english), nounOf(s, english), aside
 }
 
-// summary returns a description of a page: of the forms that fit, one is drawn.
-func summary(r *Request, keyword string, draw *rand.Rand) string {
-	forms := []string{
-		"Your plain guide to %s: what to check first, what to ask, which mistakes to avoid and how to take the next step.",
-		"New to %s? See what matters, how to compare your choices and what to do next, in short and plain words.",
-		"Thinking about %s? Find out what to look for, what to leave out and how to decide with less effort.",
-		"What to know about %s: the key points, common mistakes and a short checklist for your next step.",
-		"Questions about %s? Here is what to check, what to ask and what to do next.",
-		"%s: what to check, what to ask, what to do.",
-	}
-	for _, name := range []string{keyword, r.Keyword()} {
-		n := nounOf(name)
-		var fitting []string
-		for i, form := range forms {
-			inside := n.A
-			if strings.HasPrefix(form, "%s") {
-				inside = n.Bare
-			}
-			s := upperFirst(fmt.Sprintf(form, unescapeMarks(inside)))
-			if i == len(forms)-1 && len(fitting) > 0 {
-				break // only where nothing else fits
-			}
-			if l := utf8.RuneCountInString(s); minDescription <= l && l <= maxDescription {
-				fitting = append(fitting, s)
-			}
-		}
-		if len(fitting) > 0 {
-			return fitting[draw.IntN(len(fitting))]
+// wishes joins two of them.
+func wishes(features []feature) string {
+	var all []string
+	for _, f := range features {
+		if f.Wish != "" && len(all) < 2 {
+			all = append(all, f.Wish)
 		}
 	}
-	return upperFirst(r.Keyword())
+	return list(all)
 }
 
 // escapeMarks makes a foreign text stand in Markdown as it is.
-func escapeMarks(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, "`", "\\`", `[`, `\[`, `]`, `\]`, `<`, `\<`, `>`, `\>`, `#`, `\#`).Replace(s)
-}
+func escapeMarks(s string) string { return marks.Replace(s) }
+
+var marks = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, "`", "\\`", `[`, `\[`, `]`, `\]`, `<`, `\<`, `>`, `\>`, `#`, `\#`)
 
 // unescapeMarks is the inverse of escapeMarks.
 func unescapeMarks(s string) string { return plain(s) }

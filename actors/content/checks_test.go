@@ -1,0 +1,82 @@
+package content
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// plainWords returns n words of one syllable in short sentences.
+func plainWords(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("cat")
+		if i%10 == 9 || i == n-1 {
+			b.WriteByte('.')
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+// TestBoundsOfChecks: each check passes at its bound and fails beside it.
+func TestBoundsOfChecks(t *testing.T) {
+	t.Parallel()
+	head := func(title, description, rest string) string {
+		return fmt.Sprintf(`<title>%s</title><meta name="description" content="%s">%s`, title, description, rest)
+	}
+	all := `<link rel="canonical" href="/x"><meta property="og:title" content="x"><meta property="og:description" content="x"><meta property="og:type" content="x"><meta property="og:url" content="x">`
+	cases := []struct {
+		strategy, check string
+		passes, fails   string
+	}{
+		{BlogPost, "word_count", plainWords(600), plainWords(599)},
+		{BlogPost, "word_count", plainWords(1800), plainWords(1801)},
+		{BlogPost, "keyword_in_opening", plainWords(98) + "desk lamp", plainWords(99) + "desk lamp"},
+		{BlogPost, "keyword_in_title", "# The desk-lamp guide", "# The desk and lamp guide\n\ndesk lamp"},
+		{BlogPost, "keyword_in_heading", "# X\n\n## A desk lamp", "# Desk lamp\n\n## A lamp"},
+		{BlogPost, "heading_count", "# X\n\n## A\n\n### B\n\n## C", "# X\n\n## A\n\n## B"},
+		// 10 words of 17 syllables have an ease of 52.9, of 18 of 44.4.
+		{BlogPost, "reading_ease", strings.Repeat("cat ", 3) + strings.Repeat("table ", 7), strings.Repeat("cat ", 2) + strings.Repeat("table ", 8)},
+		{BlogPost, "keyword_density", plainWords(198) + "desk lamp.", plainWords(199) + "desk lamp."},
+		{BlogPost, "keyword_density", plainWords(38) + "desk lamp.", plainWords(37) + "desk lamp."},
+		{BlogPost, "sentence_length", strings.Repeat("cat ", 40) + ".", strings.Repeat("cat ", 41) + "."},
+		{BlogPost, "meta_description", "---\ndescription: x\n---\ntext", "---\ndescription: \"\"\n---\ntext"},
+		{ProductDescription, "word_count", plainWords(80), plainWords(79)},
+		{ProductDescription, "word_count", plainWords(300), plainWords(301)},
+		{ProductDescription, "features_named", "A Glass shade, a long cord.", "A glass shade, a cord."},
+		{ProductDescription, "feature_benefits", "A glass shade. It gives you soft light. Long cord: so you can move about.",
+			"A glass shade. A long cord, so you can move about."},
+		{ProductDescription, "keyword_in_first_sentence", "This desk lamp shines. Yes.", "It shines. This desk lamp does."},
+		{ProductDescription, "no_new_claims", "A lamp with a long cord.", "The finest lamp."},
+		{ProductDescription, "no_new_claims", "A lamp.", "A lamp of 40 cm."},
+		{MetaTags, "title_length", head(strings.Repeat("é", 30), "", ""), head(strings.Repeat("é", 29), "", "")},
+		{MetaTags, "title_length", head(strings.Repeat("é", 60), "", ""), head(strings.Repeat("é", 61), "", "")},
+		{MetaTags, "description_length", head("", strings.Repeat("é", 70), ""), head("", strings.Repeat("é", 69), "")},
+		{MetaTags, "description_length", head("", strings.Repeat("é", 158), ""), head("", strings.Repeat("é", 159), "")},
+		{MetaTags, "keyword_in_title", head("A Desk Lamp", "", ""), head("A Desk", "desk lamp", "")},
+		{MetaTags, "keyword_in_description", head("", "The desk lamp", ""), head("desk lamp", "The desk", "")},
+		{MetaTags, "no_duplicate_tags", head("", "", all), head("", "", all+"<title>x</title>")},
+		{MetaTags, "canonical_present", head("", "", all), head("", "", `<link rel="canonical">`)},
+		{MetaTags, "open_graph_present", head("", "", all), head("", "", strings.Replace(all, "og:type", "og:kind", 1))},
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		seen[c.strategy+c.check] = true
+		r := normal(Request{Strategy: c.strategy, Subject: "desk lamp", Features: []string{"glass shade", "long cord"}})
+		if p := examine(&r, c.passes); slices.Contains(p.failed, c.check) {
+			t.Errorf("%s: %s fails with %v for %.80q", c.strategy, c.check, p.values[c.check], c.passes)
+		}
+		if p := examine(&r, c.fails); !slices.Contains(p.failed, c.check) {
+			t.Errorf("%s: %s passes with %v for %.80q", c.strategy, c.check, p.values[c.check], c.fails)
+		}
+	}
+	for strategy, list := range checks {
+		for _, c := range list {
+			if !seen[strategy+c.name] {
+				t.Errorf("%s: %s has no case", strategy, c.name)
+			}
+		}
+	}
+}

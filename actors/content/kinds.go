@@ -1,0 +1,79 @@
+package content
+
+import (
+	"slices"
+	"strings"
+)
+
+// The kinds of subjects, each with its file of words.
+const (
+	kindProduct  = "product"  // is bought and used
+	kindFood     = "food"     // is eaten or drunk
+	kindTech     = "tech"     // software, and how it is built and run
+	kindPractice = "practice" // is done and learnt
+	kindTask     = "task"     // begins with "how to"
+	kindTopic    = "topic"    // any other
+)
+
+// kindWords name a subject's kind: the last word of a noun does, for kindTech any word.
+// Phrases with hyphens stand for several words at its end.
+var kindWords = map[string][]string{
+	kindTech: strings.Fields(`software app apps api apis database databases server servers serverless hosting cloud deploy deploys deployment
+		deployments pipeline pipelines kubernetes docker linux python javascript typescript golang rust java c++ c# sql nosql code codebase
+		refactoring devops framework frameworks plugin plugins website websites saas crm erp cms backend frontend automation backup backups
+		encryption firewall git microservice microservices caching observability monitoring logging webhook webhooks redis postgres
+		postgresql mysql algorithm algorithms programming debugging rollback rollbacks latency downtime zero-downtime blue-green`),
+	kindFood: strings.Fields(`coffee tea bread sourdough wine beer cheese chocolate pasta rice honey milk juice cake cakes sauce soup salad pizza
+		crème espresso cappuccino latte matcha snack snacks spice spices olives butter yogurt yoghurt jam cookie cookies biscuit biscuits
+		noodles granola muesli nuts almonds vinegar mustard pepper salt tofu salmon ham bacon kombucha lemonade gin whisky whiskey rum
+		olive-oil coconut-oil sunflower-oil sesame-oil rapeseed-oil argan-oil maple-syrup peanut-butter ice-cream hot-sauce`),
+	kindPractice: strings.Fields(`work yoga meditation photography pilates sport sports football soccer tennis golf chess homework makeup travel
+		skin-care hair-care time-management`),
+	kindProduct: strings.Fields(`desk chair table lamp sofa bed mattress pillow blanket shelf cabinet wardrobe stool bench rug curtain mirror
+		shoe boot sneaker sandal jacket coat shirt dress jeans trousers sock hat glove scarf belt helmet sunglasses watch ring necklace bag
+		backpack suitcase wallet purse tent umbrella bottle mug cup pan pot knife kettle toaster blender mixer grinder oven stove fridge freezer
+		dishwasher microwave machine vacuum dryer heater fan humidifier purifier fryer laptop tablet phone smartphone headphone headphones earbuds
+		speaker microphone camera lens monitor keyboard mouse printer router charger cable adapter drone television tv projector console
+		bike bicycle e-bike scooter skateboard stroller car tyre tire drill saw hammer screwdriver ladder mower hose grill toy puzzle doll
+		guitar piano violin drum notebook pen pencil planner candle vase frame razor toothbrush shampoo soap perfume sunscreen cream lotion
+		case cover sheet dumbbell treadmill mat racket ball glasses battery bulb tool toolbox basket bin towel`),
+}
+
+// kindOf guesses the kind of a subject from its words. With features, a thing of which
+// no word is known counts as a product.
+func kindOf(subject string, thing bool) string {
+	words := strings.Fields(strings.ToLower(strings.ReplaceAll(subject, "_", " ")))
+	switch {
+	case len(words) > 2 && words[0] == "how" && words[1] == "to":
+		return kindTask
+	case len(words) == 0 || isQuestion(words):
+		return kindTopic
+	}
+	head := headOf(words)
+	switch named := strings.Join(words, " "); {
+	case slices.ContainsFunc(words, func(w string) bool { return isOf(kindTech, w) }):
+		return kindTech
+	case isOf(kindFood, head) || endsIn(kindFood, named):
+		return kindFood
+	case isOf(kindProduct, head):
+		return kindProduct
+	case isOf(kindPractice, head) || endsIn(kindPractice, named) || len(head) > 5 && strings.HasSuffix(head, "ing"):
+		return kindPractice
+	case thing:
+		return kindProduct
+	}
+	return kindTopic
+}
+
+// isOf says that a word, or its singular, names a kind.
+func isOf(kind, word string) bool {
+	return slices.ContainsFunc([]string{word, strings.TrimSuffix(word, "s"), strings.TrimSuffix(word, "es")},
+		func(w string) bool { return slices.Contains(kindWords[kind], w) })
+}
+
+// endsIn says that a subject ends in a phrase that names a kind.
+func endsIn(kind, subject string) bool {
+	return slices.ContainsFunc(kindWords[kind], func(phrase string) bool {
+		return strings.Contains(phrase, "-") && strings.HasSuffix(" "+subject, " "+strings.ReplaceAll(phrase, "-", " "))
+	})
+}

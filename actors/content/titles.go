@@ -1,0 +1,76 @@
+package content
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// What the checks of meta_tags ask for; titles and descriptions of other texts keep to
+// it where they can.
+const (
+	minTitle, maxTitle             = 30, 60 // characters
+	minDescription, maxDescription = 70, 158
+)
+
+// title returns the title of a page, not escaped: one that names features where it is
+// all that a reader sees of them, else one of the kind's, of those that fit.
+func title(r *Request, p *page, d *drawer) string {
+	short := titleCase(r.Keyword())
+	names := []string{unescapeMarks(p.Keyword.Title), short}
+	if p.Aside {
+		names[0] = short + " and " + unescapeMarks(p.Subject.Title)
+	}
+	if r.Strategy == MetaTags {
+		for n := len(r.Features); n > 0; n-- {
+			if t := names[0] + ": " + titleCase(list(r.Features[:n])); fits(t, minTitle, maxTitle) {
+				return t
+			}
+		}
+	}
+	for _, name := range names {
+		for _, section := range []string{"title", "common title"} {
+			for _, form := range d.all(section) {
+				t := strings.NewReplacer("{T}", name, "{A}", titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
+				if joined := p.Aside && name != short; fits(t, minTitle, maxTitle) && !(joined && strings.Contains(form, "{A}")) {
+					return t
+				}
+			}
+		}
+	}
+	return short
+}
+
+// summary returns a description of a page, not escaped: one that names features, or
+// else one of the kind's, of those that fit.
+func summary(r *Request, p *page, d *drawer) string {
+	long := p.Keyword
+	for n := len(r.Features); n > 0; n-- {
+		for _, form := range d.all("summary with features") {
+			s := describe(form, long, list(r.Features[:n]))
+			if fits(s, minDescription, maxDescription) {
+				return s
+			}
+		}
+	}
+	for _, n := range []noun{long, nounOf(r.Keyword(), inEnglish(r))} {
+		for _, section := range []string{"summary", "common summary"} {
+			for _, form := range d.all(section) {
+				if s := describe(form, n, ""); fits(s, minDescription, maxDescription) {
+					return s
+				}
+			}
+		}
+	}
+	return upperFirst(r.Keyword())
+}
+
+// describe fills a form of a description.
+func describe(form string, n noun, features string) string {
+	return upperFirst(strings.ReplaceAll(unescapeMarks(n.replacer().Replace(form)), "{f}", features))
+}
+
+// fits says that a text has so many characters.
+func fits(s string, low, high int) bool {
+	n := utf8.RuneCountInString(s)
+	return low <= n && n <= high
+}
