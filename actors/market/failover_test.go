@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/binance"
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -53,7 +54,7 @@ func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from,
 	step := frameMS[frame]
 	var bars []signal.Bar
 	for open := (from + step - 1) / step * step; open < to; open += step {
-		p := priceAt(open)
+		p := markettest.PriceAt(open)
 		bars = append(bars, signal.Bar{OpenTime: open, CloseTime: open + step, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1})
 	}
 	return bars, nil
@@ -171,10 +172,10 @@ func (k *keeping) live(seconds int, trades bool, volume float64) {
 		now := k.first.now().UnixMilli()
 		minute := now - now%60_000
 		if trades {
-			k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: priceAt(minute), Volume: 1, Time: now}})
+			k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: markettest.PriceAt(minute), Volume: 1, Time: now}})
 		}
 		if now%60_000 < 1000 {
-			p := priceAt(minute - 60_000)
+			p := markettest.PriceAt(minute - 60_000)
 			k.first.tell(binance.Event{Kind: binance.Closed, Bar: signal.Bar{OpenTime: minute - 60_000, CloseTime: minute,
 				Open: p, High: p + 5, Low: p - 5, Close: p, Volume: volume}})
 		} else {
@@ -343,7 +344,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 				at := last + 30_000
 				for range 30 {
 					time.Sleep(time.Second)
-					k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: priceAt(at) + 3, Volume: 1, Time: at}})
+					k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: markettest.PriceAt(at) + 3, Volume: 1, Time: at}})
 				}
 				if renewed {
 					k.first.tell(binance.Event{Kind: binance.Down})

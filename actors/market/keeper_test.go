@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -296,20 +297,20 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT")
 	sys := engine.NewSystem(engine.Options{})
 	t.Cleanup(func() { sys.Shutdown(context.Background()) })
 	m := New(sys, Options{Store: b.store, Now: c.Now, Sources: "binance"})
 	b.background(m.Run)
-	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	start := c.Now().UnixMilli()
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
-	price := priceAt(start) // rises by 1 a minute, and bars reach 5 beyond
+	price := markettest.PriceAt(start) // rises by 1 a minute, and bars reach 5 beyond
 	c.Add(time.Second)
 	eventually(t, "a trade", func() bool {
-		x.trade("BTCUSDT", price, start+500)
+		x.Trade("BTCUSDT", price, start+500)
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Ticks
 	})
@@ -321,19 +322,14 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.mu.Lock()
-	x.refuse = true
-	x.mu.Unlock()
-	x.cut()
-	eventually(t, "the connection is lost", func() bool { return x.followers("btcusdt@trade") == 0 })
+	x.Cut()
+	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
 	c.Add(3 * time.Minute)
-	x.mu.Lock()
-	x.refuse = false
-	x.mu.Unlock()
-	eventually(t, "the connection is back", func() bool { return x.followers("btcusdt@trade") == 1 })
+	x.Accept()
+	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	now := c.Now().UnixMilli()
 	eventually(t, "the level is found", func() bool {
-		x.trade("BTCUSDT", price+101, now)
+		x.Trade("BTCUSDT", price+101, now)
 		return len(l.told) > 0
 	})
 	got, ok := (<-l.told).(Reached)

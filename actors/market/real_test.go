@@ -2,10 +2,10 @@ package market
 
 import (
 	"net/http"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -29,15 +29,19 @@ func (b *bench) ticksOf(asset string) []signal.AssetTick {
 	return all
 }
 
+func exchangeOptions(x *markettest.Exchange) RealOptions {
+	return RealOptions{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
+}
+
 func newRealClock() *clock { return &clock{now: time.UnixMilli(1_795_253_400_000)} } // a whole minute
 
 func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT", "DOGEUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 
 	s, err := m.Series(t.Context(), "btc-usd", signal.H1)
 	if err != nil {
@@ -48,7 +52,7 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	}
 	now := c.Now().UnixMilli()
 	newest := s.Bars[len(s.Bars)-1]
-	if newest.CloseTime != now-now%frameMS[h1] || newest.Close != priceAt(newest.CloseTime-60_000) {
+	if newest.CloseTime != now-now%frameMS[h1] || newest.Close != markettest.PriceAt(newest.CloseTime-60_000) {
 		t.Errorf("newest bar %+v", newest)
 	}
 	for _, tf := range signal.Timeframes {
@@ -71,27 +75,27 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
 	start := c.Now().UnixMilli()
-	price := priceAt(start)
+	price := markettest.PriceAt(start)
 	// What cannot be true, and what somebody else says, is no price.
 	bad := []struct {
 		price float64
 		ms    int64
 	}{{-1, start + 500}, {0, start + 500}, {1 / price, start + 500}, {price * 5, start + 500}, {price, start + 3_600_000}, {price, 5}}
 	for _, p := range bad {
-		x.trade("BTCUSDT", p.price, p.ms)
+		x.Trade("BTCUSDT", p.price, p.ms)
 	}
-	x.say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": "NaN", "q": "1", "T": start})
-	x.say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": nil, "q": "1", "T": start})
+	x.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": "NaN", "q": "1", "T": start})
+	x.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": nil, "q": "1", "T": start})
 	b.server.Client().Do(t.Context(), "XADD", "market:ticks", "*", "asset", "BTC", "price", "1")
 	c.Add(time.Second)
-	x.trade("BTCUSDT", price+1, start+900)
+	x.Trade("BTCUSDT", price+1, start+900)
 	eventually(t, "the trade is shown", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Ticks && s.Last.Price == price+1 && s.Last.Time == start+900
@@ -103,24 +107,24 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 	}
 	// The bar closes, and the coarser ones follow from it.
 	c.Add(59 * time.Second)
-	x.close1m("BTCUSDT", start)
+	x.Close1m("BTCUSDT", start)
 	eventually(t, "the bar is shown", func() bool {
-		x.trade("BTCUSDT", price, start+60_000)
+		x.Trade("BTCUSDT", price, start+60_000)
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Bars[len(s.Bars)-1].OpenTime == start
 	})
 	c.Add(4 * time.Minute)
 	// Four bars were not told of: they are asked for.
-	x.close1m("BTCUSDT", start+4*60_000)
+	x.Close1m("BTCUSDT", start+4*60_000)
 	c.Add(10 * time.Second)
 	eventually(t, "the bar of 5m is built", func() bool {
-		x.trade("BTCUSDT", priceAt(start+5*60_000), c.Now().UnixMilli())
+		x.Trade("BTCUSDT", markettest.PriceAt(start+5*60_000), c.Now().UnixMilli())
 		s, err := m.Series(t.Context(), "BTC", signal.M5)
 		if err != nil {
 			return false
 		}
 		newest := s.Bars[len(s.Bars)-1]
-		return newest.OpenTime == start && newest.Open == priceAt(start) && newest.Close == priceAt(start+4*60_000) && newest.Volume == 5*12.5
+		return newest.OpenTime == start && newest.Open == markettest.PriceAt(start) && newest.Close == markettest.PriceAt(start+4*60_000) && newest.Volume == 5*12.5
 	})
 }
 
@@ -130,33 +134,28 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
 	start := c.Now().UnixMilli()
 	c.Add(time.Second)
 	eventually(t, "first trade", func() bool {
-		x.trade("BTCUSDT", priceAt(start), start+500)
+		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
 		return len(b.ticksOf("BTC")) > 0
 	})
-	x.mu.Lock()
-	x.refuse = true
-	x.mu.Unlock()
-	x.cut()
-	eventually(t, "the connection is lost", func() bool { return x.followers("btcusdt@trade") == 0 })
+	x.Cut()
+	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
 	c.Add(20 * time.Second) // longer, and the asset were looked for elsewhere
-	x.mu.Lock()
-	x.refuse = false
-	x.mu.Unlock()
+	x.Accept()
 	c.Add(5 * time.Second)
-	eventually(t, "the connection is back", func() bool { return x.followers("btcusdt@trade") == 1 })
+	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	c.Add(2*time.Minute + 40*time.Second)
 	now := c.Now().UnixMilli()
 	eventually(t, "a trade after it", func() bool {
-		x.trade("BTCUSDT", priceAt(now), now)
+		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		ticks := b.ticksOf("BTC")
 		return ticks[len(ticks)-1].Time == now
 	})
@@ -182,24 +181,24 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
-	stop := b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	stop := b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
 	start := c.Now().UnixMilli()
 	c.Add(time.Second)
 	eventually(t, "a trade", func() bool {
-		x.trade("BTCUSDT", priceAt(start), start+500)
+		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
 		return len(b.ticksOf("BTC")) > 0
 	})
 	stop()
 	c.Add(3 * time.Hour)
 	now := c.Now().UnixMilli()
-	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: exchangeOptions(x)})
 	eventually(t, "a trade of the next feeder", func() bool {
-		x.trade("BTCUSDT", priceAt(now), now)
+		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && s.Last.Time == now && s.Bars[len(s.Bars)-1].CloseTime == now-now%frameMS[h1]
 	})
@@ -229,9 +228,9 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
-	o := x.options()
-	other := newCandles(t, c.Now)
+	x := markettest.New(t, c.Now, "BTCUSDT")
+	o := exchangeOptions(x)
+	other := markettest.New(t, c.Now)
 	o.CoinbaseURL = other.URL
 	m := b.market(Options{Sources: "binance,coinbase"})
 	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
@@ -239,7 +238,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(levelFaults) {
-		x.trade("BTCUSDT", 1/priceAt(0), c.Now().UnixMilli()+i)
+		x.Trade("BTCUSDT", 1/markettest.PriceAt(0), c.Now().UnixMilli()+i)
 	}
 	eventually(t, "the other source gives the prices", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
@@ -251,7 +250,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 		}
 	}
 	// What the first one says now is of no interest.
-	x.trade("BTCUSDT", priceAt(0), c.Now().UnixMilli())
+	x.Trade("BTCUSDT", markettest.PriceAt(0), c.Now().UnixMilli())
 	if s, err := m.Series(t.Context(), "BTC", signal.M1); err != nil || s.Ticks {
 		t.Errorf("ticks %t, %v", s.Ticks, err)
 	}
@@ -261,14 +260,13 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
-	x.set(func(w http.ResponseWriter, r *http.Request) bool {
+	x := markettest.New(t, c.Now, "BTCUSDT")
+	x.Answer(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "120")
 		w.WriteHeader(http.StatusTeapot)
-		return true
 	})
-	other := newCandles(t, c.Now)
-	o := x.options()
+	other := markettest.New(t, c.Now)
+	o := exchangeOptions(x)
 	o.CoinbaseURL = other.URL
 	m := b.market(Options{Sources: "binance,coinbase"})
 	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
@@ -279,10 +277,7 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 	if s.Source != "coinbase" || s.Ticks {
 		t.Errorf("source %s, ticks %t", s.Source, s.Ticks)
 	}
-	x.mu.Lock()
-	asked := x.asked
-	x.mu.Unlock()
-	if asked != 1 {
+	if asked := x.Asked(); asked != 1 {
 		t.Errorf("the exchange was asked %d times although it bans us", asked)
 	}
 }
@@ -291,48 +286,15 @@ func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
 	t.Parallel()
 	c := newRealClock()
 	b := newBench(t, c.Now)
-	x := newExchange(t, c.Now, "BTCUSDT")
-	x.set(func(w http.ResponseWriter, r *http.Request) bool {
+	x := markettest.New(t, c.Now, "BTCUSDT")
+	x.Answer(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Write([]byte("<html>sign in</html>"))
-		return true
 	})
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: x.options()})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	_, err := m.Series(t.Context(), "BTC", signal.M5)
 	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
 		t.Errorf("%v", err)
 	}
-}
-
-// newCandles is a server that speaks as Coinbase does.
-func newCandles(t *testing.T, now func() time.Time) *exchange {
-	t.Helper()
-	x := newExchange(t, now)
-	x.Config.Handler.(*http.ServeMux).HandleFunc("GET /products/{product}/candles", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.PathValue("product") != "BTC-USD" {
-			w.WriteHeader(http.StatusNotFound)
-			w.Write([]byte(`{"message":"NotFound"}`))
-			return
-		}
-		seconds, _ := strconv.ParseInt(r.FormValue("granularity"), 10, 64)
-		from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
-		to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
-		step := seconds * 1000
-		text := "["
-		for open := min(to.UnixMilli(), now().UnixMilli()) / step * step; open >= from.UnixMilli(); open -= step {
-			if len(text) > 1 {
-				text += ","
-			}
-			p := priceAt(open)
-			text += "[" + strconv.FormatInt(open/1000, 10)
-			for _, v := range []float64{p - 2, p + 2, p, p + 1, 3.5} {
-				text += "," + strconv.FormatFloat(v, 'f', -1, 64)
-			}
-			text += "]"
-		}
-		w.Write([]byte(text + "]"))
-	})
-	return x
 }

@@ -1,0 +1,249 @@
+// Package markettest has a server that speaks as real sources do, for tests.
+package markettest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const minute = 60_000 // milliseconds
+
+// PriceAt is the price that an Exchange has in the minute around a time in milliseconds
+// unless it is told otherwise.
+func PriceAt(ms int64) float64 { return 60_000 + float64(ms/minute%1000) }
+
+// Exchange is a server that speaks as Binance does, bars by REST, trades and bars by
+// WebSocket, and has candles as Coinbase does. All its prices follow one rule, so that a
+// test knows what they must be.
+type Exchange struct {
+	*httptest.Server
+	now func() time.Time
+
+	mu      sync.Mutex
+	symbols map[string]bool
+	price   func(ms int64) float64
+	sockets map[*websocket.Conn]map[string]bool // and what is subscribed
+	answer  http.HandlerFunc
+	refuse  bool // no socket is taken
+	asked   int
+}
+
+// New starts an exchange of symbols, spelt as Binance does, by a clock. It ends with the
+// test.
+func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
+	tb.Helper()
+	x := &Exchange{now: now, price: PriceAt, symbols: make(map[string]bool), sockets: make(map[*websocket.Conn]map[string]bool)}
+	for _, s := range symbols {
+		x.symbols[s] = true
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v3/klines", x.bars(x.klines))
+	mux.HandleFunc("GET /products/{product}/candles", x.bars(x.candles))
+	mux.HandleFunc("GET /stream", x.stream)
+	x.Server = httptest.NewServer(mux)
+	tb.Cleanup(func() {
+		x.Cut()
+		x.Server.CloseClientConnections()
+		x.Server.Close()
+	})
+	return x
+}
+
+// StreamURL is where its WebSocket is.
+func (x *Exchange) StreamURL() string { return "ws" + strings.TrimPrefix(x.URL, "http") }
+
+// Answer has all requests for bars answered by f; nil: as they should be.
+func (x *Exchange) Answer(f http.HandlerFunc) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.answer = f
+}
+
+// Price has prices follow another rule.
+func (x *Exchange) Price(f func(ms int64) float64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.price = f
+}
+
+// Asked returns how often bars were asked for.
+func (x *Exchange) Asked() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.asked
+}
+
+// bars returns a handler of requests for bars.
+func (x *Exchange) bars(rows http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		x.mu.Lock()
+		answer := x.answer
+		x.asked++
+		x.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+		if answer == nil {
+			answer = rows
+		}
+		answer(w, r)
+	}
+}
+
+// bar returns what a bar is: open, high, low and close.
+func (x *Exchange) bar(open, step int64) (o, h, l, c float64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	o, c = x.price(open), x.price(open+step-minute)
+	return o, max(o, c) + 5, min(o, c) - 5, c
+}
+
+// volume is that of every bar.
+const volume = 12.5
+
+func (x *Exchange) klines(w http.ResponseWriter, r *http.Request) {
+	x.mu.Lock()
+	known := x.symbols[r.FormValue("symbol")]
+	x.mu.Unlock()
+	if !known {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"code":-1121,"msg":"Invalid symbol."}`)
+		return
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(r.FormValue(name), 10, 64)
+		return n
+	}
+	step := signal.Timeframe(r.FormValue("interval")).Duration().Milliseconds()
+	from, to, limit := number("startTime"), min(number("endTime"), x.now().UnixMilli()), number("limit")
+	rows := []any{}
+	for open := (from + step - 1) / step * step; open <= to && int64(len(rows)) < limit; open += step {
+		o, h, l, c := x.bar(open, step)
+		rows = append(rows, []any{open, text(o), text(h), text(l), text(c), text(volume), open + step - 1, "1.0", 100, "1.0", "1.0", "0"})
+	}
+	json.NewEncoder(w).Encode(rows)
+}
+
+func text(v float64) string { return strconv.FormatFloat(v, 'f', 8, 64) }
+
+// candles has the newest first.
+func (x *Exchange) candles(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("product") != "BTC-USD" {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"message":"NotFound"}`)
+		return
+	}
+	seconds, _ := strconv.ParseInt(r.FormValue("granularity"), 10, 64)
+	from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
+	to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
+	step := seconds * 1000
+	rows := [][]float64{}
+	for open := min(to.UnixMilli(), x.now().UnixMilli()) / step * step; open >= from.UnixMilli(); open -= step {
+		o, h, l, c := x.bar(open, step)
+		rows = append(rows, []float64{float64(open / 1000), l, h, o, c, volume})
+	}
+	json.NewEncoder(w).Encode(rows)
+}
+
+func (x *Exchange) stream(w http.ResponseWriter, r *http.Request) {
+	x.mu.Lock()
+	refuse := x.refuse
+	x.mu.Unlock()
+	if refuse {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	up := websocket.Upgrader{}
+	ws, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	x.mu.Lock()
+	x.sockets[ws] = make(map[string]bool)
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		delete(x.sockets, ws)
+		x.mu.Unlock()
+		ws.Close()
+	}()
+	for {
+		var m struct {
+			Method string
+			Params []string
+			ID     int64
+		}
+		if err := ws.ReadJSON(&m); err != nil {
+			return
+		}
+		x.mu.Lock()
+		for _, p := range m.Params {
+			x.sockets[ws][p] = m.Method == "SUBSCRIBE"
+		}
+		ws.WriteJSON(map[string]any{"result": nil, "id": m.ID})
+		x.mu.Unlock()
+	}
+}
+
+// Say sends a message to all who follow a stream.
+func (x *Exchange) Say(stream string, data any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for ws, streams := range x.sockets {
+		if streams[stream] {
+			ws.WriteJSON(map[string]any{"stream": stream, "data": data})
+		}
+	}
+}
+
+// Trade tells of a trade.
+func (x *Exchange) Trade(symbol string, price float64, ms int64) {
+	x.Say(strings.ToLower(symbol)+"@trade", map[string]any{"e": "trade", "E": ms, "s": symbol, "t": 12345,
+		"p": text(price), "q": "0.100", "T": ms, "m": true, "M": true})
+}
+
+// Close1m tells of the closed bar of a minute.
+func (x *Exchange) Close1m(symbol string, open int64) {
+	o, h, l, c := x.bar(open, minute)
+	x.Say(strings.ToLower(symbol)+"@kline_1m", map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": map[string]any{
+		"t": open, "T": open + minute - 1, "s": symbol, "i": "1m", "f": 100, "L": 200, "o": text(o), "c": text(c), "h": text(h), "l": text(l),
+		"v": text(volume), "n": 100, "x": true, "q": "1", "V": "500", "Q": "0.5", "B": "123456"}})
+}
+
+// Cut ends all sockets without a word, and takes none until Accept is called.
+func (x *Exchange) Cut() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.refuse = true
+	for ws := range x.sockets {
+		ws.UnderlyingConn().Close()
+	}
+}
+
+// Accept has sockets taken again.
+func (x *Exchange) Accept() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.refuse = false
+}
+
+// Follows says that somebody follows the trades of a symbol.
+func (x *Exchange) Follows(symbol string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, streams := range x.sockets {
+		if streams[strings.ToLower(symbol)+"@trade"] {
+			return true
+		}
+	}
+	return false
+}
