@@ -14,8 +14,35 @@ import (
 // after an error. A closing comes with ID, Account, Confidence, MFE, MAE, Sequence and
 // Closing only. Entries that cannot be read are logged and passed over.
 func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
-	p := s.Partition(account)
 	wanted := accountBytes(account)
+	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *entry) (*signal.Signal, error) {
+		if !bytes.Equal(recordAccount(e.header), wanted) {
+			return nil, nil
+		}
+		return decodeEntry(e)
+	})
+}
+
+// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and for
+// each closing of any signal, that stands in a partition's signal log behind a position.
+// In all else it is as EachRecord, the UpdatedAt of a closing being when the log took it.
+func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+	return s.eachRecord(ctx, p, after, f, func(e *entry) (*signal.Signal, error) {
+		record, err := decodeEntry(e)
+		if err != nil || record.Closing != nil {
+			return record, err
+		}
+		if record.Weather == nil {
+			return nil, nil
+		}
+		return decodeRecord(e.position, e.header, e.body)
+	})
+}
+
+// eachRecord calls f for what decode makes of the entries of a partition's signal log
+// behind a position, unless that is nil. See EachRecord.
+func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
+	decode func(*entry) (*signal.Signal, error)) (signal.Position, error) {
 	upTo := after
 	var bad unreadable
 	start := "-"
@@ -24,15 +51,12 @@ func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after 
 	}
 	err := s.scanLogFrom(ctx, p, start, func(e *entry) error {
 		upTo = e.position
-		if !bytes.Equal(recordAccount(e.header), wanted) {
-			return nil
-		}
-		record, err := decodeEntry(e)
+		record, err := decode(e)
 		if err != nil {
 			bad.add(err)
-			return nil
+		} else if record != nil {
+			f(record)
 		}
-		f(record)
 		return nil
 	})
 	if bad.n > 0 {

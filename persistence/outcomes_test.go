@@ -18,11 +18,14 @@ type outcomeBench struct {
 	log   *Log
 }
 
-func (b *outcomeBench) create(account signal.AccountID, i int) *signal.Signal {
+func (b *outcomeBench) create(account signal.AccountID, i int, change ...func(*signal.Signal)) *signal.Signal {
 	b.t.Helper()
 	s := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: fmt.Sprintf("A%d", i%3),
 		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .41, FirstConfidence: .41,
 		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, Metadata: []byte(fmt.Sprintf(`{"number":%d}`, i)), Sequence: 1}
+	for _, f := range change {
+		f(s)
+	}
 	at, err := b.log.Append(b.t.Context(), signal.Change{Account: account, Signal: s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
 	if err != nil {
 		b.t.Fatal(err)
@@ -84,6 +87,40 @@ func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
 	}
 	if n, err := b.store.EachRecord(t.Context(), signal.NewAccountID(), signal.Position{}, note); len(got) != 0 || err != nil || n != later {
 		t.Errorf("of nobody: %v %v %v", n, got, err)
+	}
+}
+
+// TestRecordsOfWeatherAreThoseOfAllAccounts, with what runs have said of them.
+func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
+	b := newOutcomeBench(t)
+	byWeather := func(s *signal.Signal) {
+		s.Agent, s.Weather = "weather", &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .875}
+	}
+	first := b.create(signal.NewAccountID(), 1, byWeather)
+	other := b.create(signal.NewAccountID(), 2)
+	var got []string
+	note := func(s *signal.Signal) {
+		if s.Closing != nil {
+			if s.UpdatedAt.Before(first.CreatedAt) || s.UpdatedAt.After(b.store.Now().Add(time.Second)) {
+				t.Errorf("closed at %v", s.UpdatedAt)
+			}
+			got = append(got, fmt.Sprintf("%s closed %v", s.ID, *s.Closing.PnLAbsolute))
+			return
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, s.Weather.Commodity, s.Weather.Likelihood, s.Metadata))
+	}
+	upTo, err := b.store.EachWeatherRecord(t.Context(), 0, signal.Position{}, note)
+	if d := cmp.Diff([]string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}, got); d != "" || err != nil {
+		t.Errorf("records (-want +got): %v\n%s", err, d)
+	}
+	got = nil
+	b.close(other)
+	b.close(first)
+	if _, err := b.store.EachWeatherRecord(t.Context(), 0, upTo, note); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{string(other.ID) + " closed 1.5", string(first.ID) + " closed 1.5"}, got); d != "" {
+		t.Errorf("records behind %v (-want +got):\n%s", upTo, d)
 	}
 }
 

@@ -52,7 +52,7 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 		return conclusion{}, err
 	}
 	extra := map[string]any{"source": seen.Source, "weather_source": report.Source, "region": report.Region,
-		"forecast_at": report.Run.UTC().Format("2006-01-02T15:04:05.000Z")}
+		"forecast_at": report.Run.UTC().Format("2006-01-02T15:04:05.000Z"), "prior": a.Prior, "tau": report.Slope.Tau}
 	if seen.Compression > 1 {
 		extra["time_compression"] = seen.Compression
 	}
@@ -68,10 +68,16 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 			ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}}, nil
 }
 
+// calibrationFitted marks a confidence whose τ was fitted on closed signals.
+const calibrationFitted = "fitted"
+
 // assess puts the forecast on top of what an entry without an opinion is worth.
 func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a := base.Assessment(report.Strategy, report.Z, report.Direction())
 	a.Confidence = signal.RoundConfidence(report.Confidence(base.Prior))
+	if report.Slope.Fitted > 0 {
+		a.Calibration = calibrationFitted
+	}
 	a.Strength = decimals(report.Strength, 4)
 	a.Indicators = []string{report.Driver, "anomaly_z"}
 	a.Values = map[string]any{report.Driver: decimals(report.Value, 4), "anomaly_z": decimals(report.Z, 4)}

@@ -33,7 +33,7 @@ func (f *fakeWeather) Outlook(_ context.Context, q weather.Question) (weather.Re
 }
 
 func coldReport(z float64) weather.Report {
-	return weather.Report{Source: "open_meteo", Attribution: "by somebody", Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
+	return weather.Report{Source: "open_meteo", Attribution: "by somebody", Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC), Slope: weather.Slope{Tau: .25},
 		Outlook: weather.Outlook{Driver: weather.DegreeDays, Z: z, Value: 20, Normal: 16, Strength: .93125, Finding: "heating demand 25 % above normal in us",
 			Event: signal.WeatherEvent{Type: signal.ColdSnap, Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", Deviation: -7.4}}}
 }
@@ -116,16 +116,46 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated", "weather_source": "open_meteo",
-		"attribution": "by somebody", "region": "us", "time_compression": 60.0, "calibration": "prior", "strength": .9313,
+		"attribution": "by somebody", "region": "us", "time_compression": 60.0, "calibration": "prior", "tau": .25, "strength": .9313,
 		"forecast_at": "2026-11-21T06:00:00.000Z", "indicators": []any{"degree_days", "anomaly_z"},
 		"values": map[string]any{"degree_days": 20.0, "anomaly_z": z}} {
 		if diff := cmp.Diff(want, m[name]); diff != "" {
 			t.Errorf("metadata.%s (-want +got):\n%s", name, diff)
 		}
 	}
+	if prior, _ := m["prior"].(float64); prior < .3 || prior > .5 {
+		t.Errorf("metadata.prior is %v", m["prior"])
+	}
 	if text, _ := m["reasoning"].(string); text == "" {
 		t.Error("there is no reasoning")
 	}
+}
+
+// TestAFittedSlopeIsSaidToBeOne.
+func TestAFittedSlopeIsSaidToBeOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &fakeWeather{report: coldReport(2)}
+		w.report.Slope = weather.Slope{Tau: .4, Fitted: 200}
+		b := newBench(t, Options{Weather: w})
+		defer b.close()
+		b.market.series = dayBars(t).series
+		got, err := b.agents.Run(t.Context(), weatherRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m struct {
+			Calibration string
+			Tau, Prior  float64
+		}
+		if err := json.Unmarshal(got.Signal.Metadata, &m); err != nil {
+			t.Fatal(err)
+		}
+		want := m.Prior + .4*(got.Signal.Weather.Likelihood-.5)
+		if m.Calibration != "fitted" || m.Tau != .4 || math.Abs(got.Signal.Confidence-want) > 1e-4 {
+			t.Errorf("confidence %v, want %v; metadata %+v", got.Signal.Confidence, want, m)
+		}
+	})
 }
 
 func TestWeatherRunsThatFail(t *testing.T) {

@@ -70,25 +70,6 @@ func (o *Outlook) Likelihood(d signal.Direction) float64 {
 
 func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 
-// weights is τ: how much of a forecast's news the price does not know yet.
-var weights = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
-
-// Weight returns by how much a probability of 1 that a commodity's anomaly keeps its
-// sign moves a confidence against a probability of 0.
-func Weight(commodity string) float64 { return weights[commodity] }
-
-// Limits of a confidence.
-const (
-	minConfidence = .01
-	maxConfidence = .99
-)
-
-// Confidence returns the probability of a profit, not rounded, where prior is that of
-// an entry without an opinion.
-func (o *Outlook) Confidence(prior float64) float64 {
-	return min(max(prior+Weight(o.Commodity)*(o.Likelihood(o.Direction())-.5), minConfidence), maxConfidence)
-}
-
 // SeverityOf returns how far from normal an anomaly is.
 func SeverityOf(z float64) string {
 	switch z = math.Abs(z); {

@@ -41,9 +41,12 @@ type Store interface {
 
 // Options are the parts of a Service that may be left out.
 type Options struct {
-	Store Store            // nil: what is fetched is kept in this process only
-	Now   func() time.Time // the service's clock; default time.Now
-	Log   *slog.Logger     // nil: none
+	Store     Store            // nil: what is fetched is kept in this process only
+	Records   Records          // on which τ is fitted; nil: it is not
+	Retention time.Duration    // of signals, from their creation; default 90 days
+	Speed     int64            // as many times as fast as real time bars go by; default 1
+	Now       func() time.Time // the service's clock; default time.Now
+	Log       *slog.Logger     // nil: none
 }
 
 const (
@@ -67,6 +70,19 @@ type Report struct {
 	Source      string
 	Attribution string    // empty if none is asked for
 	Run         time.Time // of the forecast
+	Slope       Slope     // for Confidence
+}
+
+// Limits of a confidence.
+const (
+	minConfidence = .01
+	maxConfidence = .99
+)
+
+// Confidence returns the probability of a profit, not rounded, where prior is that of
+// an entry without an opinion.
+func (r *Report) Confidence(prior float64) float64 {
+	return min(max(prior+r.Slope.Tau*(r.Likelihood(r.Direction())-.5), minConfidence), maxConfidence)
 }
 
 // Service answers questions about the weather. Its methods may be called from
@@ -76,6 +92,7 @@ type Service struct {
 	store  Store
 	now    func() time.Time
 	log    *slog.Logger
+	slopes *slopes
 
 	gate chan struct{} // held by who fetches and judges
 
@@ -112,7 +129,8 @@ func New(source Source, o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{source: source, store: o.Store, now: o.Now, log: o.Log.With("component", "weather"), gate: make(chan struct{}, 1),
+	o.Log = o.Log.With("component", "weather")
+	return &Service{source: source, store: o.Store, now: o.Now, log: o.Log, slopes: newSlopes(o), gate: make(chan struct{}, 1),
 		arrived: func(Question) {}, kept: make(map[Question]*answer), archive: make(map[string]*Series), forecasts: make(map[string]*forecast)}
 }
 
@@ -129,16 +147,21 @@ func (s *Service) Outlook(ctx context.Context, q Question) (Report, error) {
 	a.asked = s.now()
 	done := s.refresh(q, a)
 	s.mu.Unlock()
-	if done != nil {
+	for _, needed := range []<-chan struct{}{done, s.slopes.ready} {
+		if needed == nil {
+			continue
+		}
 		select {
-		case <-done:
+		case <-needed:
 		case <-ctx.Done():
 			return Report{}, ctx.Err()
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return a.given(s.now())
+	report, err := a.given(s.now())
+	report.Slope = s.slopes.of(q.Commodity)
+	return report, err
 }
 
 // ask returns what is known of q. The caller holds mu.
@@ -355,9 +378,14 @@ func (s *Service) save(ctx context.Context, name string, f forecast, keep time.D
 }
 
 // Likelihood returns the probability, by the newest forecast that is known here, that
-// the anomaly is on the side of a direction; false if none is known. It does not wait,
-// but from then on the question is kept up to date for a while.
-func (s *Service) Likelihood(q Question, d signal.Direction) (float64, bool) {
+// the anomaly is on the side of a direction, and τ; false if either is not known. It does
+// not wait, but from then on the question is kept up to date for a while.
+func (s *Service) Likelihood(q Question, d signal.Direction) (likelihood, tau float64, ok bool) {
+	select {
+	case <-s.slopes.ready:
+	default:
+		return 0, 0, false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -365,13 +393,17 @@ func (s *Service) Likelihood(q Question, d signal.Direction) (float64, bool) {
 	a.asked = now
 	report, err := a.given(now)
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return report.Likelihood(d), true
+	return report.Likelihood(d), s.slopes.of(q.Commodity).Tau, true
 }
 
-// Run keeps the answers to questions up to date that were asked lately, until ctx ends.
+// Run keeps τ and the answers to questions up to date that were asked lately, until ctx
+// ends.
 func (s *Service) Run(ctx context.Context) error {
+	var fitting sync.WaitGroup
+	fitting.Go(func() { s.slopes.run(ctx) })
+	defer fitting.Wait()
 	t := time.NewTicker(refreshEvery)
 	defer t.Stop()
 	for {

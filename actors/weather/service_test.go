@@ -124,7 +124,7 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 		if source.archives != asked {
 			t.Error("a source that failed just now is asked again")
 		}
-		if _, ok := s.Likelihood(gas, signal.Long); ok {
+		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
 			t.Error("there is a likelihood without a forecast")
 		}
 		source.fail(nil)
@@ -137,7 +137,7 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 		if got, _ := code(); got != "" {
 			t.Errorf("after 11 hours: %s", got)
 		}
-		if _, ok := s.Likelihood(gas, signal.Long); !ok {
+		if _, _, ok := s.Likelihood(gas, signal.Long); !ok {
 			t.Error("after 11 hours there is no likelihood")
 		}
 		time.Sleep(2 * time.Hour)
@@ -163,14 +163,14 @@ func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 			defer close(done)
 			s.Run(ctx)
 		}()
-		if _, ok := s.Likelihood(gas, signal.Long); ok {
+		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
 			t.Error("there is a likelihood before anybody has fetched anything")
 		}
 		time.Sleep(2 * time.Second)
-		long, ok := s.Likelihood(gas, signal.Long)
-		short, _ := s.Likelihood(gas, signal.Short)
-		if !ok || long+short < .999 || long+short > 1.001 {
-			t.Errorf("likelihoods are %v and %v", long, short)
+		long, tau, ok := s.Likelihood(gas, signal.Long)
+		short, _, _ := s.Likelihood(gas, signal.Short)
+		if !ok || long+short < .999 || long+short > 1.001 || tau != .25 {
+			t.Errorf("likelihoods are %v and %v, τ is %v", long, short, tau)
 		}
 		time.Sleep(5 * time.Hour)
 		if r, err := s.Outlook(t.Context(), gas); err != nil || time.Since(r.Run) > time.Hour+time.Minute {
@@ -196,7 +196,7 @@ func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
 		var runs []time.Time
 		s.OnForecast(func(q Question) {
 			r, err := s.Outlook(t.Context(), q)
-			if _, ok := s.Likelihood(q, signal.Long); !ok || q != gas || err != nil {
+			if _, _, ok := s.Likelihood(q, signal.Long); !ok || q != gas || err != nil {
 				t.Errorf("%v is told of, %v", q, err)
 			}
 			runs = append(runs, r.Run)

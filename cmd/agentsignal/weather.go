@@ -19,11 +19,13 @@ import (
 // prices: nil if it does not. The simulated weather follows the seed and the speed of the
 // simulated market, and has nothing to keep.
 func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) (*weather.Service, func(string, time.Time) float64) {
+	o := weather.Options{Records: store, Retention: time.Duration(c.Signals.Retention), Speed: barSpeed(c.Market), Now: store.Now, Log: log}
 	if c.Weather.Source == weather.SimulatedName {
 		source := weather.NewSimulated(c.Market.Seed, c.Market.Speed)
-		return weather.New(source, weather.Options{Now: store.Now, Log: log}), source.Anomaly
+		return weather.New(source, o), source.Anomaly
 	}
-	return weather.New(openMeteo(c), weather.Options{Store: store, Now: store.Now, Log: log}), nil
+	o.Store = store
+	return weather.New(openMeteo(c), o), nil
 }
 
 // forecasts is the weather as open signals ask for it.
@@ -31,8 +33,7 @@ type forecasts struct{ weather *weather.Service }
 
 // Turned implements lifecycle.Forecasts.
 func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool) {
-	likelihood, ok = f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
-	return likelihood, weather.Weight(o.Commodity), ok
+	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
 }
 
 // feed feeds the market. The climate, which takes a moment to compute, is there before

@@ -1,0 +1,207 @@
+package weather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// drawn returns n outcomes, one a bar, of a market in which τ is that.
+func drawn(seed uint64, tau float64, n int) []outcome {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	list := make([]outcome, n)
+	for i := range list {
+		o := &list[i]
+		o.prior, o.likelihood, o.bar = .35+.1*rng.Float64(), .5+.5*rng.Float64(), int64(i)
+		logit := math.Log(o.prior/(1-o.prior)) + tau*(o.likelihood-.5)/(o.prior*(1-o.prior))
+		o.won = rng.Float64() < 1/(1+math.Exp(-logit))
+	}
+	return list
+}
+
+// TestASlopeIsFound, and means what τ means: in outcomes of a known one.
+func TestASlopeIsFound(t *testing.T) {
+	t.Parallel()
+	for _, want := range []float64{0, .1, .25, .6} {
+		list := drawn(1, want, 20_000)
+		got := fitSlope(.25, list)
+		if math.Abs(got-want) > .03 {
+			t.Errorf("τ is %v, want %v", got, want)
+		}
+		if first := list[:400]; math.Abs(fitSlope(.25, first)-want) > .2 {
+			t.Errorf("of few outcomes τ is %v, want %v", fitSlope(.25, first), want)
+		}
+		slices.Reverse(list)
+		if again := fitSlope(.25, list); again != got {
+			t.Errorf("the other way round τ is %v, was %v", again, got)
+		}
+	}
+}
+
+func TestSlopesOfOutcomesThatSayLittle(t *testing.T) {
+	t.Parallel()
+	all := func(change func(i int, o *outcome)) []outcome {
+		list := drawn(3, .25, 200)
+		for i := range list {
+			change(i, &list[i])
+		}
+		return list
+	}
+	won := all(func(_ int, o *outcome) { o.won = true })
+	if got := fitSlope(.1, won); got <= .1 || got > maxTau {
+		t.Errorf("all have won: τ is %v", got)
+	}
+	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.won, o.prior = true, .01 })); got != maxTau {
+		t.Errorf("all have won against all odds: τ is %v", got)
+	}
+	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.won = false })); got != 0 {
+		t.Errorf("all have lost: τ is %v", got)
+	}
+	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.likelihood = .5 })); got != .25 {
+		t.Errorf("forecasts without an opinion: τ is %v", got)
+	}
+	once := all(func(i int, o *outcome) { o.bar = int64(i) })
+	if one, many := fitSlope(.25, once), fitSlope(.25, append(append([]outcome{}, once...), once...)); math.Abs(one-many) > 1e-4 {
+		t.Errorf("told twice τ is %v, once %v", many, one)
+	}
+}
+
+// fakeLog is the signal log of two partitions. An entry's position is its time.
+type fakeLog struct {
+	mu      sync.Mutex
+	entries [2][]*signal.Signal
+	failing error
+}
+
+func (l *fakeLog) Partitions() int { return len(l.entries) }
+
+func (l *fakeLog) EachWeatherRecord(_ context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.entries[p][after.Seq:] {
+		f(s)
+	}
+	return signal.Position{Seq: int64(len(l.entries[p]))}, l.failing
+}
+
+func (l *fakeLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing = err
+}
+
+// trade adds n signals of natural gas that are made and closed now, all in profit.
+func (l *fakeLog) trade(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, gain := time.Now(), 1.5
+	for i := range n {
+		id := signal.NewSignalID()
+		l.entries[i%2] = append(l.entries[i%2], &signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4,"tau":0.25}`),
+			Weather: &signal.Outlook{Commodity: "natural_gas", Likelihood: .9}},
+			&signal.Signal{ID: signal.NewSignalID(), UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}}, // of another agent
+			&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
+	}
+}
+
+// TestSlopesFollowTheLog: τ is fitted from 200 closed signals on, on those that closed
+// before a multiple of six hours of the market; a node that starts later comes to the same.
+func TestSlopesFollowTheLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const every = fitEvery / 60
+		log := &fakeLog{}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		node := func() *Service {
+			s := New(newSource(), Options{Records: log, Speed: 60, Retention: 6 * every})
+			go s.Run(ctx)
+			time.Sleep(time.Second)
+			return s
+		}
+		demand := func(s *Service, what string, fitted int) Slope {
+			t.Helper()
+			r, err := s.Outlook(ctx, gas)
+			if err != nil || r.Slope.Fitted != fitted || (fitted == 0) != (r.Slope.Tau == .25) {
+				t.Fatalf("%s: the slope is %+v, %v", what, r.Slope, err)
+			}
+			if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau != r.Slope.Tau {
+				t.Errorf("%s: τ is %v for open signals, %v for new ones", what, tau, r.Slope.Tau)
+			}
+			return r.Slope
+		}
+		first := node()
+		log.trade(199)
+		time.Sleep(every)
+		demand(first, "199", 0)
+		log.trade(1)
+		time.Sleep(every / 6)
+		demand(first, "before the next fit", 0)
+		time.Sleep(every)
+		slope := demand(first, "200", 200)
+		time.Sleep(2 * every)
+		log.trade(50)
+		if later := demand(node(), "a node that starts later", 200); later != slope {
+			t.Errorf("a node that starts later has %+v, the first %+v", later, slope)
+		}
+		time.Sleep(every)
+		demand(first, "with those of later", 250)
+		time.Sleep(4 * every)
+		demand(first, "after the retention of the first", 0)
+		if n := len(first.slopes.open); n != 0 {
+			t.Errorf("%d are kept as open", n)
+		}
+	})
+}
+
+// TestOutlooksWaitForTheFirstFit: a start changes no τ.
+func TestOutlooksWaitForTheFirstFit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &fakeLog{failing: errors.New("away")}
+		log.trade(300)
+		time.Sleep(fitEvery)
+		s := New(newSource(), Options{Records: log, Speed: 60})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go s.Run(ctx)
+		short, end := context.WithTimeout(ctx, time.Minute)
+		defer end()
+		if _, err := s.Outlook(short, gas); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before the first fit: %v", err)
+		}
+		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
+			t.Error("before the first fit there is a τ")
+		}
+		log.fail(nil)
+		if r, err := s.Outlook(ctx, gas); err != nil || r.Slope.Fitted != 300 {
+			t.Errorf("%+v, %v", r.Slope, err)
+		}
+	})
+}
+
+func TestOutcomesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSlopes(Options{Records: &fakeLog{}, Now: time.Now})
+	now, gain := time.Now(), 1.
+	for i := range 2 * maxOutcomes {
+		id := signal.SignalID(fmt.Sprintf("sig_%08d", i))
+		s.take(&signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4}`), Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
+		s.take(&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
+	}
+	s.take(&signal.Signal{ID: "sig_old", CreatedAt: now, Metadata: []byte(`{"tau":0.1}`), Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}}) // of before priors were stored
+	if s.fit(now.Add(time.Second)); len(s.closed["oil"]) != maxOutcomes || s.of("oil").Fitted != maxOutcomes || len(s.open) != 0 {
+		t.Errorf("%d are kept, %+v", len(s.closed["oil"]), s.of("oil"))
+	}
+}

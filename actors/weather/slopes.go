@@ -1,0 +1,171 @@
+package weather
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Records is the signal log. See persistence.Store.
+type Records interface {
+	Partitions() int
+	// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and
+	// for each closing, in a partition behind a position, and returns up to where it read.
+	EachWeatherRecord(ctx context.Context, partition int, after signal.Position, f func(s *signal.Signal)) (signal.Position, error)
+}
+
+const (
+	// fitEvery is the pause between two fits where time is not compressed, leastFitEvery
+	// where it is.
+	fitEvery      = runsEvery
+	leastFitEvery = time.Minute
+	// settled is after how long all nodes read the same of the log up to a time.
+	settled = 5 * time.Second
+	// maxOutcomes is how many of a commodity are kept, the newest: enough for τ ± 0.02.
+	maxOutcomes = 10_000
+)
+
+// slopes fits τ on the closed weather signals of all accounts, as the signal log has
+// them. A fit goes by what was closed before a multiple of a time since 1970, so that all
+// nodes come to the same, whenever they started, and none looks ahead.
+type slopes struct {
+	records   Records
+	now       func() time.Time
+	log       *slog.Logger
+	every     time.Duration
+	bar       time.Duration // of a day
+	retention time.Duration
+
+	fitted atomic.Pointer[map[string]Slope] // by commodity; those that are missing are of taus
+	ready  chan struct{}                    // closed when the first fit is there
+	once   sync.Once
+
+	// Touched by run only.
+	upTo   []signal.Position // of each partition
+	open   map[signal.SignalID]closable
+	closed map[string][]closable // by commodity
+}
+
+// closable is an outcome, or what will be one.
+type closable struct {
+	outcome
+	id        signal.SignalID
+	commodity string
+	created   time.Time
+	closed    time.Time // when the log had it
+}
+
+func newSlopes(o Options) *slopes {
+	speed := time.Duration(max(o.Speed, 1))
+	s := &slopes{records: o.Records, now: o.Now, log: o.Log, every: max(fitEvery/speed, leastFitEvery), bar: 24 * time.Hour / speed,
+		retention: cmp.Or(o.Retention, 90*24*time.Hour), ready: make(chan struct{}),
+		open: make(map[signal.SignalID]closable), closed: make(map[string][]closable)}
+	s.fitted.Store(new(map[string]Slope))
+	if s.records == nil {
+		close(s.ready)
+	} else {
+		s.upTo = make([]signal.Position, s.records.Partitions())
+	}
+	return s
+}
+
+// of returns the slope of a commodity.
+func (s *slopes) of(commodity string) Slope {
+	if slope, ok := (*s.fitted.Load())[commodity]; ok {
+		return slope
+	}
+	return Slope{Tau: taus[commodity]}
+}
+
+// run fits again and again, until ctx ends.
+func (s *slopes) run(ctx context.Context) {
+	if s.records == nil {
+		return
+	}
+	for ctx.Err() == nil {
+		before := s.now().Add(-settled).Truncate(s.every)
+		pause := before.Add(s.every + settled).Sub(s.now())
+		if err := s.read(ctx); err != nil {
+			s.log.Warn("closed signals are not readable", "err", err)
+			pause = retryPause
+		} else {
+			s.fit(before)
+			s.once.Do(func() { close(s.ready) })
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// read takes what the log has beyond what was read.
+func (s *slopes) read(ctx context.Context) error {
+	for p := range s.upTo {
+		upTo, err := s.records.EachWeatherRecord(ctx, p, s.upTo[p], s.take)
+		if s.upTo[p] = upTo; err != nil {
+			return fmt.Errorf("read partition %d: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// take takes the creation or the closing of a signal.
+func (s *slopes) take(r *signal.Signal) {
+	if r.Closing == nil {
+		var m struct {
+			Prior float64 `json:"prior"`
+		}
+		if json.Unmarshal(r.Metadata, &m) == nil && m.Prior > 0 && m.Prior < 1 {
+			s.open[r.ID] = closable{outcome{prior: m.Prior, likelihood: r.Weather.Likelihood, bar: r.CreatedAt.UnixMilli() / s.bar.Milliseconds()},
+				r.ID, r.Weather.Commodity, r.CreatedAt, time.Time{}}
+		}
+		return
+	}
+	c, ok := s.open[r.ID]
+	if !ok || r.Closing.PnLAbsolute == nil {
+		return
+	}
+	delete(s.open, r.ID)
+	c.won, c.closed = *r.Closing.PnLAbsolute > 0, r.UpdatedAt
+	s.closed[c.commodity] = append(s.closed[c.commodity], c)
+}
+
+// fit fits on what was closed before a time.
+func (s *slopes) fit(before time.Time) {
+	gone := func(c *closable) bool { return !c.created.After(before.Add(-s.retention)) }
+	for id, c := range s.open {
+		if gone(&c) {
+			delete(s.open, id)
+		}
+	}
+	fitted := make(map[string]Slope)
+	for commodity, list := range s.closed {
+		list = slices.DeleteFunc(list, func(c closable) bool { return gone(&c) })
+		slices.SortFunc(list, func(a, b closable) int {
+			return cmp.Or(a.closed.Compare(b.closed), strings.Compare(string(a.id), string(b.id)))
+		})
+		n, _ := slices.BinarySearchFunc(list, before, func(c closable, t time.Time) int { return c.closed.Compare(t) })
+		first := max(0, n-maxOutcomes)
+		n, list = n-first, list[first:]
+		s.closed[commodity] = list
+		if n < fitFrom {
+			continue
+		}
+		known := make([]outcome, n)
+		for i := range known {
+			known[i] = list[i].outcome
+		}
+		fitted[commodity] = Slope{Tau: fitSlope(taus[commodity], known), Fitted: n}
+	}
+	s.fitted.Store(&fitted)
+}
