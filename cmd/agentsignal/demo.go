@@ -20,6 +20,10 @@ const (
 	demoKeyName = "demo"
 )
 
+// demoNetworks let the demo's webhooks reach receivers on the same machine, unless
+// other networks are configured.
+var demoNetworks = []string{"127.0.0.0/8", "::1/128"}
+
 // demoSchedules are made for the account if it has none: what its user changes or
 // removes stays so. No two share an asset and a strategy: signals of either would count
 // against both limits, and the slow ones would hold up the fast.
@@ -131,10 +135,12 @@ agentsignal runs at %[1]s  (API: %[1]s/docs)
   password  %[3]s
   API key   %[4]s
 
-See signals come, move and close:
+Schedules run the agents for this account. In another terminal, watch signals come,
+move and close; ask for one; receive events by webhook:
 
-  curl -s '%[1]s/v1/signals?limit=3' -H "Authorization: Bearer %[4]s"
   %[6]s tail --url %[5]s/ws/dashboard --key %[4]s
+  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer %[4]s" -H 'Content-Type: application/json' -d '{"asset": "BTC", "strategy": "momentum"}'
+  %[6]s webhook listen --register --url %[1]s --key %[4]s
 
 `, address, demoEmail, password, key, "ws"+strings.TrimPrefix(address, "http"), os.Args[0])
 }

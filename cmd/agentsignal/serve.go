@@ -38,6 +38,9 @@ func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if demo && len(c.Webhooks.AllowedNetworks) == 0 {
+				c.Webhooks.AllowedNetworks = demoNetworks
+			}
 			level := new(slog.LevelVar)
 			p, err := newProcess(cmd.Context(), c, newLogger(cmd.ErrOrStderr(), c.Log, level))
 			if err != nil {

@@ -53,9 +53,9 @@ func webhookListen() *cobra.Command {
 		Use: "listen", Short: "Receive deliveries, verify and print them", Args: cobra.NoArgs,
 		Long: "Receive the deliveries of a webhook on any path, verify their signatures and print\n" +
 			"them. A genuine one is answered with 200, or with the answer of --forward-to; another\n" +
-			"with 401. With --register a webhook for this address is made at the service, with a\n" +
-			"secret of its own, and removed at the end; webhooks.allowed_networks of the service\n" +
-			"must hold the address.",
+			"with 401. With --register a webhook for this address is made at the service, with the\n" +
+			"secret that is given or a new one, and removed at the end; webhooks.allowed_networks\n" +
+			"of the service must hold the address.",
 		Example: "  agentsignal webhook listen --secret-file secret.txt --forward-to http://localhost:3000/hooks\n" +
 			"  agentsignal webhook listen --register --key ask_...",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -111,9 +111,11 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 		return fmt.Errorf("--addr: %w", err)
 	}
 	if register.wanted {
-		// The secret is made here, so that a delivery that comes at once is verified.
-		register.secret = signal.NewSecret()
-		l.secrets = append([]string{register.secret}, l.secrets...)
+		if len(l.secrets) == 0 {
+			// It is made here, so that a delivery that comes at once is verified.
+			l.secrets = []string{signal.NewSecret()}
+		}
+		register.secret = l.secrets[0]
 	}
 	if len(l.secrets) == 0 {
 		ln.Close()

@@ -229,7 +229,7 @@ func TestListenRegistersItself(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer ask_key" || refuse.Load():
-			http.Error(w, `{"code":"url_not_allowed"}`, http.StatusBadRequest)
+			http.Error(w, `{"detail":"1 value is not valid.","errors":[{"pointer":"/url","detail":"must be public"}]}`, http.StatusBadRequest)
 		case r.Method == http.MethodPost && r.URL.Path == "/v1/webhooks":
 			var in map[string]any
 			json.NewDecoder(r.Body).Decode(&in)
@@ -253,8 +253,16 @@ func TestListenRegistersItself(t *testing.T) {
 	if err := l.stop(); err != nil || removed.Load() != 1 {
 		t.Errorf("removed %d times, ended with %v", removed.Load(), err)
 	}
+	l = listenFor(t, "--register", "--url", api.URL, "--key", "ask_key", "--secret", "a secret of mine")
+	eventually(t, "it is registered", func() bool { return l.errs.line("registered whk_1") != "" })
+	if in := *made.Load(); in["secret"] != "a secret of mine" {
+		t.Errorf("registered %v", in)
+	}
+	if err := l.stop(); err != nil {
+		t.Error(err)
+	}
 	refuse.Store(true)
-	operator{tb: t}.fails("url_not_allowed", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL, "--key", "ask_key")
+	operator{tb: t}.fails("400 Bad Request: /url: must be public", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL, "--key", "ask_key")
 	operator{tb: t}.fails("give an API key", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL)
 }
 

@@ -105,7 +105,23 @@ func (g *registration) ask(ctx context.Context, method, path string, body []byte
 	defer w.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(w.Body, maxAPIAnswer))
 	if err == nil && w.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s", w.Status, plain(string(text)))
+		err = fmt.Errorf("%s: %s", w.Status, faults(text))
 	}
 	return text, err
+}
+
+// faults returns what an answer says is wrong.
+func faults(text []byte) string {
+	var problem struct {
+		Detail string
+		Errors []struct{ Pointer, Detail string }
+	}
+	if err := json.Unmarshal(text, &problem); err != nil || problem.Detail == "" {
+		return plain(string(text))
+	}
+	all := make([]string, 0, len(problem.Errors))
+	for _, e := range problem.Errors {
+		all = append(all, e.Pointer+": "+e.Detail)
+	}
+	return plain(cmp.Or(strings.Join(all, "; "), problem.Detail))
 }
