@@ -167,8 +167,11 @@ const (
 	farewell = 2 * time.Second
 )
 
-// errLeaseLost ends a term.
-var errLeaseLost = errors.New("another node took the lease")
+// What ends a term.
+var (
+	errLeaseLost = errors.New("another node took the lease")
+	errHalted    = errors.New("the process was halted")
+)
 
 // Run feeds the market whenever no other node does, until ctx ends. Any error of
 // the store ends the term: the next one, here or elsewhere, begins with what is

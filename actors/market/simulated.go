@@ -91,6 +91,9 @@ func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 
 	yields := s.run(to, p, max(published, now-tickWindow))
 	o := s.collect(yields)
+	if 0 < published && published < now-tickWindow {
+		sayMissed(o.Ticks, published)
+	}
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			if len(bars) > 0 || reset[frame] {
@@ -99,6 +102,16 @@ func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 		}
 	}
 	return o
+}
+
+// sayMissed has the first tick of each asset say since when ticks are missing.
+func sayMissed(ticks []signal.AssetTick, since int64) {
+	said := map[string]bool{}
+	for i := range ticks {
+		if t := &ticks[i]; !said[t.Asset] {
+			said[t.Asset], t.Missed = true, since
+		}
+	}
 }
 
 // watchWeather lets the weather move the prices of commodities from the market's start

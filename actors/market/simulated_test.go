@@ -195,6 +195,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 		// Of long pieces only the end is told in ticks.
 		told := make(map[signal.AssetTick]bool)
 		for _, x := range pieces.ticks {
+			x.Missed = 0
 			told[x] = true
 		}
 		for _, x := range whole.ticks {
@@ -283,6 +284,26 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 				t.Errorf("the price moved by %.1f", jump)
 			}
 		})
+	}
+}
+
+// TestTicksMissedAreSaid: after a stop that was longer than what is made up in ticks, the
+// first tick of an asset says since when bars tell more.
+func TestTicksMissedAreSaid(t *testing.T) {
+	t.Parallel()
+	for gap, want := range map[int64]int64{tickWindow - 100: 0, tickWindow + 100: begin, 10 * tickWindow: begin} {
+		s := newSimulated(60, 1, someAssets("BTC", "ETH"))
+		s.Open(nil, 0, begin)
+		again := newSimulated(60, 1, s.known)
+		said := map[string]int{}
+		for _, tick := range again.Open(s.Checkpoint(), begin, begin+gap).Ticks {
+			if said[tick.Asset]++; said[tick.Asset] == 1 && tick.Missed != want || said[tick.Asset] > 1 && tick.Missed != 0 {
+				t.Fatalf("after %d ms, tick %d of %s says %d, want %d first", gap, said[tick.Asset], tick.Asset, tick.Missed, want)
+			}
+		}
+		if len(said) != 2 {
+			t.Errorf("after %d ms there are ticks of %v", gap, said)
+		}
 	}
 }
 

@@ -224,11 +224,15 @@ func (t *term) turn(ctx context.Context) error {
 
 // keep renews the lease when a quarter of it has passed. After a pause that was
 // longer than the lease this finds out whether another node took over, before
-// anything is written.
+// anything is written. One in which the simulated market lost ticks ends the term: the
+// next one begins with the bars of that time.
 func (t *term) keep(ctx context.Context) error {
 	now := t.o.Now()
-	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
+	switch rest := now.Sub(t.renewed); {
+	case rest.Abs() < t.o.Lease/4:
 		return nil
+	case len(t.opened) > 0 && rest.Milliseconds() > max(tickWindow, t.o.Lease.Milliseconds()):
+		return errHalted
 	}
 	kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
 	if err != nil {

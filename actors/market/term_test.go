@@ -124,6 +124,25 @@ func TestATermEndsWithItsLease(t *testing.T) {
 	}
 }
 
+// TestAHaltOfTheSimulatedMarketEndsTheTerm: the ticks of that time are told by nobody.
+func TestAHaltOfTheSimulatedMarketEndsTheTerm(t *testing.T) {
+	t.Parallel()
+	c, _ := minuteClock()
+	store := &stepStore{}
+	term := streamTerm(t, store, c)
+	s := newSimulated(60, 1, someAssets("BTC"))
+	s.Open(nil, 0, c.Now().UnixMilli())
+	term.opened = append(term.opened, s)
+	c.Add(time.Minute)
+	if err := term.turn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Add(time.Minute + time.Second)
+	if err := term.turn(t.Context()); !errors.Is(err, errHalted) {
+		t.Errorf("got %v, want %v", err, errHalted)
+	}
+}
+
 // TestAMinuteWaitsForTicksUnderWay: a bar is closed when its minute is over for long
 // enough that what was traded in it has come.
 func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
