@@ -63,7 +63,7 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 		extra["attribution"] = report.Attribution
 	}
 	return conclusion{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Metadata: slices.Clip(a.Metadata(r.Asset, levels, extra)),
-		Lifetime: strategy.Lifetime(signal.D1, r.Risk, seen.Compression), Timeframe: signal.D1,
+		Lifetime: seen.Lifetime(f.prices.now(), strategy.Lifetime(signal.D1, r.Risk, seen.Compression), signal.D1), Timeframe: signal.D1,
 		Weather: &signal.Outlook{Commodity: report.Commodity, Region: report.Region, Event: report.Event,
 			ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}}, nil
 }

@@ -109,6 +109,26 @@ func TestWeatherRun(t *testing.T) {
 	}
 }
 
+// TestAWeatherSignalLivesWhileItsFundIsTraded: ten days are ten sessions.
+func TestAWeatherSignalLivesWhileItsFundIsTraded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{Weather: &fakeWeather{report: coldReport(1)}})
+		defer b.close()
+		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+			s := history()
+			s.Session, s.Compression = market.Exchange, 1
+			return s, nil
+		}
+		req := weatherRequest()
+		req.Risk = signal.MediumRisk
+		got, err := b.agents.Run(t.Context(), req) // on Saturday, 1 January 2000
+		if want := time.Date(2000, 1, 14, 21, 0, 0, 0, time.UTC); err != nil || !got.Signal.ExpiresAt.Equal(want) {
+			t.Errorf("it expires at %v, want %v (%v)", got.Signal.ExpiresAt, want, err)
+		}
+	})
+}
+
 func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	t.Helper()
 	var m map[string]any
