@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -247,17 +246,18 @@ func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fau
 	return faults
 }
 
+// unplayable says why runs of a category cannot be replayed, and what to do instead.
+var unplayable = map[signal.Category]string{
+	signal.Weather: "past forecasts are not kept, and the weather that came is not what was known: " +
+		"only runs of the trading agent can be replayed. How weather signals ended is in GET /v1/scorecard?agent_id=weather",
+	signal.Content: "content has no prices to win or to lose by: only runs of the trading agent can be replayed",
+}
+
 // CheckBacktest returns what cannot be replayed for agent: only trading strategies read
 // nothing but what is stored of the past.
 func CheckBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
-	if agent.Category != signal.Trading {
-		var ids []string
-		for _, other := range signal.Agents() {
-			if other.Category == signal.Trading {
-				ids = append(ids, string(other.ID))
-			}
-		}
-		return []Fault{{"/agent_id", codeInvalidValue, "only runs of these agents can be replayed: " + strings.Join(ids, ", ")}}
+	if why := unplayable[agent.Category]; why != "" {
+		return []Fault{{"/agent_id", codeInvalidValue, why}}
 	}
 	return Check(agent, req)
 }

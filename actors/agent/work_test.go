@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,8 +232,10 @@ func TestCheckScanAndBacktest(t *testing.T) {
 	if faults := CheckScan(all[0], signal.RunRequest{Strategy: "momentum"}, []string{"BTC", "anything"}); len(faults) != 0 {
 		t.Errorf("scan of trading: %+v", faults)
 	}
-	if faults := CheckBacktest(all[1], req); len(faults) != 1 || faults[0].Pointer != "/agent_id" {
-		t.Errorf("backtest of weather: %+v", faults)
+	for i, says := range map[int]string{1: "/v1/scorecard?agent_id=weather", 2: "content has no prices"} {
+		if faults := CheckBacktest(all[i], req); len(faults) != 1 || faults[0].Pointer != "/agent_id" || !strings.Contains(faults[0].Detail, says) {
+			t.Errorf("backtest of %s: %+v", all[i].ID, faults)
+		}
 	}
 	if faults := CheckBacktest(all[0], signal.RunRequest{Strategy: "luck"}); len(faults) != 1 || faults[0].Pointer != "/strategy" {
 		t.Errorf("backtest of no strategy: %+v", faults)
