@@ -76,10 +76,10 @@ func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []strategy.Bar) *Audi
 	return &Audit{origin: o, bars: bars, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
 }
 
-// Check recomputes s. Signals must come in the order of their creation. The error says
+// Check recomputes how s was made. Signals must come in the order of their creation. The error says
 // that the bars are not possible.
 func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
-	v := Verdict{Differences: CheckClosing(s)}
+	var v Verdict
 	if s.Levels == nil || !slices.Contains(audited, s.Strategy) {
 		v.Reason = "the strategy reads more than bars"
 		return v, nil

@@ -78,7 +78,7 @@ func TestTheAuditNamesWhatDiffers(t *testing.T) {
 		change(s)
 		v, err := a.Check(s)
 		found := false
-		for _, d := range v.Differences {
+		for _, d := range append(CheckClosing(s), v.Differences...) {
 			found = found || d.Member == member
 		}
 		if err != nil || !found {

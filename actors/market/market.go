@@ -130,10 +130,8 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 		return Snapshot{}, &signal.RunError{Code: signal.InsufficientHistory,
 			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
 	}
-	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record)}
-	if isVenue(record.Source) {
-		s.Session = sessionOf(record.Class)
-	}
+	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record),
+		Session: tradedIn(record)}
 	newest := &series.bars[len(series.bars)-1]
 	now := m.o.Now().UnixMilli()
 	if opens := s.Session.Next(millis(now)); opens.After(millis(now)) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -54,6 +55,26 @@ func Key(name string) string { return assetKey(canonical(name)) }
 // they name it.
 func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
 	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
+}
+
+// ExpiryOf returns when the asset with a record has been traded for so long after a time,
+// in bars of a timeframe.
+func ExpiryOf(record *signal.MarketAsset, from time.Time, d time.Duration, tf signal.Timeframe) time.Time {
+	s := tradedIn(record)
+	return s.After(from, s.Lasting(d, tf))
+}
+
+// tradedIn returns the session of the asset with a record.
+func tradedIn(record *signal.MarketAsset) Session {
+	if isVenue(record.Source) {
+		return sessionOf(record.Class)
+	}
+	return Always
+}
+
+// Thinned says that fewer ticks of the asset are told than its bars hold prices.
+func Thinned(record *signal.MarketAsset) bool {
+	return record.Source == simulatedName && record.Speed > fullTickSpeed
 }
 
 // History returns stored bars as strategies are given them: with short gaps filled, and

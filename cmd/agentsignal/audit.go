@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -26,11 +28,21 @@ func auditCommand(s *settings) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "audit", Short: "Recompute stored signals from stored bars and name those that differ", Args: cobra.NoArgs,
-		Long: `Recomputes the signals of the trading agent from the bars that are stored: direction,
-levels, indicators and confidence, by the functions of live runs; and checks of all
-closed signals that price, reason and result fit together. Of the newest 1,500 bars a
-strategy looks back at 1,000: older signals, and those that read more than bars, are
-counted as not recomputed. Exit code 1: some differ.`,
+		Long: `Recomputes stored signals from the bars that are stored, by the functions of live runs,
+and names each member that differs.
+
+How a signal was made: direction, levels, indicators and confidence of the trading
+strategies that read nothing but bars. It takes the 1,002 bars before the signal; of
+1,500 stored ones that leaves the signals of the last 500 bars.
+
+How a signal ended, if it has prices: one that was closed by bars is closed by them
+again. One that was closed by a trade must fit the bars: that of its end holds its
+price, and none between its birth and its end has reached stop or target. Signals that
+are open must not have ended. Expiry, result, duration, MFE and MAE must fit, too.
+
+What could not be compared is counted with the reason. Exit code 1: some signals differ.`,
+		Example: `  agentsignal audit
+  agentsignal audit --account acc_01M7YQ1WTVKN9DZNWV9NV456V1 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 				report, err := audit(ctx, store, signal.AccountID(account))
@@ -56,10 +68,14 @@ counted as not recomputed. Exit code 1: some differ.`,
 
 // auditReport is what an audit has found.
 type auditReport struct {
-	Signals    int               `json:"signals"`
-	Recomputed int               `json:"recomputed"`
-	Skipped    map[string]int    `json:"not_recomputed"` // by reason
-	Differing  []differingSignal `json:"differing"`
+	Signals       int               `json:"signals"`
+	Recomputed    int               `json:"recomputed"`
+	NotRecomputed map[string]int    `json:"not_recomputed"` // by reason
+	Closed        int               `json:"closed"`
+	Replayed      int               `json:"ends_replayed"`
+	Held          int               `json:"ends_held_against_bars"`
+	NotCompared   map[string]int    `json:"ends_not_compared"` // by reason
+	Differing     []differingSignal `json:"differing"`
 }
 
 // differingSignal is a signal that is not as it is recomputed.
@@ -79,13 +95,14 @@ func (r *auditReport) print(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "%d signals, %d of them recomputed, %d differ\n", r.Signals, r.Recomputed, len(r.Differing))
-	reasons := make([]string, 0, len(r.Skipped))
-	for reason := range r.Skipped {
-		reasons = append(reasons, reason)
-	}
-	slices.Sort(reasons)
-	for _, reason := range reasons {
-		fmt.Fprintf(w, "  %d not recomputed: %s\n", r.Skipped[reason], reason)
+	printReasons(w, "not recomputed", r.NotRecomputed)
+	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d held against the bars of their lives\n", r.Closed, r.Replayed, r.Held)
+	printReasons(w, "ends not compared", r.NotCompared)
+}
+
+func printReasons(w io.Writer, what string, count map[string]int) {
+	for _, reason := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(w, "  %d %s: %s\n", count[reason], what, reason)
 	}
 }
 
@@ -93,33 +110,34 @@ func (r *auditReport) print(w io.Writer) {
 const (
 	reasonAgent  = "it is of another agent than trading"
 	reasonAsset  = "the prices of the asset are stored no more"
-	reasonSource = "the prices of the asset come from another source now"
+	reasonSource = "the prices of the asset come from another source now, or at another speed"
 	reasonBars   = "too few bars before it are stored"
 )
-
-// auditKey names bars.
-type auditKey struct {
-	asset     string // key of the store
-	timeframe signal.Timeframe
-}
 
 // audit checks the signals of an account, or of all. Signals are held in memory: about
 // a kilobyte each.
 func audit(ctx context.Context, store *persistence.Store, account signal.AccountID) (*auditReport, error) {
-	report := &auditReport{Skipped: map[string]int{}, Differing: []differingSignal{}}
-	groups := map[auditKey][]*signal.Signal{}
-	for p := range store.Partitions() {
+	partitions := make([]int, 0, store.Partitions())
+	if account != "" {
+		if _, _, err := store.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
+			return nil, fmt.Errorf("--account: there is no account %q", account)
+		} else if err != nil {
+			return nil, err
+		}
+		partitions = append(partitions, store.Partition(account))
+	} else {
+		for p := range store.Partitions() {
+			partitions = append(partitions, p)
+		}
+	}
+	report := &auditReport{NotRecomputed: map[string]int{}, NotCompared: map[string]int{}, Differing: []differingSignal{}}
+	assets := map[string][]*signal.Signal{} // by key of the store
+	for _, p := range partitions {
 		err := store.EachSignal(ctx, p, func(s *signal.Signal) error {
-			if account != "" && s.Account != account {
-				return nil
+			if account == "" || s.Account == account {
+				key := market.Key(s.Asset)
+				assets[key] = append(assets[key], s)
 			}
-			report.Signals++
-			if s.Agent != "trading" {
-				report.add(s, backtest.Verdict{Differences: backtest.CheckClosing(s), Reason: reasonAgent})
-				return nil
-			}
-			key := auditKey{market.Key(s.Asset), s.Timeframe}
-			groups[key] = append(groups[key], s)
 			return nil
 		})
 		if err != nil {
@@ -127,10 +145,16 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 		}
 	}
 	prices := persistence.NewMarket(store)
-	for key, signals := range groups {
+	for key, signals := range assets {
 		slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
-		if err := auditSeries(ctx, prices, key, signals, report); err != nil {
-			return nil, fmt.Errorf("audit %s %s: %w", key.asset, key.timeframe, err)
+		of, err := readAudited(ctx, prices, key)
+		if err != nil {
+			return nil, fmt.Errorf("read prices of %s: %w", key, err)
+		}
+		for _, s := range signals {
+			if err := of.check(s, report); err != nil {
+				return nil, fmt.Errorf("audit %s: %w", s.ID, err)
+			}
 		}
 	}
 	slices.SortFunc(report.Differing, func(a, b differingSignal) int {
@@ -139,67 +163,112 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 	return report, nil
 }
 
-// auditSeries checks the signals on one asset and timeframe, by their creation.
-func auditSeries(ctx context.Context, prices *persistence.Market, key auditKey, signals []*signal.Signal, report *auditReport) error {
-	record, _, err := prices.Asset(ctx, key.asset)
-	if err != nil && signal.KindOf(err) != signal.KindNotFound {
-		return err
+// auditedAsset is what is stored of the prices of an asset.
+type auditedAsset struct {
+	record *signal.MarketAsset // nil: nothing
+	prices backtest.Prices
+	audits map[signal.Timeframe]*backtest.Audit
+	gaps   map[signal.Timeframe]string // why there is no audit
+}
+
+func readAudited(ctx context.Context, prices *persistence.Market, key string) (*auditedAsset, error) {
+	record, live, err := prices.Asset(ctx, key)
+	if signal.KindOf(err) == signal.KindNotFound {
+		return &auditedAsset{}, nil
 	}
-	reason := ""
-	var check *backtest.Audit
+	if err != nil {
+		return nil, err
+	}
+	a := &auditedAsset{record: &record, audits: map[signal.Timeframe]*backtest.Audit{}, gaps: map[signal.Timeframe]string{}}
+	a.prices = backtest.Prices{Bars: map[signal.Timeframe][]strategy.Bar{}, Speed: max(1, record.Speed), Ticks: live.Last.Time != 0,
+		Sparse: market.Thinned(&record), Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
+			return market.ExpiryOf(&record, created, d, tf)
+		}}
+	for _, tf := range signal.Timeframes {
+		stored, _, err := prices.Bars(ctx, record.Symbol, tf)
+		if err != nil {
+			return nil, err
+		}
+		bars := make([]strategy.Bar, len(stored))
+		for i := range stored {
+			bars[i] = strategy.Bar(stored[i].Bar)
+		}
+		a.prices.Bars[tf] = bars
+		if filled, err := market.History(stored, record.AlwaysOpen); err != nil {
+			a.gaps[tf] = err.Error()
+		} else {
+			a.audits[tf] = backtest.NewAudit(market.OriginOf(&record, ""), tf, filled)
+		}
+	}
+	return a, nil
+}
+
+// check compares a signal with the prices of its asset. Signals come by their creation.
+func (a *auditedAsset) check(s *signal.Signal, report *auditReport) error {
+	var made backtest.Verdict
+	found := backtest.CheckClosing(s)
+	var ended []backtest.Difference
+	how, none := backtest.NotCompared, ""
 	switch {
-	case err != nil:
-		reason = reasonAsset
+	case s.Levels == nil:
+		made.Reason = reasonAgent
+		none = backtest.EndsContent
+	case a.record == nil:
+		made.Reason, none = reasonAsset, reasonAsset
+	case !madeBy(s, a.record):
+		made.Reason, none = reasonSource, reasonSource
 	default:
-		stored, _, err := prices.Bars(ctx, record.Symbol, key.timeframe)
-		if err != nil {
-			return err
-		}
-		bars, err := market.History(stored, record.AlwaysOpen)
-		if err != nil {
-			reason = err.Error()
-			break
-		}
-		check = backtest.NewAudit(market.OriginOf(&record, ""), key.timeframe, bars)
-	}
-	for _, s := range signals {
-		v := backtest.Verdict{Differences: backtest.CheckClosing(s), Reason: reason}
-		switch {
+		ended, how, none = a.prices.CheckEnd(s)
+		found = append(found, ended...)
+		switch check := a.audits[s.Timeframe]; {
+		case s.Agent != "trading":
+			made.Reason = reasonAgent
 		case check == nil:
-		case sourceOf(s) != record.Source:
-			v.Reason = reasonSource
+			made.Reason = a.gaps[s.Timeframe]
 		default:
-			if v, err = check.Check(s); err != nil {
+			var err error
+			if made, err = check.Check(s); err != nil {
 				return err
 			}
+			found = append(found, made.Differences...)
 		}
-		report.add(s, v)
 	}
+	report.add(s, made, how, none, found)
 	return nil
 }
 
-// add counts the verdict on a signal.
-func (r *auditReport) add(s *signal.Signal, v backtest.Verdict) {
+// add counts what was found of a signal.
+func (r *auditReport) add(s *signal.Signal, made backtest.Verdict, how backtest.Compared, none string, found []backtest.Difference) {
+	r.Signals++
 	switch {
-	case v.Reason == "":
+	case made.Reason == "":
 		r.Recomputed++
-	case v.FewBars:
-		r.Skipped[reasonBars]++
+	case made.FewBars:
+		r.NotRecomputed[reasonBars]++
 	default:
-		r.Skipped[v.Reason]++
+		r.NotRecomputed[made.Reason]++
 	}
-	if len(v.Differences) > 0 {
-		r.Differing = append(r.Differing, differingSignal{s.ID, s.Asset, s.Strategy, s.CreatedAt.UTC().Format(time.RFC3339Nano), v.Differences})
+	if s.Closing != nil {
+		r.Closed++
+		switch how {
+		case backtest.Replayed:
+			r.Replayed++
+		case backtest.Within:
+			r.Held++
+		default:
+			r.NotCompared[none]++
+		}
+	}
+	if len(found) > 0 {
+		r.Differing = append(r.Differing, differingSignal{s.ID, s.Asset, s.Strategy, s.CreatedAt.UTC().Format(time.RFC3339Nano), found})
 	}
 }
 
-// sourceOf returns who gave the prices of a signal.
-func sourceOf(s *signal.Signal) string {
+// madeBy says that the prices of a signal came from where those of its asset come from.
+func madeBy(s *signal.Signal, record *signal.MarketAsset) bool {
 	var m struct {
-		Source string `json:"source"`
+		Source      string  `json:"source"`
+		Compression float64 `json:"time_compression"`
 	}
-	if json.Unmarshal(s.Metadata, &m) != nil {
-		return ""
-	}
-	return m.Source
+	return json.Unmarshal(s.Metadata, &m) == nil && m.Source == record.Source && max(1, m.Compression) == float64(max(1, record.Speed))
 }

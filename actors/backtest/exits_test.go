@@ -1,0 +1,270 @@
+package backtest
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// minute is the length of the bars of a market with trades.
+const minute = 60_000
+
+// traded is a market with trades: a walk, the bars of 1m that they make, and signals
+// that they have closed.
+type traded struct {
+	prices  Prices
+	signals []*signal.Signal
+}
+
+// newTraded returns a market of so many minutes, with a trade every few seconds and a
+// signal every ten minutes. Its prices are multiples of 0.01.
+func newTraded(seed uint64, minutes int) *traded {
+	r := rand.New(rand.NewPCG(seed, 4))
+	begin := int64(1_700_000_040_000) / minute * minute
+	price := 100.0
+	type trade struct {
+		at    int64
+		price float64
+	}
+	var trades []trade
+	var bars []strategy.Bar
+	for i := range minutes {
+		open := begin + int64(i)*minute
+		var b strategy.Bar
+		for at := open + int64(r.IntN(4000)); at < open+minute; at += 1 + int64(r.IntN(12_000)) {
+			price = math.Round(price*math.Exp(.0008*r.NormFloat64())*100) / 100
+			trades = append(trades, trade{at, price})
+			if b.CloseTime == 0 {
+				b = strategy.Bar{OpenTime: open, CloseTime: open + minute, Open: price, High: price, Low: price}
+			}
+			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price
+		}
+		bars = append(bars, b)
+	}
+	m := &traded{prices: Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.M1: bars}, Speed: 1, Ticks: true}}
+	for n := 100; n < len(trades)-2000; n += 100 {
+		entry, wide := trades[n], []float64{1, 1, 6}[n/100%3]
+		s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: "WALK", Strategy: strategy.Sentiment, Timeframe: signal.M1, Risk: signal.MediumRisk,
+			Direction: signal.Long, Levels: &signal.Levels{Entry: entry.price, Stop: entry.price - .5*wide, Target: entry.price + .75*wide},
+			CreatedAt: time.UnixMilli(entry.at + 1).UTC()}
+		if n%200 == 0 {
+			s.Direction, s.Levels.Stop, s.Levels.Target = signal.Short, entry.price+.5*wide, entry.price-.75*wide
+		}
+		s.ExpiresAt = s.CreatedAt.Add(strategy.Lifetime(s.Timeframe, s.Risk, 1))
+		exit, at, last := strategy.Exit{}, s.ExpiresAt, entry.price
+		var x strategy.Excursion
+		for _, t := range trades[n+1:] {
+			if t.at > s.ExpiresAt.UnixMilli() {
+				exit = strategy.ExitOnExpiry(last)
+				break
+			}
+			last = t.price
+			x = x.Observe(s.Direction, *s.Levels, t.price, t.price)
+			var ended bool
+			if exit, ended = strategy.ExitOnTick(s.Direction, *s.Levels, t.price); ended {
+				at = time.UnixMilli(t.at).UTC()
+				break
+			}
+		}
+		c := strategy.Close(s, exit, at)
+		s.Closing, s.MFE, s.MAE = &c, x.Best, x.Worst
+		m.signals = append(m.signals, s)
+	}
+	return m
+}
+
+// replayed returns signals that bars have closed, and the bars.
+func replayed(t *testing.T) (*Prices, []*signal.Signal) {
+	t.Helper()
+	bars := walk(21, 3000)
+	o := testOptions(strategy.Breakout)
+	r := run(t, bars, o)
+	var list []*signal.Signal
+	for i := range r.Trades {
+		if !r.Trades[i].Open() {
+			s := stored(&r.Trades[i], o)
+			s.CreatedAt = time.UnixMilli(r.Trades[i].CreatedAt).UTC()
+			s.ExpiresAt = s.CreatedAt.Add(r.Trades[i].Lifetime)
+			c := strategy.Close(s, r.Trades[i].Exit, time.UnixMilli(r.Trades[i].ClosedAt).UTC())
+			s.Closing, s.MFE, s.MAE = &c, r.Trades[i].Excursion.Best, r.Trades[i].Excursion.Worst
+			list = append(list, s)
+		}
+	}
+	return &Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.H1: bars}, Speed: 1}, list
+}
+
+// all returns what both parts of an audit say of an end.
+func (p *Prices) all(s *signal.Signal) ([]Difference, Compared, string) {
+	found, how, none := p.CheckEnd(s)
+	return append(CheckClosing(s), found...), how, none
+}
+
+func TestEndsThatHoldPassTheAudit(t *testing.T) {
+	t.Parallel()
+	byBars, list := replayed(t)
+	byTicks := newTraded(1, 4000)
+	reasons := map[Compared]map[signal.CloseReason]int{Replayed: {}, Within: {}}
+	check := func(p *Prices, s *signal.Signal, want Compared) {
+		t.Helper()
+		found, how, none := p.all(s)
+		if len(found) > 0 || how != want || none != "" {
+			t.Errorf("%s of %s, closed %s at %v as %s: %d, %q, %+v", s.Direction, s.CreatedAt, s.Closing.At, *s.Closing.ExitPrice, s.Closing.Reason, how, none, found)
+		}
+		reasons[how][s.Closing.Reason]++
+	}
+	for _, s := range list {
+		check(byBars, s, Replayed)
+	}
+	for _, s := range byTicks.signals {
+		check(&byTicks.prices, s, Within)
+	}
+	for how, of := range reasons {
+		if len(of) != 3 {
+			t.Errorf("%d: signals ended by %v only", how, of)
+		}
+	}
+	// Coarser bars say less, and nothing that is wrong.
+	coarse := Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:], signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
+		Speed: 1, Ticks: true}
+	for _, s := range byTicks.signals {
+		check(&coarse, s, Within)
+	}
+}
+
+// joined returns bars that are n times as long.
+func joined(bars []strategy.Bar, n int) []strategy.Bar {
+	var list []strategy.Bar
+	for _, b := range bars {
+		length := int64(n) * minute
+		if k := len(list); k == 0 || b.OpenTime >= list[k-1].CloseTime {
+			b.OpenTime = b.OpenTime / length * length
+			b.CloseTime = b.OpenTime + length
+			list = append(list, b)
+		} else {
+			last := &list[k-1]
+			last.High, last.Low, last.Close = max(last.High, b.High), min(last.Low, b.Low), b.Close
+		}
+	}
+	return list
+}
+
+// closed returns the first signal of a list that ended for a reason after some bars.
+func closed(t *testing.T, list []*signal.Signal, reason signal.CloseReason, after time.Duration) *signal.Signal {
+	t.Helper()
+	for _, s := range list {
+		if s.Closing.Reason == reason && s.Closing.At.Sub(s.CreatedAt) >= after {
+			return s
+		}
+	}
+	t.Fatalf("no signal ended by %s", reason)
+	return nil
+}
+
+// as closes s again in another way, with numbers that fit together.
+func as(s *signal.Signal, reason signal.CloseReason, price float64, at time.Time) {
+	c := strategy.Close(s, strategy.Exit{Reason: reason, Price: price}, at)
+	s.Closing = &c
+}
+
+func TestTheAuditNamesEndsThatBarsContradict(t *testing.T) {
+	t.Parallel()
+	const bars, ticks = true, false
+	for _, c := range []struct {
+		name    string
+		byBars  bool
+		reason  signal.CloseReason
+		falsify func(s *signal.Signal, bar time.Duration)
+		member  string
+	}{
+		{"won, not lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At) }, "close_reason"},
+		{"lost, not won", bars, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At) }, "close_reason"},
+		{"a better price", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) {
+			as(s, signal.Expired, *s.Closing.ExitPrice+.01, s.Closing.At)
+		}, "exit_price"},
+		{"a bar later", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(bar) }, "closed_at"},
+		{"a bar earlier", bars, signal.TakeProfit, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-bar) }, "closed_at"},
+		{"expired and not lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt) }, "close_reason"},
+		{"open and lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
+		{"open and expired", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
+		{"longer life", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.ExpiresAt = s.ExpiresAt.Add(bar) }, "expires_at"},
+		{"won, not lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At) }, "exit_price"},
+		{"lost, not won", ticks, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At) }, "exit_price"},
+		{"a worse stop", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) {
+			as(s, signal.StopLoss, s.Levels.Stop+5*(s.Levels.Stop-s.Levels.Entry), s.Closing.At)
+		}, "exit_price"},
+		{"later", ticks, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(3 * bar) }, "closed_at"},
+		{"earlier", ticks, signal.TakeProfit, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-6 * bar) }, "exit_price"},
+		{"expired and not lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt) }, "closed_at"},
+		{"expired early", ticks, signal.Expired, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-bar) }, "closed_at"},
+		{"expired late", ticks, signal.Expired, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(4 * bar) }, "closed_at"},
+		{"expired at a better price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) {
+			as(s, signal.Expired, *s.Closing.ExitPrice*1.003, s.Closing.At)
+		}, "exit_price"},
+		{"no price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing.ExitPrice = nil }, "exit_price"},
+		{"open and lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
+		{"open and expired", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
+		{"went farther", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.MFE += .5 }, "mfe"},
+		{"went less far", ticks, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { s.MAE = 0 }, "mae"},
+	} {
+		prices, list, bar := &Prices{}, []*signal.Signal(nil), time.Minute
+		if c.byBars {
+			prices, list = replayed(t)
+			bar = time.Hour
+		} else {
+			m := newTraded(1, 4000)
+			prices, list = &m.prices, m.signals
+		}
+		s := closed(t, list, c.reason, 7*bar)
+		c.falsify(s, bar)
+		found, _, none := prices.all(s)
+		named := false
+		for _, d := range found {
+			named = named || d.Member == c.member
+		}
+		if !named {
+			t.Errorf("%s (by bars: %v): the audit says %+v %q, want %s", c.name, c.byBars, found, none, c.member)
+		}
+	}
+}
+
+func TestEndsThatCannotBeComparedAreSaidToBe(t *testing.T) {
+	t.Parallel()
+	m := newTraded(2, 1000)
+	for name, c := range map[string]struct {
+		change func(p *Prices, s *signal.Signal)
+		says   string
+	}{
+		"content": {func(_ *Prices, s *signal.Signal) { s.Levels = nil }, "no prices"},
+		"old":     {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][900:] }, "stored no more"},
+		"a gap":   {func(p *Prices, s *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][:20] }, "of the moment"},
+		"stale":   {func(_ *Prices, s *signal.Signal) { s.Metadata = []byte(`{"stale_exit":true}`) }, "want of prices"},
+	} {
+		prices := m.prices
+		prices.Bars = map[signal.Timeframe][]strategy.Bar{signal.M1: m.prices.Bars[signal.M1]}
+		s := *m.signals[1]
+		c.change(&prices, &s)
+		if found, how, none := prices.CheckEnd(&s); len(found) > 0 || how != NotCompared || !strings.Contains(none, c.says) {
+			t.Errorf("%s: %+v, %d, %q", name, found, how, none)
+		}
+	}
+	// Of bars with more prices than trades were told only that of the end is looked at.
+	m.prices.Sparse = true
+	lost := closed(t, m.signals, signal.StopLoss, 7*time.Minute)
+	as(lost, signal.Expired, lost.Levels.Entry, lost.ExpiresAt)
+	if found, _, _ := m.prices.CheckEnd(lost); strings.Contains(text(found), "stop_loss in the bar") {
+		t.Errorf("by bars that say more than trades: %+v", found)
+	}
+}
+
+func text(found []Difference) string {
+	var b strings.Builder
+	for _, d := range found {
+		b.WriteString(d.Member + " " + d.Stored + " " + d.Now + "\n")
+	}
+	return b.String()
+}
