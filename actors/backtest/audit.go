@@ -18,8 +18,9 @@ const (
 	// auditBars is how many bars before a signal must be known: what a strategy looks
 	// back at.
 	auditBars = 1000
-	// auditLate is how many bars before the newest one a run may have gone by: the
-	// newest may have been on its way.
+	// auditLate is how many of the newest bars a run may have gone by, in real time: the
+	// newest may have been on its way. Where time is compressed a run may have gone by any
+	// bar that was not stale.
 	auditLate = 3
 	// A live series may have begun at another bar than what is stored. After auditBars
 	// the indicators of the newest bar do not show it; what is counted of the past may
@@ -52,6 +53,7 @@ type Audit struct {
 	origin   strategy.Origin
 	series   *strategy.Series
 	bars     []strategy.Bar
+	late     int // how many of the newest bars a run may have gone by
 	next     int // the first of bars that series lacks
 	assessed map[assessedKey]assessed
 }
@@ -73,7 +75,11 @@ var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Break
 
 // NewAudit returns an audit over bars, which are as Run wants them.
 func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []strategy.Bar) *Audit {
-	return &Audit{origin: o, bars: bars, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
+	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
+	if o.Compression > 1 {
+		a.late = max(a.late, 1+int(staleFloor*o.Compression/float64(tf.Duration().Milliseconds())))
+	}
+	return a
 }
 
 // Check recomputes how s was made. Signals must come in the order of their creation. The error says
@@ -91,16 +97,16 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 		}
 		return 1
 	})
-	if end-auditLate+1 < auditBars {
+	if end-a.late+1 < auditBars {
 		v.FewBars = true
-		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+auditLate-1)
+		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+a.late-1)
 		return v, nil
 	}
 	if err := a.reach(end); err != nil {
 		return v, err
 	}
 	var nearest []Difference
-	for i := end - auditLate; i < end; i++ {
+	for i := end - a.late; i < end; i++ {
 		found := a.compare(s, i)
 		if len(found) == 0 {
 			return v, nil
@@ -117,7 +123,7 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 // them: several signals may have been made there.
 func (a *Audit) reach(end int) error {
 	for key := range a.assessed {
-		if key.bar < end-auditLate {
+		if key.bar < end-a.late {
 			delete(a.assessed, key)
 		}
 	}
@@ -125,7 +131,7 @@ func (a *Audit) reach(end int) error {
 		if err := a.series.Append(a.bars[a.next]); err != nil {
 			return fmt.Errorf("audit bars: %w", err)
 		}
-		if a.next < end-auditLate {
+		if a.next < end-a.late {
 			continue
 		}
 		for _, name := range audited {

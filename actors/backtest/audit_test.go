@@ -87,6 +87,25 @@ func TestTheAuditNamesWhatDiffers(t *testing.T) {
 	}
 }
 
+// TestARunMayHaveGoneByAnOlderBar: where time is compressed by any that was not stale.
+func TestARunMayHaveGoneByAnOlderBar(t *testing.T) {
+	t.Parallel()
+	for compression, bars := range map[float64]int{1: auditLate, 3600: 11} {
+		a, list := audited1200(t)
+		o := a.origin
+		o.Compression = compression
+		a = NewAudit(o, signal.H1, a.bars)
+		for _, late := range []int{bars - 1, bars} {
+			s := *list[0]
+			s.Closing = nil
+			s.CreatedAt = s.CreatedAt.Add(time.Duration(late) * time.Hour)
+			if v, err := a.Check(&s); err != nil || v.Reason != "" || (len(v.Differences) == 0) != (late < bars) {
+				t.Errorf("at a speed of %v, %d bars late: %+v, %v", compression, late, v, err)
+			}
+		}
+	}
+}
+
 func TestTheAuditSaysWhatItCannotRecompute(t *testing.T) {
 	t.Parallel()
 	a, list := audited1200(t)

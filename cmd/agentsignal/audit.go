@@ -32,8 +32,9 @@ func auditCommand(s *settings) *cobra.Command {
 and names each member that differs.
 
 How a signal was made: direction, levels, indicators and confidence of the trading
-strategies that read nothing but bars. It takes the 1,002 bars before the signal; of
-1,500 stored ones that leaves the signals of the last 500 bars.
+strategies that read nothing but bars. It takes the 1,002 bars before a signal, some
+more where time is compressed: of 1,500 stored ones that leaves the signals of the last
+500 bars.
 
 How a signal ended, if it has prices: one that was closed by bars is closed by them
 again. One that was closed by a trade must fit the bars: that of its end holds its
