@@ -59,8 +59,26 @@ local made          -- deliveries that the operation has made, by the key of the
 local item          -- deliveries of the operation so far
 local left = ''
 
+-- The epoch, which no operation changes.
+local epoch
+
 local function leave()
   left = left .. ' ' .. operation .. '.' .. item
+end
+
+-- The webhooks of accounts by their key, as sets, as the operation has found them.
+local accounts = {}
+
+local function registered(key)
+  local set = accounts[key]
+  if not set then
+    set = {}
+    for _, webhook in ipairs(call('HKEYS', key)) do
+      set[webhook] = true
+    end
+    accounts[key] = set
+  end
+  return set
 end
 
 local steps = {}
@@ -73,27 +91,41 @@ end
 -- New deliveries, unless the webhook is gone; those that are there stay as they are.
 -- [k] webhooks [k+1] pending [k+2] records [k+3] all   WEBHOOK, ACCOUNT WEBHOOK, then MEMBER DUE CREATED RECORD of each
 steps[21] = function(k, i, n)
-  if call('HEXISTS', keys[k], args[i]) == 0 then
+  if not registered(keys[k])[args[i]] then
     return
   end
-  local pending, records, all = keys[k + 1], keys[k + 2], keys[k + 3]
+  local ids, all = {}, {}
+  for d = i + 2, n, 4 do
+    ids[#ids + 1] = cut(args[d], 1, 16)
+    all[#all + 1], all[#all + 2] = args[d + 2], args[d]
+  end
+  local known = {}
+  if call('ZADD', keys[k + 3], 'NX', unpack(all)) < #ids then
+    known = call('HMGET', keys[k + 2], unpack(ids))
+  end
+  local pending, records = {}, {}
   local soonest
   made = made or {}
-  for d = i + 2, n, 4 do
-    local member, record = args[d], args[d + 3]
-    if call('HSETNX', records, cut(member, 1, 16), record) == 1 then
-      call('ZADD', pending, args[d + 1], member)
-      call('ZADD', all, args[d + 2], member)
-      waiting = waiting + 1
-      if not soonest or tonumber(args[d + 1]) < tonumber(soonest) then
-        soonest = args[d + 1]
+  for j = 1, #ids do
+    if not known[j] then
+      local d, p = i - 2 + 4 * j, #pending
+      local at, record = args[d + 1], args[d + 3]
+      pending[p + 1], pending[p + 2] = at, args[d]
+      records[p + 1], records[p + 2] = ids[j], record
+      if not soonest or tonumber(at) < tonumber(soonest) then
+        soonest = at
       end
       local body = cut(record, 2, 21)
       made[body] = (made[body] or 0) + 1
     end
   end
+  if not soonest then
+    return
+  end
+  call('HSET', keys[k + 2], unpack(records))
+  waiting = waiting + call('ZADD', keys[k + 1], unpack(pending))
   local webhook = args[i + 1]
-  if soonest and (not sooner[webhook] or tonumber(soonest) < tonumber(sooner[webhook])) then
+  if not sooner[webhook] or tonumber(soonest) < tonumber(sooner[webhook]) then
     sooner[webhook] = soonest
   end
 end
@@ -121,25 +153,43 @@ end
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, then MEMBER WAS TO SCORE RECORD of each,
 -- TO 0 for pending, 2 for succeeded, 3 for failed
 steps[23] = function(k, i, n)
-  local pending, records = keys[k], keys[k + 1]
+  local ids = {}
   for d = i + 1, n, 5 do
-    local member, was, to, record = args[d], args[d + 1], args[d + 2], args[d + 4]
-    local id = cut(member, 1, 16)
-    local old = call('HGET', records, id)
-    if old and byte(old, 40) % 4 == 0 and (was == '' or was == cut(old, 34, 39)) then
-      if to == '0' then
-        waiting = waiting + call('ZADD', pending, args[d + 3], member) -- 0 but for one that was dropped
-      else
-        waiting = waiting - call('ZREM', pending, member)
-        call('ZADD', keys[k + to], args[d + 3], member)
+    ids[#ids + 1] = cut(args[d], 1, 16)
+  end
+  local old = call('HMGET', keys[k + 1], unpack(ids))
+  local sets = {['0'] = {}, ['2'] = {}, ['3'] = {}}
+  local ended, records = {}, {}
+  for j = 1, #ids do
+    local d = i - 4 + 5 * j
+    local was, to, is = args[d + 1], args[d + 2], old[j]
+    if is and byte(is, 40) % 4 == 0 and (was == '' or was == cut(is, 34, 39)) then
+      local set, r = sets[to], #records
+      set[#set + 1], set[#set + 2] = args[d + 3], args[d]
+      if to ~= '0' then
+        ended[#ended + 1] = args[d]
       end
-      call('HSET', records, id, cut(record, 1, 1) .. cut(old, 2, 21) .. cut(record, 22))
+      records[r + 1], records[r + 2] = ids[j], cut(args[d + 4], 1, 1) .. cut(is, 2, 21) .. cut(args[d + 4], 22)
     else
       leave()
     end
     item = item + 1
   end
-  due[args[i]] = pending
+  if #records > 0 then
+    call('HSET', keys[k + 1], unpack(records))
+  end
+  if #ended > 0 then
+    waiting = waiting - call('ZREM', keys[k], unpack(ended))
+  end
+  for to, set in pairs(sets) do
+    if #set > 0 then
+      local new = call('ZADD', keys[k + to], unpack(set))
+      if to == '0' then
+        waiting = waiting + new -- 0 but for one that was dropped
+      end
+    end
+  end
+  due[args[i]] = keys[k]
 end
 
 -- Deliveries change by hand from one set to another: to pending, due at DUE, or to
@@ -200,7 +250,12 @@ while pc <= size do
       ok = call('HGET', key, args[a]) == args[a + 1]
       a = a + 2
     elseif kind == 3 then -- key has the value
-      ok = call('GET', key) == args[a]
+      if k ~= 6 then
+        ok = call('GET', key) == args[a]
+      else
+        epoch = epoch or call('GET', key)
+        ok = epoch == args[a]
+      end
       a = a + 1
     elseif kind == 4 then -- no such field
       ok = call('HEXISTS', key, args[a]) == 0
@@ -226,7 +281,7 @@ while pc <= size do
       break
     end
   end
-  made, item = nil, 0
+  made, item, accounts = nil, 0, {}
   while pc < stop do
     local code, k1, k2, mode, at, n1, n2 = byte(program, pc, pc + 6)
     pc = pc + 7
@@ -269,21 +324,31 @@ end
 if waiting ~= 0 then
   call('HINCRBY', keys[8], 'pending', waiting)
 end
+local next, none, earlier = {}, {}, {}
 for webhook, pending in pairs(due) do
   local earliest = call('ZRANGE', pending, 0, 0, 'WITHSCORES')
   if earliest[2] then
-    call('ZADD', keys[7], earliest[2], webhook)
+    next[#next + 1], next[#next + 2] = earliest[2], webhook
   else
-    call('ZREM', keys[7], webhook)
+    none[#none + 1] = webhook
   end
 end
-
 -- New deliveries can only make a first due time earlier.
 for webhook, at in pairs(sooner) do
   if not due[webhook] then
-    call('ZADD', keys[7], 'LT', at, webhook)
+    earlier[#earlier + 1], earlier[#earlier + 2] = at, webhook
   end
 end
+
+-- Lua can unpack some thousands of values.
+local function inParts(list, f)
+  for i = 1, #list, 2000 do
+    f(unpack(list, i, math.min(i + 1999, #list)))
+  end
+end
+inParts(next, function(...) call('ZADD', keys[7], ...) end)
+inParts(none, function(...) call('ZREM', keys[7], ...) end)
+inParts(earlier, function(...) call('ZADD', keys[7], 'LT', ...) end)
 
 local result = (first or '-') .. ' ' .. (stamp or '-') .. refused .. left
 call('SET', keys[1], args[1] .. ' ' .. result, 'EX', 600)
