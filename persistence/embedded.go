@@ -39,6 +39,9 @@ const (
 	childRestartMost  = 5 * time.Second
 	// maxSocketPath is what a unix socket's address holds, less its zero byte.
 	maxSocketPath = 107
+	// maxListed is up to how many fields Redis searches a hash from end to end. By its
+	// default of 512, a field of a webhook's records takes 4 to 14 us instead of 1.
+	maxListed = "64"
 )
 
 // Embedded is a Redis that this process brought along.
@@ -46,6 +49,16 @@ type Embedded struct {
 	url     string
 	durable bool
 	stop    func(ctx context.Context) error
+	pid     func() int
+}
+
+// PID is the process that this one has started for the server, 0 if it runs in none
+// of its own, or was there before.
+func (e *Embedded) PID() int {
+	if e.pid == nil {
+		return 0
+	}
+	return e.pid()
 }
 
 // URL is the server's address for Options.
@@ -132,7 +145,17 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 	if err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
-	return &Embedded{url: url, durable: true, stop: c.stop}, nil
+	return &Embedded{url: url, durable: true, stop: c.stop, pid: c.pid}, nil
+}
+
+// pid returns the process, 0 while none runs.
+func (c *child) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return 0
+	}
+	return c.process.Pid
 }
 
 // socketPath returns where the server of dir listens: in dir, or in a private
@@ -276,7 +299,7 @@ func syncFile(path string) error {
 func (c *child) command() *exec.Cmd {
 	cmd := exec.Command(c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
 		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "no", "--save", "",
-		"--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, "redis.log"), "--loglevel", "warning")
+		"--hash-max-listpack-entries", maxListed, "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, "redis.log"), "--loglevel", "warning")
 	cmd.ExtraFiles = []*os.File{c.lock}
 	// A process group of its own, so that Ctrl-C ends the service first and this
 	// after it; and an end with the service, however that ends.
