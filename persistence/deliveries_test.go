@@ -133,6 +133,31 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	b.wantNothingLeft()
 }
 
+// One batch makes deliveries, removes their webhook and makes more.
+func TestABatchSeesItsOwnChanges(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w := b.register()
+	deliver := func() *operation {
+		e := signal.NewEventID()
+		o := newOperation()
+		o.addDeliveries(b.p, []signal.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []signal.Delivery{testDelivery(w, e, milli(1000))}}})
+		return o
+	}
+	remove := newOperation()
+	remove.step(cmdHDel, remove.key(webhooksKey(b.p, b.account)), string(w.ID))
+	before, after := deliver(), deliver()
+	together(t, b.rdb, b.p, before, remove, after)
+	for _, o := range []*operation{before, remove, after} {
+		if r := <-o.done; r.err != nil {
+			t.Error(r.err)
+		}
+	}
+	if n := b.rdb.ZCard(t.Context(), pendingKey(b.p, w.ID)).Val(); n != 1 {
+		t.Errorf("%d deliveries, want that from before the removal", n)
+	}
+}
+
 func TestPartOf(t *testing.T) {
 	t.Parallel()
 	event := func(deliveries, bytes int) signal.EventDeliveries {

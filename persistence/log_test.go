@@ -255,6 +255,21 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 	}
 }
 
+// together carries out operations as one batch, as a writer makes it.
+func together(t *testing.T, rdb redis.UniversalClient, p int, operations ...*operation) {
+	t.Helper()
+	b := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1, operations: operations}
+	b.encode()
+	if err := appendScript.Load(t.Context(), rdb).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if b.reply, err = rdb.Do(t.Context(), b.args...).Text(); err != nil {
+		t.Fatal(err)
+	}
+	b.succeed()
+}
+
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
@@ -273,24 +288,15 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	}{
 		{noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
 	}
-	// One batch of all of them, as a writer makes it.
-	batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1}
+	var operations []*operation
 	for i := range cases {
-		batch.operations = append(batch.operations, changeOperation(p, &cases[i].change, time.Now()))
+		operations = append(operations, changeOperation(p, &cases[i].change, time.Now()))
 	}
-	batch.encode()
-	if err := appendScript.Load(t.Context(), b.rdb).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if batch.reply, err = b.rdb.Do(t.Context(), batch.args...).Text(); err != nil {
-		t.Fatal(err)
-	}
-	batch.succeed()
+	together(t, b.rdb, p, operations...)
 	events := b.eventsOf(account)
 	n := 0
 	for i, c := range cases {
-		r := <-batch.operations[i].done
+		r := <-operations[i].done
 		if !errors.Is(r.err, c.want) {
 			t.Errorf("operation %d: %v, want %v", i, r.err, c.want)
 		}
