@@ -137,6 +137,8 @@ func (e *endpoint) Receive(c engine.Context) {
 		e.onAttemptsEnded(c)
 	case outcomesStored:
 		e.onOutcomesStored(c, m)
+	case lingered:
+		e.onLingered(c)
 	case storeDue:
 		e.write(c)
 	case pageRead:

@@ -47,6 +47,32 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 	})
 }
 
+// The first outcome is stored at once; those that follow soon wait for each other, but
+// not for many.
+func TestOutcomesAreGathered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.register()
+		w.start()
+		w.emit(1)
+		synctest.Wait()
+		w.statuses(id, map[string]int{"succeeded": 1})
+		for range 20 {
+			w.emit(1)
+			time.Sleep(time.Millisecond)
+		}
+		pass(storeEvery)
+		w.statuses(id, map[string]int{"succeeded": 21})
+		if n := w.store.count("StoreOutcomes"); n != 2 {
+			t.Errorf("outcomes were stored in %d writes, want the first one and all others", n)
+		}
+		w.emit(maxStored / 2)
+		synctest.Wait()
+		w.statuses(id, map[string]int{"succeeded": 21 + maxStored/2})
+	})
+}
+
 func TestScheduleOfRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

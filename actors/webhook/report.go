@@ -30,12 +30,18 @@ type outcomesStored struct {
 // storeDue says to try it again.
 type storeDue struct{}
 
+// lingered says that outcomes have waited for others.
+type lingered struct{}
+
 // pruned says how the pruning of deliveries ended.
 type pruned struct{ err error }
 
 const (
 	// maxStored is how many outcomes are stored at once.
 	maxStored = 128
+	// storeEvery is how long after a write the next one begins, so that it has more to
+	// store; at once if half of what it can store waits.
+	storeEvery = 25 * time.Millisecond
 	// pruneEvery is after how many ended deliveries their number is looked at.
 	pruneEvery = 1000
 	// lastTimeout bounds what an actor stores when it ends.
@@ -52,6 +58,8 @@ type report struct {
 	busy    bool        // there is something in storing
 	written bool        // its write is under way
 	failed  backoff
+	last    time.Time // when the last write began
+	lingers bool      // outcomes wait for others
 
 	ended   int // deliveries that ended since the last pruning
 	pruning bool
@@ -125,13 +133,21 @@ func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 
-// store stores what has happened, unless a write is under way.
+// store stores what has happened, unless a write is under way or was just before.
 func (e *endpoint) store(c engine.Context) {
 	r := &e.report
 	if r.busy || len(r.waiting.deliveries) == 0 {
 		return
 	}
-	r.busy = true
+	now := time.Now()
+	if wait := storeEvery - now.Sub(r.last); wait > 0 && len(r.waiting.deliveries) < maxStored/2 {
+		if !r.lingers {
+			r.lingers = true
+			c.After(wait, lingered{})
+		}
+		return
+	}
+	r.busy, r.last = true, now
 	r.storing = r.waiting.split()
 	e.write(c)
 }
@@ -156,6 +172,11 @@ func (e *endpoint) outcomes(l *outcomeList) signal.Outcomes {
 		o.Health = &health
 	}
 	return o
+}
+
+func (e *endpoint) onLingered(c engine.Context) {
+	e.report.lingers = false
+	e.store(c)
 }
 
 func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
