@@ -69,7 +69,7 @@ func (c *connection) Read(b []byte) (int, error) {
 
 // take returns a connection to an endpoint: one that was used before, unless fresh is
 // set, or a new one.
-func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool) (*connection, error) {
+func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool, deadline time.Time) (*connection, error) {
 	if !fresh {
 		if c := p.unused(to); c != nil {
 			return c, nil
@@ -79,6 +79,8 @@ func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool) 
 	if to.secure {
 		dial = p.dialer.dialTLS
 	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	raw, err := dial(ctx, "tcp", to.address)
 	if err != nil {
 		return nil, err
@@ -177,7 +179,7 @@ var postRequest = &http.Request{Method: http.MethodPost}
 // the delivery by its id if it got it.
 func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (answer *http.Response, done func(whole bool), err error) {
 	for fresh := false; ; fresh = true {
-		c, err := p.take(ctx, to, fresh)
+		c, err := p.take(ctx, to, fresh, deadline)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -120,9 +120,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	buffer := requestBuffers.Get().(*[]byte)
 	defer requestBuffers.Put(buffer)
 	*buffer = s.appendRequest((*buffer)[:0], &r, host, path)
-	timed, cancel := context.WithDeadline(ctx, start.Add(s.timeout))
-	defer cancel()
-	answer, done, err := s.connections.post(timed, to, *buffer, start.Add(s.timeout))
+	answer, done, err := s.connections.post(ctx, to, *buffer, start.Add(s.timeout))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
 		result.Duration = time.Since(start)
@@ -236,8 +234,7 @@ func classOf(status int) string {
 	return ClassServerError // or no status at all, such as 999
 }
 
-// failure says why no answer came. ctx is that of the caller, without the timeout of
-// the attempt.
+// failure says why no answer came. ctx is that of the caller.
 func failure(ctx context.Context, err error) (text, class string) {
 	switch {
 	case ctx.Err() != nil:
