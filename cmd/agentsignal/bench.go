@@ -82,6 +82,7 @@ func (b *bench) row(what, format string, args ...any) {
 type rig struct {
 	dir   string
 	url   string
+	redis int // its process
 	store *persistence.Store
 	log   *persistence.Log
 	undo  undoList
@@ -107,7 +108,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	if !redis.Durable() {
 		return nil, errors.New("a benchmark needs redis-server: install it")
 	}
-	r.url = redis.URL()
+	r.url, r.redis = redis.URL(), redis.PID()
 	if r.store, err = persistence.Open(persistence.Options{URL: r.url}); err != nil {
 		return nil, err
 	}
@@ -282,8 +283,10 @@ func pinProcess(pid, cpu int) error {
 const clockTick = time.Second / 100
 
 // cpu returns the processor time that the server has used.
-func (s *server) cpu() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+func (s *server) cpu() (time.Duration, error) { return processorTime(s.cmd.Process.Pid) }
+
+func processorTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}

@@ -65,7 +65,7 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	if _, err := l.saturate(ctx, s, b.window/2); err != nil { // once to warm
 		return 0, err
 	}
-	var rates, costs, bareRates, bareCosts []float64
+	var rates, costs, redisCosts, bareRates, bareCosts []float64
 	duplicates := int64(0)
 	// In turn, so that a machine that slows down does not favour either.
 	for range webhookTurns {
@@ -78,7 +78,7 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 		if err != nil {
 			return 0, err
 		}
-		rates, costs = append(rates, t.rate), append(costs, t.cost)
+		rates, costs, redisCosts = append(rates, t.rate), append(costs, t.cost), append(redisCosts, t.redis)
 		duplicates += t.duplicates
 	}
 	rate, bare := median(rates), median(bareRates)
@@ -94,6 +94,7 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	b.row("  bare loop, as many connections", "%.0f/s", bare)
 	b.row("  ratio (target at least 0.4)", "%.2f", rate/bare)
 	b.row("  the service's CPU each (target 40 us)", "%.1f us (bare loop %.1f us)", median(costs), median(bareCosts))
+	b.row("  Redis's CPU each", "%.1f us", median(redisCosts))
 	b.row(fmt.Sprintf("  at %.0f/s (targets p50 3 ms, p99 10 ms)", rate/2), "%s (bare loop p50 %s, p99 %s)", latencies(taken), short(paced.P50), short(paced.P99))
 	return rate, nil
 }

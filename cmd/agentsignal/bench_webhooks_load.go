@@ -199,14 +199,24 @@ func until(ctx context.Context, most, pause time.Duration, f func() (bool, error
 
 // throughput is what a service has done.
 type throughput struct {
-	rate, cost float64 // deliveries a second; microseconds of CPU each
-	duplicates int64
+	rate        float64 // deliveries a second
+	cost, redis float64 // microseconds of CPU each, of the service and of Redis
+	duplicates  int64
+}
+
+// costs returns the processor time that a service and its Redis have used.
+func (l *webhookLoad) costs(s *server) (service, redis time.Duration, err error) {
+	if service, err = s.cpu(); err != nil {
+		return 0, 0, err
+	}
+	redis, err = processorTime(l.redis)
+	return service, redis, err
 }
 
 // saturate keeps the service busy for a window and waits until the last outcome is
 // stored.
 func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Duration) (t throughput, err error) {
-	before, err := s.cpu()
+	service, redis, err := l.costs(s)
 	if err != nil {
 		return t, err
 	}
@@ -221,12 +231,13 @@ func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Durat
 		return t, err
 	}
 	took := time.Since(start)
-	after, err := s.cpu()
+	serviceEnd, redisEnd, err := l.costs(s)
 	if err != nil {
 		return t, err
 	}
 	delivered := float64(l.receiver.received.Load())
-	return throughput{delivered / took.Seconds(), float64((after - before).Microseconds()) / delivered, l.receiver.duplicates.Load()}, nil
+	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / delivered }
+	return throughput{delivered / took.Seconds(), each(serviceEnd - service), each(redisEnd - redis), l.receiver.duplicates.Load()}, nil
 }
 
 // pace makes deliveries at a rate for a window and returns how long each took from its
