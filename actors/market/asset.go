@@ -123,17 +123,6 @@ func canonical(name string) string {
 	return name
 }
 
-// tickSize returns the step of the prices of an asset that costs price, which is
-// positive: eight significant digits, at least 1e-8.
-func tickSize(price float64) float64 {
-	exponent := math.Floor(math.Log10(price)) - 7
-	if exponent <= -8 {
-		return 1e-8
-	}
-	// Pow10 is exact where Pow may be off by the last bit.
-	return math.Pow10(int(exponent))
-}
-
 // roundTo returns the multiple of step that is nearest to price. Steps below 1
 // are powers of ten, so their inverse is a whole number and the result is the
 // float that the decimal spells.

@@ -369,3 +369,16 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A source may be late with the end of a bar that has closed just now.
+func TestBarsThatMayLackTheirEndAreBuilt(t *testing.T) {
+	keep(t, func(t *testing.T, k *keeping) {
+		now := k.first.now().UnixMilli()
+		want := []int64{now - now%60_000, now - now%300_000 - 300_000, now - now%3_600_000, now - now%86_400_000}
+		for i, s := range k.since(0)[0].series {
+			if newest := s.Bars[len(s.Bars)-1].CloseTime; newest != want[i] {
+				t.Errorf("%s: the newest bar closed at %d, want %d", s.Timeframe, newest, want[i])
+			}
+		}
+	})
+}

@@ -286,6 +286,9 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		bars := k.sound(raw, frame, now)
 		s := signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
+			if frame > m1 && b.CloseTime > now-askedTwice {
+				break // its end may be missing: it is built from finer ones
+			}
 			s.Bars = append(s.Bars, signal.MarketBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
 			newest[frame] = max(newest[frame], b.CloseTime)
 		}
@@ -310,7 +313,7 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		k.level = level
 	}
 	class := cmp.Or(k.class, v.Class())
-	record := signal.MarketAsset{Symbol: k.symbol, Class: class, Source: v.Name(), TickSize: tickSize(k.level),
+	record := signal.MarketAsset{Symbol: k.symbol, Class: class, Source: v.Name(),
 		AlwaysOpen: sessionOf(class) == Always, Speed: 1}
 	k.class = class
 	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})

@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // The simulated market's process, in hours of market time. See domain.md: the
@@ -91,7 +93,7 @@ func newPath(seed uint64, k *known) *path {
 // fixedPath returns a path of k without state.
 func fixedPath(k *known) *path {
 	return &path{anchor: math.Log(k.price), volatility: k.volatility / math.Sqrt(hoursPerYear),
-		turnover: k.turnover / hoursPerDay, tick: tickSize(k.price)}
+		turnover: k.turnover / hoursPerDay, tick: strategy.TickSize(k.price)}
 }
 
 // step moves the path by dt hours and returns the price then, a multiple of the
@@ -122,7 +124,7 @@ func (p *path) step(dt float64) (price, volume float64) {
 	}
 	price = math.Max(roundTo(math.Exp(p.price), p.tick), p.tick)
 	if volume > 0 {
-		volume = roundTo(volume, tickSize(volume))
+		volume = roundTo(volume, strategy.TickSize(volume))
 	}
 	return price, volume
 }

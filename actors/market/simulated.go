@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // simulatedName is the name of the simulated market as a source.
@@ -57,7 +58,7 @@ func (s *simulated) Assets() []signal.MarketAsset {
 	records := make([]signal.MarketAsset, 0, len(s.known))
 	for _, k := range s.known {
 		records = append(records, signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: simulatedName,
-			TickSize: tickSize(k.price), AlwaysOpen: true, Speed: s.grid.speed})
+			TickSize: strategy.TickSize(k.price), AlwaysOpen: true, Speed: s.grid.speed})
 	}
 	return records
 }

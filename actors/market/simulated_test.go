@@ -67,7 +67,7 @@ func TestHistoryIsWhole(t *testing.T) {
 				if !s.grid.aligned(frame, b.OpenTime) || i > 0 && bars[i-1].CloseTime != b.OpenTime {
 					t.Fatalf("%s %s: bar %d at %d does not follow the one before", k.symbol, tf, i, b.OpenTime)
 				}
-				if roundTo(b.Close, tickSize(k.price)) != b.Close || b.Volume <= 0 {
+				if roundTo(b.Close, strategy.TickSize(k.price)) != b.Close || b.Volume <= 0 {
 					t.Fatalf("%s %s: close %v, volume %v", k.symbol, tf, b.Close, b.Volume)
 				}
 			}
