@@ -165,10 +165,14 @@ func stocks(t *testing.T, now func() time.Time) *httptest.Server {
 				rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, midnight.UTC().Format(time.RFC3339), price, price+1, price-1, price))
 				continue
 			}
-			if opens, closes, ok := exchangeDay(local); !ok || !at.Add(step).After(opens) || !at.Before(closes) {
-				price = 190 // outside
+			low := price - 1
+			switch opens, closes, ok := exchangeDay(local); {
+			case !ok || !at.Add(step).After(opens) || !at.Before(closes):
+				price, low = 190, 189 // outside
+			case at.Before(opens):
+				low = 189 // before the opening
 			}
-			rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, at.UTC().Format(time.RFC3339), price, price+1, price-1, price))
+			rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, at.UTC().Format(time.RFC3339), price, price+1, low, price))
 		}
 		fmt.Fprintf(w, `{"bars":{%q:[%s]},"next_page_token":null}`, symbol, strings.Join(rows, ","))
 	})
@@ -198,8 +202,8 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 			t.Fatalf("%s: %d bars, %v", tf, len(s.Bars), err)
 		}
 		for _, bar := range s.Bars {
-			if tf != signal.D1 && bar.Close != 200 {
-				t.Fatalf("%s: a bar of %s counts", tf, millis(bar.OpenTime))
+			if tf != signal.D1 && bar.Low != 199 {
+				t.Fatalf("%s: what was traded outside of sessions counts at %s", tf, millis(bar.OpenTime))
 			}
 			if tf == signal.D1 && bar.OpenTime%frameMS[d1] != 0 {
 				t.Fatalf("a day begins at %s", millis(bar.OpenTime))

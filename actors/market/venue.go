@@ -220,19 +220,32 @@ func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 }
 
 // Bars leaves out what was traded outside of sessions, and has days begin at midnight
-// UTC, as all our bars do.
+// UTC, as all our bars do. Bars of an hour are made of those of 5m: the exchange opens at
+// half past an hour, and the service's own bar of that hour has what was traded before.
 func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
-	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
+	asked := tf
+	if tf == signal.H1 {
+		asked = signal.M5
+	}
+	bars, err := v.Client.Bars(ctx, symbol, asked, from, to)
 	if errors.Is(err, alpaca.ErrUnknown) {
 		err = errUnknown
 	}
 	kept := bars[:0]
 	for _, b := range bars {
-		if tf == signal.D1 {
+		switch {
+		case tf == signal.D1:
 			b.OpenTime -= b.OpenTime % frameMS[d1]
 			b.CloseTime = b.OpenTime + frameMS[d1]
-		} else if opens, _ := Exchange.span(millis(b.OpenTime)); opens.UnixMilli() >= b.CloseTime {
+		case !Exchange.Open(millis(b.OpenTime)):
 			continue
+		case tf == signal.H1:
+			hour := b.OpenTime - b.OpenTime%frameMS[h1]
+			if n := len(kept); n > 0 && kept[n-1].OpenTime == hour {
+				merge(&kept[n-1], &b)
+				continue
+			}
+			b.OpenTime, b.CloseTime = hour, hour+frameMS[h1]
 		}
 		kept = append(kept, b)
 	}
