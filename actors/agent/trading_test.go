@@ -76,6 +76,21 @@ func TestTradingConclusion(t *testing.T) {
 	}
 }
 
+// What is traded in sessions lives for as long as it is traded.
+func TestLivesCountInSessions(t *testing.T) {
+	t.Parallel()
+	friday := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+	b := newTrader(&fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+		s := history()
+		s.Session, s.Compression = market.Exchange, 1
+		return s, nil
+	}}, func() time.Time { return friday })
+	got, err := b.Conclude(t.Context(), &signal.RunRequest{Asset: "AAPL", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk})
+	if want := time.Date(2026, 11, 25, 20, 30, 0, 0, time.UTC); err != nil || !friday.Add(got.Lifetime).Equal(want) {
+		t.Errorf("it lives until %s, want %s (%v)", friday.Add(got.Lifetime), want, err)
+	}
+}
+
 // TestSeriesFollowTheMarket: whatever happens to the bars, the conclusion is that of
 // a series that has just been made from them.
 func TestSeriesFollowTheMarket(t *testing.T) {

@@ -2,8 +2,10 @@ package market
 
 import (
 	"math"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -12,16 +14,18 @@ const (
 	// may still arrive.
 	tickGrace = 2_000
 	// staleFrames is for how many timeframes an alert that expires while its asset has
-	// no fresh price waits for one.
+	// no fresh price waits for one. Only time in which the asset is traded counts: no
+	// price can come in any other.
 	staleFrames = 3
 )
 
 // alerts watches the prices of one asset for those who asked. It is told of prices in
 // their order, and tells of levels that are reached and of times that are over.
 type alerts struct {
-	tell  func(engine.Ref, any)
-	class string
-	speed int64
+	tell    func(engine.Ref, any)
+	class   string
+	speed   int64
+	session Session
 
 	book     alertBook
 	overdue  []place // their time is over, and the price then was too old
@@ -33,8 +37,8 @@ type alerts struct {
 	told     [timeframes]int64 // when the newest bar closed that was told of
 }
 
-func newAlerts(class string, speed int64, tell func(engine.Ref, any)) *alerts {
-	return &alerts{tell: tell, class: class, speed: speed, frame: -1}
+func newAlerts(class string, speed int64, session Session, tell func(engine.Ref, any)) *alerts {
+	return &alerts{tell: tell, class: class, speed: speed, session: session, frame: -1}
 }
 
 // tick takes a trade.
@@ -133,13 +137,16 @@ func (s *alerts) limit() int64 {
 	return tickLimit(s.class, s.speed)
 }
 
-// wait returns how long p waits for a price after its expiry.
-func (s *alerts) wait(p *place) int64 {
-	return max(staleFrames*frameMS[p.frame]/s.speed, staleFloor)
+// patience returns until when p waits for a price after its expiry.
+func (s *alerts) patience(p *place) int64 {
+	wait := time.Duration(max(staleFrames*frameMS[p.frame]/s.speed, staleFloor)) * time.Millisecond
+	return s.session.After(millis(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
 }
 
 // fresh says that the last price is not too old for what happens at a time.
-func (s *alerts) fresh(at int64) bool { return s.last.Time != 0 && at-s.last.Time <= s.limit() }
+func (s *alerts) fresh(at int64) bool {
+	return s.last.Time != 0 && (at <= s.last.Time || s.session.Between(millis(s.last.Time), millis(at)).Milliseconds() <= s.limit())
+}
 
 // expireBefore ends the alerts whose time was over before that of a new price. A price
 // at the very end goes before it.
@@ -178,7 +185,7 @@ func (s *alerts) settle(t Tick, b *strategy.Bar) {
 		if b != nil && p.Since <= b.OpenTime {
 			low, high = b.Low, b.High
 		}
-		switch patience := p.Expires + s.wait(p); {
+		switch patience := s.patience(p); {
 		case t.Time > patience:
 			s.tell(p.Ref, Expired{At: patience, Price: s.price(p), Stale: true, Past: s.past, Span: s.span(p)})
 		case p.Upper <= high || p.Lower >= low:
@@ -198,7 +205,7 @@ func (s *alerts) expire(now int64) {
 	kept := s.overdue[:0]
 	for i := range s.overdue {
 		p := &s.overdue[i]
-		if patience := p.Expires + s.wait(p); patience+s.grace() <= now {
+		if patience := s.patience(p); patience+s.grace() <= now {
 			s.tell(p.Ref, Expired{At: patience, Price: s.price(p), Stale: true, Past: s.past, Span: s.span(p)})
 		} else {
 			kept = append(kept, *p)
@@ -222,7 +229,7 @@ func (s *alerts) next() int64 {
 		next = p.Expires + s.grace()
 	}
 	for i := range s.overdue {
-		next = min(next, s.overdue[i].Expires+s.wait(&s.overdue[i])+s.grace())
+		next = min(next, s.patience(&s.overdue[i])+s.grace())
 	}
 	return next
 }

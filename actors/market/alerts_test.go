@@ -99,7 +99,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 			[]any{Reached{Tick: Tick{Price: 100, Time: 100_000}, Bar: &strategy.Bar{OpenTime: 99_000, CloseTime: 100_000, Open: 100, High: 111, Low: 99, Close: 100}, Span: Span{99, 111}}}},
 	} {
 		heard := told{}
-		s := newAlerts(Crypto, 60, heard.tell)
+		s := newAlerts(Crypto, 60, Always, heard.tell)
 		s.book.add(placeOf(alert))
 		for _, step := range c.steps {
 			step(s)
@@ -112,13 +112,62 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 
 // TestAlertsAreThoseOfAPlainList compares the heaps with a list that is searched for
 // every price.
+// The age of a price, and the wait for one, count while the asset is traded.
+func TestAlertsExpireBySessions(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 1)[0]
+	at := func(text string) int64 { return instant(t, text).UnixMilli() }
+	bar := func(s *alerts, closes string, price float64) {
+		open := at(closes) - 60_000
+		s.bar(m1, strategy.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price, Low: price, Close: price})
+	}
+	since, seen := at("2026-11-20T15:00:00Z"), Span{100, 100} // a Friday, 10:00 in New York
+	for name, c := range map[string]struct {
+		expires string
+		frame   signal.Timeframe
+		happens func(s *alerts)
+		want    any
+	}{
+		"the close of Friday is fresh on Monday": {"2026-11-23T14:31:00Z", signal.H1, func(s *alerts) {
+			bar(s, "2026-11-20T21:00:00Z", 100)
+			bar(s, "2026-11-23T14:40:00Z", 101)
+		}, Expired{At: at("2026-11-23T14:31:00Z"), Price: 100, Span: seen}},
+		"nothing comes at the weekend": {"2026-11-20T20:50:00Z", signal.H1, func(s *alerts) {
+			bar(s, "2026-11-20T19:00:00Z", 100)
+			s.expire(at("2026-11-23T14:30:00Z"))
+			bar(s, "2026-11-23T14:31:00Z", 101)
+		}, Expired{At: at("2026-11-23T14:31:00Z"), Price: 101, Span: Span{100, 101}}},
+		"nothing comes on Monday either": {"2026-11-20T20:50:00Z", signal.H1, func(s *alerts) {
+			bar(s, "2026-11-20T19:00:00Z", 100)
+			s.expire(at("2026-11-23T17:19:00Z"))
+			if s.next() > at("2026-11-23T17:30:00Z") || s.next() < at("2026-11-23T17:20:00Z") {
+				t.Errorf("it is looked at again at %s", millis(s.next()))
+			}
+			s.expire(at("2026-11-23T17:30:00Z"))
+		}, Expired{At: at("2026-11-23T17:20:00Z"), Price: 100, Stale: true, Span: seen}},
+		"three days are three sessions": {"2026-11-20T20:00:00Z", signal.D1, func(s *alerts) {
+			bar(s, "2026-11-20T19:00:00Z", 100)
+			s.expire(at("2026-11-25T19:59:00Z"))
+			s.expire(at("2026-11-25T20:10:00Z"))
+		}, Expired{At: at("2026-11-25T20:00:00Z"), Price: 100, Stale: true, Span: seen}},
+	} {
+		heard := told{}
+		s := newAlerts(Stock, 1, Exchange, heard.tell)
+		s.book.add(placeOf(Alert{Ref: who, Lower: 90, Upper: 110, Since: since, Expires: at(c.expires), Frame: c.frame}))
+		c.happens(s)
+		if d := cmp.Diff(told{who: {c.want}}, heard, cmp.AllowUnexported(engine.Ref{})); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+}
+
 func TestAlertsAreThoseOfAPlainList(t *testing.T) {
 	t.Parallel()
 	who := refs(t, 200)
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		heard := told{}
-		s := newAlerts(Crypto, 60, heard.tell)
+		s := newAlerts(Crypto, 60, Always, heard.tell)
 		list := map[engine.Ref]Alert{}
 		price, at := 100.0, int64(10_000)
 		for range 3000 {
@@ -227,7 +276,7 @@ func TestExtremesAreThoseOfAllPricesSince(t *testing.T) {
 
 func BenchmarkTickThatTouchesNothing(b *testing.B) {
 	who := refs(b, 1000)
-	s := newAlerts(Crypto, 60, func(engine.Ref, any) { b.Fatal("somebody was told") })
+	s := newAlerts(Crypto, 60, Always, func(engine.Ref, any) { b.Fatal("somebody was told") })
 	for i, ref := range who {
 		s.book.add(placeOf(Alert{Ref: ref, Lower: 90 - float64(i%10), Upper: 110 + float64(i%10), Expires: math.MaxInt64}))
 	}

@@ -152,7 +152,7 @@ func (a *assetActor) onTicksMissed(c engine.Context) {
 func (a *assetActor) alert(list []place) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
-		a.alerts = newAlerts(record.Class, record.Speed, a.tell)
+		a.alerts = newAlerts(record.Class, record.Speed, tradedIn(record), a.tell)
 		var f filter
 		a.passed, f = a.replay(math.MaxInt64)
 		if max(f.last.Time, f.held.Time) >= a.filter.last.Time {
@@ -223,7 +223,7 @@ func (a *assetActor) catchUp(late []place) {
 	if len(ticks) > 0 {
 		ticksFrom = ticks[0].Time
 	}
-	s := newAlerts(live.class, live.speed, live.tell)
+	s := newAlerts(live.class, live.speed, live.session, live.tell)
 	next := 0
 	begin := func(opens, at int64) { // the alerts that a price concerns that began to form at opens
 		for next < len(late) && (late[next].Since <= opens || late[next].Expires < at) {

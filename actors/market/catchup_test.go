@@ -109,7 +109,7 @@ func placesOf(list []Alert) []place {
 
 // uninterrupted returns what alerts are told by who has watched all the time.
 func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *alerts {
-	s := newAlerts(Crypto, 60, tell)
+	s := newAlerts(Crypto, 60, Always, tell)
 	left := append([]Alert(nil), list...)
 	for _, t := range w.ticks {
 		for i := 0; i < len(left); {

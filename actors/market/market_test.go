@@ -368,7 +368,7 @@ func TestGaps(t *testing.T) {
 		{"sessions", series(1400, 1000, 1001, 1002, 1003), true, 1396, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := usable(c.bars, !c.closed)
+			got, err := usable(c.bars, &signal.MarketAsset{Source: streamName, AlwaysOpen: !c.closed}, h1)
 			if c.want == 0 && c.bars != nil {
 				if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)

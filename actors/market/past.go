@@ -64,28 +64,21 @@ func ExpiryOf(record *signal.MarketAsset, from time.Time, d time.Duration, tf si
 	return s.After(from, s.Lasting(d, tf))
 }
 
-// tradedIn returns the session of the asset with a record.
-func tradedIn(record *signal.MarketAsset) Session {
-	if isVenue(record.Source) {
-		return sessionOf(record.Class)
-	}
-	return Always
-}
-
 // Thinned says that fewer ticks of the asset are told than its bars hold prices.
 func Thinned(record *signal.MarketAsset) bool {
 	return record.Source == simulatedName && record.Speed > fullTickSpeed
 }
 
-// History returns stored bars as strategies are given them: with short gaps filled, and
-// without what lies before the newest long one. The error is a *signal.RunError:
-// DATA_UNAVAILABLE where too many of the newest are missing.
-func History(stored []signal.MarketBar, alwaysOpen bool) ([]strategy.Bar, error) {
+// History returns stored bars of the asset with a record as strategies are given them:
+// with short gaps filled, and without what lies before the newest long one. The error is
+// a *signal.RunError: DATA_UNAVAILABLE where too many of the newest are missing.
+func History(stored []signal.MarketBar, record *signal.MarketAsset, tf signal.Timeframe) ([]strategy.Bar, error) {
 	bars := make([]strategy.Bar, len(stored))
 	for i := range stored {
 		bars[i] = strategy.Bar(stored[i].Bar)
 	}
-	return usable(bars, alwaysOpen)
+	frame, _ := frameOf(tf)
+	return usable(bars, record, frame)
 }
 
 // Walk returns n bars of a timeframe of an asset of the simulated market, as the seed

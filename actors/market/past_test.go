@@ -39,14 +39,15 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 	t.Parallel()
 	stored := hours(400, 1_700_000_000_000/3_600_000*3_600_000, 1)
 	missing := slices.Delete(slices.Clone(stored), 300, 302)
-	filled, err := History(missing, true)
+	always, sometimes := &signal.MarketAsset{AlwaysOpen: true}, &signal.MarketAsset{Source: streamName}
+	filled, err := History(missing, always, signal.H1)
 	if err != nil || len(filled) != 400 || !filled[300].Flat || filled[302] != strategy.Bar(stored[302].Bar) {
 		t.Errorf("%d bars with two filled, %v", len(filled), err)
 	}
-	if asIs, err := History(missing, false); err != nil || len(asIs) != 398 {
+	if asIs, err := History(missing, sometimes, signal.H1); err != nil || len(asIs) != 398 {
 		t.Errorf("with sessions: %d bars, %v", len(asIs), err)
 	}
-	_, err = History(slices.Delete(slices.Clone(stored), 300, 310), true)
+	_, err = History(slices.Delete(slices.Clone(stored), 300, 310), always, signal.H1)
 	if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable {
 		t.Errorf("ten missing: %v", err)
 	}

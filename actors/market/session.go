@@ -1,12 +1,14 @@
 package market
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
 	_ "time/tzdata" // images without a database of time zones know New York, too
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Session is when an asset is traded. Its zero value is always.
@@ -30,6 +32,15 @@ func sessionOf(class string) Session {
 		return Exchange
 	case FX, Metal:
 		return Currencies
+	}
+	return Always
+}
+
+// tradedIn returns the session of the asset with a record. That of assets whose prices
+// come from outside is not known: they are taken to trade always.
+func tradedIn(r *signal.MarketAsset) Session {
+	if isVenue(r.Source) {
+		return sessionOf(r.Class)
 	}
 	return Always
 }
@@ -117,6 +128,28 @@ func (s Session) Between(from, to time.Time) time.Duration {
 		from = closes
 	}
 	return sum
+}
+
+// following returns a function that says when the bar opens that follows one of bars,
+// which are of a timeframe and ascending. Bars begin at multiples of their length, so the
+// first one of a session may begin before that. A session without a single bar, of a
+// timeframe of which it has several, is taken for a day of rest: the table of holidays
+// does not know those that are still to come.
+func (s Session) following(frame int, bars []strategy.Bar) func(strategy.Bar) int64 {
+	step := frameMS[frame]
+	var opens, closes int64 // the session that was looked up last
+	return func(b strategy.Bar) int64 {
+		for at := b.CloseTime; at < opens || at >= closes; at = closes {
+			from, to := s.span(millis(at))
+			opens, closes = from.UnixMilli(), to.UnixMilli()
+			i, _ := slices.BinarySearchFunc(bars, opens-opens%step, func(b strategy.Bar, t int64) int { return cmp.Compare(b.OpenTime, t) })
+			if frame == d1 || i == len(bars) || bars[i].OpenTime < closes {
+				break
+			}
+		}
+		at := max(b.CloseTime, opens)
+		return at - at%step
+	}
 }
 
 // exchangeHours is how long the exchange is open on most days.

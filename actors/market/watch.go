@@ -417,37 +417,45 @@ func (a *assetActor) show(frame int) {
 		a.atr = atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
 	}
 	s := &series{}
-	s.bars, s.err = usable(bars, a.watch.record.Load().AlwaysOpen)
+	s.bars, s.err = usable(bars, a.watch.record.Load(), frame)
 	a.watch.series[frame].Store(s)
 }
 
 // gapWindow is of how many bars gaps are judged: what a strategy asks for.
 const gapWindow = 1000
 
-// usable returns bars with short gaps filled, or DATA_UNAVAILABLE if there are too
-// many or long ones in the newest thousand. What lies before the first older gap is
-// left out. An asset that does not trade around the clock has closed sessions,
-// which are no gaps: its bars stay as they are.
-func usable(bars []strategy.Bar, alwaysOpen bool) ([]strategy.Bar, error) {
+// usable returns the bars of a timeframe of the asset with record r with short gaps
+// filled, or DATA_UNAVAILABLE if there are too many or long ones in the newest thousand.
+// What lies before the first older gap is left out. Closed sessions are no gaps; where
+// they are not known the bars stay as they are.
+func usable(bars []strategy.Bar, r *signal.MarketAsset, frame int) ([]strategy.Bar, error) {
+	next := func(b strategy.Bar) int64 { return b.CloseTime }
+	switch {
+	case r.AlwaysOpen:
+	case tradedIn(r) == Always:
+		return bars, nil
+	default:
+		next = tradedIn(r).following(frame, bars)
+	}
 	gap := -1 // the first bar after the newest gap
 	for i := len(bars) - 1; i > 0 && gap < 0; i-- {
-		if bars[i].OpenTime != bars[i-1].CloseTime {
+		if bars[i].OpenTime > next(bars[i-1]) {
 			gap = i
 		}
 	}
-	if !alwaysOpen || gap < 0 {
+	if gap < 0 {
 		return bars, nil
 	}
 	begin := max(0, len(bars)-gapWindow)
 	if gap <= begin {
 		return bars[gap:], nil
 	}
-	filled, err := strategy.FillGaps(bars[begin:], nil)
+	filled, err := strategy.FillGaps(bars[begin:], next)
 	if err != nil {
 		return nil, err
 	}
 	older := begin
-	for older > 0 && bars[older-1].CloseTime == bars[older].OpenTime {
+	for older > 0 && bars[older].OpenTime <= next(bars[older-1]) {
 		older--
 	}
 	return append(slices.Clone(bars[older:begin]), filled...), nil

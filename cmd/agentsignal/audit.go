@@ -195,7 +195,7 @@ func readAudited(ctx context.Context, prices *persistence.Market, key string) (*
 			bars[i] = strategy.Bar(stored[i].Bar)
 		}
 		a.prices.Bars[tf] = bars
-		if filled, err := market.History(stored, record.AlwaysOpen); err != nil {
+		if filled, err := market.History(stored, &record, tf); err != nil {
 			a.gaps[tf] = err.Error()
 		} else {
 			a.audits[tf] = backtest.NewAudit(market.OriginOf(&record, ""), tf, filled)

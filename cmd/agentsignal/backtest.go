@@ -193,7 +193,7 @@ func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Opt
 		return nil, "", fmt.Errorf("no bars of %s are stored for %s", o.Timeframe, record.Symbol)
 	}
 	o.Origin = market.OriginOf(&record, o.Asset)
-	bars, err := market.History(stored, record.AlwaysOpen)
+	bars, err := market.History(stored, &record, o.Timeframe)
 	return bars, record.Class, err
 }
 
