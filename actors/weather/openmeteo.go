@@ -41,18 +41,26 @@ type OpenMeteoOptions struct {
 	APIKey      string // empty: the free service, which is not for commercial use
 	ForecastURL string // scheme and host; default by APIKey
 	ArchiveURL  string
-	// Refresh is the age at which a forecast is asked for again; default 1 h.
-	Refresh time.Duration
-	// Client asks; default one that keeps within the limits of the free service.
-	Client *fetch.Client
-	// Done is told of every request and how it ended, see fetch.Options. It may be nil.
-	Done func(source, result string)
+	Metrics     *Metrics // nil: none
 }
+
+const (
+	// refreshAge is the age at which a forecast is asked for again.
+	refreshAge = time.Hour
+	// freeRate and freeBurst are what the free service allows: 600 calls a minute. That it
+	// also allows no more than 5,000 an hour and 10,000 a day it says when they are used up.
+	freeRate  = 10
+	freeBurst = 600
+	// callDays is of how many days of a point an answer counts as one call.
+	callDays = 14
+)
 
 // OpenMeteo asks Open-Meteo.
 type OpenMeteo struct {
-	o      OpenMeteoOptions
-	client *fetch.Client
+	o OpenMeteoOptions
+	// The servers count and fail each by itself: where archives have used up a day's
+	// calls, forecasts go on.
+	forecast, archive *fetch.Client
 	// one is held during a request: the service takes one at a time from an address.
 	one chan struct{}
 }
@@ -65,12 +73,25 @@ func NewOpenMeteo(o OpenMeteoOptions) *OpenMeteo {
 	}
 	o.ForecastURL = strings.TrimRight(cmp.Or(o.ForecastURL, forecast), "/")
 	o.ArchiveURL = strings.TrimRight(cmp.Or(o.ArchiveURL, archive), "/")
-	o.Refresh = cmp.Or(o.Refresh, time.Hour)
-	if o.Client == nil {
-		// 600 a minute and 5,000 an hour are allowed; a long archive counts for many.
-		o.Client = fetch.New(fetch.Options{Name: OpenMeteoName, Rate: 1, Burst: 5, Done: o.Done})
+	client := fetch.Options{Name: OpenMeteoName, Rate: freeRate, Burst: freeBurst, Rest: func(body []byte) time.Duration {
+		return restFor(reasonOf(body), time.Now())
+	}, Done: o.Metrics.asked}
+	return &OpenMeteo{o: o, forecast: fetch.New(client), archive: fetch.New(client), one: make(chan struct{}, 1)}
+}
+
+// restFor returns how long the service wants to be left alone for a reason; 0 if it does
+// not say so. Limits begin anew with each minute, hour and day.
+func restFor(reason string, now time.Time) time.Duration {
+	const busy = 2 * time.Second // too many requests from this address are under way
+	if strings.HasPrefix(reason, "Too many concurrent requests") {
+		return busy
 	}
-	return &OpenMeteo{o: o, client: o.Client, one: make(chan struct{}, 1)}
+	for name, window := range map[string]time.Duration{"Minutely": time.Minute, "Hourly": time.Hour, "Daily": 24 * time.Hour} {
+		if strings.HasPrefix(reason, name+" API request limit exceeded") {
+			return now.Truncate(window).Add(window + time.Second).Sub(now)
+		}
+	}
+	return 0
 }
 
 // Name implements Source.
@@ -82,27 +103,38 @@ func (m *OpenMeteo) Attribution() string { return "Weather data by Open-Meteo.co
 // Newest implements Source. Answers do not tell when a model ran, so the time of the
 // request stands for it.
 func (m *OpenMeteo) Newest(now, known time.Time) time.Time {
-	if now.Sub(known) < m.o.Refresh {
+	if now.Sub(known) < refreshAge {
 		return known
 	}
 	return now
 }
 
-// Forecast implements Source.
+// Forecast implements Source. An answer that begins so long ago that it cannot be of a
+// newer run than staleAfter ago fails with STALE_DATA.
 func (m *OpenMeteo) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
-	// Two days more, so that it serves until the next one comes, be that late.
-	all, err := m.ask(ctx, m.o.ForecastURL+"/v1/forecast", at, url.Values{"forecast_days": {strconv.Itoa(horizon + 2)}})
+	const days = horizon + 2 // more, so that it serves until the next one comes, be that late
+	all, err := m.ask(ctx, m.forecast, m.o.ForecastURL+"/v1/forecast", at, days, url.Values{"forecast_days": {strconv.Itoa(days)}})
+	for name, s := range all {
+		if s.From < DateOf(now.Add(-staleAfter)) {
+			return nil, time.Time{}, &signal.RunError{Code: signal.StaleData, Retryable: true, RetryAfter: stalePause,
+				Message: fmt.Sprintf("the weather service gives a forecast for %s of %s", name, s.From)}
+		}
+	}
 	return all, now, err
 }
 
+// stalePause is the pause before a service is asked again that gives an old forecast.
+const stalePause = 10 * time.Minute
+
 // Archive implements Source.
 func (m *OpenMeteo) Archive(ctx context.Context, at []*Point) (map[string]*Series, error) {
-	return m.ask(ctx, m.o.ArchiveURL+"/v1/archive", at,
-		url.Values{"start_date": {firstOf(archiveFrom).String()}, "end_date": {(firstOf(archiveTo+1) - 1).String()}})
+	from, to := firstOf(archiveFrom), firstOf(archiveTo+1)-1
+	return m.ask(ctx, m.archive, m.o.ArchiveURL+"/v1/archive", at, int(to-from)+1,
+		url.Values{"start_date": {from.String()}, "end_date": {to.String()}})
 }
 
-// ask returns the weather of some points, by name.
-func (m *OpenMeteo) ask(ctx context.Context, address string, at []*Point, values url.Values) (map[string]*Series, error) {
+// ask returns the weather of some points and so many days, by name.
+func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address string, at []*Point, days int, values url.Values) (map[string]*Series, error) {
 	select {
 	case m.one <- struct{}{}:
 	case <-ctx.Done():
@@ -118,16 +150,18 @@ func (m *OpenMeteo) ask(ctx context.Context, address string, at []*Point, values
 	values.Set("longitude", strings.Join(longitudes, ","))
 	values.Set("daily", strings.Join(variables[:], ","))
 	values.Set("timezone", "GMT")
+	cost := len(at) * (days + callDays - 1) / callDays
 	if m.o.APIKey != "" {
 		values.Set("apikey", m.o.APIKey)
+		cost = 1 // a customer's calls are not counted by the minute
 	}
-	answer, err := m.client.Get(ctx, fetch.Request{URL: address + "?" + values.Encode()})
+	answer, err := client.Get(ctx, fetch.Request{URL: address + "?" + values.Encode(), Cost: cost})
 	if err != nil {
 		return nil, m.failed(err)
 	}
-	list, err := decodeOpenMeteo(answer.Body, len(at))
+	list, err := decodeOpenMeteo(answer.Body, at)
 	if err != nil {
-		return nil, m.failed(m.client.Undecodable(err))
+		return nil, m.failed(client.Undecodable(err))
 	}
 	all := make(map[string]*Series, len(at))
 	for i, p := range at {
@@ -181,10 +215,12 @@ func reasonOf(body []byte) string {
 
 // place is an answer for one point.
 type place struct {
-	Error  bool              `json:"error"`
-	Reason string            `json:"reason"`
-	Units  map[string]string `json:"daily_units"`
-	Daily  *struct {
+	Error     bool              `json:"error"`
+	Reason    string            `json:"reason"`
+	Latitude  *float64          `json:"latitude"`
+	Longitude *float64          `json:"longitude"`
+	Units     map[string]string `json:"daily_units"`
+	Daily     *struct {
 		Time []string   `json:"time"`
 		Mean []*float64 `json:"temperature_2m_mean"`
 		Max  []*float64 `json:"temperature_2m_max"`
@@ -195,10 +231,10 @@ type place struct {
 	} `json:"daily"`
 }
 
-// decodeOpenMeteo reads an answer for n points: one object for one, a list for more.
-// A null is a value that is missing.
-func decodeOpenMeteo(body []byte, n int) ([]*Series, error) {
-	places := make([]place, 1)
+// decodeOpenMeteo reads an answer for some points, in their order: one object for one, a
+// list for more. A null is a value that is missing.
+func decodeOpenMeteo(body []byte, at []*Point) ([]*Series, error) {
+	places, n := make([]place, 1), len(at)
 	var err error
 	if n == 1 && !strings.HasPrefix(strings.TrimSpace(string(body[:min(len(body), 64)])), "[") {
 		err = json.Unmarshal(body, &places[0])
@@ -213,18 +249,29 @@ func decodeOpenMeteo(body []byte, n int) ([]*Series, error) {
 	}
 	list := make([]*Series, n)
 	for i := range places {
-		if list[i], err = places[i].series(); err != nil {
-			return nil, fmt.Errorf("decode weather of place %d: %w", i, err)
+		if list[i], err = places[i].series(at[i]); err != nil {
+			return nil, fmt.Errorf("decode weather of %s: %w", at[i].Name, err)
 		}
 	}
 	return list, nil
 }
 
-// series checks an answer and returns its days.
-func (p *place) series() (*Series, error) {
+// gridSize is more than the points of a model's grid are apart, in degrees.
+const gridSize = 1
+
+// at says that p may be the answer for a point: that of the next point of a grid.
+func (p *place) at(q *Point) bool {
+	near := func(got *float64, want float64) bool { return got == nil || math.Abs(*got-want) <= gridSize }
+	return near(p.Latitude, q.Latitude) && near(p.Longitude, q.Longitude)
+}
+
+// series checks an answer for a point and returns its days.
+func (p *place) series(q *Point) (*Series, error) {
 	switch {
 	case p.Error:
 		return nil, errors.New(p.Reason)
+	case !p.at(q):
+		return nil, errors.New("it is that of another place")
 	case p.Daily == nil || len(p.Daily.Time) == 0:
 		return nil, errors.New("there are no days")
 	}

@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // answerFor makes the answer of Open-Meteo for the points and days of a request.
 func answerFor(r *http.Request, from Date, n int) string {
-	latitudes := strings.Split(r.URL.Query().Get("latitude"), ",")
+	latitudes, longitudes := strings.Split(r.URL.Query().Get("latitude"), ","), strings.Split(r.URL.Query().Get("longitude"), ",")
 	var places []string
 	for i, latitude := range latitudes {
 		var days, columns []string
@@ -38,9 +39,9 @@ func answerFor(r *http.Request, from Date, n int) string {
 			}
 			columns = append(columns, fmt.Sprintf("%q:[%s]", name, strings.Join(values, ",")))
 		}
-		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":1.5,"generationtime_ms":0.06,"utc_offset_seconds":0,"timezone":"GMT",`+
+		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":%s,"generationtime_ms":0.06,"utc_offset_seconds":0,"timezone":"GMT",`+
 			`"timezone_abbreviation":"GMT","elevation":182.0,"daily_units":{"time":"iso8601","temperature_2m_mean":"°C","wind_gusts_10m_max":"km/h"},`+
-			`"daily":{"time":[%s],%s}}`, latitude, strings.Join(days, ","), strings.Join(columns, ",")))
+			`"daily":{"time":[%s],%s}}`, latitude, longitudes[i], strings.Join(days, ","), strings.Join(columns, ",")))
 	}
 	if len(places) == 1 {
 		return places[0]
@@ -55,7 +56,6 @@ func newFixture(t *testing.T, o OpenMeteoOptions, handle http.HandlerFunc) *Open
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
 	o.ForecastURL, o.ArchiveURL = server.URL, server.URL+"/"
-	o.Client = fetch.New(fetch.Options{Name: OpenMeteoName, Rate: 1000, Burst: 100})
 	return NewOpenMeteo(o)
 }
 
@@ -121,7 +121,7 @@ func TestServersOfOpenMeteo(t *testing.T) {
 func TestOpenMeteoOneRequestAtATime(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int32
-	m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
+	m := newFixture(t, OpenMeteoOptions{APIKey: "k"}, func(w http.ResponseWriter, r *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		if n > most.Load() {
@@ -158,6 +158,10 @@ func TestOpenMeteoFailures(t *testing.T) {
 			w.Header().Set("Retry-After", "120")
 			sendJSON(w, 429, `{"error":true,"reason":"Hourly API request limit exceeded."}`)
 		}, true, 1, 120 * time.Second, "Hourly API request limit exceeded."},
+		"limited, with a status of its own": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			sendJSON(w, 400, `{"error":true,"reason":"Too many concurrent requests"}`)
+		}, true, 1, time.Minute, "Too many concurrent requests"},
 		"unknown variable": {func(w http.ResponseWriter, _ *http.Request) {
 			sendJSON(w, 400, `{"error":true,"reason":"Cannot initialize temperature_3m"}`)
 		}, false, 1, 0, "Cannot initialize temperature_3m"},
@@ -172,9 +176,16 @@ func TestOpenMeteoFailures(t *testing.T) {
 			w.Header().Set("Content-Length", "5000")
 			sendJSON(w, 200, good(r)[:300])
 		}, true, 3, 0, "EOF"},
-		"dropped":            {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0, "network"},
-		"too few places":     {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, "["+good(r)[1:len(good(r))/2]+"]") }, true, 1, 0, ""},
-		"one place for two":  {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"daily":{"time":["2026-01-01"]}}]`) }, true, 1, 0, "1 places instead of 2"},
+		"dropped":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0, "network"},
+		"too few places":    {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, "["+good(r)[1:len(good(r))/2]+"]") }, true, 1, 0, ""},
+		"one place for two": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"daily":{"time":["2026-01-01"]}}]`) }, true, 1, 0, "1 places instead of 2"},
+		"no list for two":   {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `{"daily":{"time":["2026-01-01"]}}`) }, true, 1, 0, "decode"},
+		"another order": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`, `"longitude":-87.63`, `"longitude":-74.01`).Replace(good(r)))
+		}, true, 1, 0, "of Chicago: it is that of another place"},
+		"a value missing": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200, strings.Replace(good(r), `"wind_gusts_10m_max":[5.0,`, `"wind_gusts_10m_max":[`, 1))
+		}, true, 1, 0, "wind_gusts_10m_max has 15 values for 16 days"},
 		"an error under 200": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"error":true,"reason":"busy"},{}]`) }, true, 1, 0, "busy"},
 		"no days":            {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{},{}]`) }, true, 1, 0, "no days"},
 		"a variable missing": {func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +211,7 @@ func TestOpenMeteoFailures(t *testing.T) {
 				tries.Add(1)
 				test.handle(w, r)
 			})
-			_, _, err := m.Forecast(t.Context(), points2(), time.Now())
+			_, _, err := m.Forecast(t.Context(), points2(), Date(20000).Time())
 			e, ok := errors.AsType[*signal.RunError](err)
 			if !ok {
 				t.Fatalf("the error is %v", err)
@@ -215,19 +226,107 @@ func TestOpenMeteoFailures(t *testing.T) {
 	}
 }
 
+// TestOpenMeteoComesBack after failures that pass, and every try is counted.
 func TestOpenMeteoComesBack(t *testing.T) {
 	t.Parallel()
-	var tries atomic.Int32
+	for result, fail := range map[string]http.HandlerFunc{
+		"server_error": func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 502, "") },
+		"rate_limited": func(w http.ResponseWriter, _ *http.Request) {
+			sendJSON(w, 429, `{"error":true,"reason":"Too many concurrent requests"}`)
+		},
+	} {
+		t.Run(result, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			metrics := NewMetrics(prometheus.NewRegistry())
+			m := newFixture(t, OpenMeteoOptions{Metrics: metrics}, func(w http.ResponseWriter, r *http.Request) {
+				if tries.Add(1) == 1 {
+					fail(w, r)
+					return
+				}
+				sendJSON(w, 200, answerFor(r, DateOf(time.Now()), 16))
+			})
+			if got, _, err := m.Forecast(t.Context(), points2(), time.Now()); err != nil || len(got) != 2 {
+				t.Errorf("%v, %v", got, err)
+			}
+			for _, counted := range []string{"ok", result} {
+				if n := testutil.ToFloat64(metrics.asks.WithLabelValues(OpenMeteoName, counted)); n != 1 {
+					t.Errorf("%v tries are counted as %s", n, counted)
+				}
+			}
+		})
+	}
+}
+
+// TestOpenMeteoIsLeftAlone for as long as it says that a limit holds.
+func TestOpenMeteoIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 9, 30, 45, 0, time.UTC)
+	for reason, want := range map[string]time.Duration{
+		"Minutely API request limit exceeded. Please try again in one minute.":   16 * time.Second,
+		"Hourly API request limit exceeded. Please try again in the next hour.":  29*time.Minute + 16*time.Second,
+		"Daily API request limit exceeded. Please try again tomorrow.":           14*time.Hour + 29*time.Minute + 16*time.Second,
+		"Too many concurrent requests":                                           2 * time.Second,
+		"Cannot initialize WeatherVariable from invalid String value Daily rain": 0,
+		"": 0,
+	} {
+		if got := restFor(reason, now); got != want {
+			t.Errorf("%q: %s, want %s", reason, got, want)
+		}
+	}
+	asked := map[string]int{}
 	m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
-		if tries.Add(1) == 1 {
-			w.Header().Set("Retry-After", "0")
-			sendJSON(w, 502, "")
+		asked[r.URL.Path]++
+		if strings.HasSuffix(r.URL.Path, "archive") {
+			sendJSON(w, 429, `{"error":true,"reason":"Daily API request limit exceeded. Please try again tomorrow."}`)
 			return
 		}
-		sendJSON(w, 200, answerFor(r, 20000, 16))
+		sendJSON(w, 200, answerFor(r, DateOf(time.Now()), 16))
 	})
-	if got, _, err := m.Forecast(t.Context(), points2(), time.Now()); err != nil || len(got) != 2 {
-		t.Errorf("%v, %v", got, err)
+	for range 2 {
+		_, err := m.Archive(t.Context(), points2()[:1])
+		if e, _ := errors.AsType[*signal.RunError](err); e == nil || !e.Retryable || e.RetryAfter <= 0 || e.RetryAfter > 24*time.Hour+time.Second {
+			t.Errorf("the archive: %v", err)
+		}
+	}
+	if _, _, err := m.Forecast(t.Context(), points2(), time.Now()); err != nil {
+		t.Errorf("forecasts are held up by archives: %v", err)
+	}
+	if asked["/v1/archive"] != 1 || asked["/v1/forecast"] != 1 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+// TestArchivesCountForManyCalls: a second one of thirty years has to wait for a minute of
+// the free service, one of a customer does not.
+func TestArchivesCountForManyCalls(t *testing.T) {
+	t.Parallel()
+	for key, waits := range map[string]bool{"": true, "k": false} {
+		m := newFixture(t, OpenMeteoOptions{APIKey: key}, func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, 0, 16)) })
+		if _, err := m.Archive(t.Context(), points2()[:1]); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.Archive(t.Context(), points2()[1:])
+		if e, _ := errors.AsType[*signal.RunError](err); waits != (e != nil && e.Retryable && e.RetryAfter > 50*time.Second && e.RetryAfter <= time.Minute) {
+			t.Errorf("key %q: %v", key, err)
+		}
+	}
+}
+
+// TestOldForecastsOfOpenMeteo: a run of so long ago is refused, and asked for again only
+// after a while.
+func TestOldForecastsOfOpenMeteo(t *testing.T) {
+	t.Parallel()
+	noon := day(t, "2026-11-21").Time().Add(12 * time.Hour)
+	for begins, stale := range map[string]bool{"2026-11-21": false, "2026-11-20": true, "2026-11-19": true} {
+		m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, day(t, begins), 16)) })
+		_, _, err := m.Forecast(t.Context(), points2(), noon.Add(time.Minute))
+		if e, _ := errors.AsType[*signal.RunError](err); stale != (e != nil && e.Code == signal.StaleData && e.Retryable) || !stale && err != nil {
+			t.Errorf("a forecast that begins on %s: %v", begins, err)
+		}
+		if _, _, err := m.Forecast(t.Context(), points2(), noon.Add(-time.Minute)); (err != nil) != (begins == "2026-11-19") {
+			t.Errorf("before noon, a forecast that begins on %s: %v", begins, err)
+		}
 	}
 }
 
@@ -252,7 +351,7 @@ func TestImpossibleWeatherIsMissing(t *testing.T) {
 	t.Parallel()
 	body := strings.NewReplacer("%V", "99999").Replace(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[%V],"temperature_2m_max":[-300],"temperature_2m_min":[null],
 		"precipitation_sum":[-1],"et0_fao_evapotranspiration":[%V],"wind_gusts_10m_max":[501]}}`)
-	list, err := decodeOpenMeteo([]byte(body), 1)
+	list, err := decodeOpenMeteo([]byte("["+body+"]"), points2()[:1]) // a list is taken for one place, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,9 +367,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[5]}}`), 1)
 	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)
 	f.Add([]byte(`[{},null]`), 2)
+	f.Add([]byte(`[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01","2026-01-02"],"temperature_2m_mean":[1]}},{"latitude":1e9}]`), 2)
 	f.Fuzz(func(t *testing.T, body []byte, n int) {
 		n = 1 + (n%3+3)%3
-		list, err := decodeOpenMeteo(body, n)
+		list, err := decodeOpenMeteo(body, []*Point{&points[0], &points[1], &points[2]}[:n])
 		if err == nil && len(list) != n {
 			t.Errorf("%d series for %d places", len(list), n)
 		}
@@ -279,6 +379,8 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("an empty series was taken")
 			}
 		}
-		reasonOf(body)
+		if rest := restFor(reasonOf(body), time.Now()); rest < 0 || rest > 25*time.Hour {
+			t.Errorf("it is left alone for %s", rest)
+		}
 	})
 }

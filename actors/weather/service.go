@@ -55,7 +55,7 @@ const (
 	// makeTimeout bounds the fetching of all that an outlook needs. It may be longer
 	// than a run: what was fetched serves the next one.
 	makeTimeout = 2 * time.Minute
-	// retryPause is how long an error is repeated before the source is asked again.
+	// retryPause is the least pause after an error before the source is asked again.
 	retryPause = 5 * time.Second
 	// wantedFor is how long the outlook of a question is kept up to date unasked: open
 	// signals ask once a bar, which may be a day.
@@ -183,12 +183,20 @@ func (s *Service) refresh(q Question, a *answer) <-chan struct{} {
 		return a.making
 	case a.err == nil && !a.report.Run.IsZero() && !s.source.Newest(now, a.report.Run).After(a.report.Run):
 		return nil
-	case a.err != nil && now.Sub(a.tried) < retryPause:
+	case a.err != nil && now.Sub(a.tried) < pauseAfter(a.err):
 		return nil
 	}
 	a.making = make(chan struct{})
 	go s.make(q, a)
 	return a.making
+}
+
+// pauseAfter returns how long an error is repeated before the source is asked again.
+func pauseAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		return max(e.RetryAfter, retryPause)
+	}
+	return retryPause
 }
 
 // given returns the answer, or why there is none.

@@ -152,6 +152,28 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	})
 }
 
+// TestASourceThatWantsRestHasIt, as long as it says.
+func TestASourceThatWantsRestHasIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		s := New(source, Options{})
+		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: 10 * time.Minute, Message: "limited"})
+		for range 20 {
+			s.Outlook(t.Context(), gas)
+			time.Sleep(29 * time.Second)
+		}
+		if source.archives != 1 {
+			t.Errorf("asked %d times in ten minutes", source.archives)
+		}
+		source.fail(nil)
+		time.Sleep(time.Minute)
+		if _, err := s.Outlook(t.Context(), gas); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

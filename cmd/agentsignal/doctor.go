@@ -33,7 +33,7 @@ func doctorCommand(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), examineWeather(ctx, c)...)); err != nil {
+			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), examineWeather(ctx, c))); err != nil {
 				return err
 			}
 			for _, f := range found[:len(found)-len(c.Market.NewsFeeds)] {

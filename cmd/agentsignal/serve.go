@@ -113,7 +113,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.undo.add("actors", p.system.Shutdown)
 	prices := persistence.NewMarket(p.store)
 	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
-	p.weather, p.pull = newWeather(c, p.store, log)
+	p.weather, p.pull = newWeather(c, p.store, log, weather.NewMetrics(p.registry))
 	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{Node: p.node, Sources: c.Market.Source, Speed: c.Market.Speed,
 		Seed: c.Market.Seed, Weather: p.pull, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
 	if err != nil {

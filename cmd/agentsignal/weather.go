@@ -18,14 +18,14 @@ import (
 // newWeather returns who answers questions about the weather, and how it moves simulated
 // prices: nil if it does not. The simulated weather follows the seed and the speed of the
 // simulated market, and has nothing to keep.
-func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger) (*weather.Service, func(string, time.Time) float64) {
+func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics) (*weather.Service, func(string, time.Time) float64) {
 	o := weather.Options{Records: store, Retention: time.Duration(c.Signals.Retention), Speed: barSpeed(c.Market), Now: store.Now, Log: log}
-	if c.Weather.Source == weather.SimulatedName {
-		source := weather.NewSimulated(c.Market.Seed, c.Market.Speed)
-		return weather.New(source, o), source.Anomaly
+	source := weatherSource(c, metrics)
+	if simulated, ok := source.(*weather.Simulated); ok {
+		return weather.New(simulated, o), simulated.Anomaly
 	}
 	o.Store = store
-	return weather.New(openMeteo(c), o), nil
+	return weather.New(source, o), nil
 }
 
 // forecasts is the weather as open signals ask for it.
@@ -47,28 +47,31 @@ func (p *process) feed(ctx context.Context) error {
 	return p.feeder.Run(ctx)
 }
 
-func openMeteo(c configs.Config) *weather.OpenMeteo {
+// weatherSource returns the configured source of weather.
+func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
+	if c.Weather.Source == weather.SimulatedName {
+		return weather.NewSimulated(c.Market.Seed, c.Market.Speed)
+	}
 	return weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
-		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL})
+		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL, Metrics: metrics})
 }
 
-// examineWeather asks the configured source of weather for the forecast of a point;
-// nothing where it is simulated.
-func examineWeather(ctx context.Context, c configs.Config) []market.Checkup {
-	if c.Weather.Source == weather.SimulatedName {
-		return nil
-	}
+// examineWeather asks the configured source of weather for the forecast of a point.
+func examineWeather(ctx context.Context, c configs.Config) market.Checkup {
 	start, at := time.Now(), weather.Points()[0]
-	found := market.Checkup{Source: c.Weather.Source}
-	got, _, err := openMeteo(c).Forecast(ctx, []*weather.Point{&at}, start)
+	found := market.Checkup{Source: "weather " + c.Weather.Source}
+	got, run, err := weatherSource(c, nil).Forecast(ctx, []*weather.Point{&at}, start)
 	found.Took = time.Since(start)
 	switch e, failed := errors.AsType[*signal.RunError](err); {
 	case failed:
-		found.Note = fmt.Sprintf("%s: %v", e.Message, e.Cause)
+		found.Note = e.Message
+		if e.Cause != nil {
+			found.Note += ": " + e.Cause.Error()
+		}
 	case err != nil:
 		found.Note = err.Error()
 	default:
-		found.Works, found.Note = true, fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
+		found.Works, found.Age, found.Note = true, start.Sub(run), fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
 	}
-	return []market.Checkup{found}
+	return found
 }

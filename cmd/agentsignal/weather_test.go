@@ -192,12 +192,16 @@ func TestWeatherJobs(t *testing.T) {
 // TestDoctorExaminesTheWeather: a source that answers and one that does not.
 func TestDoctorExaminesTheWeather(t *testing.T) {
 	t.Parallel()
+	today := time.Now().UTC()
+	tomorrow := today.AddDate(0, 0, 1).Format(time.DateOnly)
 	for name, test := range map[string]struct {
 		status     int
 		body, want string
 	}{
-		"answers": {200, `{"daily":{"time":["2026-11-21","2026-11-22"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
-			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`, "forecast for Chicago to 2026-11-22"},
+		"answers": {200, `{"daily":{"time":["` + today.Format(time.DateOnly) + `","` + tomorrow + `"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
+			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`, "forecast for Chicago to " + tomorrow},
+		"old": {200, `{"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],"temperature_2m_min":[1],` +
+			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`, "for Chicago of 2026-11-01"},
 		"refuses": {400, `{"error":true,"reason":"The API key is invalid"}`, "The API key is invalid"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -212,11 +216,12 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		c := testConfig(t, "")
 		c.Weather.Source, c.Weather.APIKey, c.Weather.ForecastURL = "open_meteo", "verysecret", server.URL
 		found := examineWeather(t.Context(), c)
-		if len(found) != 1 || found[0].Works != (test.status == 200) || !strings.Contains(found[0].Note, test.want) || strings.Contains(found[0].Note, "verysecret") {
+		if found.Source != "weather open_meteo" || found.Works != (name == "answers") || !strings.Contains(found.Note, test.want) || strings.Contains(found.Note, "verysecret") {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := examineWeather(t.Context(), testConfig(t, "")); len(found) != 0 {
-		t.Errorf("simulated weather is examined: %+v", found)
+	if found := examineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works || found.Age > 6*time.Minute ||
+		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
+		t.Errorf("simulated weather: %+v", found)
 	}
 }

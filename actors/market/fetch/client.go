@@ -54,6 +54,9 @@ type Options struct {
 	Header http.Header
 	// Transport is for tests. The default bounds the time to connect.
 	Transport http.RoundTripper
+	// Rest says, by the start of the body of an error, for how long the server wants to be
+	// left alone where that is not in a header; 0 if it does not. It may be nil.
+	Rest func(body []byte) time.Duration
 	// Done is told of every try and how it ended: "ok" or a Kind. It may be nil.
 	Done func(source, result string)
 }
@@ -81,6 +84,9 @@ func New(o Options) *Client {
 	}
 	if o.Done == nil {
 		o.Done = func(string, string) {}
+	}
+	if o.Rest == nil {
+		o.Rest = func([]byte) time.Duration { return 0 }
 	}
 	return &Client{o: o, http: &http.Client{Transport: o.Transport, Timeout: requestTimeout},
 		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
@@ -137,9 +143,11 @@ func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 			c.o.Done(c.o.Name, string(Resting))
 			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: wait}
 		}
-		if err := c.bucket.WaitN(ctx, min(max(r.Cost, 1), c.o.Burst)); err != nil {
+		cost := min(max(r.Cost, 1), c.o.Burst)
+		if err := c.bucket.WaitN(ctx, cost); err != nil {
 			c.breaker.drop()
-			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: time.Second, Cause: errors.New("too many requests wait")}
+			c.o.Done(c.o.Name, string(Resting))
+			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: c.wait(cost), Cause: errors.New("too many requests wait")}
 		}
 		a, fault := c.once(ctx, r)
 		if fault == nil {
@@ -160,6 +168,13 @@ func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 		}
 		pause *= 2
 	}
+}
+
+// wait returns how long a request of a cost would wait for the rate, at least a second.
+func (c *Client) wait(cost int) time.Duration {
+	place := c.bucket.ReserveN(time.Now(), cost)
+	defer place.Cancel()
+	return max(place.Delay(), time.Second)
 }
 
 // retry says whether another try makes sense, and after which pause.
@@ -219,6 +234,9 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
 		fault.RetryAfter = retryAfter(w.Header.Get("Retry-After"))
 		fault.Body, _ = io.ReadAll(io.LimitReader(w.Body, errorBody))
+		if rest := c.o.Rest(fault.Body); rest > 0 {
+			fault.Kind, fault.RetryAfter = Limited, cmp.Or(fault.RetryAfter, rest)
+		}
 		return nil, fault
 	}
 	body, err := io.ReadAll(io.LimitReader(w.Body, maxBody+1))

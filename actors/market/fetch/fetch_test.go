@@ -217,6 +217,38 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
+// TestARequestThatWouldWaitTooLongSaysHowLong, and takes nothing of the rate.
+func TestARequestThatWouldWaitTooLongSaysHowLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){says(200, "1")}}
+		client := New(Options{Name: "x", Transport: server, Rate: 1, Burst: 600})
+		for i := range 3 {
+			_, err := client.Get(t.Context(), Request{URL: fmt.Sprint("http://x/", i), Cost: 600})
+			if e, _ := errors.AsType[*Error](err); i > 0 && (e == nil || e.Kind != Resting || e.RetryAfter != 600*time.Second) || i == 0 && err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+		}
+		time.Sleep(600 * time.Second)
+		if _, err := client.Get(t.Context(), Request{URL: "http://x/", Cost: 600}); err != nil {
+			t.Errorf("ten minutes later: %v", err)
+		}
+	})
+}
+
+// TestABodyMayAskForRest, whatever the status of the answer is.
+func TestABodyMayAskForRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []func(*http.Request) (*http.Response, error){says(400, "busy"), says(200, "1")}}
+		client := New(Options{Name: "x", Transport: server, Rest: func(body []byte) time.Duration { return time.Duration(len(body)) * time.Second }})
+		begun := time.Now()
+		if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil || time.Since(begun) < 4*time.Second {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+	})
+}
+
 func TestConditionalRequests(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []func(*http.Request) (*http.Response, error){func(r *http.Request) (*http.Response, error) {
