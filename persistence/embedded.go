@@ -124,6 +124,7 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 		return nil, err
 	}
 	url := "unix://" + socket
+	redis.SetLogger(clientLog{log}) // else the library writes to stderr by itself
 	if share && pingSocket(ctx, socket) == nil {
 		return &Embedded{url: url, durable: true, stop: func(context.Context) error { return nil }}, nil
 	}
@@ -349,7 +350,7 @@ func (c *child) stop(ctx context.Context) error {
 
 // pingSocket asks the server at socket for a sign of life.
 func pingSocket(ctx context.Context, socket string) error {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: dialTimeout, PoolSize: 1})
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: dialTimeout, PoolSize: 1, DialerRetries: 1})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
 	if err != nil && strings.Contains(err.Error(), "no such file") {
