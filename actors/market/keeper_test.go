@@ -270,7 +270,7 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 		return strings.Join(all, "; ")
 	}
 	want := map[string]string{"BTC": "Bitcoin breaks below support 0.5 1", "NVDA": "Markets wait 0.5 0.5", "AAPL": "Apple beats estimates 1 1",
-		"oil": "Crude draws 1 0.5", "corn": ""}
+		"oil": "Crude draws 1 1", "corn": ""}
 	for asset, text := range want {
 		eventually(t, asset, func() bool { return headline(asset) == text })
 	}

@@ -421,6 +421,12 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 	if got := ids(b.since("ETH", 0)); got != "2" {
 		t.Errorf("ETH has %q", got)
 	}
+	b.add([]signal.MarketNews{item("b", 1, "Brent falls", "oil"), item("c", 2, "EUR/USD is flat", "EURUSD")})
+	for _, symbol := range []string{"oil", "EURUSD"} {
+		if items := b.since(assetKey(symbol), 0); len(items) != 1 || items[0].Relevance != 1 {
+			t.Errorf("%s has %+v", symbol, items)
+		}
+	}
 	b.add([]signal.MarketNews{item("5", 250+newsFor/60, "New", "BTC")})
 	if got := ids(b.since("BTC", 0)); got != "2 4 5" {
 		t.Errorf("after a week: %q", got)

@@ -46,7 +46,7 @@ func (b *newsbook) file(symbol string, n *signal.MarketNews) {
 		}
 	}
 	item := strategy.NewsItem{ID: n.ID, At: n.At, Headline: n.Headline, Body: n.Body, Source: n.Source, Weight: n.Weight, Symbols: n.Symbols}
-	names := []string{symbol}
+	names := append([]string{symbol}, spoken[symbol]...)
 	if k := lookUp(symbol); k != nil {
 		names = append(names, k.name)
 	}
@@ -56,7 +56,7 @@ func (b *newsbook) file(symbol string, n *signal.MarketNews) {
 		list = slices.Clone(list) // readers hold the old one
 	}
 	list = slices.Insert(list, at, item)
-	kept := int64(newsFor)
+	kept := int64(newsKept)
 	if n.Source == simulatedName {
 		kept = b.kept
 	}

@@ -14,6 +14,10 @@ const (
 	// are made up for at the start, and kept: both in milliseconds of market time.
 	newsEvery = 20 * 60_000
 	newsFor   = 7 * 86_400_000
+	// newsKept is how long news of real sources are kept, in milliseconds. Past scores,
+	// by which the confidence of sentiment is calibrated, need them: an asset that trades
+	// 7 hours a day has 100 bars of 1h in 3 weeks. On 1d there are never as many.
+	newsKept = 30 * 86_400_000
 	// newsTruth is how often an item's sign agrees with the drift of the regime.
 	newsTruth = 0.70
 )

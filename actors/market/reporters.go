@@ -29,6 +29,8 @@ const (
 	maxKnownItems = 20_000
 	// alpacaWeight is the weight of its news: they come from an agency.
 	alpacaWeight = 1.0
+	// maxAlpacaNews is how many of its items are read at once: what was missed for a day.
+	maxAlpacaNews = 1000
 	// feedWeight is that of a feed for which none is given.
 	feedWeight = 0.7
 )
@@ -90,7 +92,7 @@ func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slo
 	if slices.Contains(sources, alpaca.Name) {
 		client := o.alpaca(m)
 		add(alpaca.Name, alpacaWeight, func(ctx context.Context, since int64) ([]signal.MarketNews, error) {
-			items, err := client.News(ctx, "", since)
+			items, err := client.News(ctx, "", since, maxAlpacaNews)
 			news := make([]signal.MarketNews, 0, len(items))
 			for _, i := range items {
 				news = append(news, signal.MarketNews{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
@@ -117,7 +119,7 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		case <-time.After(pause):
 		}
 		now := r.now().UnixMilli()
-		items, err := r.read(ctx, max(r.last-frameMS[h1], now-newsFor))
+		items, err := r.read(ctx, max(r.last-frameMS[h1], now-newsKept))
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.log.Warn("news cannot be read", "source", r.name, "err", err)
@@ -148,7 +150,7 @@ func (r *reporter) fresh(items []signal.MarketNews, now int64) []signal.MarketNe
 			r.metrics.skip(skipTime)
 			continue
 		}
-		if n.At < now-newsFor {
+		if n.At < now-newsKept {
 			continue
 		}
 		r.known[n.ID] = n.At
@@ -161,7 +163,7 @@ func (r *reporter) fresh(items []signal.MarketNews, now int64) []signal.MarketNe
 	}
 	if len(r.known) > maxKnownItems {
 		for id, at := range r.known {
-			if at < now-newsFor {
+			if at < now-newsKept {
 				delete(r.known, id)
 			}
 		}

@@ -264,7 +264,7 @@ func (t *term) newsKept() time.Duration {
 		}
 	}
 	if len(t.reporters) > 0 {
-		kept = newsFor
+		kept = newsKept
 	}
 	return time.Duration(kept) * time.Millisecond
 }

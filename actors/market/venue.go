@@ -254,6 +254,6 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 
 // Ping implements venue. The service does not tell its time.
 func (v *alpacaVenue) Ping(ctx context.Context) (int64, error) {
-	_, err := v.Client.News(ctx, "SPY", 0)
+	_, err := v.Client.News(ctx, "SPY", 0, 1)
 	return 0, err
 }

@@ -25,8 +25,8 @@ const (
 	// call asks for: bars outside of sessions are among them.
 	pageBars = 10_000
 	maxPages = 10
-	// NewsLimit is how many items one call returns at most.
-	NewsLimit = 50
+	// pageNews is how many items an answer has at most.
+	pageNews = 50
 )
 
 // frames are the service's names of timeframes.
@@ -109,24 +109,32 @@ type Item struct {
 }
 
 // News returns what was reported of symbols, of all if none are given, since a time in
-// milliseconds: at most NewsLimit items, the newest first. The error is a *fetch.Error
-// or that of ctx.
-func (c *Client) News(ctx context.Context, symbols string, since int64) ([]Item, error) {
-	query := url.Values{"start": {iso(since)}, "limit": {strconv.Itoa(NewsLimit)}, "sort": {"desc"}}
+// milliseconds: at most so many items, the newest first. The error is a *fetch.Error or
+// that of ctx.
+func (c *Client) News(ctx context.Context, symbols string, since int64, most int) ([]Item, error) {
+	query := url.Values{"start": {iso(since)}, "limit": {strconv.Itoa(min(most, pageNews))}, "sort": {"desc"}}
 	if symbols != "" {
 		query.Set("symbols", symbols)
 	}
-	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/v1beta1/news?" + query.Encode()})
-	if err != nil {
-		return nil, asUnknown(err)
+	var all []Item
+	for {
+		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/v1beta1/news?" + query.Encode()})
+		if err != nil {
+			return nil, asUnknown(err)
+		}
+		var page struct {
+			News []Item  `json:"news"`
+			Next *string `json:"next_page_token"`
+		}
+		if err := json.Unmarshal(a.Body, &page); err != nil {
+			return nil, c.c.Undecodable(fmt.Errorf("decode news: %w", err))
+		}
+		all = append(all, page.News...)
+		if page.Next == nil || *page.Next == "" || len(page.News) == 0 || len(all) >= most {
+			return all[:min(len(all), most)], nil
+		}
+		query.Set("page_token", *page.Next)
 	}
-	var said struct {
-		News []Item `json:"news"`
-	}
-	if err := json.Unmarshal(a.Body, &said); err != nil {
-		return nil, c.c.Undecodable(fmt.Errorf("decode news: %w", err))
-	}
-	return said.News, nil
 }
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,14 +85,21 @@ func TestNews(t *testing.T) {
 	var query string
 	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		query = r.URL.RequestURI()
+		if strings.Contains(query, "MSFT") { // always another page
+			fmt.Fprintf(w, `{"news":[{"id":1},{"id":2}],"next_page_token":"more%s"}`, r.FormValue("page_token"))
+			return
+		}
 		fmt.Fprint(w, `{"news":[{"id":24843171,"headline":"Apple beats","summary":"More.","created_at":"2025-01-02T14:00:00Z","symbols":["AAPL","TSLA"],"url":"https://example.com/1"}],"next_page_token":null}`)
 	})
-	items, err := c.News(t.Context(), "AAPL", 1735826400000)
+	items, err := c.News(t.Context(), "AAPL", 1735826400000, 1000)
 	if err != nil || len(items) != 1 || items[0].ID != "24843171" || items[0].Headline != "Apple beats" || items[0].CreatedAt.UnixMilli() != 1735826400000 ||
 		!cmp.Equal(items[0].Symbols, []string{"AAPL", "TSLA"}) {
 		t.Errorf("%+v, %v", items, err)
 	}
 	if query != "/v1beta1/news?limit=50&sort=desc&start=2025-01-02T14%3A00%3A00Z&symbols=AAPL" {
 		t.Error(query)
+	}
+	if items, err := c.News(t.Context(), "MSFT", 0, 5); err != nil || len(items) != 5 || !strings.Contains(query, "page_token=moremore&") {
+		t.Errorf("%d items of pages, %v, the last by %s", len(items), err, query)
 	}
 }
