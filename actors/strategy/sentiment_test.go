@@ -14,31 +14,64 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-func TestLabelledHeadlines(t *testing.T) {
-	text, err := os.ReadFile("testdata/headlines.txt")
+// labelled is a headline, what it says and what the analyser makes of it: +, - or 0.
+type labelled struct {
+	headline, want, got string
+	score               float64
+}
+
+func readHeadlines(t *testing.T, file string) []labelled {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	var all []labelled
 	for line := range strings.Lines(string(text)) {
 		label, headline, ok := strings.Cut(strings.TrimSpace(line), "\t")
 		if !ok {
 			continue
 		}
-		n++
-		got := "0"
-		switch score := TextScore(headline); {
-		case score >= positiveScore:
-			got = "+"
-		case score <= -positiveScore:
-			got = "-"
+		l := labelled{headline: headline, want: label, got: "0", score: TextScore(headline)}
+		switch {
+		case l.score >= positiveScore:
+			l.got = "+"
+		case l.score <= -positiveScore:
+			l.got = "-"
 		}
-		if got != label {
-			t.Errorf("%q scores %+.2f, want %s", headline, TextScore(headline), label)
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestLabelledHeadlines(t *testing.T) {
+	all := readHeadlines(t, "testdata/headlines.txt")
+	for _, l := range all {
+		if l.got != l.want {
+			t.Errorf("%q scores %+.2f, want %s", l.headline, l.score, l.want)
 		}
 	}
-	if n < 40 {
-		t.Errorf("only %d headlines are labelled", n)
+	if len(all) < 40 {
+		t.Errorf("only %d headlines are labelled", len(all))
+	}
+}
+
+// TestUnseenHeadlines holds the analyser to what it makes of headlines that it was not
+// made for: two thirds are right, most others say nothing to it, few are turned round.
+func TestUnseenHeadlines(t *testing.T) {
+	all := readHeadlines(t, "testdata/unseen.txt")
+	right, turned := 0, 0
+	for _, l := range all {
+		switch {
+		case l.got == l.want:
+			right++
+		case l.got != "0" && l.want != "0":
+			turned++
+		}
+	}
+	t.Logf("%d of %d headlines are right, %d turned round", right, len(all), turned)
+	if right*100 < 65*len(all) || turned*100 > 10*len(all) {
+		t.Errorf("%d of %d headlines are right, %d turned round", right, len(all), turned)
 	}
 }
 
