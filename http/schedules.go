@@ -120,9 +120,9 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	if in.status != "" {
 		w.Status = in.status
 	}
-	replan = w.Status != before.Status || w.Every != before.Every || w.Every == 0 && w.Timeframe != before.Timeframe
-	changed = replan || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Timeframe != before.Timeframe || w.Risk != before.Risk ||
-		w.MaxOpen != before.MaxOpen || !slices.Equal(w.Assets, before.Assets)
+	bars := w.Timeframe != before.Timeframe || !slices.Equal(w.Assets, before.Assets) // may close at other times
+	replan = w.Status != before.Status || w.Every != before.Every || w.Every == 0 && bars
+	changed = replan || bars || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Risk != before.Risk || w.MaxOpen != before.MaxOpen
 	return changed, replan
 }
 
@@ -152,10 +152,10 @@ func (s *Server) checkSchedule(w *signal.Schedule, f *faults) {
 }
 
 // plan sets when w runs next.
-func (s *Server) plan(w *signal.Schedule, now time.Time) {
+func (s *Server) plan(ctx context.Context, w *signal.Schedule, now time.Time) {
 	w.NextRunAt = time.Time{}
 	if w.Status == signal.ScheduleEnabled {
-		w.NextRunAt = w.FirstRun(now, s.o.Speed)
+		w.NextRunAt = w.FirstRun(now, w.Fastest(func(asset string) int64 { return s.o.Speed(ctx, asset) }))
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *Server) createSchedule(c *call) error {
 	}); err != nil {
 		return err
 	}
-	s.plan(&w, now)
+	s.plan(c.r.Context(), &w, now)
 	w, err := s.o.Schedules.AddSchedule(c.r.Context(), w, maxSchedules)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (s *Server) changeSchedule(c *call) error {
 			}
 			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)
 			if replan {
-				s.plan(&w, w.UpdatedAt)
+				s.plan(c.r.Context(), &w, w.UpdatedAt)
 			}
 			w, err = s.o.Schedules.ChangeSchedule(c.r.Context(), w, replan)
 		}

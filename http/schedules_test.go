@@ -94,7 +94,7 @@ func TestSchedulesAreCreated(t *testing.T) {
 		}
 		return s, nil
 	}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.Speed = 60 })
+	s := newServer(t, f, func(o *signalhttp.Options) { o.Speed = func(context.Context, string) int64 { return 60 } })
 	a := do(t, s, "POST", "/v1/schedules", `{"agent_id":"trading","assets":[" BTC ","eth"],"strategy":"breakout","timeframe":"5m","risk_level":"high","every":"1440m","max_open":100}`)
 	want := signal.Schedule{ID: got.ID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"}, Strategy: "breakout", Timeframe: signal.M5, Risk: signal.HighRisk,
 		Every: 24 * time.Hour, MaxOpen: 100, Status: signal.ScheduleEnabled, NextRunAt: morning, CreatedAt: morning, UpdatedAt: morning}
@@ -226,7 +226,7 @@ func TestSchedulesAreChanged(t *testing.T) {
 		{`{}`, ``, false, false},
 		{`{"max_open":2,"status":"enabled","every":"bar","assets":null}`, ``, false, false},
 		{`{"max_open":7}`, `"max_open":2 "max_open":7`, true, false},
-		{`{"assets":["SOL"],"risk_level":"low"}`, `["BTC","eth"] ["SOL"] "medium" "low"`, true, false},
+		{`{"assets":["SOL"],"risk_level":"low"}`, `["BTC","eth"] ["SOL"] "medium" "low" 09:35:02 09:30:02`, true, true},
 		{`{"agent_id":"seo","strategy":"blog_post"}`, `"trading" "seo" "momentum" "blog_post"`, true, false},
 		{`{"timeframe":"1h"}`, `"5m" "1h" 09:35:02 10:00:02`, true, true},
 		{`{"every":"7m"}`, `"bar" "7m" 09:35:02 09:30:00`, true, true},

@@ -41,12 +41,14 @@ type Options struct {
 	Addresses  Addresses
 	Envelope   Envelope
 
-	Weather      Weather    // nil: there are no weather signals
-	Work         Work       // nil: there are no scans and no backtests
-	Scorecards   Scorecards // nil: there are none
-	Schedules    Schedules  // nil: there are none
-	Speed        int64      // how many times as fast as real time bars go by; default 1
-	Registration bool       // POST /v1/auth/register exists
+	Weather    Weather    // nil: there are no weather signals
+	Work       Work       // nil: there are no scans and no backtests
+	Scorecards Scorecards // nil: there are none
+	Schedules  Schedules  // nil: there are none
+	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
+	// all in real time.
+	Speed        func(ctx context.Context, asset string) int64
+	Registration bool // POST /v1/auth/register exists
 
 	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; none by default
@@ -100,6 +102,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Speed == nil {
+		o.Speed = func(context.Context, string) int64 { return 1 }
 	}
 	if o.Weather == nil {
 		o.Weather = noWeather{}

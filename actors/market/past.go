@@ -57,6 +57,16 @@ func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
 	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
 }
 
+// Speed returns how many times as fast as real time the bars of an asset go by. The error
+// is KindNotFound if nobody has given its prices, else that of the store.
+func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
+	if w := (*m.watches.Load())[Key(name)]; w != nil {
+		return max(1, w.record.Load().Speed), nil
+	}
+	record, _, err := m.o.Store.Asset(ctx, Key(name))
+	return max(1, record.Speed), err
+}
+
 // ExpiryOf returns when the asset with a record has been traded for so long after a time,
 // in bars of a timeframe.
 func ExpiryOf(record *signal.MarketAsset, from time.Time, d time.Duration, tf signal.Timeframe) time.Time {

@@ -28,14 +28,16 @@ type Agents interface {
 
 // Signals counts signals.
 type Signals interface {
-	// CountOpen returns how many open signals of an agent and a strategy an account has
-	// for an asset, those included that were stored before the call.
-	CountOpen(ctx context.Context, account signal.AccountID, agent signal.AgentID, strategy, asset string) (int, error)
+	// Full says that an asset has as many open signals as a schedule may have, counting
+	// those that were stored before the call.
+	Full(ctx context.Context, s *signal.Schedule, asset string) (bool, error)
 }
 
 // Options are what a Node may be given beyond what it needs. The zero value works.
 type Options struct {
-	Speed int64            // how many times as fast as real time bars go by; default 1
+	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
+	// all in real time.
+	Speed func(ctx context.Context, asset string) int64
 	Now   func() time.Time // by the clock of Redis; nil: time.Now
 	Log   *slog.Logger     // nil: none
 }
@@ -46,7 +48,7 @@ type Node struct {
 	store   Store
 	agents  Agents
 	signals Signals
-	speed   int64
+	speed   func(ctx context.Context, asset string) int64
 	now     func() time.Time
 	log     *slog.Logger
 }
@@ -57,10 +59,13 @@ func New(store Store, agents Agents, signals Signals, o Options) *Node {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Speed == nil {
+		o.Speed = func(context.Context, string) int64 { return 1 }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Node{store: store, agents: agents, signals: signals, speed: max(o.Speed, 1), now: o.Now, log: o.Log.With("component", "schedule")}
+	return &Node{store: store, agents: agents, signals: signals, speed: o.Speed, now: o.Now, log: o.Log.With("component", "schedule")}
 }
 
 // Start starts the actor of a partition's schedules as a child of its owner, whose

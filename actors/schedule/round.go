@@ -42,8 +42,7 @@ func (o *owned) round(ctx context.Context, s *signal.Schedule) map[string]time.T
 
 // runUnlessFull makes one run, if there is room for its signal.
 func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset string) error {
-	open, err := o.countOpen(ctx, s, asset)
-	if err != nil || open >= s.MaxOpen {
+	if full, err := o.full(ctx, s, asset); err != nil || full {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
@@ -66,8 +65,8 @@ func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset str
 	}
 }
 
-func (o *owned) countOpen(ctx context.Context, s *signal.Schedule, asset string) (int, error) {
+func (o *owned) full(ctx context.Context, s *signal.Schedule, asset string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	return o.signals.CountOpen(ctx, s.Account, s.Agent, s.Strategy, asset)
+	return o.signals.Full(ctx, s, asset)
 }

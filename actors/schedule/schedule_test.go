@@ -30,6 +30,8 @@ type world struct {
 	runs      []string                          // "SECOND ACCOUNT ASSET"
 	now, most map[signal.AccountID]int          // runs under way
 	looks     int
+	speeds    map[string]int64 // of bars, by asset; set before it begins
+	ahead     time.Duration    // of the clock
 	lost      []error
 
 	begun    time.Time
@@ -101,10 +103,20 @@ func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
 	return nil
 }
 
-func (w *world) CountOpen(_ context.Context, _ signal.AccountID, _ signal.AgentID, _, asset string) (int, error) {
+func (w *world) Full(_ context.Context, s *signal.Schedule, asset string) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.open[asset], nil
+	return w.open[asset] >= s.MaxOpen, nil
+}
+
+// speed is 60 but for assets that have their own.
+func (w *world) speed(_ context.Context, asset string) int64 { return cmp.Or(w.speeds[asset], 60) }
+
+// clock is that of Redis: it may jump, timers do not.
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.ahead)
 }
 
 // set changes the world.
@@ -176,7 +188,7 @@ func newWorld(t *testing.T, list ...signal.Schedule) *world {
 
 func (w *world) start() {
 	w.sys = engine.NewSystem(engine.Options{})
-	n := New(w, w, w, Options{Speed: 60})
+	n := New(w, w, w, Options{Speed: w.speed, Now: w.clock})
 	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w, n} }, engine.Supervision{})
 	synctest.Wait()
 }
@@ -219,6 +231,57 @@ func TestBars(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		// The bubble begins with a bar.
 		w.expect(t, "1s acc_1 BTC", "6s acc_1 BTC", "11s acc_1 BTC", "16s acc_1 BTC")
+	})
+}
+
+// TestEachAssetHasItsOwnBars: a schedule of assets whose bars do not last as long runs
+// each at its own.
+func TestEachAssetHasItsOwnBars(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := every("a", 0, 1000, "FAST", "SLOW")
+		s.NextRunAt = s.FirstRun(time.Now(), 60)
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.speeds = map[string]int64{"SLOW": 1} })
+		w.put(s)
+		time.Sleep(15 * time.Minute)
+		fast, slow := 0, []string(nil)
+		for _, run := range w.ran() {
+			if strings.HasSuffix(run, "SLOW") {
+				slow = append(slow, run)
+			} else {
+				fast++
+			}
+		}
+		// A bar of 5 minutes closes at the beginning of the bubble, and is there 2 s later.
+		if diff := gocmp.Diff([]string{"6s acc_1 SLOW", "5m6s acc_1 SLOW", "10m6s acc_1 SLOW"}, slow); diff != "" || fast != 180 {
+			t.Errorf("%d runs of the fast one; of the slow one (-want +got):\n%s", fast, diff)
+		}
+	})
+}
+
+// TestClocksThatJump: what a jump forward passes is one round; after one back rounds wait
+// until the clock is where it was.
+func TestClocksThatJump(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, every("a", 1, 1000, "BTC"))
+		defer w.end()
+		w.expect(t, "0s acc_1 BTC")
+		time.Sleep(31 * time.Second)
+		w.set(func() { w.ahead = 3 * time.Hour })
+		time.Sleep(28 * time.Second)
+		w.expect(t) // the clock is looked at every 30 s
+		time.Sleep(2 * time.Second)
+		w.expect(t, "1m0s acc_1 BTC")
+		time.Sleep(time.Minute)
+		w.expect(t, "2m0s acc_1 BTC")
+		w.set(func() { w.ahead -= 10 * time.Minute })
+		time.Sleep(10 * time.Minute)
+		w.expect(t)
+		time.Sleep(time.Minute)
+		w.expect(t, "13m0s acc_1 BTC")
 	})
 }
 

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -100,10 +101,13 @@ func (o *owned) move(ctx context.Context) looked {
 		m.next = now // there may be more
 	}
 	for _, s := range list {
-		after := s.RunAfter(now, o.speed)
+		speeds := o.speeds(ctx, &s)
+		fastest := s.Fastest(func(asset string) int64 { return speeds[asset] })
+		after := s.RunAfter(now, fastest)
 		err := o.store.MoveSchedule(ctx, o.partition, o.epoch, s, after)
 		switch {
 		case err == nil:
+			s.Assets = slices.DeleteFunc(slices.Clone(s.Assets), func(asset string) bool { return !s.Concerns(now, speeds[asset], fastest) })
 			m.due = append(m.due, s)
 			if m.next.IsZero() || after.Before(m.next) {
 				m.next = after
@@ -116,6 +120,17 @@ func (o *owned) move(ctx context.Context) looked {
 		}
 	}
 	return m
+}
+
+// speeds returns how fast the bars of the schedule's assets go by, if it waits for bars.
+func (o *owned) speeds(ctx context.Context, s *signal.Schedule) map[string]int64 {
+	speeds := map[string]int64{}
+	for _, asset := range s.Assets {
+		if s.Every == 0 {
+			speeds[asset] = o.speed(ctx, asset)
+		}
+	}
+	return speeds
 }
 
 func (s *schedules) onLooked(c engine.Context, m looked) {

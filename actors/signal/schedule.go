@@ -26,8 +26,8 @@ type Schedule struct {
 	// Every is the time between two rounds, in whole minutes; 0: at each close of a bar
 	// of Timeframe.
 	Every time.Duration
-	// MaxOpen is how many open signals of the agent and the strategy an asset may have
-	// for the schedule to make another one; 1 or more.
+	// MaxOpen is how many open signals an asset may have of those that the schedule makes:
+	// of its agent, strategy, timeframe and risk, whoever made them; 1 or more.
 	MaxOpen   int
 	Status    ScheduleStatus
 	NextRunAt time.Time // zero while it is disabled
@@ -48,9 +48,24 @@ const (
 	minRoundGap = time.Second
 )
 
+// Makes says that an open signal on one of its assets counts against MaxOpen. The weather
+// agent rests on bars of a day, whatever timeframe it is asked for.
+func (s *Schedule) Makes(x *Signal) bool {
+	return x.Agent == s.Agent && x.Strategy == s.Strategy && x.Risk == s.Risk && (x.Timeframe == s.Timeframe || x.Weather != nil)
+}
+
+// Fastest returns the greatest speed of its assets; 1 if none is known.
+func (s *Schedule) Fastest(speedOf func(asset string) int64) int64 {
+	fastest := int64(1)
+	for _, asset := range s.Assets {
+		fastest = max(fastest, speedOf(asset))
+	}
+	return fastest
+}
+
 // FirstRun returns when a schedule that is new, or enabled again, runs first: at once,
 // or shortly after the next close of a bar. speed is how many times as fast as real
-// time bars go by, 1 or more.
+// time bars go by, 1 or more; that of its fastest asset.
 func (s *Schedule) FirstRun(now time.Time, speed int64) time.Time {
 	if s.Every > 0 {
 		return now.Truncate(time.Millisecond)
@@ -66,6 +81,22 @@ func (s *Schedule) RunAfter(now time.Time, speed int64) time.Time {
 	}
 	missed := max(0, now.Sub(s.NextRunAt)) / s.Every
 	return s.NextRunAt.Add((missed + 1) * s.Every)
+}
+
+// Concerns says that the round at NextRunAt, which begins now, is one of an asset whose
+// bars go by with a speed: of the schedule's fastest asset each one, of others those at
+// which a bar of their own has closed since the round before. Where the fastest bars are
+// shorter than minRoundGap it is not known when that was: then two rounds may have one bar.
+func (s *Schedule) Concerns(now time.Time, speed, fastest int64) bool {
+	if s.Every > 0 || speed >= fastest {
+		return true
+	}
+	length := s.Timeframe.Duration() / time.Duration(fastest)
+	before := s.NextRunAt.Add(-minRoundGap - length)
+	if length >= minRoundGap {
+		before = s.afterBar(s.NextRunAt.Add(-length*3/2), fastest)
+	}
+	return !s.afterBar(before, speed).After(now)
 }
 
 // afterBar returns a little later than the next close of a bar after now. Bars lie at

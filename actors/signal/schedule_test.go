@@ -47,6 +47,63 @@ func TestNextRunOfASchedule(t *testing.T) {
 	}
 }
 
+// TestRoundsConcernEachBarOnce walks along the rounds of a schedule whose assets have bars
+// of different lengths: each close of the slower ones is in one of them.
+func TestRoundsConcernEachBarOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tf              Timeframe
+		fastest, slower int64
+	}{{M1, 60, 1}, {M5, 60, 1}, {M5, 60, 7}, {M5, 3600, 1}, {H1, 60, 1}, {M1, 600, 60}, {D1, 3600, 60}} {
+		s := Schedule{Timeframe: c.tf}
+		begin := time.UnixMilli(1_795_253_400_123)
+		s.NextRunAt = s.FirstRun(begin, c.fastest)
+		slow := c.tf.Duration() / time.Duration(c.slower)
+		rounds := 0
+		for s.NextRunAt.Sub(begin) < 20*slow {
+			if !s.Concerns(s.NextRunAt, c.fastest, c.fastest) {
+				t.Fatalf("%+v: a round leaves out the fastest", c)
+			}
+			if s.Concerns(s.NextRunAt, c.slower, c.fastest) {
+				rounds++
+			}
+			s.NextRunAt = s.RunAfter(s.NextRunAt, c.fastest)
+		}
+		least, most := 19, 21
+		if c.tf.Duration()/time.Duration(c.fastest) < minRoundGap {
+			least, most = 17, 26 // a round may lie more than a bar behind the one before
+		}
+		if rounds < least || rounds > most {
+			t.Errorf("%+v: 20 bars have %d rounds", c, rounds)
+		}
+	}
+	late := Schedule{Timeframe: M5, NextRunAt: time.UnixMilli(1_795_253_400_000)}
+	if now := late.NextRunAt.Add(time.Hour); !late.Concerns(now, 1, 60) {
+		t.Error("bars that were missed are left out")
+	}
+}
+
+func TestSchedulesCountWhatTheyMake(t *testing.T) {
+	t.Parallel()
+	s := Schedule{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}
+	for name, c := range map[string]struct {
+		x    Signal
+		want bool
+	}{
+		"its own":            {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, true},
+		"another agent":      {Signal{Agent: "weather", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, false},
+		"another strategy":   {Signal{Agent: "trading", Strategy: "breakout", Timeframe: H1, Risk: LowRisk}, false},
+		"another timeframe":  {Signal{Agent: "trading", Strategy: "momentum", Timeframe: M5, Risk: LowRisk}, false},
+		"another risk":       {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: HighRisk}, false},
+		"weather, of a day":  {Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: LowRisk, Weather: &Outlook{}}, true},
+		"weather, else made": {Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: MediumRisk, Weather: &Outlook{}}, false},
+	} {
+		if got := s.Makes(&c.x); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestRoundsAscend walks along many rounds: each lies behind the one before, as far as
 // it should.
 func TestRoundsAscend(t *testing.T) {

@@ -25,8 +25,7 @@ const (
 var demoNetworks = []string{"127.0.0.0/8", "::1/128"}
 
 // demoSchedules are made for the account if it has none: what its user changes or
-// removes stays so. No two share an asset and a strategy: signals of either would count
-// against both limits, and the slow ones would hold up the fast.
+// removes stays so.
 var demoSchedules = []signal.Schedule{
 	{Agent: "trading", Strategy: "momentum", Timeframe: signal.M1, Assets: []string{"BTC", "ETH", "EURUSD"}, MaxOpen: 1},
 	{Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Assets: []string{"SOL", "NVDA", "XAUUSD"}, MaxOpen: 2},
@@ -64,7 +63,7 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 	for _, s := range demoSchedules {
 		now := p.store.Now().UTC().Truncate(time.Millisecond)
 		s.ID, s.Account, s.Risk, s.Status, s.CreatedAt, s.UpdatedAt = signal.NewScheduleID(), account, signal.MediumRisk, signal.ScheduleEnabled, now, now
-		s.NextRunAt = s.FirstRun(now, barSpeed(p.config.Market))
+		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return p.speedOf(ctx, asset) }))
 		if _, err := p.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
 			return err
 		}

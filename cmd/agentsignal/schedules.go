@@ -9,10 +9,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// barSpeed returns how many times as fast as real time the bars go by for which
-// schedules wait: real markets have their own time, whatever market.speed is.
+// speedOf returns how many times as fast as real time the bars of an asset go by: those
+// of the source that gives its prices. What nobody has given a price of, as a subject of
+// content, goes by barSpeed.
+func (p *process) speedOf(ctx context.Context, asset string) int64 {
+	if speed, err := p.market.Speed(ctx, asset); err == nil {
+		return speed
+	}
+	return barSpeed(p.config.Market)
+}
+
+// barSpeed returns how many times as fast as real time bars go by where no asset says it:
+// real markets have their own time, whatever market.speed is.
 func barSpeed(m configs.Market) int64 {
 	sources := strings.FieldsFunc(m.Source, func(c rune) bool { return c == ',' || c == ' ' })
 	if slices.Contains(sources, "simulated") || slices.Contains(sources, "stream") {
@@ -31,11 +42,49 @@ func (a scheduledAgents) Run(ctx context.Context, req signal.RunRequest) error {
 }
 
 // openSignals counts signals by the catalogue, which has read the event log up to the
-// question.
-type openSignals struct{ *catalogue.Catalogue }
+// question, and by their records, which have the timeframe and the risk.
+type openSignals struct {
+	catalogue *catalogue.Catalogue
+	store     *persistence.Store
+}
 
-// CountOpen implements schedule.Signals.
-func (s openSignals) CountOpen(ctx context.Context, account signal.AccountID, id signal.AgentID, strategy, asset string) (int, error) {
-	_, n, err := s.List(ctx, catalogue.Query{Account: account, Agent: id, Strategy: strategy, Asset: asset, Status: signal.Open, Limit: 1})
-	return n, err
+// openPage is how many signals are looked at before the list is asked again.
+const openPage = 100
+
+// Full implements schedule.Signals. Few signals are read: as a rule an asset has fewer
+// than the schedule allows, of whatever timeframe, or no others than those of the schedule.
+func (s openSignals) Full(ctx context.Context, w *signal.Schedule, asset string) (bool, error) {
+	q := catalogue.Query{Account: w.Account, Agent: w.Agent, Strategy: w.Strategy, Asset: asset, Status: signal.Open, Limit: openPage}
+	for count := 0; ; q.Offset += openPage {
+		list, total, err := s.catalogue.List(ctx, q)
+		if err != nil || total < w.MaxOpen {
+			return false, err
+		}
+		for i := range list {
+			x, err := s.signal(ctx, w.Account, list[i].ID)
+			if signal.KindOf(err) == signal.KindNotFound {
+				continue // erased meanwhile
+			}
+			if err != nil {
+				return false, err
+			}
+			if x.Status() == signal.Open && w.Makes(x) {
+				count++
+			}
+			if count == w.MaxOpen {
+				return true, nil
+			}
+		}
+		if q.Offset+len(list) >= total {
+			return false, nil
+		}
+	}
+}
+
+func (s openSignals) signal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
+	created, closed, err := s.catalogue.Find(ctx, account, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SignalByID(ctx, account, id, created, closed)
 }

@@ -75,6 +75,11 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).want(t, http.StatusOK).Body)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
+	// Of one that runs once a day there is one round, whoever owns it when.
+	for _, trader := range traders {
+		trader.post("/v1/schedules", `{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).want(t, http.StatusOK)
+		eventually(t, "the round of the day is over", func() bool { return trader.signals("strategy=product_description").Total == 2 })
+	}
 	before := make([]int, len(traders))
 	for i, trader := range traders {
 		eventually(t, "signals are there", func() bool { return trader.signals("").Total > 1 })
@@ -89,21 +94,28 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	for i, trader := range traders {
 		// What the killed process had begun counts for before, or is left out.
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
+		if n := trader.signals("strategy=product_description").Total; n != 2 {
+			t.Errorf("the round of a day has made %d signals, want 2", n)
+		}
 	}
 }
 
-// TestDemoSchedulesDoNotHoldEachOtherUp: open signals are counted by agent, strategy and
-// asset, whatever their timeframe.
-func TestDemoSchedulesDoNotHoldEachOtherUp(t *testing.T) {
+// TestSchedulesDoNotHoldEachOtherUp: signals of another timeframe or risk are those of
+// another schedule.
+func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
-	for _, s := range demoSchedules {
-		for _, asset := range s.Assets {
-			key := string(s.Agent) + " " + s.Strategy + " " + asset
-			if seen[key] {
-				t.Errorf("%s is made by two schedules", key)
-			}
-			seen[key] = true
-		}
+	trader, _ := shared(t).account(t)
+	const body = `{"agent_id":"trading","assets":["ETH"],"strategy":"momentum","every":"1m"`
+	for _, manner := range []string{`"timeframe":"1h"`, `"timeframe":"5m"`, `"timeframe":"1h","risk_level":"high"`} {
+		trader.post("/v1/schedules", body+`,`+manner+`}`).want(t, http.StatusOK)
+	}
+	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
+	// Another of the same manner has no room; of another one it has.
+	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).want(t, http.StatusOK).Body)
+	eventually(t, "its round is over", func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
+	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).want(t, http.StatusOK)
+	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
+	if total := trader.signals("").Total; total != 4 {
+		t.Errorf("%d signals", total)
 	}
 }

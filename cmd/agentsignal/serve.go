@@ -142,7 +142,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
 		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
 	p.schedules = persistence.NewSchedules(p.store, p.events)
-	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue}, schedule.Options{Speed: barSpeed(c.Market), Now: p.store.Now, Log: log})
+	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue, p.store}, schedule.Options{Speed: p.speedOf, Now: p.store.Now, Log: log})
 	p.scorecards = scorecard.New(p.store, scorecard.Options{Retention: time.Duration(c.Signals.Retention), Now: p.store.Now,
 		Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
@@ -162,7 +162,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Weather: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
-		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Schedules: p.schedules, Speed: barSpeed(c.Market), Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
+		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Schedules: p.schedules, Speed: p.speedOf, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
