@@ -2,9 +2,12 @@ package content
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // plainWords returns n words of one syllable in short sentences.
@@ -78,5 +81,28 @@ func TestBoundsOfChecks(t *testing.T) {
 				t.Errorf("%s: %s has no case", strategy, c.name)
 			}
 		}
+	}
+}
+
+// TestChecksAreDocumented: the table of the decision names every check with its weight.
+func TestChecksAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/decisions/0016-checks-of-texts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); len(cells) == 4 && cells[2] != "Weight" {
+			got = append(got, strings.TrimPrefix(strings.Join(cells[:3], " "), "| "))
+		}
+	}
+	for _, strategy := range []string{BlogPost, ProductDescription, MetaTags} {
+		for _, c := range checks[strategy] {
+			want = append(want, fmt.Sprintf("%s %s %v", strategy, c.name, c.weight))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
