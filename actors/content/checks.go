@@ -19,7 +19,7 @@ type check struct {
 // for a blog post, 12 for a product description, 11 for meta tags. What no text can do
 // without weighs 3, what readers and search engines notice first 2, the rest 1.
 // Changing a bound or a weight changes what the confidence of a signal means;
-// deploy/decisions/0016-checks-of-texts.md tells clients of it.
+// deploy/decisions/0017-checks-of-texts.md tells clients of it.
 var checks = map[string][]check{
 	BlogPost: {
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.title })},

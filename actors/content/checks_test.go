@@ -87,7 +87,7 @@ func TestBoundsOfChecks(t *testing.T) {
 // TestChecksAreDocumented: the table of the decision names every check with its weight.
 func TestChecksAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../deploy/decisions/0016-checks-of-texts.md")
+	text, err := os.ReadFile("../../deploy/decisions/0017-checks-of-texts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
