@@ -100,25 +100,22 @@ type Statistics struct {
 // Summarize returns the statistics of outcomes, which it reads in the order of their
 // ends. It sorts them so.
 func Summarize(outcomes []Outcome) Statistics {
-	SortByEnd(outcomes)
-	var t tally
-	for i := range outcomes {
-		t.add(&outcomes[i])
-	}
-	return t.statistics(outcomes)
-}
-
-// SortByEnd sorts outcomes by when they closed; equal ones stay in their order.
-func SortByEnd(outcomes []Outcome) {
 	byEnd := func(a, b Outcome) int { return cmp.Compare(a.At, b.At) }
 	if !slices.IsSortedFunc(outcomes, byEnd) {
 		slices.SortStableFunc(outcomes, byEnd)
 	}
+	var t Tally
+	for i := range outcomes {
+		t.Add(&outcomes[i])
+	}
+	return t.Statistics()
 }
 
-// tally adds outcomes up.
-type tally struct {
+// Tally adds outcomes up. Of each it keeps its R, for the median. Its zero value has
+// none.
+type Tally struct {
 	count, wins              int
+	rs                       []float64
 	r, net, gains, losses    float64
 	peak, drawdown           float64
 	minutes, mfe, mae        float64
@@ -130,7 +127,8 @@ type tally struct {
 	}
 }
 
-func (t *tally) add(o *Outcome) {
+// Add adds an outcome that ended no earlier than those before.
+func (t *Tally) Add(o *Outcome) {
 	won := 0
 	if o.R > 0 {
 		won = 1
@@ -138,6 +136,7 @@ func (t *tally) add(o *Outcome) {
 	net := o.R - o.Cost
 	t.count++
 	t.wins += won
+	t.rs = append(t.rs, o.R)
 	t.r += o.R
 	t.net += net
 	if net > 0 {
@@ -167,11 +166,12 @@ func (t *tally) add(o *Outcome) {
 	b.confidence += o.Confidence
 }
 
-func (t *tally) statistics(outcomes []Outcome) Statistics {
+// Statistics returns what the outcomes so far amount to.
+func (t *Tally) Statistics() Statistics {
 	n := float64(t.count)
 	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
 	s := Statistics{Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: Wilson(t.wins, t.count),
-		MeanR: mean(t.r), MedianR: median(outcomes), ExpectancyR: mean(t.net), ProfitFactor: none,
+		MeanR: mean(t.r), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
 		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
 		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence), Brier: mean(t.squaredError),
 		BrierSkill: none, Reliability: make([]Bucket, buckets)}
@@ -206,14 +206,10 @@ func Wilson(wins, count int) Interval {
 	return Interval{Figure(max(0, centre-half)), Figure(min(1, centre+half))}
 }
 
-// median returns the middle result before costs.
-func median(outcomes []Outcome) Figure {
-	if len(outcomes) == 0 {
+// median returns the middle value. It sorts them.
+func median(rs []float64) Figure {
+	if len(rs) == 0 {
 		return none
-	}
-	rs := make([]float64, len(outcomes))
-	for i := range outcomes {
-		rs[i] = outcomes[i].R
 	}
 	slices.Sort(rs)
 	middle := len(rs) / 2

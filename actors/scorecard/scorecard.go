@@ -41,7 +41,13 @@ type Scorecards struct {
 	mu       sync.Mutex
 	accounts map[signal.AccountID]*account
 	clock    uint64 // counts questions
+
+	whole chan struct{} // holds one for each reading of a whole log
 }
+
+// maxWhole is how many logs are read from their beginning at once: each keeps Redis and a
+// core busy for some seconds a million signals. Who asks again does not wait for them.
+const maxWhole = 2
 
 // New returns scorecards over records.
 func New(records Records, o Options) *Scorecards {
@@ -53,7 +59,7 @@ func New(records Records, o Options) *Scorecards {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Scorecards{records: records, o: o, accounts: make(map[signal.AccountID]*account)}
+	return &Scorecards{records: records, o: o, accounts: make(map[signal.AccountID]*account), whole: make(chan struct{}, maxWhole)}
 }
 
 // Query says which signals count. Zero values do not restrict.
@@ -86,10 +92,16 @@ type Group struct {
 // has all that were closed before the call. The error is that of the records.
 func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
 	a := c.account(q.Account)
-	if err := a.lock(ctx); err != nil {
+	if err := enter(ctx, a.busy); err != nil {
 		return Card{}, err
 	}
-	defer a.unlock()
+	defer leave(a.busy)
+	if a.upTo.IsZero() {
+		if err := enter(ctx, c.whole); err != nil {
+			return Card{}, err
+		}
+		defer leave(c.whole)
+	}
 	// What has been read holds, also if the reading ends early.
 	before := a.size()
 	err := a.read(ctx, c.records, q.Account, c.o.Cost)
@@ -189,16 +201,17 @@ func newAccount() *account {
 	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32)}
 }
 
-func (a *account) lock(ctx context.Context) error {
+// enter takes a place, unless ctx ends before one is free.
+func enter(ctx context.Context, places chan struct{}) error {
 	select {
-	case a.busy <- struct{}{}:
+	case places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (a *account) unlock() { <-a.busy }
+func leave(places chan struct{}) { <-places }
 
 func (a *account) size() int { return len(a.closed) + len(a.open) }
 
@@ -262,20 +275,20 @@ func (a *account) card(q Query) Card {
 	if !q.Since.IsZero() {
 		since = q.Since.UnixMilli()
 	}
-	all := make([]backtest.Outcome, 0, len(a.closed))
-	parts := make([][]backtest.Outcome, len(a.groups))
-	for i := range a.closed {
+	var all backtest.Tally
+	parts := make([]backtest.Tally, len(a.groups))
+	for i := range a.closed { // by their end
 		e := &a.closed[i]
 		if wanted[e.group] && (since == 0 || e.created > since) {
-			all = append(all, e.Outcome)
-			parts[e.group] = append(parts[e.group], e.Outcome)
+			all.Add(&e.Outcome)
+			parts[e.group].Add(&e.Outcome)
 		}
 	}
-	card := Card{Statistics: backtest.Summarize(all), Groups: []Group{}}
-	for i, part := range parts {
-		if len(part) > 0 {
+	card := Card{Statistics: all.Statistics(), Groups: []Group{}}
+	for i := range parts {
+		if s := parts[i].Statistics(); s.Count > 0 {
 			g := &a.groups[i]
-			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, backtest.Summarize(part)})
+			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, s})
 		}
 	}
 	slices.SortFunc(card.Groups, func(x, y Group) int {

@@ -165,6 +165,28 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 	}
 }
 
+// TestACardByHand: the figures are worked out on paper, with costs of 0.1 % a side.
+func TestACardByHand(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	r.add("acc_1", 0, nil, 101.5) // +1.5 R, 0.2015 R of costs
+	r.add("acc_1", 1, func(s *signal.Signal) { // -1 R, 0.101 R
+		s.Direction, s.Levels, s.FirstConfidence = signal.Short, &signal.Levels{Entry: 200, Stop: 204, Target: 194}, .3
+	}, 204)
+	r.add("acc_1", 2, func(s *signal.Signal) { s.Levels, s.FirstConfidence = &signal.Levels{Entry: 50, Stop: 48, Target: 53}, .6 }, 50.5) // +0.25 R, 0.05025 R
+	got, err := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }}).Card(t.Context(), Query{Account: "acc_1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"count":3,"wins":2,"hit_rate":0.666667,"hit_rate_interval":{"low":0.20766,"high":0.938508},"mean_r":0.25,"median_r":0.25,` +
+		`"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,"total_r":0.39725,"mean_duration_minutes":91,` +
+		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,"mean_confidence":0.45,` +
+		`"brier_score":0.184167,"brier_skill":0.17125,"reliability":[`
+	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) || !strings.Contains(s, `{"from":0.6,"to":0.7,"count":1,"mean_confidence":0.6,"hit_rate":1}`) {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+}
+
 func TestOnlyClosedSignalsWithPricesCount(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
@@ -265,11 +287,36 @@ func TestManyAskAtOnce(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := c.account("acc_1")
-	if err := a.lock(t.Context()); err != nil {
+	if err := enter(t.Context(), a.busy); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Card(gone, Query{Account: "acc_1"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("who has gone waits: %v", err)
+	}
+}
+
+// TestFewLogsAreReadWhole: who asks for the first time waits while others do; who has
+// asked before does not.
+func TestFewLogsAreReadWhole(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	r.add("acc_1", 0, nil, 101.5)
+	c := New(r, Options{Now: clock})
+	if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil {
+		t.Fatal(err)
+	}
+	for range maxWhole {
+		if err := enter(t.Context(), c.whole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 1 {
+		t.Errorf("again: %+v, %v", got.Statistics, err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Card(gone, Query{Account: "acc_2"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the third at once: %v", err)
 	}
 }
 
