@@ -14,6 +14,7 @@ type feature struct {
 
 // topic is what is known of features whose names have one of the phrases.
 type topic struct {
+	kind                           string // of the subjects that have such features; "": of any
 	phrases                        [][]string
 	benefit, wish, why, check, ask string
 }
@@ -22,8 +23,12 @@ type topic struct {
 var topics = func() []topic {
 	var all []topic
 	for _, s := range readSections("words/features.txt") {
-		t := topic{benefit: s.lines[0], wish: s.lines[1], why: s.lines[2], check: s.lines[3], ask: s.lines[4]}
-		for _, w := range strings.Fields(s.name) {
+		kind, names, found := strings.Cut(s.name, ": ")
+		if !found {
+			kind, names = "", s.name
+		}
+		t := topic{kind: kind, benefit: s.lines[0], wish: s.lines[1], why: s.lines[2], check: s.lines[3], ask: s.lines[4]}
+		for _, w := range strings.Fields(names) {
 			t.phrases = append(t.phrases, tokens(w))
 		}
 		all = append(all, t)
@@ -46,6 +51,21 @@ func topicOf(name string, used map[*topic]bool) *topic {
 		}
 	}
 	return found
+}
+
+// kindOfFeatures returns the kind of subject that most of the features speak for; ""
+// if none does.
+func kindOfFeatures(names []string) string {
+	votes := map[string]int{}
+	best := ""
+	for _, name := range names {
+		if t := topicOf(name, nil); t != nil && t.kind != "" {
+			if votes[t.kind]++; votes[t.kind] > votes[best] {
+				best = t.kind
+			}
+		}
+	}
+	return best
 }
 
 // maxFeatureWords is how many words features and their benefits may have together.

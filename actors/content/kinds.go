@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -22,12 +23,12 @@ var kindWords = map[string][]string{
 		deployments pipeline pipelines kubernetes docker linux python javascript typescript golang rust java c++ c# sql nosql code codebase
 		refactoring devops framework frameworks plugin plugins website websites saas crm erp cms backend frontend automation backup backups
 		encryption firewall git microservice microservices caching observability monitoring logging webhook webhooks redis postgres
-		postgresql mysql algorithm algorithms programming debugging rollback rollbacks latency downtime zero-downtime blue-green`),
+		postgresql mysql ai ml llm llms chatbot chatbots machine-learning deep-learning data-science algorithm algorithms programming debugging rollback rollbacks latency downtime zero-downtime blue-green`),
 	kindFood: strings.Fields(`coffee tea bread sourdough wine beer cheese chocolate pasta rice honey milk juice cake cakes sauce soup salad pizza
 		crème espresso cappuccino latte matcha snack snacks spice spices olives butter yogurt yoghurt jam cookie cookies biscuit biscuits
-		noodles granola muesli nuts almonds vinegar mustard pepper salt tofu salmon ham bacon kombucha lemonade gin whisky whiskey rum
+		noodles bean beans granola muesli nuts almonds vinegar mustard pepper salt tofu salmon ham bacon kombucha lemonade gin whisky whiskey rum
 		olive-oil coconut-oil sunflower-oil sesame-oil rapeseed-oil argan-oil maple-syrup peanut-butter ice-cream hot-sauce`),
-	kindPractice: strings.Fields(`work yoga meditation photography pilates sport sports football soccer tennis golf chess homework makeup travel
+	kindPractice: strings.Fields(`yoga meditation photography pilates sport sports football soccer tennis golf chess homework makeup
 		skin-care hair-care time-management`),
 	kindProduct: strings.Fields(`desk chair table lamp sofa bed mattress pillow blanket shelf cabinet wardrobe stool bench rug curtain mirror
 		shoe boot sneaker sandal jacket coat shirt dress jeans trousers sock hat glove scarf belt helmet sunglasses watch ring necklace bag
@@ -39,9 +40,9 @@ var kindWords = map[string][]string{
 		case cover sheet dumbbell treadmill mat racket ball glasses battery bulb tool toolbox basket bin towel`),
 }
 
-// kindOf guesses the kind of a subject from its words. With features, a thing of which
-// no word is known counts as a product.
-func kindOf(subject string, thing bool) string {
+// kindOf guesses the kind of a subject from its words; where none is known, from its
+// features.
+func kindOf(subject string, features []string) string {
 	words := strings.Fields(strings.ToLower(strings.ReplaceAll(subject, "_", " ")))
 	switch {
 	case len(words) > 2 && words[0] == "how" && words[1] == "to":
@@ -51,7 +52,7 @@ func kindOf(subject string, thing bool) string {
 	}
 	head := headOf(words)
 	switch named := strings.Join(words, " "); {
-	case slices.ContainsFunc(words, func(w string) bool { return isOf(kindTech, w) }):
+	case slices.ContainsFunc(words, func(w string) bool { return isOf(kindTech, w) }) || endsIn(kindTech, named):
 		return kindTech
 	case isOf(kindFood, head) || endsIn(kindFood, named):
 		return kindFood
@@ -59,10 +60,8 @@ func kindOf(subject string, thing bool) string {
 		return kindProduct
 	case isOf(kindPractice, head) || endsIn(kindPractice, named) || len(head) > 5 && strings.HasSuffix(head, "ing"):
 		return kindPractice
-	case thing:
-		return kindProduct
 	}
-	return kindTopic
+	return cmp.Or(kindOfFeatures(features), kindTopic)
 }
 
 // isOf says that a word, or its singular, names a kind.

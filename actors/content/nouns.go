@@ -49,7 +49,7 @@ func nounOf(s string, english bool) noun {
 		n.This = "this guide on " + text
 	case isQuestion(words):
 		n.Bare = "“" + text + "”"
-		n.A, n.This = "the question "+n.Bare, "this guide to the question "+n.Bare
+		n.A, n.This, n.Title = n.Bare, "this guide to "+n.Bare, n.Title+"?"
 	case len(words) > 1 && slices.Contains(articles, words[0]):
 		// It has its article.
 	case !english:
@@ -75,15 +75,19 @@ func isName(w string) bool {
 // articles begin a noun that needs none.
 var articles = strings.Fields("a an the this these my your our")
 
-// indefinite returns the indefinite article of a noun.
+// indefinite returns the indefinite article of a noun, by how it sounds: letters are
+// spelled in abbreviations of up to three.
 func indefinite(s string) string {
-	s = strings.ToLower(s)
-	for _, sounded := range []string{"uni", "use", "usa", "eu", "one", "once"} { // begin like "you" and "won"
-		if strings.HasPrefix(s, sounded) && !strings.HasPrefix(s, "unin") && !strings.HasPrefix(s, "unim") {
-			return "a"
-		}
+	first, _, _ := strings.Cut(strings.ReplaceAll(s, "-", " "), " ")
+	begins := func(prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(strings.ToLower(first), p) })
 	}
-	if strings.HasPrefix(s, "hour") || strings.HasPrefix(s, "honest") || strings.ContainsAny(s[:1], "aeiou") {
+	an := begins("a", "e", "i", "o", "u", "8") && !begins("uni", "use", "usa", "eu", "one", "once", "ubi", "uto") || // "you", "won"
+		begins("hour", "honest", "honour", "honor", "heir", "unin", "unim") || first == "11" || first == "18" || first == "x"
+	if len(first) <= 3 && len(first) > 1 && first == strings.ToUpper(first) && unicode.IsLetter(rune(first[0])) {
+		an = strings.ContainsAny(first[:1], "AEFHILMNORSX")
+	}
+	if an {
 		return "an"
 	}
 	return "a"
@@ -138,12 +142,15 @@ func isAbstract(w string) bool {
 		func(end string) bool { return strings.HasSuffix(w, end) && len(w) > len(end)+2 })
 }
 
+// smallWords stand in titles without a capital.
+var smallWords = strings.Fields("a an the and but or nor for of in on at to by with from as")
+
 // titleCase begins each word of a text with a capital, but for small words inside and
 // words that have a capital already, as names such as iPhone do.
 func titleCase(s string) string {
 	words := strings.Fields(s)
 	for i, w := range words {
-		if i == 0 || !stopWords[w] {
+		if i == 0 || !slices.Contains(smallWords, w) {
 			words[i] = upperFirst(w)
 		}
 	}

@@ -2,6 +2,7 @@ package content
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,11 +81,22 @@ func TestNouns(t *testing.T) {
 		"iPhone case":                  {"an iPhone case", "this iPhone case"},
 		"tax rules for small firms":    {"tax rules for small firms", "these tax rules for small firms"},
 		"how to bake bread?":           {"how to bake bread", "this guide on how to bake bread"},
-		"why cats purr?":               {"the question “why cats purr”", "this guide to the question “why cats purr”"},
+		"why cats purr?":               {"“why cats purr”", "this guide to “why cats purr”"},
 		"email marketing for dentists": {"email marketing for dentists", "email marketing for dentists"},
 	} {
 		if n := nounOf(s, true); n.A != want[0] || n.This != want[1] {
 			t.Errorf("%s: %q and %q, want %q", s, n.A, n.This, want)
+		}
+	}
+}
+
+func TestIndefiniteArticles(t *testing.T) {
+	t.Parallel()
+	for _, want := range []string{"a desk", "an oven", "a unicycle", "an uninterruptible power supply", "a euro coin", "a one-page plan", "an hourglass",
+		"an umbrella", "a user manual", "an SEO tool", "a USB hub", "an LED lamp", "an x-ray", "an 8-inch tablet", "an 18-volt drill", "a 12-volt drill", "an iPhone case"} {
+		article, rest, _ := strings.Cut(want, " ")
+		if got := indefinite(rest); got != article {
+			t.Errorf("%s %s", got, rest)
 		}
 	}
 }

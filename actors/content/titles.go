@@ -22,7 +22,7 @@ func title(r *Request, p *page, d *drawer) string {
 	}
 	if r.Strategy == MetaTags {
 		for n := len(r.Features); n > 0; n-- {
-			if t := names[0] + ": " + titleCase(list(r.Features[:n])); fits(t, minTitle, maxTitle) {
+			if t := colon(names[0]) + " " + titleCase(list(r.Features[:n])); fits(t, minTitle, maxTitle) {
 				return t
 			}
 		}
@@ -30,7 +30,7 @@ func title(r *Request, p *page, d *drawer) string {
 	for _, name := range names {
 		for _, section := range []string{"title", "common title"} {
 			for _, form := range d.all(section) {
-				t := strings.NewReplacer("{T}", name, "{A}", titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
+				t := strings.NewReplacer("{T}:", colon(name), "{T}", name, "{A}", titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
 				if joined := p.Aside && name != short; fits(t, minTitle, maxTitle) && !(joined && strings.Contains(form, "{A}")) {
 					return t
 				}
@@ -38,6 +38,14 @@ func title(r *Request, p *page, d *drawer) string {
 		}
 	}
 	return short
+}
+
+// colon ends the first part of a title, unless it ends in a question mark.
+func colon(name string) string {
+	if strings.HasSuffix(name, "?") {
+		return name
+	}
+	return name + ":"
 }
 
 // summary returns a description of a page, not escaped: one that names features, or

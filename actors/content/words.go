@@ -66,10 +66,10 @@ type drawer struct {
 
 // newDrawer returns the drawer of a request's text.
 func newDrawer(r *Request) *drawer {
-	keyword, subject, aside := nouns(r)
-	kind := kindOf(r.Subject, len(r.Features) > 0 && (subject.Many || subject.A != subject.Bare))
-	if aside && r.Strategy != ProductDescription || kind == kindTopic {
-		kind = kindOf(r.Keyword(), false) // that is what the text is on
+	keyword, _, aside := nouns(r)
+	kind := kindOf(r.Subject, r.Features)
+	if r.Strategy != ProductDescription && (aside || kind == kindTopic) {
+		kind = kindOf(r.Keyword(), nil) // that is what the text is on
 	}
 	rng := rand.New(rand.NewPCG(seedOf(r), generatorStream))
 	return &drawer{rng: rng, kind: kind, noun: keyword.replacer(), left: map[string][]string{}}
