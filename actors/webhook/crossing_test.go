@@ -9,9 +9,7 @@ import (
 )
 
 func TestRemovedWhileInFlight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id, other := w.register(), w.register()
 		w.courier.script(after(10*time.Second, answers200))
 		w.start()
@@ -40,9 +38,7 @@ func TestRemovedWhileInFlight(t *testing.T) {
 }
 
 func TestAccountDeletedWhileInFlight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(10*time.Second, answers200))
 		w.start()
@@ -70,9 +66,7 @@ func TestAccountDeletedWhileInFlight(t *testing.T) {
 }
 
 func TestCancelledByHandWhileInFlight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(10*time.Second, answers503))
 		w.start()
@@ -129,9 +123,7 @@ func TestCancelledByHandWhileItWaits(t *testing.T) {
 
 // A delivery may be read from Redis and sent before the endpoint is told of it.
 func TestReadBeforeItWasTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.start()
 		w.emit(1)
@@ -149,9 +141,7 @@ func TestReadBeforeItWasTold(t *testing.T) {
 
 // What is read may be older than an outcome that was stored meanwhile.
 func TestDoneWhileAPageIsRead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(60*time.Millisecond, answers200))
 		w.start()
@@ -174,9 +164,7 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 
 // What is read may be older than a change by hand.
 func TestCancelledWhileAPageIsRead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.start()
 		w.emit(1)

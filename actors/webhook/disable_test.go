@@ -9,9 +9,7 @@ import (
 )
 
 func TestDisabledAfterThreeDays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(answers503)
 		w.start()
@@ -93,9 +91,7 @@ func (w *world) mails(want ...signal.MailKind) {
 }
 
 func TestAWarnedWebhookRecovers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(answers503)
 		w.start()
@@ -166,9 +162,7 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 // A record that was read before an outcome was stored does not bring a failure back
 // that is over.
 func TestARecordThatComesLate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
 		w.courier.script(after(50*time.Millisecond, answers200))
@@ -215,9 +209,7 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 }
 
 func TestDisabledByHand(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(answers503)
 		w.start()
@@ -272,9 +264,7 @@ func (w *world) emitted(n int) []signal.EventID {
 // Deliveries that are pending when nobody owns the partition of a webhook that is
 // disabled are seen to by the next owner.
 func TestDisabledWhileNobodyOwnedIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.backlogged(id, 250)
 		w.store.set(func() {

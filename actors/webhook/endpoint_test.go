@@ -12,9 +12,7 @@ import (
 )
 
 func TestAnEventIsDeliveredOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		other := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.start()
@@ -50,9 +48,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 // The first outcome is stored at once; those that follow soon wait for each other, but
 // not for many.
 func TestOutcomesAreGathered(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.start()
 		w.emit(1)
@@ -74,9 +70,7 @@ func TestOutcomesAreGathered(t *testing.T) {
 }
 
 func TestScheduleOfRetries(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(700*time.Millisecond, answers503))
 		w.start()
@@ -142,9 +136,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 }
 
 func TestRetryByHandIsOneAttempt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(answers503)
 		w.start()
@@ -180,9 +172,7 @@ func TestRetryByHandIsOneAttempt(t *testing.T) {
 }
 
 func TestAtMostEightAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id, other := w.register(), w.register()
 		w.courier.script(after(100*time.Millisecond, answers200))
 		w.start()
@@ -200,9 +190,7 @@ func TestAtMostEightAtOnce(t *testing.T) {
 
 // What does not fit into memory goes through Redis: each event is sent once.
 func TestMoreThanFits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.store.takes = 2 * time.Millisecond
 		w.courier.script(after(20*time.Millisecond, answers200))
@@ -223,9 +211,7 @@ func TestMoreThanFits(t *testing.T) {
 
 // What did not fit is read as soon as there is room.
 func TestWhatDidNotFitDoesNotWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(20*time.Millisecond, answers200))
 		w.start()
@@ -238,9 +224,7 @@ func TestWhatDidNotFitDoesNotWait(t *testing.T) {
 
 // One that answers slowly is in the slow lane, too.
 func TestSlowAnswers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(after(2*time.Second, answers200))
 		w.start()
@@ -282,9 +266,7 @@ func TestOrderOfSending(t *testing.T) {
 }
 
 func TestSlowStartAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.courier.script(answers503)
 		w.start()

@@ -145,9 +145,7 @@ func TestOneMailFailsAndOthersDoNot(t *testing.T) {
 }
 
 func TestMailsWithoutSettings(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.mail("1")
 		w.start()
 		pass(time.Second)

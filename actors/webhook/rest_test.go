@@ -28,9 +28,7 @@ func (w *world) endpoints() int {
 
 // Whatever has nothing to do for a minute ends, and is there again when it is needed.
 func TestPassivation(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		for range 50 {
 			w.register()
 		}
@@ -54,9 +52,7 @@ func TestPassivation(t *testing.T) {
 
 // A message that comes in the moment in which an endpoint rests is not lost.
 func TestAMessageAtTheMomentOfRest(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.start()
 		var events []signal.EventID
@@ -91,9 +87,7 @@ func (p probe) Receive(c engine.Context) {
 
 // An endpoint that wants to end while a message is under way to it stays.
 func TestRestNeedsTheParent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		defer w.stop()
 		id := w.register()
 		o := &owned{Node: w.node, epoch: 1, log: w.node.log}

@@ -2,16 +2,13 @@ package webhook
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestASecretThatNoKeyOpens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		lost := newKeyring(t, keyNamed("lost", 9))
 		id := w.register()
 		good := w.store.hook(id).Secret
@@ -44,9 +41,7 @@ func TestASecretThatNoKeyOpens(t *testing.T) {
 }
 
 func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.start()
 		w.emit(1)
@@ -77,9 +72,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 
 // An old secret that no key opens any more is in nobody's way once it has ended.
 func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		lost := newKeyring(t, keyNamed("lost", 9))
 		id := w.register(func(h *signal.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = lost.Seal([]byte("old"), string(h.ID)), time.Now().Add(time.Hour)
@@ -94,9 +87,7 @@ func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 }
 
 func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(func(h *signal.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = w.keys.Seal([]byte("old"), string(h.ID)), time.Now().Add(24*time.Hour)
 		})
@@ -122,9 +113,7 @@ func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
 // A secret that could not be stored again is not left to the older key: its owner will
 // take that away.
 func TestSecretsAreSealedAgainInEveryPass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
 		down := true

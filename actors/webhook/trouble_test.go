@@ -40,9 +40,7 @@ func TestRedisIsAwayWhileOutcomesAreStored(t *testing.T) {
 
 // The same under load, with operations that fail at random places.
 func TestRedisFailsNowAndThen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.store.takes = time.Millisecond
 		ids := []signal.WebhookID{w.register(), w.register(), w.register()}
 		w.courier.script(after(5*time.Millisecond, answers200))
@@ -66,9 +64,7 @@ func TestRedisFailsNowAndThen(t *testing.T) {
 }
 
 func TestAnotherOwnerHasCome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.register()
 		w.courier.script(after(time.Second, answers200))
 		w.start()
@@ -163,9 +159,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 
 // An endpoint that panics costs the others nothing, and goes on itself.
 func TestAPanicHarmsNobody(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register()
 		panics := 0
 		w.courier.script(func(ctx context.Context, r Request) Result {
@@ -195,9 +189,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 
 // The parent of the endpoints panics: it begins anew, and nothing is lost.
 func TestTheParentPanics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		ids := []signal.WebhookID{w.register(), w.register()}
 		w.courier.script(after(time.Second, answers200))
 		w.start()
@@ -224,9 +216,7 @@ func TestTheParentPanics(t *testing.T) {
 
 // What the parent cannot do it tries again.
 func TestUpkeepIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(func(h *signal.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
 		w.store.fail = func(op string) (error, bool) {
 			if op == "PruneDeliveries" && w.store.calls[op] < 4 {
@@ -252,9 +242,7 @@ func TestUpkeepIsTriedAgain(t *testing.T) {
 }
 
 func TestDeliveriesArePruned(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		quiet := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.start()

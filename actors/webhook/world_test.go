@@ -78,6 +78,12 @@ func (o owner) Receive(c engine.Context) {
 	}
 }
 
+// inWorld runs a test in a world whose time is its own.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
 // newWorld makes the fakes. start sets them going.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
 	w := &world{t: t, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
