@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -27,7 +28,7 @@ func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		w.mu.Lock()
 		w.silent = false
 		w.mu.Unlock()
-		time.Sleep(2 * retryLast)
+		time.Sleep(2 * engine.LastBackoff)
 		w.tell(t, "BTC", market.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
 		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
 			t.Errorf("changes are %+v", w.changes)

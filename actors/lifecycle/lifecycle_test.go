@@ -402,7 +402,7 @@ func TestAWriteIsTriedUntilItIsStored(t *testing.T) {
 		w.mu.Lock()
 		w.failing = nil
 		w.mu.Unlock()
-		time.Sleep(retryLast)
+		time.Sleep(engine.LastBackoff)
 		synctest.Wait()
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
 			t.Errorf("events %v", got)

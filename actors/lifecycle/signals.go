@@ -66,9 +66,6 @@ const (
 	// maxWrites is how many changes are appended at once for a partition: enough to
 	// fill the log's batches.
 	maxWrites = 256
-	// retryFirst and retryLast bound the pauses after what failed.
-	retryFirst = 250 * time.Millisecond
-	retryLast  = 10 * time.Second
 	// ioTimeout bounds one question to Redis or the market, appendTimeout one write.
 	ioTimeout     = 10 * time.Second
 	appendTimeout = 10 * time.Second
@@ -95,7 +92,7 @@ type signals struct {
 	warned bool             // that some cannot be
 	queue  []write
 	writes int // under way
-	pause  time.Duration
+	failed engine.Backoff
 }
 
 // signalKey is a signal's identifier without its prefix, of which a million are kept.
@@ -117,7 +114,7 @@ type wish struct {
 	alerts []market.Alert
 	busy   bool         // some are being added, or a pause lasts
 	gone   []engine.Ref // actors that ended meanwhile
-	pause  time.Duration
+	failed engine.Backoff
 }
 
 func newSignals(o *owned) *signals {
@@ -135,9 +132,8 @@ func (s *signals) Receive(c engine.Context) {
 		s.load(c)
 	case loaded:
 		if m.err != nil {
-			s.o.log.Warn("open signals are not readable", "err", m.err)
-			s.pause = grown(s.pause)
-			c.After(s.pause, loadDue{})
+			s.o.log.Log(context.Background(), s.failed.Level(), "open signals are not readable", "err", m.err)
+			c.After(s.failed.Next(), loadDue{})
 			return
 		}
 		early := s.early
@@ -152,11 +148,10 @@ func (s *signals) Receive(c engine.Context) {
 	case lookDue:
 		s.look(c, m.ids)
 	case looked:
-		s.o.log.Warn("new signals are not readable", "err", m.err)
-		s.pause = grown(s.pause)
-		c.After(s.pause, lookDue{m.ids})
+		s.o.log.Log(context.Background(), s.failed.Level(), "new signals are not readable", "err", m.err)
+		c.After(s.failed.Next(), lookDue{m.ids})
 	case found:
-		s.pause = 0
+		s.failed.Reset()
 		for i := range m.list {
 			s.watch(c, &m.list[i])
 		}
@@ -197,9 +192,6 @@ func (s *signals) Receive(c engine.Context) {
 		}
 	}
 }
-
-// grown returns the pause after one that did not help.
-func grown(d time.Duration) time.Duration { return min(max(2*d, retryFirst), retryLast) }
 
 // load finds the signals that were open before.
 func (s *signals) load(c engine.Context) {
@@ -317,7 +309,7 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 				s.o.market.Quote(m.asset, ref)
 			}
 		}
-		w.pause = 0
+		w.failed.Reset()
 		s.goOn(c, m.asset, w)
 		return
 	}
@@ -335,8 +327,7 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 			w.alerts = append(w.alerts, a)
 		}
 	}
-	w.pause = grown(w.pause)
-	c.After(w.pause, alertDue{m.asset})
+	c.After(w.failed.Next(), alertDue{m.asset})
 }
 
 // onAlertDue asks for an asset again.

@@ -1,8 +1,8 @@
 package lifecycle
 
 import (
+	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
@@ -36,7 +36,7 @@ type change struct {
 	next    *signal.Signal
 	closing *signal.Closing // the signal closes with next, or behind it
 	more    json.RawMessage // of the metadata, with the closing
-	pause   time.Duration   // after the last try
+	failed  engine.Backoff  // tries
 }
 
 func newWatcher(o *owned, parent engine.Ref, r *record) *watcher {
@@ -244,11 +244,8 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 	case m.err == nil:
 		w.onStored(c)
 	case signal.KindOf(m.err) != signal.KindConflict:
-		if w.change.pause == 0 {
-			w.o.log.Warn("change of a signal is not stored", "signal", string(w.r.id), "err", m.err)
-		}
-		w.change.pause = grown(w.change.pause)
-		c.After(w.change.pause, retryDue{})
+		w.o.log.Log(context.Background(), w.change.failed.Level(), "change of a signal is not stored", "signal", string(w.r.id), "err", m.err)
+		c.After(w.change.failed.Next(), retryDue{})
 	case signal.CodeOf(m.err) == signal.CodeNotOwner:
 		w.o.owner.Tell(signal.Lost{Err: m.err})
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged && m.next.Closing == nil:

@@ -43,7 +43,7 @@ type backlog struct {
 
 	timer  engine.Timer
 	due    time.Time // when timer sends searchDue; zero: there is none
-	failed backoff
+	failed engine.Backoff
 }
 
 // idle says that nothing is to be read for longer than the parent looks ahead.
@@ -124,12 +124,12 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	}
 	if m.err != nil {
 		b.wanted = true
-		e.log.Log(context.Background(), b.failed.level(), "deliveries that are due are not readable", "err", m.err)
-		e.searchAt(c, e.o.now().Add(b.failed.next()))
+		e.log.Log(context.Background(), b.failed.Level(), "deliveries that are due are not readable", "err", m.err)
+		e.searchAt(c, e.o.now().Add(b.failed.Next()))
 		e.letGo()
 		return
 	}
-	b.failed.reset()
+	b.failed.Reset()
 	b.wanted = b.wanted || m.full
 	var items []*signal.PendingDelivery
 	for i := range m.due {

@@ -75,7 +75,7 @@ type endpoint struct {
 	loading bool
 	again   bool // it is to be read once more
 	sealed  bool // no key opens its secret: nothing can be sent
-	loads   backoff
+	loads   engine.Backoff
 	reload  engine.Timer
 
 	queue  *queue
@@ -194,11 +194,11 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		e.parent.Tell(finished{c.Self()}) // removed: what is in flight is cancelled with the actor
 		return
 	default:
-		e.log.Log(context.Background(), e.loads.level(), "webhook is not readable", "err", m.err)
-		e.loadIn(c, e.loads.next())
+		e.log.Log(context.Background(), e.loads.Level(), "webhook is not readable", "err", m.err)
+		e.loadIn(c, e.loads.Next())
 		return
 	}
-	e.loads.reset()
+	e.loads.Reset()
 	if e.again {
 		e.load(c)
 		return

@@ -70,7 +70,7 @@ type mailer struct {
 	busy   bool
 	again  bool // mails came while it was busy
 	timer  engine.Timer
-	failed backoff
+	failed engine.Backoff
 }
 
 func newMailer(o *owned) *mailer { return &mailer{o: o} }
@@ -105,11 +105,11 @@ func (m *mailer) onDone(c engine.Context, d mailsDone) {
 		if m.o.refused(d.err) {
 			return
 		}
-		m.o.log.Log(c.Context(), m.failed.level(), "mails are not seen to", "err", d.err)
-		m.timer = c.After(m.failed.next(), mailsDue{})
+		m.o.log.Log(c.Context(), m.failed.Level(), "mails are not seen to", "err", d.err)
+		m.timer = c.After(m.failed.Next(), mailsDue{})
 		return
 	}
-	m.failed.reset()
+	m.failed.Reset()
 	if m.again {
 		m.send(c)
 		return

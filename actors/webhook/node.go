@@ -133,28 +133,3 @@ func (o *owned) refused(err error) bool {
 	o.owner.Tell(signal.Lost{Err: err})
 	return true
 }
-
-// backoff grows from one failure of Redis to the next.
-type backoff struct{ d time.Duration }
-
-const (
-	leastBackoff = 250 * time.Millisecond
-	mostBackoff  = 5 * time.Second
-)
-
-// next returns how long to wait after one more failure.
-func (b *backoff) next() time.Duration {
-	b.d = min(max(2*b.d, leastBackoff), mostBackoff)
-	return b.d
-}
-
-// level returns at which level a failure is logged: only the first one of a row is of
-// interest.
-func (b *backoff) level() slog.Level {
-	if b.d == 0 {
-		return slog.LevelWarn
-	}
-	return slog.LevelDebug
-}
-
-func (b *backoff) reset() { b.d = 0 }

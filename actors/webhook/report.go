@@ -57,7 +57,7 @@ type report struct {
 	storing outcomeList // is being stored, or will be tried again
 	busy    bool        // there is something in storing
 	written bool        // its write is under way
-	failed  backoff
+	failed  engine.Backoff
 	last    time.Time // when the last write began
 	lingers bool      // outcomes wait for others
 
@@ -195,14 +195,14 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 		e.load(c)
 		return
 	default:
-		e.log.Log(context.Background(), r.failed.level(), "outcomes are not stored", "deliveries", len(r.storing.deliveries), "err", m.err)
-		c.After(r.failed.next(), storeDue{})
+		e.log.Log(context.Background(), r.failed.Level(), "outcomes are not stored", "deliveries", len(r.storing.deliveries), "err", m.err)
+		c.After(r.failed.Next(), storeDue{})
 		return
 	}
 	e.worked = true
 	stored := r.storing
 	r.busy, r.storing = false, outcomeList{}
-	r.failed.reset()
+	r.failed.Reset()
 	for i := range stored.deliveries {
 		e.settle(c, &stored.deliveries[i], slices.Contains(m.left, i))
 	}

@@ -75,7 +75,7 @@ type webhooks struct {
 	scans   int                  // that have succeeded
 	waiting []signal.EndpointDue // to be started, those due first in front
 	pausing bool                 // a startDue is to come
-	failed  backoff
+	failed  engine.Backoff
 }
 
 // child is the actor of an endpoint.
@@ -208,11 +208,11 @@ func (w *webhooks) scan(c engine.Context) {
 
 func (w *webhooks) onScanned(c engine.Context, m scanned) {
 	if m.err != nil {
-		w.o.log.Log(context.Background(), w.failed.level(), "webhooks that are due are not readable", "err", m.err)
-		c.After(w.failed.next(), scanDue{})
+		w.o.log.Log(context.Background(), w.failed.Level(), "webhooks that are due are not readable", "err", m.err)
+		c.After(w.failed.Next(), scanDue{})
 		return
 	}
-	w.failed.reset()
+	w.failed.Reset()
 	w.scans++
 	c.After(scanEvery, scanDue{})
 	w.waiting = w.waiting[:0]
