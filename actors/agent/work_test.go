@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,62 @@ func TestABacktestGoesOverWhatIsStored(t *testing.T) {
 			t.Error(d)
 		}
 	})
+}
+
+// TestARunAtACloseIsTheBacktestsSignal: at the instant at which a bar closes, on a source
+// without ticks, a run stores what a backtest has of that bar, in every field but
+// identifiers and times, for each strategy, sentiment too.
+func TestARunAtACloseIsTheBacktestsSignal(t *testing.T) {
+	var news []strategy.NewsItem
+	for i := range 400 { // one every three hours and a half
+		news = append(news, strategy.NewsItem{ID: fmt.Sprint(i), At: historyOfTests[100].CloseTime + int64(i)*12_600_000 + 17, Symbols: []string{"BTC"}, Weight: 1,
+			Headline: []string{"Bitcoin surges to a record high", "Regulator opens probe into bitcoin", "Bitcoin beats estimates", "Bitcoin funds plunge"}[i*7%4] + fmt.Sprint(" ", i)})
+	}
+	for _, last := range []int{1100, 1341, 1499} {
+		for _, name := range []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout, strategy.Sentiment} {
+			synctest.Test(t, func(t *testing.T) {
+				at := historyOfTests[last].CloseTime
+				snapshot := func(n int) market.Snapshot {
+					s := history()
+					s.Bars, s.Ticks, s.Compression = s.Bars[:n], false, 1
+					s.Last = market.Tick{Price: s.Bars[n-1].Close, Time: s.Bars[n-1].CloseTime}
+					return s
+				}
+				b := newBench(t, Options{Now: func() time.Time { return time.UnixMilli(at).UTC() },
+					Past: fakePast(func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return snapshot(len(historyOfTests)), nil })})
+				defer b.close()
+				b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return snapshot(last + 1), nil }
+				b.market.news = func(_ string, since int64) (list []strategy.NewsItem, err error) {
+					for _, item := range news {
+						if item.At >= since {
+							list = append(list, item)
+						}
+					}
+					return list, nil
+				}
+				req := request("btc")
+				req.Strategy = name
+				ran, err := b.agents.Run(t.Context(), req)
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				got := ran.Signal
+				replayed, err := b.agents.backtest(t.Context(), &run{request: req, job: &signal.Job{From: time.UnixMilli(at), To: time.UnixMilli(at)}})
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				want, ok := replayed.At(last)
+				if !ok {
+					t.Fatalf("the backtest of %s has no signal at bar %d", name, last)
+				}
+				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence, Levels: *got.Levels, Metadata: got.Metadata,
+					Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
+				if d := cmp.Diff(want.Conclusion, same); d != "" || got.Asset != "btc" || got.Strategy != name || got.FirstConfidence != got.Confidence {
+					t.Errorf("%s at bar %d (-backtest +live):\n%s", name, last, d)
+				}
+			})
+		}
+	}
 }
 
 func TestJobsThatCannotBeDoneSayWhy(t *testing.T) {

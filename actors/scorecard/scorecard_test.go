@@ -169,11 +169,13 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 func TestACardByHand(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
-	r.add("acc_1", 0, nil, 101.5) // +1.5 R, 0.2015 R of costs
+	r.add("acc_1", 0, nil, 101.5)              // +1.5 R, 0.2015 R of costs
 	r.add("acc_1", 1, func(s *signal.Signal) { // -1 R, 0.101 R
 		s.Direction, s.Levels, s.FirstConfidence = signal.Short, &signal.Levels{Entry: 200, Stop: 204, Target: 194}, .3
 	}, 204)
-	r.add("acc_1", 2, func(s *signal.Signal) { s.Levels, s.FirstConfidence = &signal.Levels{Entry: 50, Stop: 48, Target: 53}, .6 }, 50.5) // +0.25 R, 0.05025 R
+	r.add("acc_1", 2, func(s *signal.Signal) {
+		s.Levels, s.FirstConfidence = &signal.Levels{Entry: 50, Stop: 48, Target: 53}, .6
+	}, 50.5) // +0.25 R, 0.05025 R
 	got, err := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }}).Card(t.Context(), Query{Account: "acc_1"})
 	if err != nil {
 		t.Fatal(err)

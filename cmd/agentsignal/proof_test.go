@@ -86,6 +86,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 
 	prices.give("WALK", bars[:len(bars)-1]...)
 	made := 0
+	rows := map[[2]string]string{}                             // what the commands shall print of the last ones, by strategy and risk
 	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // what closed before is stale
 		if last == len(bars)-1 {
 			prices.give("WALK", bars[last])
@@ -114,11 +115,23 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 					t.Errorf("%s %s at bar %d (-backtest +live):\n%s", name, risk, last, d)
 				}
 				made++
+				rows[[2]string{name, string(risk)}] = fmt.Sprintf("%s %s %.4f %v %v %v open", time.UnixMilli(bars[last].CloseTime).UTC().Format("2006-01-02 15:04:05"),
+					got.Direction, got.Confidence, got.Entry, got.Stop, got.Target)
 			}
 		}
 	}
 
 	operator := newOperator(t, redis.URL(), "")
+	file := writeFile(t, csvOf(bars))
+	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
+	for manner, row := range rows {
+		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to", end, "--trades"}
+		for what, out := range map[string]string{"stored": operator.do(args...), "csv": operator.do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
+				t.Errorf("%s over %s bars: the command says %s, want %s", manner, what, out, row)
+			}
+		}
+	}
 	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Cost: .001})
 	if err != nil {
 		t.Fatal(err)
@@ -220,16 +233,9 @@ func TestScansRankManyAssets(t *testing.T) {
 
 func TestBacktestsOfFiles(t *testing.T) {
 	t.Parallel()
-	var text strings.Builder
-	text.WriteString("time,open,high,low,close,volume\n")
 	bars := wander(2, 900, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
-	for _, b := range bars {
-		fmt.Fprintf(&text, "%d,%v,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close, b.Volume)
-	}
-	file := filepath.Join(t.TempDir(), "bars.csv")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := csvOf(bars)
+	file := writeFile(t, text)
 	o := operator{t, nil}
 	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
 		Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
@@ -241,20 +247,30 @@ func TestBacktestsOfFiles(t *testing.T) {
 	if got := o.do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
 		t.Errorf("got %s, want %s", got, jsonOf(t, want))
 	}
-	out, err := o.try(text.String(), append(args, "--csv", "-", "--trades")...)
+	out, err := o.try(text, append(args, "--csv", "-", "--trades")...)
 	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") || strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
 		t.Errorf("the table is %s (%v)", out, err)
 	}
 	if help, err := o.try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
 		t.Errorf("the help shows what no user types: %s (%v)", help, err)
 	}
-	o.fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, text.String()+"2026-11-02,1,1,1,x,1\n"))
+	o.fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, text+"2026-11-02,1,1,1,x,1\n"))
 	o.fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
-	o.fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, strings.Join(strings.Split(text.String(), "\n")[:300], "\n")))
+	o.fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
 	o.fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h", "--risk", "none", "--from", "soon")
-	gap := strings.Split(text.String(), "\n")
+	gap := strings.Split(text, "\n")
 	o.fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum", "--always-open", "--csv",
 		writeFile(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+}
+
+// csvOf returns a file of bars.
+func csvOf(bars []strategy.Bar) string {
+	var text strings.Builder
+	text.WriteString("time,open,high,low,close,volume\n")
+	for _, b := range bars {
+		fmt.Fprintf(&text, "%d,%v,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close, b.Volume)
+	}
+	return text.String()
 }
 
 // writeFile writes a file and returns its name.
