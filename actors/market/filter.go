@@ -33,15 +33,41 @@ func (f *filter) begin(t signal.Tick, end int64, price float64, limit int64) {
 	}
 }
 
+// jumps says that a price is so far from that of the last tick that it must be
+// confirmed. Where the ATR is not known or 0, because there are too few bars of 1m or
+// nothing moves, only a price that can hardly be of the same thing is.
+func (f *filter) jumps(price, atr float64) bool {
+	if f.last.Time == 0 {
+		return false
+	}
+	if !(atr > 0) {
+		return !near(price, f.last.Price)
+	}
+	return math.Abs(price-f.last.Price) > jumpATRs*atr
+}
+
+// confirms says that a price confirms the tick that is held: by half the distance from
+// which on it was.
+func (f *filter) confirms(price, atr float64) bool {
+	if f.held.Time == 0 {
+		return false
+	}
+	limit := confirmATRs * atr
+	if !(atr > 0) {
+		limit = math.Abs(f.held.Price-f.last.Price) / 2
+	}
+	return math.Abs(price-f.held.Price) <= limit
+}
+
 // take decides on t. What it lets through is returned in order, at most two
 // ticks: a held one and the one that confirms it. atr is the ATR(14) of the 1m
-// bars; where it is not known or 0, no tick is a jump. skipped is the reason for
-// which a tick, t or the one held before, was dropped for good.
+// bars; 0: not known. skipped is the reason for which a tick, t or the one held
+// before, was dropped for good.
 func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped reason) {
 	if t.Time < f.last.Time || t.Time < f.held.Time || f.rising && t.Time == f.last.Time {
 		return nil, skipOld
 	}
-	if f.last.Time == 0 || !(atr > 0) || math.Abs(t.Price-f.last.Price) <= jumpATRs*atr {
+	if !f.jumps(t.Price, atr) {
 		// Back where the price was: the held tick was a mistake.
 		if f.held.Time != 0 {
 			skipped = skipJump
@@ -49,7 +75,7 @@ func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped
 		f.last, f.held = t, signal.Tick{}
 		return []signal.Tick{t}, skipped
 	}
-	if f.held.Time != 0 && math.Abs(t.Price-f.held.Price) <= confirmATRs*atr {
+	if f.confirms(t.Price, atr) {
 		passed = []signal.Tick{f.held, t}
 		f.last, f.held = t, signal.Tick{}
 		return passed, ""

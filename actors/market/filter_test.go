@@ -36,10 +36,12 @@ func TestFilterKeepsBadTicksOut(t *testing.T) {
 			[]signal.Tick{tick(1, 100), tick(4, 99)}, []reason{skipJump, skipJump}},
 		{"drops what is older than a held one", false, 1, []signal.Tick{tick(1, 100), tick(5, 80), tick(4, 80), tick(6, 80)},
 			[]signal.Tick{tick(1, 100), tick(5, 80), tick(6, 80)}, []reason{skipOld}},
-		{"passes all while the range is not known", false, 0, []signal.Tick{tick(1, 100), tick(2, 1e6)},
-			[]signal.Tick{tick(1, 100), tick(2, 1e6)}, nil},
-		{"passes all while the range is no number", false, math.NaN(), []signal.Tick{tick(1, 100), tick(2, 1e6)},
-			[]signal.Tick{tick(1, 100), tick(2, 1e6)}, nil},
+		{"passes much while the range is not known", false, 0, []signal.Tick{tick(1, 100), tick(2, 390), tick(3, 100)},
+			[]signal.Tick{tick(1, 100), tick(2, 390), tick(3, 100)}, nil},
+		{"drops what cannot be the same thing then", false, 0, []signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, .01), tick(4, 101)},
+			[]signal.Tick{tick(1, 100), tick(4, 101)}, []reason{skipJump, skipJump}},
+		{"passes it with the tick that confirms it", false, math.NaN(), []signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)},
+			[]signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := filter{rising: c.rising}
