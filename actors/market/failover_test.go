@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -368,6 +369,71 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who is asked is not blamed for our clock.
+func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
+	keep(t, func(t *testing.T, k *keeping) {
+		k.first.set(func(v *fakeVenue) { v.fails = errUnknown })
+		k.first.tell(binance.Event{Kind: binance.Refused})
+		time.Sleep(time.Minute)
+		k.expect(t, "at first", "second")
+		k.clock.Add(-time.Hour)
+		time.Sleep(10 * time.Minute)
+		k.clock.Add(time.Hour)
+		failed, before := len(k.keeper.rests), len(k.since(0))
+		time.Sleep(2 * time.Minute)
+		got := k.since(before)
+		if failed != 1 || len(got) == 0 || len(got[0].bars) < 10 {
+			t.Errorf("%d sources were left; then came %+v", failed, got)
+		}
+	})
+}
+
+// Bars that are told are held to the same rules as those that were asked for.
+func TestToldBarsAreChecked(t *testing.T) {
+	keep(t, func(t *testing.T, k *keeping) {
+		k.live(70, true, 1)
+		minute := k.first.now().UnixMilli() / 60_000 * 60_000
+		good := func(open int64) signal.Bar {
+			p := markettest.PriceAt(open)
+			return signal.Bar{OpenTime: open, CloseTime: open + 60_000, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1}
+		}
+		bad := func(change func(b *signal.Bar)) signal.Bar {
+			b := good(minute - 60_000)
+			b.Volume = 77
+			change(&b)
+			return b
+		}
+		before := len(k.since(0))
+		for _, b := range []signal.Bar{
+			bad(func(b *signal.Bar) { b.High = math.NaN() }),
+			bad(func(b *signal.Bar) { b.Low = -1 }),
+			bad(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High }),
+			bad(func(b *signal.Bar) { b.Open, b.High, b.Low, b.Close = 1/b.Open, 1/b.Low, 1/b.High, 1/b.Close }),
+			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute+60_000, minute+120_000 }),         // of the future
+			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute, minute+60_000 }),                 // open still
+			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute-600_000, minute-600_000+60_000 }), // long ago
+			bad(func(b *signal.Bar) { b.CloseTime += 60_000 }),
+			good(minute - 60_000), good(minute - 60_000), // once more
+		} {
+			k.first.tell(binance.Event{Kind: binance.Closed, Bar: b})
+		}
+		time.Sleep(time.Second)
+		n := 0
+		for _, d := range k.since(before) {
+			for _, b := range d.bars {
+				n++
+				if b != good(minute-60_000) {
+					t.Errorf("%+v is taken", b)
+				}
+			}
+		}
+		if n == 0 {
+			t.Error("a good bar is not taken")
+		}
+		k.expect(t, "then", "first")
+	})
 }
 
 // A source may be late with the end of a bar that has closed just now.

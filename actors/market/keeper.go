@@ -370,6 +370,9 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 			k.deliver(ctx, delivery{upTo: now - now%frameMS[m1]})
 			continue
 		}
+		if now <= k.newest[m1] {
+			continue // the clock was ahead
+		}
 		if now-k.newest[m1] > shortGap {
 			if err := k.load(ctx, v, symbol); err != nil {
 				return err

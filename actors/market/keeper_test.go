@@ -43,19 +43,24 @@ func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 		bars []signal.Bar
 		want []signal.Bar
 	}{
-		"all":           {good(1, 2, 3), good(1, 2, 3)},
-		"open still":    {good(7, 8, 9), good(7, 8)},
-		"twice":         {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
-		"out of order":  {good(1, 3, 2, 4), good(1, 3, 4)},
-		"not a number":  {append(good(1), with(func(b *signal.Bar) { b.High = math.NaN() })), good(1)},
-		"infinite":      {append(good(1), with(func(b *signal.Bar) { b.High = math.Inf(1) })), good(1)},
-		"negative":      {append(good(1), with(func(b *signal.Bar) { b.Low = -1 })), good(1)},
-		"nothing":       {append(good(1), with(func(b *signal.Bar) { b.Open = 0 })), good(1)},
-		"volume":        {append(good(1), with(func(b *signal.Bar) { b.Volume = -1 })), good(1)},
-		"no volume":     {append(good(1), with(func(b *signal.Bar) { b.Volume = math.NaN() })), good(1)},
-		"upside down":   {append(good(1), with(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
-		"not aligned":   {append(good(1), with(func(b *signal.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
-		"too long":      {append(good(1), with(func(b *signal.Bar) { b.CloseTime += 60_000 })), good(1)},
+		"all":          {good(1, 2, 3), good(1, 2, 3)},
+		"open still":   {good(7, 8, 9), good(7, 8)},
+		"twice":        {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
+		"out of order": {good(1, 3, 2, 4), good(1, 3, 4)},
+		"not a number": {append(good(1), with(func(b *signal.Bar) { b.High = math.NaN() })), good(1)},
+		"infinite":     {append(good(1), with(func(b *signal.Bar) { b.High = math.Inf(1) })), good(1)},
+		"negative":     {append(good(1), with(func(b *signal.Bar) { b.Low = -1 })), good(1)},
+		"nothing":      {append(good(1), with(func(b *signal.Bar) { b.Open = 0 })), good(1)},
+		"volume":       {append(good(1), with(func(b *signal.Bar) { b.Volume = -1 })), good(1)},
+		"no volume":    {append(good(1), with(func(b *signal.Bar) { b.Volume = math.NaN() })), good(1)},
+		"upside down":  {append(good(1), with(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
+		"not aligned":  {append(good(1), with(func(b *signal.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
+		"too long":     {append(good(1), with(func(b *signal.Bar) { b.CloseTime += 60_000 })), good(1)},
+		"beyond all time": {append(good(1), with(func(b *signal.Bar) {
+			b.OpenTime = math.MaxInt64 / 60_000 * 60_000
+			b.CloseTime = b.OpenTime
+			b.CloseTime += 60_000 // it wraps
+		})), good(1)},
 		"tomorrow":      {append(good(1, 1441), good(2)...), good(1, 2)},
 		"reversed":      {append(good(1), minuteBar(2, .01), minuteBar(3, 100)), good(1, 3)},
 		"first is wild": {append([]signal.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},

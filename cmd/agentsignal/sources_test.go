@@ -86,6 +86,20 @@ func TestARealSourceClosesSignals(t *testing.T) {
 
 	trade(markettest.PriceAt(redis.now().UnixMilli()))
 	won := trader.run("BTC", "momentum")
+	// What cannot be true reaches no level.
+	now := redis.now().UnixMilli()
+	for _, lie := range []struct {
+		price float64
+		ms    int64
+	}{{-*won.Target, now}, {0, now}, {1 / *won.Entry, now}, {5 * *won.Target, now}, {*won.Entry / 5, now},
+		{beyond(*won.Entry, *won.Target, 1), now + 3_600_000}, {beyond(*won.Entry, *won.Stop, 1), now - 3_600_000},
+		{*won.Entry * 1.5, now}, {*won.Entry * .7, now}} { // far off, and not confirmed
+		x.Trade("BTCUSDT", lie.price, lie.ms)
+	}
+	trade((*won.Entry + *won.Target) / 2)
+	if got := trader.state(won.ID); got.Status != "open" {
+		t.Fatalf("closed by what cannot be true: %s", jsonOf(t, got))
+	}
 	trade(beyond(*won.Entry, *won.Target, .1))
 	if got := closed(won.ID); *got.Reason != "take_profit" || *got.Exit != *won.Target {
 		t.Errorf("the first closed as %s", jsonOf(t, got))

@@ -52,6 +52,23 @@ func stops(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: r}, nil
 }
 
+// hangs never answers.
+func hangs(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// trickles begins an answer, and sends no more of it.
+func trickles(r *http.Request) (*http.Response, error) {
+	out, in := io.Pipe()
+	go func() {
+		in.Write([]byte(`[1,`))
+		<-r.Context().Done()
+		in.CloseWithError(r.Context().Err())
+	}()
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: out}, nil
+}
+
 func TestTriesAndFaults(t *testing.T) {
 	t.Parallel()
 	type answer = func(*http.Request) (*http.Response, error)
@@ -69,6 +86,8 @@ func TestTriesAndFaults(t *testing.T) {
 		"5xx":                 {[]answer{says(502, "")}, 3, Server, 0},
 		"network":             {[]answer{breaks}, 3, Network, 0},
 		"breaks off":          {[]answer{stops}, 3, Network, 0},
+		"hangs":               {[]answer{hangs}, 3, Network, 0},
+		"trickles, then well": {[]answer{trickles, ok}, 2, "", 0},
 		"429 for a moment":    {[]answer{says(429, "", "Retry-After", "2"), ok}, 2, "", 0},
 		"429 for long":        {[]answer{says(429, "", "Retry-After", "60")}, 1, Limited, time.Minute},
 		"429 without a word":  {[]answer{says(429, "")}, 1, Limited, restUntold},
