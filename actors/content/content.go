@@ -172,7 +172,11 @@ func reasoning(r *Request, p report) string {
 		fmt.Fprintf(&b, "%v words under %v headings, reading ease %v, %q at %v %% of the words.",
 			p.values["word_count"], p.values["heading_count"], p.values["reading_ease"], r.Keyword(), p.values["keyword_density"])
 	case ProductDescription:
-		fmt.Fprintf(&b, "%v words, %v of %d features named.", p.values["word_count"], p.values["features_named"], len(r.Features))
+		fmt.Fprintf(&b, "%v words", p.values["word_count"])
+		if n := len(r.Features); n > 0 {
+			fmt.Fprintf(&b, ", features named: %v of %d", p.values["features_named"], n)
+		}
+		b.WriteByte('.')
 	case MetaTags:
 		fmt.Fprintf(&b, "a title of %v and a description of %v characters.", p.values["title_length"], p.values["description_length"])
 	}
