@@ -42,6 +42,7 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		eventually(t, "a signal is there", func() bool { return trader.signals("").Total > 0 })
 		if round == "first" {
 			eventually(t, "a signal has closed", func() bool { return trader.signals("status=closed").Total > 0 })
+			tryDocumentedRequests(t, trader)
 			trader.post("/v1/webhooks", `{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).want(t, http.StatusOK)
 		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
