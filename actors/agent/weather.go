@@ -68,15 +68,12 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 			ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}}, nil
 }
 
-// calibrationFitted marks a confidence whose τ was fitted on closed signals.
-const calibrationFitted = "fitted"
-
 // assess puts the forecast on top of what an entry without an opinion is worth.
 func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a := base.Assessment(report.Strategy, report.Z, report.Direction())
 	a.Confidence = signal.RoundConfidence(report.Confidence(base.Prior))
 	if report.Slope.Fitted > 0 {
-		a.Calibration = calibrationFitted
+		a.Calibration = strategy.CalibrationFitted
 	}
 	a.Strength = decimals(report.Strength, 4)
 	a.Indicators = []string{report.Driver, "anomaly_z"}

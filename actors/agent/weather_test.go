@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,14 +166,14 @@ func TestAFittedSlopeIsSaidToBeOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m struct {
-			Calibration string
-			Tau, Prior  float64
+			Calibration, Reasoning string
+			Tau, Prior             float64
 		}
 		if err := json.Unmarshal(got.Signal.Metadata, &m); err != nil {
 			t.Fatal(err)
 		}
 		want := m.Prior + .4*(got.Signal.Weather.Likelihood-.5)
-		if m.Calibration != "fitted" || m.Tau != .4 || math.Abs(got.Signal.Confidence-want) > 1e-4 {
+		if m.Calibration != "fitted" || m.Tau != .4 || !strings.Contains(m.Reasoning, "; past signals put this one at ") || math.Abs(got.Signal.Confidence-want) > 1e-4 {
 			t.Errorf("confidence %v, want %v; metadata %+v", got.Signal.Confidence, want, m)
 		}
 	})

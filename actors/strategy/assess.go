@@ -6,9 +6,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// CalibrationPrior marks a confidence that rests on the asset's past as a whole,
-// because too little is known of the strategy's own.
-const CalibrationPrior = "prior"
+// What a confidence rests on that does not rest on the strategy's own past bars.
+const (
+	// CalibrationPrior: the asset's past as a whole, because too little else is known.
+	CalibrationPrior = "prior"
+	// CalibrationFitted: that, and what became of signals of the strategy's agent.
+	CalibrationFitted = "fitted"
+)
 
 // Assessment is what a strategy says of a market at the close of a bar. Copies
 // share Indicators, Values and Headlines: nobody changes them.
@@ -29,7 +33,7 @@ type Assessment struct {
 	ExpectedR  float64 // mean result of comparable past entries in R, 4 decimals
 	Sample     float64 // effective count of those entries, 1 decimal
 	Prior      float64 // hit rate of an entry without an opinion, 4 decimals
-	// Calibration is CalibrationPrior, or empty where Confidence rests on the
+	// Calibration is one of the constants, or empty where Confidence rests on the
 	// strategy's own past.
 	Calibration string
 

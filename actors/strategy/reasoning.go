@@ -15,10 +15,14 @@ func (a Assessment) Reasoning(asset string, l signal.Levels) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)
 	percent, evens := 100*a.Confidence, 100*a.BreakEven
-	if a.Calibration == CalibrationPrior {
+	switch a.Calibration {
+	case CalibrationPrior:
 		fmt.Fprintf(&b, "Too few comparable past setups are known; of all past entries %.0f %% closed in profit (break-even %.0f %%). ",
 			100*a.Prior, evens)
-	} else {
+	case CalibrationFitted:
+		fmt.Fprintf(&b, "Of all past entries %.0f %% closed in profit; past signals put this one at %.0f %% (break-even %.0f %%). ",
+			100*a.Prior, percent, evens)
+	default:
 		fmt.Fprintf(&b, "Of comparable past setups %.0f %% closed in profit (break-even %.0f %%). ", percent, evens)
 	}
 	fmt.Fprintf(&b, "Stop %s ATR, target %s ATR, expires in %d bars.",
