@@ -82,14 +82,8 @@ func TestAnActorThatFailsGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := openSignal("1")
-				s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
-				forecasts := &brittleForecasts{}
-				w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+				w, forecasts := newBrittleWorld(t)
 				defer w.end()
-				w.mu.Lock()
-				w.block = make(chan struct{})
-				w.mu.Unlock()
 				w.tell(t, "BTC", before.tell)
 				if name != "after a closing" { // then it looks at no bar any more
 					forecasts.broken = true
@@ -114,14 +108,8 @@ func TestAnAnswerToAFormerSelfIsNoneToTheNext(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			s := openSignal("1")
-			s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
-			forecasts := &brittleForecasts{}
-			w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+			w, forecasts := newBrittleWorld(t)
 			defer w.end()
-			w.mu.Lock()
-			w.block = make(chan struct{})
-			w.mu.Unlock()
 			w.tell(t, "BTC", market.Closed{Price: 105})
 			forecasts.broken = true
 			w.tell(t, "BTC", market.Closed{Price: 101}) // it fails at this
@@ -132,6 +120,20 @@ func TestAnAnswerToAFormerSelfIsNoneToTheNext(t *testing.T) {
 			w.demand(t, want[2-max(1, len(w.types())):])
 		})
 	}
+}
+
+// newBrittleWorld is a world with a signal that forecasts may break, and in which appends
+// wait for w.block.
+func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
+	t.Helper()
+	s := openSignal("1")
+	s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
+	forecasts := &brittleForecasts{}
+	w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+	w.mu.Lock()
+	w.block = make(chan struct{})
+	w.mu.Unlock()
+	return w, forecasts
 }
 
 // brittleForecasts know nothing; if broken, they fail once.

@@ -15,8 +15,11 @@
 //   - A value that is missing is missing: it is never taken for 0. With less than four
 //     fifths of the values there is no outlook.
 //   - A forecast older than twelve hours is not used.
+//   - How much a forecast counts for follows from what the signal log had before a fixed
+//     time: all nodes go by the same.
 //
 // Where to read: point.go (places), measure.go (daily values), normal.go (what is
-// normal), outlook.go, event.go and impact.go (what a forecast means), service.go (who
-// asks, and what is kept), simulated.go, openmeteo.go.
+// normal), outlook.go, event.go and impact.go (what a forecast means), slope.go (how much
+// it counts for) and slopes.go (on what that is fitted), service.go (who asks, and what is
+// kept), simulated.go, openmeteo.go.
 package weather

@@ -46,7 +46,7 @@ func measuredMeans(t *testing.T, city string) *Series {
 }
 
 // TestMeasuredAnomalies holds the limits of severity and the memory of the simulated
-// climate against four years of measured weather: see domain.md, sections 5 and 7.
+// climate against four years of measured weather.
 func TestMeasuredAnomalies(t *testing.T) {
 	t.Parallel()
 	for city, want := range map[string]struct {

@@ -147,12 +147,9 @@ func (s *Service) Outlook(ctx context.Context, q Question) (Report, error) {
 	a.asked = s.now()
 	done := s.refresh(q, a)
 	s.mu.Unlock()
-	for _, needed := range []<-chan struct{}{done, s.slopes.ready} {
-		if needed == nil {
-			continue
-		}
+	if done != nil {
 		select {
-		case <-needed:
+		case <-done:
 		case <-ctx.Done():
 			return Report{}, ctx.Err()
 		}
@@ -242,6 +239,11 @@ func (s *Service) keep(a *answer, report Report, err error) {
 }
 
 func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
+	select {
+	case <-s.slopes.ready: // nothing is known without τ
+	case <-ctx.Done():
+		return Report{}, ctx.Err()
+	}
 	select {
 	case s.gate <- struct{}{}:
 	case <-ctx.Done():
@@ -386,14 +388,10 @@ func (s *Service) save(ctx context.Context, name string, f forecast, keep time.D
 }
 
 // Likelihood returns the probability, by the newest forecast that is known here, that
-// the anomaly is on the side of a direction, and τ; false if either is not known. It does
-// not wait, but from then on the question is kept up to date for a while.
+// the anomaly is on the side of a direction, and τ; false if none is known. It does not
+// wait, but from then on the question is kept up to date for a while.
 func (s *Service) Likelihood(q Question, d signal.Direction) (likelihood, tau float64, ok bool) {
-	select {
-	case <-s.slopes.ready:
-	default:
-		return 0, 0, false
-	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()

@@ -67,6 +67,20 @@ func newSource() *fakeSource {
 	return &fakeSource{Simulated: NewSimulated(7, 1), refresh: time.Hour}
 }
 
+// run keeps s up to date until the test ends.
+func run(t *testing.T, s *Service) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
 func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,12 +193,7 @@ func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
 		s := New(source, Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Run(ctx)
-		}()
+		run(t, s)
 		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
 			t.Error("there is a likelihood before anybody has fetched anything")
 		}
@@ -204,8 +213,6 @@ func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 		if source.forecasts != asked {
 			t.Error("it is fetched although nobody asks any more")
 		}
-		cancel()
-		<-done
 	})
 }
 
@@ -223,12 +230,7 @@ func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
 			}
 			runs = append(runs, r.Run)
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Run(ctx)
-		}()
+		run(t, s)
 		begin := time.Now()
 		s.Likelihood(gas, signal.Long)
 		time.Sleep(90 * time.Minute)
@@ -236,8 +238,6 @@ func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
 		time.Sleep(time.Hour)
 		source.fail(nil)
 		time.Sleep(time.Minute)
-		cancel()
-		<-done
 		synctest.Wait()
 		if len(runs) != 3 || runs[0].Sub(begin) > time.Minute || runs[1].Sub(runs[0]) > time.Hour+time.Minute || runs[2].Sub(runs[1]) < time.Hour {
 			t.Errorf("told of the runs of %v", runs)

@@ -120,18 +120,15 @@ func TestSlopesFollowTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = fitEvery / 60
 		log := &fakeLog{}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
 		node := func() *Service {
 			s := New(newSource(), Options{Records: log, Speed: 60, Retention: 6 * every})
-			go s.Run(ctx)
+			run(t, s)
 			time.Sleep(time.Second)
 			return s
 		}
 		demand := func(s *Service, what string, fitted int) Slope {
 			t.Helper()
-			r, err := s.Outlook(ctx, gas)
+			r, err := s.Outlook(t.Context(), gas)
 			if err != nil || r.Slope.Fitted != fitted || (fitted == 0) != (r.Slope.Tau == .25) {
 				t.Fatalf("%s: the slope is %+v, %v", what, r.Slope, err)
 			}
@@ -172,12 +169,11 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 		log.trade(300)
 		time.Sleep(fitEvery)
 		s := New(newSource(), Options{Records: log, Speed: 60})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
+		told := 0
+		s.OnForecast(func(Question) { told++ })
+		run(t, s)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		go s.Run(ctx)
-		short, end := context.WithTimeout(ctx, time.Minute)
-		defer end()
 		if _, err := s.Outlook(short, gas); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before the first fit: %v", err)
 		}
@@ -185,7 +181,12 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 			t.Error("before the first fit there is a τ")
 		}
 		log.fail(nil)
-		if r, err := s.Outlook(ctx, gas); err != nil || r.Slope.Fitted != 300 {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau == .25 || told != 1 {
+			t.Errorf("after the first fit: τ is %v, %d forecasts are told of", tau, told)
+		}
+		if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != 300 {
 			t.Errorf("%+v, %v", r.Slope, err)
 		}
 	})

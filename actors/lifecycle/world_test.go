@@ -1,0 +1,229 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// world is all that surrounds the signals of one partition.
+type world struct {
+	mu      sync.Mutex
+	open    map[signal.SignalID]signal.Signal
+	changes []signal.Change
+	alerts  map[string][]market.Alert
+	undone  []engine.Ref  // alerts taken back
+	price   float64       // that Quote has told; 0: nothing
+	quoted  int           // how often it was asked
+	failing error         // of the log
+	unknown bool          // the market knows no asset
+	silent  bool          // it cannot be asked
+	asked   chan struct{} // questions to it wait for it; nil: they do not
+	deaf    bool          // answers of the log are lost
+	block   chan struct{} // appends wait for it; nil: they do not
+	most    int           // appends under way at once, at most
+	now     int           // appends under way
+	lost    []error
+
+	node     *Node
+	follower *Follower
+	owner    engine.Ref
+	sys      *engine.System
+}
+
+func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.open {
+		if err := f(s, signal.Position{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) ([]signal.Signal, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []signal.Signal
+	for _, id := range ids {
+		if s, ok := w.open[id]; ok {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// Append refuses what the script of the log would refuse.
+func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	w.mu.Lock()
+	w.now++
+	w.most = max(w.most, w.now)
+	block := w.block
+	w.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now--
+	if w.failing != nil {
+		return signal.Position{}, w.failing
+	}
+	if _, ok := w.open[c.Signal.ID]; !ok {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "signal_closed", Message: "closed"}
+	}
+	if c.Signal.Sequence != w.open[c.Signal.ID].Sequence+1 {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeSignalChanged, Message: "changed"}
+	}
+	w.changes = append(w.changes, c)
+	if c.Signal.Closing != nil {
+		delete(w.open, c.Signal.ID)
+	} else {
+		w.open[c.Signal.ID] = *c.Signal
+	}
+	if w.deaf {
+		return signal.Position{}, signal.Unavailable(errors.New("no answer"))
+	}
+	return signal.Position{MS: time.Now().UnixMilli()}, nil
+}
+
+func (w *world) Alert(_ context.Context, asset string, alerts []market.Alert) error {
+	w.mu.Lock()
+	asked := w.asked
+	w.mu.Unlock()
+	if asked != nil {
+		<-asked
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.silent {
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "prices cannot be read at the moment"}
+	}
+	if w.unknown {
+		return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + asset}
+	}
+	w.alerts[asset] = append(w.alerts[asset], alerts...)
+	return nil
+}
+
+func (w *world) Unalert(_ string, ref engine.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.undone = append(w.undone, ref)
+}
+
+func (w *world) Quote(_ string, ref engine.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.quoted++
+	if w.price != 0 {
+		ref.Tell(market.Quoted{Price: w.price, Span: market.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
+	}
+}
+
+// dayBar is how long a bar of a day lasts at speed 60.
+const dayBar = 24 * time.Minute
+
+// partitionOwner stands for the actor of a partition.
+type partitionOwner struct {
+	w    *world
+	node *Node
+}
+
+func (o *partitionOwner) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		f := o.node.Start(c, 3, 7)
+		o.w.mu.Lock()
+		o.w.follower = f
+		o.w.mu.Unlock()
+	case signal.Lost:
+		o.w.mu.Lock()
+		o.w.lost = append(o.w.lost, m.Err)
+		o.w.mu.Unlock()
+	}
+}
+
+// newWorld starts the signals of a partition in which those given are open. It is
+// called in a bubble.
+func newWorld(t *testing.T, open ...signal.Signal) *world {
+	t.Helper()
+	return newWorldWith(t, Options{Speed: 60}, open...)
+}
+
+// newWorldWith is newWorld with options.
+func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
+	t.Helper()
+	w := unstartedWorld(open...)
+	w.start(o)
+	return w
+}
+
+// unstartedWorld is newWorld before the start.
+func unstartedWorld(open ...signal.Signal) *world {
+	w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
+	for _, s := range open {
+		w.open[s.ID] = s
+	}
+	return w
+}
+
+func (w *world) start(o Options) {
+	w.node = New(w, w, w, o)
+	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: w.node} }, engine.Supervision{})
+	synctest.Wait()
+}
+
+// end ends the actors, which the bubble demands.
+func (w *world) end() { w.sys.Shutdown(context.Background()) }
+
+// tell tells the actor of the only alert of an asset.
+func (w *world) tell(t *testing.T, asset string, m any) {
+	t.Helper()
+	w.mu.Lock()
+	alerts := w.alerts[asset]
+	w.mu.Unlock()
+	if len(alerts) == 0 {
+		t.Fatalf("there is no alert for %s", asset)
+	}
+	alerts[len(alerts)-1].Ref.Tell(m)
+	synctest.Wait()
+}
+
+// types returns the types of the events of all changes.
+func (w *world) types() []signal.EventType {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var types []signal.EventType
+	for _, c := range w.changes {
+		types = append(types, c.Events[0].Type)
+	}
+	return types
+}
+
+// idOf returns an identifier that ends with digits.
+func idOf(digits string) signal.SignalID { return signal.SignalID(fmt.Sprintf("sig_%026s", digits)) }
+
+// openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
+func openSignal(id string) signal.Signal {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return signal.Signal{ID: idOf(id), Account: "acc_1", Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
+		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Minute), Sequence: 1}
+}
+
+func tickAt(after time.Duration, price float64) market.Tick {
+	return market.Tick{Price: price, Time: time.Now().Add(after).UnixMilli()}
+}
