@@ -132,7 +132,7 @@ func (t *term) guarded(ctx context.Context, open func(context.Context) error) er
 				return
 			case <-time.After(t.o.Lease / 8):
 			}
-			if err := t.keep(ctx); err != nil {
+			if err := t.renew(ctx); err != nil {
 				fail(err)
 				return
 			}
@@ -222,17 +222,22 @@ func (t *term) turn(ctx context.Context) error {
 	return nil
 }
 
-// keep renews the lease when a quarter of it has passed. After a pause that was
-// longer than the lease this finds out whether another node took over, before
-// anything is written. One in which the simulated market lost ticks ends the term: the
-// next one begins with the bars of that time.
+// keep is renew for a term that is open. A pause in which the simulated market lost ticks
+// ends it: the next one begins with the bars of that time.
 func (t *term) keep(ctx context.Context) error {
-	now := t.o.Now()
-	switch rest := now.Sub(t.renewed); {
-	case rest.Abs() < t.o.Lease/4:
-		return nil
-	case len(t.opened) > 0 && rest.Milliseconds() > max(tickWindow, t.o.Lease.Milliseconds()):
+	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(tickWindow, t.o.Lease.Milliseconds()) {
 		return errHalted
+	}
+	return t.renew(ctx)
+}
+
+// renew renews the lease when a quarter of it has passed. After a pause that was longer
+// than the lease this finds out whether another node took over, before anything is
+// written.
+func (t *term) renew(ctx context.Context) error {
+	now := t.o.Now()
+	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
+		return nil
 	}
 	kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
 	if err != nil {
