@@ -138,8 +138,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
-	c.Market.Source, c.Market.Speed = "simulated", 3600
-	const bar = 24 * time.Second // of a day; a run comes every 6 s
+	c.Market.Source, c.Market.Speed = "simulated", 1800
+	const bar = 48 * time.Second // of a day; a run comes every 12 s
 	s := start(t, c)
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	trader, account := s.account(t)
