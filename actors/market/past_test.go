@@ -53,6 +53,33 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 	}
 }
 
+func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
+	t.Parallel()
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "BTC", Source: simulatedName, Speed: 60}}
+	m := newFake(t, store, newClock())
+	if speed, err := m.Speed(t.Context(), "btc-usd"); speed != 60 || err != nil {
+		t.Errorf("speed %d, %v", speed, err)
+	}
+	if _, err := m.Speed(t.Context(), "NOSUCH"); signal.KindOf(err) != signal.KindNotFound {
+		t.Errorf("the speed of nothing: %v", err)
+	}
+	friday := instant(t, "2026-11-20T20:30:00Z") // half an hour before the exchange closes
+	for name, c := range map[string]struct {
+		record signal.MarketAsset
+		want   string
+		thin   bool
+	}{
+		"simulated": {signal.MarketAsset{Source: simulatedName, Class: Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
+		"fast":      {signal.MarketAsset{Source: simulatedName, Class: Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
+		"exchange":  {signal.MarketAsset{Source: "alpaca", Class: Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
+		"crypto":    {signal.MarketAsset{Source: "binance", Class: Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
+	} {
+		if got := ExpiryOf(&c.record, friday, 2*time.Hour, signal.H1); !got.Equal(instant(t, c.want)) || Thinned(&c.record) != c.thin {
+			t.Errorf("%s: two hours end at %v, want %s; thinned %v", name, got, c.want, Thinned(&c.record))
+		}
+	}
+}
+
 func TestClassesAndKeys(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"btc": Crypto, "BTC-USD": Crypto, "spy": Stock, "EUR/USD": FX, "gold": Metal, "corn": Commodity, "ACME": ""} {

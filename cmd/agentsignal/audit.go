@@ -112,7 +112,7 @@ const (
 	reasonAgent  = "it is of another agent than trading"
 	reasonAsset  = "the prices of the asset are stored no more"
 	reasonSource = "the prices of the asset come from another source now, or at another speed"
-	reasonBars   = "too few bars before it are stored"
+	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
 )
 
 // audit checks the signals of an account, or of all. Signals are held in memory: about
