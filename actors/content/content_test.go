@@ -136,6 +136,18 @@ func TestForeignTextsStandAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestPronounsAreTheSubjects: a description speaks of its subject, not of the keyword.
+func TestPronounsAreTheSubjects(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, Options{})
+	for _, word := range []string{"tools", "parts", "things", "ideas", "gifts", "deals"} {
+		text, _ := written(t, w, Request{Strategy: ProductDescription, Subject: "standing desk", Keywords: []string{word}, Features: []string{"drawer"}})
+		if strings.Contains(text.Content, "they suit you") || strings.Contains(text.Content, "order them") || strings.Contains(text.Content, "add them") {
+			t.Errorf("%s: the desk is plural:\n%s", word, text.Content)
+		}
+	}
+}
+
 func TestUnknownStrategyIsAnError(t *testing.T) {
 	t.Parallel()
 	if _, err := newWriter(t, Options{}).Write(context.Background(), Request{Strategy: "poem", Subject: "desk"}); err == nil {

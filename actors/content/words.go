@@ -14,9 +14,9 @@ var wordFiles embed.FS
 // section. A file is a kind; "[name]" begins a section; each line of it is one to three
 // sentences, in which names in braces stand for the subject (see noun.replacer).
 //
-// Each line that ends in _lead, and opening and close, has the keyword once; the others
-// of a blog post, headings aside, do not have it: so how often it comes does not
-// depend on what is drawn.
+// The lines of opening, close and the sections that end in _lead, but for check_lead,
+// have the keyword once; other lines of a blog post, headings aside, do not have it: so
+// how often it comes does not depend on what is drawn.
 var pools = func() map[string]map[string][]string {
 	all := map[string]map[string][]string{}
 	for _, kind := range []string{kindProduct, kindFood, kindTech, kindPractice, kindTask, kindTopic, "common"} {
@@ -66,13 +66,16 @@ type drawer struct {
 
 // newDrawer returns the drawer of a request's text.
 func newDrawer(r *Request) *drawer {
-	keyword, _, aside := nouns(r)
+	about, subject, aside := nouns(r)
 	kind := kindOf(r.Subject, r.Features)
-	if r.Strategy != ProductDescription && (aside || kind == kindTopic) {
+	switch {
+	case r.Strategy == ProductDescription:
+		about = subject
+	case aside || kind == kindTopic:
 		kind = kindOf(r.Keyword(), nil) // that is what the text is on
 	}
 	rng := rand.New(rand.NewPCG(seedOf(r), generatorStream))
-	return &drawer{rng: rng, kind: kind, noun: keyword.replacer(), left: map[string][]string{}}
+	return &drawer{rng: rng, kind: kind, noun: about.replacer(), left: map[string][]string{}}
 }
 
 // of returns the lines of a section: those of the kind, or else those for all kinds.
