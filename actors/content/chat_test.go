@@ -64,8 +64,8 @@ func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
 	if m.Writer != "chat" || m.Model != "small" || m.Fallback != "" {
 		t.Errorf("metadata: %+v", m)
 	}
-	if want := "---\ndescription: \"About a standing desk\"\n---\n\n# A standing desk for you\n\nA standing desk helps you stand.\n"; text.Content != want {
-		t.Errorf("content %q", text.Content)
+	if want := "---\ndescription: \"About a standing desk\"\n---\n\n# A standing desk for you\n\nA standing desk helps you stand.\n"; m.Content != want {
+		t.Errorf("content %q", m.Content)
 	}
 	// Neither long enough nor with headings, and too dense: 9 of 14.
 	if want := rounded((2+2+2+1+1)/14.0, 4); text.Confidence != want {
@@ -84,8 +84,8 @@ func TestMetaTagsOfTheEndpointBecomeTags(t *testing.T) {
 	r := desk
 	r.Strategy = MetaTags
 	text, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m"}}), r)
-	if text.Confidence != 1 || m.Writer != "chat" || strings.Contains(text.Content, "<b>") || !strings.Contains(text.Content, `content="en_GB"`) {
-		t.Errorf("confidence %v, failed %v:\n%s", text.Confidence, m.Failed, text.Content)
+	if text.Confidence != 1 || m.Writer != "chat" || strings.Contains(m.Content, "<b>") || !strings.Contains(m.Content, `content="en_GB"`) {
+		t.Errorf("confidence %v, failed %v:\n%s", text.Confidence, m.Failed, m.Content)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestTheBuiltInWriterTakesOver(t *testing.T) {
 				timeout = 200 * time.Millisecond
 			}
 			_, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m", Timeout: timeout}}), desk)
-			plain, _ := written(t, newWriter(t, Options{}), desk)
+			_, plain := written(t, newWriter(t, Options{}), desk)
 			if m.Writer != "template" || m.Fallback != c.reason || m.Content != plain.Content || asked.Load() != c.asked {
 				t.Errorf("writer %q, reason %q, asked %d times", m.Writer, m.Fallback, asked.Load())
 			}
@@ -189,8 +189,8 @@ func TestEqualRequestsAtTheSameTimeAreOne(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if text, err := w.Write(context.Background(), desk); err != nil || !strings.Contains(text.Content, "helps you stand") {
-					t.Errorf("%q, %v", text.Content, err)
+				if text, err := w.Write(context.Background(), desk); err != nil || !strings.Contains(string(text.Metadata), "helps you stand") {
+					t.Errorf("%s, %v", text.Metadata, err)
 				}
 			})
 		}

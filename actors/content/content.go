@@ -65,9 +65,8 @@ func distinct(values []string) []string {
 
 // Text is what was written.
 type Text struct {
-	Content    string // Markdown; HTML for meta_tags
 	Confidence float64
-	Metadata   json.RawMessage // an object
+	Metadata   json.RawMessage // an object, which holds the text
 	Lifetime   time.Duration   // how long the text counts as new
 }
 
@@ -132,9 +131,9 @@ func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
 type metadata struct {
 	Indicators []string       `json:"indicators"` // the names of the checks
 	Reasoning  string         `json:"reasoning"`
-	Values     map[string]any `json:"values"` // of the checks
-	Failed     []string       `json:"failed"` // the names of those that were not passed
-	Content    string         `json:"content"`
+	Values     map[string]any `json:"values"`  // of the checks
+	Failed     []string       `json:"failed"`  // the names of those that were not passed
+	Content    string         `json:"content"` // Markdown; HTML for meta_tags
 	Format     string         `json:"format"`
 	Keyword    string         `json:"keyword"`
 	Keywords   []string       `json:"keywords"` // extracted from the request, the weightiest first
@@ -160,7 +159,7 @@ func finish(r *Request, content string, m metadata) Text {
 	if err != nil { // every value is a text or a finite number
 		panic("encode metadata of content: " + err.Error())
 	}
-	return Text{Content: content, Confidence: report.share, Metadata: encoded, Lifetime: lifetimes[r.Strategy]}
+	return Text{Confidence: report.share, Metadata: encoded, Lifetime: lifetimes[r.Strategy]}
 }
 
 // reasoning tells in words what the checks found.
