@@ -153,9 +153,13 @@ func TestARunAtACloseIsTheBacktestsSignal(t *testing.T) {
 					return s
 				}
 				b := newBench(t, Options{Now: func() time.Time { return time.UnixMilli(at).UTC() },
-					Past: fakePast(func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return snapshot(len(historyOfTests)), nil })})
+					Past: fakePast(func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+						return snapshot(len(historyOfTests)), nil
+					})})
 				defer b.close()
-				b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return snapshot(last + 1), nil }
+				b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+					return snapshot(last + 1), nil
+				}
 				b.market.news = func(_ string, since int64) (list []strategy.NewsItem, err error) {
 					for _, item := range news {
 						if item.At >= since {

@@ -123,6 +123,28 @@ func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 	})
 }
 
+// TestABarSaysNothingBeyondTheLevel: who was closed by one was not there any more.
+func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bar      strategy.Bar
+		mfe, mae float64
+	}{
+		"stop":   {strategy.Bar{Open: 99, High: 104, Low: 70, Close: 80}, .4, -1},
+		"gap":    {strategy.Bar{Open: 85, High: 104, Low: 70, Close: 80}, .4, -1.5},
+		"target": {strategy.Bar{Open: 99, High: 140, Low: 98, Close: 130}, 1.5, -.2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, openSignal("1"))
+			defer w.end()
+			w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, c.bar.Close), Bar: &c.bar, Span: market.Span{Low: c.bar.Low, High: c.bar.High}})
+			if s := w.changes[len(w.changes)-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
+				t.Errorf("%s: MFE %v, MAE %v, want %v and %v", name, s.MFE, s.MAE, c.mfe, c.mae)
+			}
+		})
+	}
+}
+
 func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -110,6 +110,14 @@ func (w *watcher) onReached(c engine.Context, m market.Reached) {
 		return
 	}
 	w.see(m.Span)
+	if end := strategy.R(w.r.kind.direction, w.r.levels, exit.Price); m.Bar != nil {
+		// What the bar did beyond the level belongs to nobody; the bars before did not reach it.
+		if exit.Reason == signal.StopLoss {
+			w.r.mae = end
+		} else {
+			w.r.mfe = end
+		}
+	}
 	w.close(c, exit, m.Tick.Time, m.Past, false)
 }
 
