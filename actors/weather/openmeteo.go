@@ -51,9 +51,13 @@ const (
 	// also allows no more than 5,000 an hour and 10,000 a day it says when they are used up.
 	freeRate  = 10
 	freeBurst = 600
-	// callDays is of how many days of a point an answer counts as one call.
-	callDays = 14
+	// callValues is how many values of a point count as one call: 10 variables of 14 days.
+	callValues = 10 * 14
 )
+
+// callsOf returns for how many calls of the free service so many days of some points
+// count. Thirty years of one point are 470.
+func callsOf(points, days int) int { return points * ((days*dayValues + callValues - 1) / callValues) }
 
 // OpenMeteo asks Open-Meteo.
 type OpenMeteo struct {
@@ -150,7 +154,7 @@ func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address strin
 	values.Set("longitude", strings.Join(longitudes, ","))
 	values.Set("daily", strings.Join(variables[:], ","))
 	values.Set("timezone", "GMT")
-	cost := len(at) * (days + callDays - 1) / callDays
+	cost := callsOf(len(at), days)
 	if m.o.APIKey != "" {
 		values.Set("apikey", m.o.APIKey)
 		cost = 1 // a customer's calls are not counted by the minute

@@ -297,17 +297,28 @@ func TestOpenMeteoIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestArchivesCountForManyCalls: a second one of thirty years has to wait for a minute of
-// the free service, one of a customer does not.
+// TestArchivesCountForManyCalls: a second one of thirty years has to wait for a part of the
+// free service's minute, one of a customer does not.
 func TestArchivesCountForManyCalls(t *testing.T) {
 	t.Parallel()
+	if got := callsOf(1, 10958); got != 470 {
+		t.Errorf("thirty years count for %d calls", got)
+	}
+	if got := callsOf(17, 16); got != 17 {
+		t.Errorf("a forecast of 17 points counts for %d calls", got)
+	}
 	for key, waits := range map[string]bool{"": true, "k": false} {
 		m := newFixture(t, OpenMeteoOptions{APIKey: key}, func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, 0, 16)) })
 		if _, err := m.Archive(t.Context(), points2()[:1]); err != nil {
 			t.Fatal(err)
 		}
-		_, err := m.Archive(t.Context(), points2()[1:])
-		if e, _ := errors.AsType[*signal.RunError](err); waits != (e != nil && e.Retryable && e.RetryAfter > 50*time.Second && e.RetryAfter <= time.Minute) {
+		ctx, cancel := context.WithCancel(t.Context())
+		if waits {
+			time.AfterFunc(100*time.Millisecond, cancel)
+		}
+		_, err := m.Archive(ctx, points2()[1:])
+		cancel()
+		if waits != errors.Is(err, context.Canceled) || !waits && err != nil {
 			t.Errorf("key %q: %v", key, err)
 		}
 	}

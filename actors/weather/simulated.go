@@ -69,14 +69,16 @@ func (s *Simulated) Attribution() string { return "" }
 
 // Newest implements Source.
 func (s *Simulated) Newest(now, _ time.Time) time.Time {
-	every := max(runsEvery/time.Duration(s.speed), time.Second)
-	return now.Truncate(every).UTC()
+	return now.Truncate(s.every()).UTC()
+}
+
+// every is the time between two runs by the clock.
+func (s *Simulated) every() time.Duration {
+	return max(runsEvery/time.Duration(s.speed), time.Second)
 }
 
 // run counts the forecasts.
-func (s *Simulated) run(at time.Time) int64 {
-	return at.UnixNano() / int64(max(runsEvery/time.Duration(s.speed), time.Second))
-}
+func (s *Simulated) run(at time.Time) int64 { return at.UnixNano() / int64(s.every()) }
 
 // Archive implements Source.
 func (s *Simulated) Archive(_ context.Context, at []*Point) (map[string]*Series, error) {
