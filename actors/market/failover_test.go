@@ -258,7 +258,7 @@ func TestAnAskedSourceIsLeftWhenItFails(t *testing.T) {
 		after time.Duration // it is left; sooner than the first is returned to
 	}{
 		"no answer":    {func(v *fakeVenue) { v.fails = errors.New("away") }, failedAsks * time.Minute},
-		"not any more": {func(v *fakeVenue) { v.fails = errUnknown }, time.Minute},
+		"not any more": {func(v *fakeVenue) { v.fails = fetch.ErrUnknown }, time.Minute},
 		"nothing new":  {func(v *fakeVenue) { v.quiet = true }, quietFor * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestASourceThatComesBeforeIsReturnedTo(t *testing.T) {
 func TestTheOnlySourceIsTriedAgain(t *testing.T) {
 	keep(t, func(t *testing.T, k *keeping) {
 		fault := &fetch.Error{Source: "first", Kind: fetch.Banned, RetryAfter: 5 * time.Minute}
-		k.second.set(func(v *fakeVenue) { v.fails = errUnknown })
+		k.second.set(func(v *fakeVenue) { v.fails = fetch.ErrUnknown })
 		k.first.set(func(v *fakeVenue) { v.fails = fault })
 		k.first.tell(binance.Event{Kind: binance.Down})
 		time.Sleep(downFor + venueRest + 10*time.Second) // it has failed once more, and bans us
@@ -374,7 +374,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 // Who is asked is not blamed for our clock.
 func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
 	keep(t, func(t *testing.T, k *keeping) {
-		k.first.set(func(v *fakeVenue) { v.fails = errUnknown })
+		k.first.set(func(v *fakeVenue) { v.fails = fetch.ErrUnknown })
 		k.first.tell(binance.Event{Kind: binance.Refused})
 		time.Sleep(time.Minute)
 		k.expect(t, "at first", "second")

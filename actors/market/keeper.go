@@ -151,7 +151,7 @@ func (k *keeper) run(ctx context.Context) {
 			pause = time.Second
 		}
 		switch {
-		case errors.Is(err, errUnknown):
+		case errors.Is(err, fetch.ErrUnknown):
 			k.absent[v.Name()] = true
 			if k.source == v.Name() {
 				k.rest(v, err) // it had it before
@@ -189,11 +189,11 @@ func (k *keeper) choose() venue {
 // verdict says why no venue gives the asset.
 func (k *keeper) verdict() error {
 	for _, v := range k.venues {
-		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, errUnknown) {
+		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, fetch.ErrUnknown) {
 			return err
 		}
 	}
-	return errUnknown
+	return fetch.ErrUnknown
 }
 
 var (
@@ -242,7 +242,7 @@ func (k *keeper) awaitUp(ctx context.Context) error {
 			}
 			if e.Kind == binance.Refused {
 				k.mu.Unlock()
-				return errUnknown
+				return fetch.ErrUnknown
 			}
 		}
 		k.mu.Unlock()
@@ -302,7 +302,7 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		}
 	}
 	if level == 0 && reset {
-		return errUnknown // a name without any price
+		return fetch.ErrUnknown // a name without any price
 	}
 	missed := k.since()
 	if reset {
@@ -381,7 +381,7 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 		}
 		raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[m1]-askedTwice, now)
 		if err != nil {
-			if failed++; failed >= failedAsks || errors.Is(err, errUnknown) {
+			if failed++; failed >= failedAsks || errors.Is(err, fetch.ErrUnknown) {
 				return err
 			}
 			continue
@@ -407,7 +407,7 @@ func newKeeper(d *desk, symbol, class string) *keeper {
 
 // refusal says in few words why an asset is not kept.
 func refusal(err error) (text string, unknown bool) {
-	if errors.Is(err, errUnknown) {
+	if errors.Is(err, fetch.ErrUnknown) {
 		return "", true
 	}
 	if fault, ok := errors.AsType[*fetch.Error](err); ok {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -66,7 +67,7 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 			s.downAt = time.Now()
 		}
 	case binance.Refused:
-		return errUnknown
+		return fetch.ErrUnknown
 	case binance.Up:
 		// What was traded meanwhile is not sent again: bars make up for it before
 		// anything else counts.

@@ -102,37 +102,51 @@ const (
 // the first call for an asset and timeframe only. An asset that nobody asked for before
 // is taken up by the feeder, which may take some seconds.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
-	frame, ok := frameOf(tf)
-	if !ok {
-		return Snapshot{}, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
-	}
-	w := (*m.watches.Load())[assetKey(canonical(name))]
-	if w == nil || w.series[frame].Load() == nil {
-		var err error
-		if w, err = m.load(ctx, name, frame); err != nil {
-			return Snapshot{}, err
-		}
+	w, frame, err := m.watched(ctx, name, tf)
+	if err != nil {
+		return Snapshot{}, err
 	}
 	return m.snapshot(w, frame)
 }
 
+// watched returns the watch of the asset that name means, with the timeframe read.
+func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
+	frame, ok := frameOf(tf)
+	if !ok {
+		return nil, 0, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
+	}
+	w = (*m.watches.Load())[assetKey(canonical(name))]
+	if w == nil || w.series[frame].Load() == nil {
+		w, err = m.load(ctx, name, frame)
+	}
+	return w, frame, err
+}
+
+// shown returns the bars that are published of w. There are some.
+func (m *Market) shown(w *watch, frame int) ([]strategy.Bar, error) {
+	series := w.series[frame].Load()
+	switch {
+	case series == nil:
+		return nil, m.unreachable(nil) // the actor began anew just now
+	case series.err != nil:
+		return nil, series.err
+	case len(series.bars) == 0:
+		return nil, &signal.RunError{Code: signal.InsufficientHistory,
+			Message: fmt.Sprintf("there are no bars of %s for %s", signal.Timeframes[frame], w.record.Load().Symbol)}
+	}
+	return series.bars, nil
+}
+
 // snapshot puts together what is published of w, if it is fresh enough.
 func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
-	record, series, last := w.record.Load(), w.series[frame].Load(), w.last.Load()
-	if series == nil {
-		return Snapshot{}, m.unreachable(nil) // the actor began anew just now
+	record, last, tf := w.record.Load(), w.last.Load(), signal.Timeframes[frame]
+	bars, err := m.shown(w, frame)
+	if err != nil {
+		return Snapshot{}, err
 	}
-	tf := signal.Timeframes[frame]
-	switch {
-	case series.err != nil:
-		return Snapshot{}, series.err
-	case len(series.bars) == 0:
-		return Snapshot{}, &signal.RunError{Code: signal.InsufficientHistory,
-			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
-	}
-	s := Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record),
+	s := Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record),
 		Session: tradedIn(record)}
-	newest := &series.bars[len(series.bars)-1]
+	newest := &bars[len(bars)-1]
 	now := m.o.Now().UnixMilli()
 	if opens := s.Session.Next(millis(now)); opens.After(millis(now)) {
 		return Snapshot{}, &signal.RunError{Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(millis(now)),

@@ -2,7 +2,6 @@ package market
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -13,29 +12,17 @@ import (
 // Past is Series however old the bars are: what lies behind does not become stale. Last
 // is the close of the newest bar.
 func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
-	frame, ok := frameOf(tf)
-	if !ok {
-		return Snapshot{}, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
+	w, frame, err := m.watched(ctx, name, tf)
+	if err != nil {
+		return Snapshot{}, err
 	}
-	w := (*m.watches.Load())[assetKey(canonical(name))]
-	if w == nil || w.series[frame].Load() == nil {
-		var err error
-		if w, err = m.load(ctx, name, frame); err != nil {
-			return Snapshot{}, err
-		}
+	record := w.record.Load()
+	bars, err := m.shown(w, frame)
+	if err != nil {
+		return Snapshot{}, err
 	}
-	record, series := w.record.Load(), w.series[frame].Load()
-	switch {
-	case series == nil:
-		return Snapshot{}, m.unreachable(nil) // the actor began anew just now
-	case series.err != nil:
-		return Snapshot{}, series.err
-	case len(series.bars) == 0:
-		return Snapshot{}, &signal.RunError{Code: signal.InsufficientHistory,
-			Message: fmt.Sprintf("there are no bars of %s for %s", tf, record.Symbol)}
-	}
-	newest := &series.bars[len(series.bars)-1]
-	return Snapshot{Asset: assetOf(*record), Bars: series.bars, Source: record.Source, Proxy: proxyOf(record), Compression: float64(record.Speed),
+	newest := &bars[len(bars)-1]
+	return Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Proxy: proxyOf(record), Compression: float64(record.Speed),
 		Last: Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
 }
 

@@ -71,16 +71,28 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestRealTicksAndBarsCount(t *testing.T) {
-	t.Parallel()
+// follower is a bench whose feeder follows BTC at an exchange.
+type follower struct {
+	*bench
+	stop func() // ends the feeder
+}
+
+func newFollower(t *testing.T) (*follower, *clock, *markettest.Exchange, *Market) {
+	t.Helper()
 	c := newRealClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	stop := b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
+	return &follower{b, stop}, c, x, m
+}
+
+func TestRealTicksAndBarsCount(t *testing.T) {
+	t.Parallel()
+	b, c, x, m := newFollower(t)
 	start := c.Now().UnixMilli()
 	price := markettest.PriceAt(start)
 	// What cannot be true, and what somebody else says, is no price.
@@ -132,14 +144,7 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 // counts.
 func TestAReconnectIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
-	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
-		t.Fatal(err)
-	}
+	b, c, x, _ := newFollower(t)
 	start := c.Now().UnixMilli()
 	c.Add(time.Second)
 	eventually(t, "first trade", func() bool {
@@ -179,21 +184,14 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 // between.
 func TestANewFeederKeepsRealAssets(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	m := b.market(Options{Sources: "binance"})
-	stop := b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
-	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
-		t.Fatal(err)
-	}
+	b, c, x, m := newFollower(t)
 	start := c.Now().UnixMilli()
 	c.Add(time.Second)
 	eventually(t, "a trade", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
 		return len(b.ticksOf("BTC")) > 0
 	})
-	stop()
+	b.stop()
 	c.Add(3 * time.Hour)
 	now := c.Now().UnixMilli()
 	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: exchangeOptions(x)})

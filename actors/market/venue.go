@@ -29,7 +29,8 @@ type venue interface {
 	// Class returns the class of an asset that it has, of which only the name is known.
 	Class() string
 	// Bars returns bars that open in [from, to), as the venue gives them: they have not
-	// been checked. The last one may be open still.
+	// been checked. The last one may be open still. The error of an asset that it does
+	// not have is fetch.ErrUnknown.
 	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error)
 	// Follow has trades and closed bars told until stop is called. It returns false at
 	// a venue that must be asked.
@@ -39,9 +40,6 @@ type venue interface {
 	// Ping asks for a sign of life and the venue's time; 0 if it does not tell.
 	Ping(ctx context.Context) (int64, error)
 }
-
-// errUnknown says that a venue does not have an asset.
-var errUnknown = errors.New("the source does not know the asset")
 
 // venueNames are the real sources.
 var venueNames = []string{binance.Name, coinbase.Name, alpaca.Name}
@@ -153,14 +151,6 @@ func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
 	return name + "USDT", ok
 }
 
-func (v *binanceVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
-	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
-	if errors.Is(err, binance.ErrUnknown) {
-		err = errUnknown
-	}
-	return bars, err
-}
-
 func (v *binanceVenue) Follow(symbol string, told func(binance.Event)) (func(), bool) {
 	return v.stream.Follow(symbol, told)
 }
@@ -177,14 +167,6 @@ func (*coinbaseVenue) Run(context.Context)                               {}
 func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := coinOf(symbol, class)
 	return name + "-USD", ok
-}
-
-func (v *coinbaseVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
-	bars, err := v.Client.Bars(ctx, symbol, tf, from, to)
-	if errors.Is(err, coinbase.ErrUnknown) {
-		err = errUnknown
-	}
-	return bars, err
 }
 
 // proxies are the funds whose prices stand for those of commodities.
@@ -228,9 +210,6 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 		asked = signal.M5
 	}
 	bars, err := v.Client.Bars(ctx, symbol, asked, from, to)
-	if errors.Is(err, alpaca.ErrUnknown) {
-		err = errUnknown
-	}
 	kept := bars[:0]
 	for _, b := range bars {
 		switch {

@@ -32,9 +32,6 @@ const (
 // frames are the service's names of timeframes.
 var frames = map[signal.Timeframe]string{signal.M1: "1Min", signal.M5: "5Min", signal.H1: "1Hour", signal.D1: "1Day"}
 
-// ErrUnknown says that the service does not have a symbol.
-var ErrUnknown = errors.New("symbol is not known")
-
 // Client asks by REST.
 type Client struct {
 	base, feed string
@@ -65,7 +62,7 @@ type bars struct {
 
 // Bars returns the bars of a symbol that open in [from, to), ascending, of the time
 // outside of sessions too. A bar of 1d opens at midnight in New York. The last one may
-// be open still. The error is ErrUnknown, a *fetch.Error or that of ctx.
+// be open still. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
 func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
 	query := url.Values{"symbols": {symbol}, "timeframe": {frames[tf]}, "start": {iso(from)}, "end": {iso(to - 1)},
 		"limit": {strconv.Itoa(pageBars)}, "adjustment": {"split"}, "feed": {c.feed}}
@@ -139,7 +136,7 @@ func (c *Client) News(ctx context.Context, symbols string, since int64, most int
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// asUnknown returns ErrUnknown if the service has said so with err: it refuses names
+// asUnknown returns fetch.ErrUnknown if the service has said so with err: it refuses names
 // that can be no symbol, and has no bars of others.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
@@ -147,7 +144,7 @@ func asUnknown(err error) error {
 		return err
 	}
 	if fault.Status == http.StatusUnprocessableEntity || fault.Status == http.StatusNotFound || fault.Status == http.StatusBadRequest {
-		return ErrUnknown
+		return fetch.ErrUnknown
 	}
 	return fault
 }

@@ -1,31 +1,28 @@
 package alpaca
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func newClient(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	url := markettest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("APCA-API-KEY-ID") != "key" || r.Header.Get("APCA-API-SECRET-KEY") != "secret" {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
 		f(w, r)
-	}))
-	t.Cleanup(s.Close)
-	return NewClient(s.URL, "iex", fetch.New(fetch.Options{Name: Name, Header: Header("key", "secret")}))
+	})
+	return NewClient(url, "iex", fetch.New(fetch.Options{Name: Name, Header: Header("key", "secret")}))
 }
 
 func TestBarsComeInPages(t *testing.T) {
@@ -52,28 +49,14 @@ func TestBarsComeInPages(t *testing.T) {
 
 func TestBarsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		kind   fetch.Kind // empty: ErrUnknown
-	}{
-		"invalid symbol": {400, `{"message":"invalid symbol"}`, ""},
-		"keys refused":   {401, `{"message":"unauthorized"}`, fetch.Refused},
-		"truncated":      {200, `{"bars":{"AAPL":[{"t":"20`, fetch.Content},
-		"null price":     {200, `{"bars":{"AAPL":[{"t":"2025-01-02T14:30:00Z","o":null,"h":3,"l":1,"c":2,"v":1}]}}`, fetch.Content},
-		"no time":        {200, `{"bars":{"AAPL":[{"o":1,"h":3,"l":1,"c":2,"v":1}]}}`, fetch.Content},
-		"a list":         {200, `[]`, fetch.Content},
-	} {
-		client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(c.status)
-			fmt.Fprint(w, c.body)
-		})
-		bars, err := client.Bars(t.Context(), "AAPL", signal.M1, 0, 60_000)
-		fault, ok := errors.AsType[*fetch.Error](err)
-		if c.kind == "" && !errors.Is(err, ErrUnknown) || c.kind != "" && (!ok || fault.Kind != c.kind) || bars != nil {
-			t.Errorf("%s: %v, %v", name, bars, err)
-		}
-	}
+	markettest.CheckUnreadable(t, map[string]markettest.Unreadable{
+		"invalid symbol": {Status: 400, Body: `{"message":"invalid symbol"}`},
+		"keys refused":   {Status: 401, Body: `{"message":"unauthorized"}`, Kind: fetch.Refused},
+		"truncated":      {Status: 200, Body: `{"bars":{"X":[{"t":"20`, Kind: fetch.Content},
+		"null price":     {Status: 200, Body: `{"bars":{"X":[{"t":"2025-01-02T14:30:00Z","o":null,"h":3,"l":1,"c":2,"v":1}]}}`, Kind: fetch.Content},
+		"no time":        {Status: 200, Body: `{"bars":{"X":[{"o":1,"h":3,"l":1,"c":2,"v":1}]}}`, Kind: fetch.Content},
+		"a list":         {Status: 200, Body: `[]`, Kind: fetch.Content},
+	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
 	client := newClient(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"bars":null,"next_page_token":null}`) })
 	if bars, err := client.Bars(t.Context(), "AAPL", signal.M1, 0, 60_000); len(bars) != 0 || err != nil {
 		t.Errorf("a name without bars: %v, %v", bars, err)

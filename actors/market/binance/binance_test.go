@@ -2,7 +2,6 @@ package binance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -72,17 +72,15 @@ func FuzzDecode(f *testing.F) {
 // klineRows is what the exchange documents.
 const klineRows = `[[1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",1499043599999,"2434.19055334",308,"1756.87402397","28.46694368","0"]]`
 
-func newServer(t *testing.T, f http.HandlerFunc) *Client {
+func newClient(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
-	s := httptest.NewServer(f)
-	t.Cleanup(s.Close)
-	return NewClient(s.URL, fetch.New(fetch.Options{Name: Name}))
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
 }
 
 func TestBars(t *testing.T) {
 	t.Parallel()
 	var query string
-	c := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		query = r.URL.RequestURI()
 		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
 		fmt.Fprint(w, klineRows)
@@ -100,12 +98,11 @@ func TestBars(t *testing.T) {
 func TestBarsComeInPages(t *testing.T) {
 	t.Parallel()
 	pages := 0
-	c := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		pages++
 		var from, to int64
 		fmt.Sscan(r.FormValue("startTime"), &from)
 		fmt.Sscan(r.FormValue("endTime"), &to)
-		w.Header().Set("Content-Type", "application/json")
 		var rows []string
 		for at := from; at <= to && len(rows) < pageLimit; at += 60_000 {
 			rows = append(rows, fmt.Sprintf(`[%d,"1","1","1","1","1",%d]`, at, at+59_999))
@@ -125,35 +122,20 @@ func TestBarsComeInPages(t *testing.T) {
 
 func TestBarsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		kind   fetch.Kind // empty: ErrUnknown
-	}{
-		"invalid symbol":   {400, `{"code":-1121,"msg":"Invalid symbol."}`, ""},
-		"invalid interval": {400, `{"code":-1120,"msg":"Invalid interval."}`, fetch.Refused},
-		"firewall":         {403, `<html>`, fetch.Refused},
-		"truncated":        {200, klineRows[:60], fetch.Content},
-		"null":             {200, `null`, fetch.Content},
-		"object":           {200, `{"code":0}`, fetch.Content},
-		"null price":       {200, strings.Replace(klineRows, `"0.80000000"`, `null`, 1), fetch.Content},
-		"number price":     {200, strings.Replace(klineRows, `"0.80000000"`, `0.8`, 1), fetch.Content},
-		"text price":       {200, strings.Replace(klineRows, `"0.80000000"`, `"high"`, 1), fetch.Content},
-		"null row":         {200, `[null]`, fetch.Content},
-		"short row":        {200, `[[1,"1"]]`, fetch.Content},
-		"null time":        {200, strings.Replace(klineRows, `1499040000000`, `null`, 1), fetch.Content},
-	} {
-		client := newServer(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(c.status)
-			fmt.Fprint(w, c.body)
-		})
-		bars, err := client.Bars(t.Context(), "X", signal.M1, 0, 60_000)
-		fault, ok := errors.AsType[*fetch.Error](err)
-		if c.kind == "" && !errors.Is(err, ErrUnknown) || c.kind != "" && (!ok || fault.Kind != c.kind) || bars != nil {
-			t.Errorf("%s: %v, %v", name, bars, err)
-		}
-	}
+	markettest.CheckUnreadable(t, map[string]markettest.Unreadable{
+		"invalid symbol":   {Status: 400, Body: `{"code":-1121,"msg":"Invalid symbol."}`},
+		"invalid interval": {Status: 400, Body: `{"code":-1120,"msg":"Invalid interval."}`, Kind: fetch.Refused},
+		"firewall":         {Status: 403, Body: `<html>`, Kind: fetch.Refused},
+		"truncated":        {Status: 200, Body: klineRows[:60], Kind: fetch.Content},
+		"null":             {Status: 200, Body: `null`, Kind: fetch.Content},
+		"object":           {Status: 200, Body: `{"code":0}`, Kind: fetch.Content},
+		"null price":       {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `null`, 1), Kind: fetch.Content},
+		"number price":     {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `0.8`, 1), Kind: fetch.Content},
+		"text price":       {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `"high"`, 1), Kind: fetch.Content},
+		"null row":         {Status: 200, Body: `[null]`, Kind: fetch.Content},
+		"short row":        {Status: 200, Body: `[[1,"1"]]`, Kind: fetch.Content},
+		"null time":        {Status: 200, Body: strings.Replace(klineRows, `1499040000000`, `null`, 1), Kind: fetch.Content},
+	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
 }
 
 // socketServer hands each connection to serve, with its number from 1 on.

@@ -28,9 +28,6 @@ const (
 	codeSymbol = -1121
 )
 
-// ErrUnknown says that the exchange does not have a symbol.
-var ErrUnknown = errors.New("symbol is not known")
-
 // Client asks by REST.
 type Client struct {
 	base string
@@ -57,7 +54,7 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 
 // Bars returns the bars of a symbol that open in [from, to), in the exchange's order.
 // The last one may be open still: then it closes after now, by the caller's clock. The
-// error is ErrUnknown, a *fetch.Error or that of ctx.
+// error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
 func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
 	var all []signal.Bar
 	for range maxPages {
@@ -84,7 +81,7 @@ func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, f
 	return all, nil
 }
 
-// asUnknown returns ErrUnknown if the exchange has said so with err.
+// asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
 	if !ok || fault.Kind != fetch.Refused {
@@ -95,7 +92,7 @@ func asUnknown(err error) error {
 		Msg  string `json:"msg"`
 	}
 	if json.Unmarshal(fault.Body, &said) == nil && said.Code == codeSymbol {
-		return ErrUnknown
+		return fetch.ErrUnknown
 	}
 	if fault.Cause == nil && said.Code != 0 {
 		fault.Cause = fmt.Errorf("error %d: %.200s", said.Code, said.Msg)

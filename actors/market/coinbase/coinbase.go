@@ -28,9 +28,6 @@ const (
 	maxPages = 20
 )
 
-// ErrUnknown says that the exchange does not have a product.
-var ErrUnknown = errors.New("product is not known")
-
 // Client asks by REST.
 type Client struct {
 	base string
@@ -56,7 +53,7 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 }
 
 // Bars returns the bars of a product that open in [from, to), ascending. There is none
-// for a time without trades; the last one may be open still. The error is ErrUnknown, a
+// for a time without trades; the last one may be open still. The error is fetch.ErrUnknown, a
 // *fetch.Error or that of ctx.
 func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
 	step := tf.Duration().Milliseconds()
@@ -110,21 +107,21 @@ func decodeCandles(body []byte, step int64) ([]signal.Bar, error) {
 	return bars, nil
 }
 
-// asUnknown returns ErrUnknown if the exchange has said so with err.
+// asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
 	if !ok || fault.Kind != fetch.Refused {
 		return err
 	}
 	if fault.Status == http.StatusNotFound {
-		return ErrUnknown
+		return fetch.ErrUnknown
 	}
 	var said struct {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(fault.Body, &said) == nil && said.Message != "" {
 		if strings.EqualFold(said.Message, "NotFound") {
-			return ErrUnknown
+			return fetch.ErrUnknown
 		}
 		fault.Cause = fmt.Errorf("%.200s", said.Message)
 	}

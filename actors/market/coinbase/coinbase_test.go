@@ -1,24 +1,21 @@
 package coinbase
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func newClient(t *testing.T, f http.HandlerFunc) *Client {
 	t.Helper()
-	s := httptest.NewServer(f)
-	t.Cleanup(s.Close)
-	return NewClient(s.URL, fetch.New(fetch.Options{Name: Name}))
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
 }
 
 func TestBarsAreSorted(t *testing.T) {
@@ -48,7 +45,6 @@ func TestBarsComeInPages(t *testing.T) {
 		pages++
 		from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
 		to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
-		w.Header().Set("Content-Type", "application/json")
 		text, n := "[", 0
 		for at := to.Unix() / 60 * 60; at >= from.Unix(); at -= 60 {
 			if n++; n > 1 {
@@ -74,31 +70,16 @@ func TestBarsComeInPages(t *testing.T) {
 
 func TestBarsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		kind   fetch.Kind // empty: ErrUnknown
-	}{
-		"unknown product": {404, `{"message":"NotFound"}`, ""},
-		"bad granularity": {400, `{"message":"Unsupported granularity"}`, fetch.Refused},
-		"truncated":       {200, `[[60,1,1,1`, fetch.Content},
-		"null":            {200, `null`, fetch.Content},
-		"null value":      {200, `[[60,1,1,null,1,1]]`, fetch.Content},
-		"null row":        {200, `[null]`, fetch.Content},
-		"text":            {200, `[[60,"1",1,1,1,1]]`, fetch.Content},
-		"object":          {200, `{}`, fetch.Content},
-	} {
-		client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(c.status)
-			fmt.Fprint(w, c.body)
-		})
-		bars, err := client.Bars(t.Context(), "X", signal.M1, 0, 60_000)
-		fault, ok := errors.AsType[*fetch.Error](err)
-		if c.kind == "" && !errors.Is(err, ErrUnknown) || c.kind != "" && (!ok || fault.Kind != c.kind) || bars != nil {
-			t.Errorf("%s: %v, %v", name, bars, err)
-		}
-	}
+	markettest.CheckUnreadable(t, map[string]markettest.Unreadable{
+		"unknown product": {Status: 404, Body: `{"message":"NotFound"}`},
+		"bad granularity": {Status: 400, Body: `{"message":"Unsupported granularity"}`, Kind: fetch.Refused},
+		"truncated":       {Status: 200, Body: `[[60,1,1,1`, Kind: fetch.Content},
+		"null":            {Status: 200, Body: `null`, Kind: fetch.Content},
+		"null value":      {Status: 200, Body: `[[60,1,1,null,1,1]]`, Kind: fetch.Content},
+		"null row":        {Status: 200, Body: `[null]`, Kind: fetch.Content},
+		"text":            {Status: 200, Body: `[[60,"1",1,1,1,1]]`, Kind: fetch.Content},
+		"object":          {Status: 200, Body: `{}`, Kind: fetch.Content},
+	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
 }
 
 func FuzzDecodeCandles(f *testing.F) {

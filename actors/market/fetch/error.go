@@ -1,9 +1,14 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
+
+// ErrUnknown says that a server does not have what it was asked about. Clients of servers
+// return it where those say so in words of their own.
+var ErrUnknown = errors.New("the source does not know the asset")
 
 // Kind says what went wrong.
 type Kind string
