@@ -99,4 +99,8 @@
 // alerts that it concerns (market/alerts.go) → the signal's actor (lifecycle/watcher.go)
 // → signal.updated or signal.closed on the event log. What came before somebody asked
 // is made up by market/catchup.go.
+//
+// A forecast: weather/service.go, on every node that has a use for it →
+// lifecycle/node.go → the parents of signals → the asset's actor, for the price → the
+// signal's actor → signal.updated.
 package actors
