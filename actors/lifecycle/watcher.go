@@ -58,7 +58,9 @@ func (w *watcher) Receive(c engine.Context) {
 	case market.Closed:
 		w.rescore(c, market.Quoted{Price: m.Price, Span: m.Span, Frame: m.Frame})
 	case market.Quoted:
-		w.rescore(c, m)
+		if _, likelihood := w.forecast(); likelihood != w.r.likelihood {
+			w.rescore(c, m)
+		}
 	case market.Dropped:
 		if !w.closing() {
 			w.watchAgain(c)

@@ -203,6 +203,22 @@ func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
 	})
 }
 
+// TestAPriceWithoutANewForecastIsNoReason: it is asked for at every start.
+func TestAPriceWithoutANewForecastIsNoReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forecasts := &fakeForecasts{}
+		forecasts.set(.8)
+		w := unstartedWorld(gasSignal())
+		w.price = 110
+		w.start(Options{Speed: 60, Forecasts: forecasts})
+		defer w.end()
+		if _, n := w.last(); n != 0 || w.quoted == 0 {
+			t.Errorf("%d updates, %d questions", n, w.quoted)
+		}
+	})
+}
+
 // TestOtherSignalsHaveNoForecast: those of other agents are re-scored by price alone.
 func TestOtherSignalsHaveNoForecast(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func (c *client) weather(query string) weatherPage {
 func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
-	c.Market.Source = "simulated"
+	c.Market.Source, c.Market.Speed = "simulated", 1 // no forecast comes in between
 	s := start(t, c)
 	for _, asset := range []string{"natural_gas", "oil", "corn", "wheat"} {
 		s.awaitPrices(t, asset, signal.D1)
