@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // drawn returns n outcomes, one a bar, of a market in which τ is that.
@@ -190,6 +192,44 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 			t.Errorf("%+v, %v", r.Slope, err)
 		}
 	})
+}
+
+// TestSlopesAreFittedOnStoredSignals: as runs and their ends are in Redis.
+func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
+	t.Parallel()
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log := persistence.NewLog(store, persistence.LogOptions{})
+	defer log.Close(context.Background())
+	loss := -1.
+	var accounts sync.WaitGroup
+	for range 4 {
+		accounts.Go(func() {
+			account := signal.NewAccountID()
+			for range fitFrom / 4 {
+				s := signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "weather", Run: signal.NewRunID(), Asset: "Natural_Gas", Strategy: gas.Strategy,
+					Timeframe: signal.D1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
+					Weather: &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region, Likelihood: .9}, Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`), Sequence: 1}
+				_, err := log.Append(t.Context(), signal.Change{Account: account, Signal: &s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
+				closed := s
+				closed.Metadata, closed.Sequence = nil, 2
+				closed.Closing = &signal.Closing{Reason: signal.StopLoss, At: time.Now(), PnLAbsolute: &loss}
+				_, err2 := log.Append(t.Context(), signal.Change{Account: account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset}}})
+				if err != nil || err2 != nil {
+					t.Error(err, err2)
+				}
+			}
+		})
+	}
+	accounts.Wait()
+	s := New(newSource(), Options{Records: store, Speed: 60, Now: func() time.Time { return store.Now().Add(fitEvery / 30) }})
+	run(t, s)
+	if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != fitFrom || r.Slope.Tau >= .25 {
+		t.Errorf("%+v, %v", r.Slope, err)
+	}
 }
 
 func TestOutcomesAreBounded(t *testing.T) {
