@@ -3,11 +3,12 @@ package binance
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,26 +139,60 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
 }
 
-// socketServer hands each connection to serve, with its number from 1 on.
-func socketServer(t *testing.T, serve func(n int, ws *websocket.Conn)) string {
+// pipe is a listener whose connections are made by dial, in memory: time in a bubble goes
+// on while they wait.
+type pipe struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipe) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipe) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipe) Close() error   { close(p.done); return nil }
+func (p *pipe) Addr() net.Addr { return &net.UnixAddr{} }
+
+// stream runs test in a bubble with a stream whose server hands each connection to serve,
+// with its number from 1 on.
+func stream(t *testing.T, o StreamOptions, serve func(n int, ws *websocket.Conn), test func(t *testing.T, s *Stream)) {
 	t.Helper()
-	var mu sync.Mutex
-	n := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		up := websocket.Upgrader{}
-		ws, err := up.Upgrade(w, r, nil)
-		if err != nil {
-			return
-		}
-		defer ws.Close()
-		mu.Lock()
-		n++
-		count := n
-		mu.Unlock()
-		serve(count, ws)
-	}))
-	t.Cleanup(s.Close)
-	return "ws" + strings.TrimPrefix(s.URL, "http")
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipe{make(chan net.Conn), make(chan struct{})}
+		n, served := 0, sync.WaitGroup{} // one connection begins after the other
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n++
+			count, up := n, websocket.Upgrader{}
+			if ws, err := up.Upgrade(w, r, nil); err == nil {
+				defer ws.Close()
+				serve(count, ws)
+			}
+		})}
+		served.Go(func() { server.Serve(p) })
+		o.URL, o.Dial = "ws://exchange", p.dial
+		s := NewStream(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		served.Go(func() { s.Run(ctx) })
+		test(t, s)
+		cancel()
+		server.Close()
+		served.Wait()
+	})
 }
 
 // sent is a request of a client.
@@ -187,20 +222,6 @@ func follow(t *testing.T, s *Stream, symbol string) (events <-chan Event, stop f
 	return all, stop
 }
 
-func run(t *testing.T, s *Stream) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-}
-
 func kinds(t *testing.T, events <-chan Event, want ...EventKind) {
 	t.Helper()
 	for i, k := range want {
@@ -209,7 +230,7 @@ func kinds(t *testing.T, events <-chan Event, want ...EventKind) {
 			if e.Kind != k {
 				t.Fatalf("event %d is %d, want %d", i, e.Kind, k)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(2 * lifetime):
 			t.Fatalf("event %d does not come", i)
 		}
 	}
@@ -217,8 +238,9 @@ func kinds(t *testing.T, events <-chan Event, want ...EventKind) {
 
 func TestStreamTellsWhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	requests := make(chan sent, 10)
-	url := socketServer(t, func(_ int, ws *websocket.Conn) {
+	var requests chan sent
+	faulty := 0
+	serve := func(_ int, ws *websocket.Conn) {
 		ws.WriteMessage(websocket.TextMessage, []byte(tradeText)) // before it was asked for: not told
 		for {
 			s, err := acknowledge(ws)
@@ -230,41 +252,50 @@ func TestStreamTellsWhatItIsAskedFor(t *testing.T) {
 				ws.WriteMessage(websocket.TextMessage, []byte(text))
 			}
 		}
+	}
+	stream(t, StreamOptions{Faulty: func() { faulty++ }}, serve, func(t *testing.T, s *Stream) {
+		requests = make(chan sent, 10) // in the bubble
+		events, stop := follow(t, s, "BTCUSDT")
+		kinds(t, events, Up, Trade, Closed, Alive)
+		synctest.Wait()
+		if d := cmp.Diff(sent{"SUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 1}, <-requests); d != "" || faulty != 1 {
+			t.Errorf("%d messages make no sense\n%s", faulty, d)
+		}
+		if _, ok := s.Follow("BTCUSDT", nil); ok {
+			t.Error("a symbol is followed twice")
+		}
+		stop()
+		time.Sleep(time.Second)
+		if d := cmp.Diff(sent{"UNSUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 2}, <-requests); d != "" {
+			t.Error(d)
+		}
 	})
-	faulty := make(chan struct{}, 10)
-	s := NewStream(StreamOptions{URL: url, Faulty: func() { faulty <- struct{}{} }})
-	run(t, s)
-	events, stop := follow(t, s, "BTCUSDT")
-	kinds(t, events, Up, Trade, Closed, Alive)
-	<-faulty
-	if d := cmp.Diff(sent{"SUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 1}, <-requests); d != "" {
-		t.Error(d)
-	}
-	if _, ok := s.Follow("BTCUSDT", nil); ok {
-		t.Error("a symbol is followed twice")
-	}
-	stop()
-	if d := cmp.Diff(sent{"UNSUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 2}, <-requests); d != "" {
-		t.Error(d)
-	}
 }
 
 // However a connection ends, who follows is told so, and then told of the next one.
 func TestStreamConnectsAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end               func(ws *websocket.Conn)
-		lifetime, silence time.Duration
+		end   func(ws *websocket.Conn)
+		after time.Duration // it is noticed, within two seconds
 	}{
-		"cut after a day":  {end: func(ws *websocket.Conn) { ws.Close() }},
-		"announced":        {end: func(ws *websocket.Conn) { ws.WriteMessage(1, []byte(`{"e":"serverShutdown","E":1}`)); ws.ReadMessage() }},
-		"before the day":   {end: func(ws *websocket.Conn) { ws.ReadMessage() }, lifetime: time.Second},
-		"half-open":        {end: func(ws *websocket.Conn) { ws.ReadMessage() }, silence: 2 * time.Second},
-		"too long message": {end: func(ws *websocket.Conn) { ws.WriteMessage(1, make([]byte, maxMessage+1)); ws.ReadMessage() }},
+		"cut":       {func(ws *websocket.Conn) { ws.Close() }, 0},
+		"announced": {func(ws *websocket.Conn) { ws.WriteMessage(1, []byte(`{"e":"serverShutdown","E":1}`)); ws.ReadMessage() }, 0},
+		"before the server cuts it after a day": {func(ws *websocket.Conn) {
+			for ws.WriteMessage(1, []byte(tradeText)) == nil {
+				time.Sleep(silence / 2)
+			}
+		}, lifetime},
+		"half-open":        {func(ws *websocket.Conn) { ws.ReadMessage() }, silence},
+		"too long message": {func(ws *websocket.Conn) { ws.WriteMessage(1, make([]byte, maxMessage+1)); ws.ReadMessage() }, 0},
+		"nonsense all the time": {func(ws *websocket.Conn) {
+			for ws.WriteMessage(1, []byte(`{}`)) == nil {
+			}
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := socketServer(t, func(n int, ws *websocket.Conn) {
+			serve := func(n int, ws *websocket.Conn) {
 				if _, err := acknowledge(ws); err != nil {
 					return
 				}
@@ -272,13 +303,21 @@ func TestStreamConnectsAnew(t *testing.T) {
 					c.end(ws)
 					return
 				}
-				ws.WriteMessage(websocket.TextMessage, []byte(tradeText))
 				ws.ReadMessage()
+			}
+			stream(t, StreamOptions{}, serve, func(t *testing.T, s *Stream) {
+				begun := time.Now()
+				events, _ := follow(t, s, "BTCUSDT")
+				kinds(t, events, Up)
+				e := <-events
+				for e.Kind == Trade {
+					e = <-events
+				}
+				if took := time.Since(begun); e.Kind != Down || took < c.after || took > c.after+2*time.Second {
+					t.Errorf("event %d comes after %s, want the end of the connection after %s", e.Kind, took, c.after)
+				}
+				kinds(t, events, Up)
 			})
-			s := NewStream(StreamOptions{URL: url, Lifetime: c.lifetime, Silence: c.silence})
-			run(t, s)
-			events, _ := follow(t, s, "BTCUSDT")
-			kinds(t, events, Up, Down, Up, Trade)
 		})
 	}
 }
@@ -286,15 +325,16 @@ func TestStreamConnectsAnew(t *testing.T) {
 // Pings alone keep a connection: nothing may be traded for a while.
 func TestPingsAreAnsweredAndCount(t *testing.T) {
 	t.Parallel()
-	pongs := make(chan string, 100)
-	url := socketServer(t, func(n int, ws *websocket.Conn) {
+	const pings = 15
+	var pongs chan string
+	serve := func(n int, ws *websocket.Conn) {
 		ws.SetPongHandler(func(text string) error {
 			pongs <- text
 			return nil
 		})
 		go func() {
-			for i := range 15 {
-				time.Sleep(200 * time.Millisecond)
+			for i := range pings {
+				time.Sleep(20 * time.Second)
 				ws.WriteControl(websocket.PingMessage, fmt.Append(nil, n, " ", i), time.Now().Add(time.Second))
 			}
 		}()
@@ -303,14 +343,15 @@ func TestPingsAreAnsweredAndCount(t *testing.T) {
 				return
 			}
 		}
-	})
-	s := NewStream(StreamOptions{URL: url, Silence: 2 * time.Second})
-	run(t, s)
-	events, _ := follow(t, s, "BTCUSDT")
-	kinds(t, events, Up)
-	for i := range 15 {
-		if got := <-pongs; got != fmt.Sprint("1 ", i) {
-			t.Fatalf("pong %q, want that of ping %d on the first connection", got, i)
-		}
 	}
+	stream(t, StreamOptions{}, serve, func(t *testing.T, s *Stream) {
+		pongs = make(chan string, pings) // in the bubble
+		events, _ := follow(t, s, "BTCUSDT")
+		kinds(t, events, Up)
+		for i := range pings {
+			if got := <-pongs; got != fmt.Sprint("1 ", i) {
+				t.Fatalf("pong %q, want that of ping %d on the first connection", got, i)
+			}
+		}
+	})
 }

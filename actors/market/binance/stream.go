@@ -77,11 +77,11 @@ type Event struct {
 
 // StreamOptions are what a Stream is made with. The zero value of each field works.
 type StreamOptions struct {
-	URL      string        // without a slash at its end; default StreamURL
-	Lifetime time.Duration // of a connection
-	Silence  time.Duration // after which it is dead
-	Log      *slog.Logger
-	Faulty   func() // told of each message that makes no sense; may be nil
+	URL    string // without a slash at its end; default StreamURL
+	Log    *slog.Logger
+	Faulty func() // told of each message that makes no sense; may be nil
+	// Dial is for tests. The default bounds the time to connect.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Stream follows symbols over one connection, which it makes anew whenever it ends.
@@ -102,7 +102,10 @@ type follower struct {
 
 // NewStream returns a stream. Run must run for it to work.
 func NewStream(o StreamOptions) *Stream {
-	o.URL, o.Lifetime, o.Silence = cmp.Or(o.URL, StreamURL), cmp.Or(o.Lifetime, lifetime), cmp.Or(o.Silence, silence)
+	o.URL = cmp.Or(o.URL, StreamURL)
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: handshakeTimeout}).DialContext
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -215,8 +218,7 @@ type request struct {
 }
 
 func (c *connection) run(ctx context.Context) error {
-	dialer := websocket.Dialer{HandshakeTimeout: handshakeTimeout, Proxy: http.ProxyFromEnvironment,
-		NetDialContext: (&net.Dialer{Timeout: handshakeTimeout}).DialContext}
+	dialer := websocket.Dialer{HandshakeTimeout: handshakeTimeout, Proxy: http.ProxyFromEnvironment, NetDialContext: c.s.o.Dial}
 	ws, response, err := dialer.DialContext(ctx, c.s.o.URL+"/stream", nil)
 	if err != nil {
 		if response != nil {
@@ -227,7 +229,7 @@ func (c *connection) run(ctx context.Context) error {
 	c.ws = ws
 	defer ws.Close()
 	ws.SetReadLimit(maxMessage)
-	alive := func() { ws.SetReadDeadline(time.Now().Add(c.s.o.Silence)) }
+	alive := func() { ws.SetReadDeadline(time.Now().Add(silence)) }
 	alive()
 	ws.SetPingHandler(func(text string) error {
 		alive()
@@ -237,7 +239,7 @@ func (c *connection) run(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- c.read(reading, alive, messages) }()
-	renew, pace := time.NewTimer(c.s.o.Lifetime), time.NewTicker(requestEvery)
+	renew, pace := time.NewTimer(lifetime), time.NewTicker(requestEvery)
 	defer renew.Stop()
 	defer pace.Stop()
 	for {
