@@ -11,7 +11,10 @@
 //   - A due time is moved before the round begins, and only under the owner's epoch. So
 //     no round is made twice, in a cluster and after a crash alike; the round of a process
 //     that dies, or what is left of it, is not made up for: the next one comes in its time.
-//   - What was missed while nobody ran the service is one round, not many.
+//   - What was missed while nobody ran the service, or by a clock that jumps, is one round,
+//     not many. A clock that goes back lets rounds wait until it is where it was.
+//   - A schedule that waits for bars comes round with those of its fastest asset; each other
+//     asset runs in the rounds before which a bar of its own has closed.
 //   - A round that lasts longer than until the next one has no second one beside it: the
 //     next one is left out.
 //   - An account's rounds take few of the runs that it may have at once.
