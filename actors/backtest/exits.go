@@ -117,20 +117,18 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 	return append(found, l.checkExcursion(at)...), how, ""
 }
 
-// expirySlack is what an expiry may differ by: it was counted from when the run ended.
-const expirySlack = time.Second
+// expirySlack is what an expiry may differ by, in milliseconds: it was counted from when
+// the run ended.
+const expirySlack = 1000
 
 // checkExpiry compares when a signal expires with the length of its life.
 func (p *Prices) checkExpiry(s *signal.Signal) []Difference {
-	d := strategy.Lifetime(s.Timeframe, s.Risk, float64(p.Speed))
-	want := s.CreatedAt.Add(d)
-	if p.Expires != nil {
-		want = p.Expires(s.CreatedAt, d, s.Timeframe)
-	}
-	if s.ExpiresAt.Sub(want).Abs() <= expirySlack {
+	stored := s.ExpiresAt.UnixMilli()
+	want := p.after(s.CreatedAt.UnixMilli(), strategy.Lifetime(s.Timeframe, s.Risk, float64(p.Speed)), s.Timeframe)
+	if max(stored-want, want-stored) <= expirySlack {
 		return nil
 	}
-	return []Difference{{"expires_at", moment(s.ExpiresAt.UnixMilli()), moment(want.UnixMilli())}}
+	return []Difference{{"expires_at", moment(stored), moment(want)}}
 }
 
 // lifeOf returns the bars of s, or false if none hold its beginning.
@@ -165,9 +163,18 @@ type resolution struct {
 	Stale bool   `json:"stale_exit"`
 }
 
-// wait returns for how long after its expiry a signal waits for a price.
-func (l *life) wait() int64 {
-	return max(waitBars*l.s.Timeframe.Duration().Milliseconds()/l.Speed, staleFloor)
+// patience returns until when a signal waits for a price after its expiry.
+func (l *life) patience() int64 {
+	wait := max(waitBars*l.s.Timeframe.Duration().Milliseconds()/l.Speed, staleFloor)
+	return l.after(l.expires, time.Duration(wait)*time.Millisecond, l.s.Timeframe)
+}
+
+// after returns when the asset has been traded for so long after a time.
+func (p *Prices) after(ms int64, d time.Duration, tf signal.Timeframe) int64 {
+	if p.Expires == nil {
+		return ms + d.Milliseconds()
+	}
+	return p.Expires(time.UnixMilli(ms), d, tf).UnixMilli()
 }
 
 // ends says that b, one of its bars, ends the signal.
@@ -177,15 +184,15 @@ func (l *life) ends(b strategy.Bar) (strategy.Exit, bool) {
 
 // replay finds the end by the rules for bars and compares.
 func (l *life) replay() ([]Difference, string) {
-	limit := max((staleBars*l.length+staleExtra)/l.Speed, staleFloor)
+	limit := time.Duration(max((staleBars*l.length+staleExtra)/l.Speed, staleFloor)) * time.Millisecond
 	newest, price := int64(0), l.s.Levels.Entry // of the expiry, by the bars so far
 	for _, b := range l.bars {
-		if b.CloseTime > l.expires && l.expires-newest <= limit {
+		if b.CloseTime > l.expires && l.after(newest, limit, signal.M1) >= l.expires {
 			break // it has expired
 		}
 		exit, ended := l.ends(b)
 		switch ended = ended && b.OpenTime >= l.created; {
-		case b.CloseTime > l.expires+l.wait():
+		case b.CloseTime > l.patience():
 			return nil, endsStale
 		case ended:
 			return l.compare(exit, b.CloseTime), ""
@@ -222,7 +229,7 @@ func (l *life) compare(exit strategy.Exit, at int64) []Difference {
 // before it.
 func (l *life) allows(at int64) ([]Difference, string) {
 	c := l.s.Closing
-	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.expires+l.wait() {
+	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.patience() {
 		return []Difference{{"closed_at", moment(closed), moment(l.expires)}}, ""
 	}
 	place := before(l.bars, at+1) - 1
@@ -275,7 +282,7 @@ func (l *life) checkOpen() []Difference {
 	if b, exit, ended := l.endedBy(until); ended && !l.Sparse {
 		return []Difference{{"status", string(signal.Open), string(exit.Reason) + " in the bar of " + moment(b.OpenTime)}}
 	}
-	if l.expires+l.wait() < until {
+	if l.patience() < until {
 		return []Difference{{"status", string(signal.Open), "expired at " + moment(l.expires)}}
 	}
 	return nil

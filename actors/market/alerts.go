@@ -17,6 +17,9 @@ const (
 	// no fresh price waits for one. Only time in which the asset is traded counts: no
 	// price can come in any other.
 	staleFrames = 3
+	// unwatchedFor is for how long, in milliseconds, after a time that nobody watched nothing
+	// ends by the clock alone: what was traded in that time is on its way.
+	unwatchedFor = 10_000
 )
 
 // alerts watches the prices of one asset for those who asked. It is told of prices in
@@ -29,6 +32,7 @@ type alerts struct {
 
 	book     alertBook
 	overdue  []place // their time is over, and the price then was too old
+	quiet    int64   // until then nothing ends by the clock alone, see unwatchedFor
 	extremes extremes
 	past     bool              // what comes are bars of a time that nobody watched
 	last     Tick              // the newest price
@@ -199,6 +203,9 @@ func (s *alerts) settle(t Tick, b *strategy.Bar) {
 
 // expire ends what is over at the time now, although no price comes.
 func (s *alerts) expire(now int64) {
+	if now < s.quiet {
+		return
+	}
 	for p := s.book.top(byExpiry); p != nil && p.Expires+s.grace() <= now; p = s.book.top(byExpiry) {
 		s.end(p)
 	}
@@ -231,7 +238,7 @@ func (s *alerts) next() int64 {
 	for i := range s.overdue {
 		next = min(next, s.patience(&s.overdue[i])+s.grace())
 	}
-	return next
+	return max(next, s.quiet)
 }
 
 // drop forgets the alert of ref.

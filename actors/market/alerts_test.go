@@ -110,6 +110,35 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 	}
 }
 
+// TestTheClockAloneEndsNothingThatNobodyWatched: after a halt what was traded meanwhile
+// is on its way, and comes before an end for want of prices.
+func TestTheClockAloneEndsNothingThatNobodyWatched(t *testing.T) {
+	t.Parallel()
+	who := refs(t, 1)[0]
+	begin := func() (*alerts, told) {
+		heard := told{}
+		s := newAlerts(Crypto, 60, Always, heard.tell)
+		s.tick(Tick{Price: 100, Time: 2000})
+		s.book.add(placeOf(Alert{Ref: who, Lower: 90, Upper: 110, Since: 1000, Expires: 50_000, Frame: signal.M1}))
+		s.quiet = 200_000 // halted from 2,000 to 190,000
+		s.expire(190_000)
+		if len(heard[who]) != 0 || s.next() != 200_000 {
+			t.Errorf("told %+v, next at %d", heard[who], s.next())
+		}
+		return s, heard
+	}
+	s, heard := begin()
+	s.expire(200_000)
+	if diff := cmp.Diff([]any{Expired{At: 60_000, Price: 100, Stale: true}}, heard[who], cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Span" }, cmp.Ignore())); diff != "" {
+		t.Errorf("without prices (-want +got):\n%s", diff)
+	}
+	s, heard = begin()
+	s.takeBar(m1, strategy.Bar{OpenTime: 3000, CloseTime: 4000, Open: 100, High: 111, Low: 99, Close: 110})
+	if _, ok := heard[who][0].(Reached); !ok {
+		t.Errorf("by bars: %+v", heard[who])
+	}
+}
+
 // TestAlertsAreThoseOfAPlainList compares the heaps with a list that is searched for
 // every price.
 // The age of a price, and the wait for one, count while the asset is traded.

@@ -109,9 +109,23 @@ func (a *assetActor) schedule(c engine.Context) {
 		return
 	}
 	a.timer.Stop()
-	a.due = next
+	a.due, a.looked = next, a.now()
 	// The clock may jump, timers do not: it is looked at now and then.
-	a.timer = c.After(min(time.Duration(next-a.now().UnixMilli())*time.Millisecond, clockEvery), expireDue{})
+	a.timer = c.After(min(time.Duration(next-a.looked.UnixMilli())*time.Millisecond, clockEvery), expireDue{})
+}
+
+// onExpireDue ends what is over, unless the process was halted.
+func (a *assetActor) onExpireDue(c engine.Context) {
+	a.due = 0
+	if a.alerts == nil {
+		return
+	}
+	now := a.now()
+	if now.Sub(a.looked) > 2*clockEvery {
+		a.alerts.quiet = now.UnixMilli() + unwatchedFor
+	}
+	a.alerts.expire(now.UnixMilli())
+	a.schedule(c)
 }
 
 // onMissed reads all bars again, and has alerts made up by them if it is bars that
@@ -153,6 +167,7 @@ func (a *assetActor) alert(list []place) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
 		a.alerts = newAlerts(record.Class, record.Speed, tradedIn(record), a.tell)
+		a.alerts.quiet = a.now().UnixMilli() + unwatchedFor
 		var f filter
 		a.passed, f = a.replay(math.MaxInt64)
 		if max(f.last.Time, f.held.Time) >= a.filter.last.Time {

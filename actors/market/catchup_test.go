@@ -48,7 +48,7 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 // many last milliseconds still remembered and so many bars of 1m kept.
 func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 	record := signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}}
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
 		if t.Time <= at && t.Time > at-remembered {
@@ -241,7 +241,7 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 // the finer ones.
 func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	t.Parallel()
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}}
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
 	a.watch.record.Store(&signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true})
 	flat := func(opens, length int64, closes float64) strategy.Bar {
 		return strategy.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}

@@ -133,7 +133,8 @@ type assetActor struct {
 	waiting []place                 // for bars to be read
 	asked   map[engine.Ref]struct{} // who asked for the price meanwhile
 	timer   engine.Timer
-	due     int64 // when timer fires
+	due     int64     // when timer fires, if the clock does not jump
+	looked  time.Time // when it was set
 }
 
 // frameState is what an asset's actor knows of one timeframe.
@@ -173,11 +174,7 @@ func (a *assetActor) Receive(c engine.Context) {
 	case askPrice:
 		a.quote(m.ref)
 	case expireDue:
-		a.due = 0
-		if a.alerts != nil {
-			a.alerts.expire(a.now().UnixMilli())
-			a.schedule(c)
-		}
+		a.onExpireDue(c)
 	case ticksMissed:
 		a.onTicksMissed(c)
 	case engine.Stopping:
