@@ -105,13 +105,20 @@ func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) error {
 	s.flush(ctx) // the ticks of its time
 	s.noteBars([]signal.Bar{b})
 	s.bars = append(s.bars, b)
-	if s.partial != 0 && b.OpenTime >= s.partial {
-		since := s.partial
-		s.partial = 0
+	if since := s.madeUp(); since != 0 {
 		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
 		s.bars = nil
 	}
 	return nil
+}
+
+// madeUp returns since when ticks are missing for which the bars make up that there are
+// now; 0: none are, or not yet.
+func (s *listener) madeUp() (since int64) {
+	if s.partial != 0 && s.newest[m1] > s.partial {
+		since, s.partial = s.partial, 0
+	}
+	return since
 }
 
 func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error {
@@ -175,6 +182,6 @@ func (s *listener) check(ctx context.Context) error {
 		return errSilent
 	}
 	s.noteBars(bars)
-	s.deliver(ctx, delivery{bars: bars, upTo: s.newest[m1]})
+	s.deliver(ctx, delivery{bars: bars, missed: s.madeUp(), upTo: s.newest[m1]})
 	return nil
 }

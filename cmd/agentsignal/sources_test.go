@@ -126,9 +126,10 @@ func TestARealSourceClosesSignals(t *testing.T) {
 		return beyond(*third.Entry, *third.Target, 1)
 	})
 	redis.jump(3 * time.Minute)
-	if err := s.process.store.SyncClock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the service goes by the new time", func() bool {
+		err := s.process.store.SyncClock(t.Context())
+		return err == nil && s.process.store.Now().Sub(redis.now()).Abs() < time.Second
+	})
 	x.Accept()
 	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	trade(beyond(*third.Entry, *third.Target, 1))
