@@ -81,8 +81,9 @@ func TestARealSourceClosesSignals(t *testing.T) {
 		eventually(t, "the signal is closed", func() bool { return trader.state(id).Status == "closed" })
 		return trader.state(id)
 	}
-	// beyond is a price behind a level, as far as that is from entry, times a share.
-	beyond := func(entry, level, share float64) float64 { return level + (level-entry)*share }
+	// beyond is a price behind a level, as far as that is from entry, times a share, in the
+	// decimals that the exchange tells.
+	beyond := func(entry, level, share float64) float64 { return math.Round((level+(level-entry)*share)*1e3) / 1e3 }
 
 	trade(markettest.PriceAt(redis.now().UnixMilli()))
 	won := trader.run("BTC", "momentum")
@@ -96,7 +97,7 @@ func TestARealSourceClosesSignals(t *testing.T) {
 		{*won.Entry * 1.5, now}, {*won.Entry * .7, now}} { // far off, and not confirmed
 		x.Trade("BTCUSDT", lie.price, lie.ms)
 	}
-	trade((*won.Entry + *won.Target) / 2)
+	trade(beyond(*won.Entry, *won.Target, -.5))
 	if got := trader.state(won.ID); got.Status != "open" {
 		t.Fatalf("closed by what cannot be true: %s", jsonOf(t, got))
 	}
