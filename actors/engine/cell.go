@@ -100,7 +100,7 @@ func (c *cell) Poison(r Ref) {
 // Go implements Context.
 func (c *cell) Go(f func(ctx context.Context) any) {
 	ctx, incarnation := c.Context(), c.incarnation
-	c.sys.work.Go(func() {
+	c.sys.work.run(func() {
 		defer func() {
 			if reason := recover(); reason != nil {
 				c.post(&outcome{incarnation: incarnation, failure: &goFailure{reason, debug.Stack()}})

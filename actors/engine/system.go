@@ -31,7 +31,7 @@ type System struct {
 	props   *actor.Props
 	timers  *timers
 	root    Ref
-	work    sync.WaitGroup // goroutines of Context.Go
+	work    *workers // goroutines of Context.Go
 
 	// crippled is set when a child of the root failed too often.
 	crippled atomic.Bool
@@ -47,7 +47,7 @@ type System struct {
 
 // NewSystem starts the root actor. Shutdown ends it.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Log, metrics: o.Metrics, timers: newTimers(), limbo: make(map[*actor.PID]*cell)}
+	s := &System{log: o.Log, metrics: o.Metrics, timers: newTimers(), limbo: make(map[*actor.PID]*cell), work: newWorkers()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -152,7 +152,7 @@ func (s *System) Shutdown(ctx context.Context) error {
 	}
 	done := make(chan struct{})
 	go func() {
-		s.work.Wait()
+		s.work.close()
 		close(done)
 	}()
 	if err := wait(ctx, done); err != nil {

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// maxIdleWorkers is how many goroutines wait for more work.
+const maxIdleWorkers = 64
+
+// workers are the goroutines of Context.Go. A few of those that have nothing to do are
+// kept: a new goroutine has a small stack, and growing it takes longer than the rest of
+// its making.
+type workers struct {
+	busy  sync.WaitGroup
+	tasks chan func()
+	idle  atomic.Int32
+	ended sync.Once
+}
+
+func newWorkers() *workers { return &workers{tasks: make(chan func())} }
+
+// run runs f on a goroutine.
+func (w *workers) run(f func()) {
+	w.busy.Add(1)
+	select {
+	case w.tasks <- f: // an idle one waits for it
+	default:
+		go w.work(f)
+	}
+}
+
+func (w *workers) work(f func()) {
+	for more := true; more; {
+		w.finish(f)
+		if w.idle.Add(1) > maxIdleWorkers {
+			w.idle.Add(-1)
+			return
+		}
+		f, more = <-w.tasks
+		w.idle.Add(-1)
+	}
+}
+
+func (w *workers) finish(f func()) {
+	defer w.busy.Done()
+	f()
+}
+
+// close waits for all that runs, and ends the idle ones. Nothing must be run after it.
+// It may be called more than once.
+func (w *workers) close() {
+	w.busy.Wait()
+	w.ended.Do(func() { close(w.tasks) })
+}
