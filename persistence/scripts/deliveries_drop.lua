@@ -12,41 +12,64 @@ if call('GET', KEYS[1]) ~= ARGV[1] then
   return -1
 end
 local limit = ARGV[2]
-local members, fields, pending = {}, {}, 0
+local ids = {}
 for i = 3, #ARGV do
-  local member = ARGV[i]
-  local id = cut(member, 1, 16)
-  local record = call('HGET', KEYS[6], id)
-  local drop = true
-  if limit ~= 'all' and record then
-    drop = string.byte(record, 40) % 4 ~= 0 and (limit == '' or cut(record, 28, 33) <= limit)
-  end
-  if drop then
-    members[#members + 1] = member
-    fields[#fields + 1] = id
-    if limit == 'all' then
-      pending = pending + call('ZREM', KEYS[5], member)
-    end
+  ids[#ids + 1] = cut(ARGV[i], 1, 16)
+end
+if #ids == 0 then
+  return 0
+end
+local records = call('HMGET', KEYS[6], unpack(ids))
+local members, fields = {}, {}
+local bodies, uses = {}, {}
+for i, record in ipairs(records) do
+  if limit == 'all' or not record or string.byte(record, 40) % 4 ~= 0 and (limit == '' or cut(record, 28, 33) <= limit) then
+    members[#members + 1], fields[#fields + 1] = ARGV[i + 2], ids[i]
     if record then
       local body = cut(record, 2, 21)
-      local others = call('HGET', KEYS[4], body)
-      if not others then
-        call('HDEL', KEYS[3], body)
-      elseif others == '1' then
-        call('HDEL', KEYS[4], body)
-      else
-        call('HINCRBY', KEYS[4], body, -1)
+      if not uses[body] then
+        bodies[#bodies + 1] = body
       end
+      uses[body] = (uses[body] or 0) + 1
     end
   end
 end
-if #members > 0 then
-  call('HDEL', KEYS[6], unpack(fields))
-  for k = 7, 9 do
-    call('ZREM', KEYS[k], unpack(members))
+if #members == 0 then
+  return 0
+end
+if limit == 'all' then
+  local pending = call('ZREM', KEYS[5], unpack(members))
+  if pending > 0 then
+    call('HINCRBY', KEYS[2], 'pending', -pending)
   end
 end
-if pending > 0 then
-  call('HINCRBY', KEYS[2], 'pending', -pending)
+call('HDEL', KEYS[6], unpack(fields))
+for k = 7, 9 do
+  call('ZREM', KEYS[k], unpack(members))
+end
+if #bodies > 0 then
+  -- How many others have a body, if any.
+  local others = call('HMGET', KEYS[4], unpack(bodies))
+  local unused, single, shared = {}, {}, {}
+  for i, body in ipairs(bodies) do
+    local left = (tonumber(others[i]) or 0) - uses[body]
+    if left < 0 then
+      unused[#unused + 1] = body
+    end
+    if left > 0 then
+      shared[#shared + 1], shared[#shared + 2] = body, left
+    elseif others[i] then
+      single[#single + 1] = body
+    end
+  end
+  if #unused > 0 then
+    call('HDEL', KEYS[3], unpack(unused))
+  end
+  if #single > 0 then
+    call('HDEL', KEYS[4], unpack(single))
+  end
+  if #shared > 0 then
+    call('HSET', KEYS[4], unpack(shared))
+  end
 end
 return #members
