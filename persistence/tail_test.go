@@ -218,6 +218,8 @@ func TestTailTellsOfLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			lose(b)
+			for b.rdb.Time(ctx).Val().UnixMilli() <= before.MS { // else what comes next may have the id of what was lost
+			}
 			part.suspect = true
 			done := make(chan struct{})
 			go func() {
