@@ -43,12 +43,7 @@ var retryable = []signal.DeliveryStatus{signal.DeliveryFailed, signal.DeliverySu
 
 // testWebhook answers POST /v1/webhooks/{id}/test.
 func (s *Server) testWebhook(c *call) error {
-	checkIdempotencyKey(c.r.Header, &c.faults)
-	body, err := c.empty()
-	if err != nil {
-		return err
-	}
-	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+	return s.onceEmpty(c, func(ctx context.Context) ([]byte, error) {
 		w, err := s.webhook(c)
 		if err != nil {
 			return nil, err
@@ -117,12 +112,7 @@ func (s *Server) delivery(c *call) (signal.Delivery, []byte, error) {
 
 // retryDelivery answers POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry.
 func (s *Server) retryDelivery(c *call) error {
-	checkIdempotencyKey(c.r.Header, &c.faults)
-	body, err := c.empty()
-	if err != nil {
-		return err
-	}
-	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
+	return s.onceEmpty(c, func(ctx context.Context) ([]byte, error) {
 		w, err := s.webhook(c)
 		if err != nil {
 			return nil, err

@@ -123,21 +123,30 @@ func (c *call) replyKey(body []byte) *signal.ReplyKey {
 func (s *Server) once(c *call, body []byte, do func(ctx context.Context) ([]byte, error)) error {
 	ctx := context.WithoutCancel(c.r.Context())
 	key := c.replyKey(body)
-	if key == nil {
-		answer, err := do(ctx)
+	answer := func() error {
+		said, err := do(ctx)
 		if err != nil {
 			return err
 		}
-		return c.json(http.StatusOK, answer)
+		if key != nil {
+			s.keep(ctx, c, *key, said)
+		}
+		return c.json(http.StatusOK, said)
 	}
-	return s.replayOr(c, c.principal.Account, *key, func() error {
-		answer, err := do(ctx)
-		if err != nil {
-			return err
-		}
-		s.keep(ctx, c, *key, answer)
-		return c.json(http.StatusOK, answer)
-	})
+	if key == nil {
+		return answer()
+	}
+	return s.replayOr(c, c.principal.Account, *key, answer)
+}
+
+// onceEmpty is once for a request that has nothing to say.
+func (s *Server) onceEmpty(c *call, do func(ctx context.Context) ([]byte, error)) error {
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	body, err := c.empty()
+	if err != nil {
+		return err
+	}
+	return s.once(c, body, do)
 }
 
 // keep stores an answer for those who ask again. If that fails they are told for a

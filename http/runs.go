@@ -86,18 +86,10 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	if o == nil {
 		return req, false, f.err()
 	}
-	req = signal.RunRequest{Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk}
+	req = signal.RunRequest{Account: c.principal.Account}
 	o.require("asset")
 	req.Asset = decodeAsset(o)
-	o.require("strategy")
-	strategy, given := o.text("strategy")
-	req.Strategy = strategy
-	if t, ok := choice(o, "timeframe", signal.Timeframes); ok {
-		req.Timeframe = t
-	}
-	if r, ok := choice(o, "risk_level", signal.RiskLevels); ok {
-		req.Risk = r
-	}
+	given := decodeManner(o, &req)
 	async, _ = o.boolean("async")
 	if p, ok := o.object("parameters"); ok {
 		req.Parameters = decodeParameters(p)

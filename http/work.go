@@ -24,12 +24,11 @@ type Scorecards interface {
 
 // scanAgent answers POST /v1/agents/{id}/scan.
 func (s *Server) scanAgent(c *call) error {
-	body, err := c.body()
+	o, err := c.object()
 	if err != nil {
 		return err
 	}
 	f := &c.faults
-	o := decodeObject(body, f)
 	if o == nil {
 		return f.err()
 	}
@@ -100,12 +99,11 @@ func decodeManner(o *object, req *signal.RunRequest) (strategyGiven bool) {
 
 // createBacktest answers POST /v1/backtests.
 func (s *Server) createBacktest(c *call) error {
-	body, err := c.body()
+	o, err := c.object()
 	if err != nil {
 		return err
 	}
 	f := &c.faults
-	o := decodeObject(body, f)
 	if o == nil {
 		return f.err()
 	}
