@@ -62,7 +62,7 @@ func TestMeasuredAnomalies(t *testing.T) {
 		for k := range s.Days {
 			d := s.From + Date(k)
 			day, _ := d.calendar()
-			a := float64(s.Days[k].Mean) - normalOf(temperature, nil, s, day).Mean
+			a := float64(s.Days[k].Mean) - normalOf(temperature, nil, s, day).mean
 			anomalies = append(anomalies, a)
 			switch m := monthOf(day); {
 			case m == 12 || m <= 2:

@@ -18,16 +18,15 @@ const (
 	leastCover = .8
 )
 
-// Normal is what a measure was at a point on a day of the year.
-type Normal struct {
-	Mean      float64
-	Deviation float64 // of a sample
-	Years     int     // with a value
+// normal is what a measure was at a point on a day of the year.
+type normal struct {
+	mean  float64
+	years int // with a value
 }
 
 // normalOf returns what is normal for a place in the year.
-func normalOf(m measure, p *Point, s *Series, day int) Normal {
-	var sum, squares, n float64
+func normalOf(m measure, p *Point, s *Series, day int) normal {
+	var sum, n float64
 	years, lastYear := 0, 0
 	first, last := s.From.Time().Year()-1, s.Last().Time().Year()+1
 	for year := first; year <= last; year++ {
@@ -42,17 +41,16 @@ func normalOf(m measure, p *Point, s *Series, day int) Normal {
 			if math.IsNaN(v) {
 				continue
 			}
-			sum, squares, n = sum+v, squares+v*v, n+1
+			sum, n = sum+v, n+1
 			if lastYear != year {
 				years, lastYear = years+1, year
 			}
 		}
 	}
 	if n == 0 {
-		return Normal{}
+		return normal{}
 	}
-	mean := sum / n
-	return Normal{Mean: mean, Deviation: math.Sqrt(math.Max(0, squares-n*mean*mean) / math.Max(1, n-1)), Years: years}
+	return normal{sum / n, years}
 }
 
 // field is a measure at weighted points, beside what is normal there.
@@ -60,7 +58,7 @@ type field struct {
 	measure  measure
 	stations []station
 	archive  []*Series        // of each station
-	normals  []map[int]Normal // of each station, by place in the year
+	normals  []map[int]normal // of each station, by place in the year
 }
 
 func newField(m measure, stations []station, archive map[string]*Series) (*field, error) {
@@ -71,7 +69,7 @@ func newField(m measure, stations []station, archive map[string]*Series) (*field
 			return nil, fmt.Errorf("weather of the past is not known for %s", s.Name)
 		}
 		f.archive = append(f.archive, a)
-		f.normals = append(f.normals, make(map[int]Normal))
+		f.normals = append(f.normals, make(map[int]normal))
 	}
 	return f, nil
 }
@@ -81,13 +79,13 @@ func (f *field) normal(i int, d Date) (float64, bool) {
 	day, leap := d.calendar()
 	n := f.normalOn(i, day)
 	if !leap {
-		return n.Mean, n.Years >= leastYears
+		return n.mean, n.years >= leastYears
 	}
 	next := f.normalOn(i, day+1)
-	return (n.Mean + next.Mean) / 2, min(n.Years, next.Years) >= leastYears
+	return (n.mean + next.mean) / 2, min(n.years, next.years) >= leastYears
 }
 
-func (f *field) normalOn(i, day int) Normal {
+func (f *field) normalOn(i, day int) normal {
 	n, ok := f.normals[i][day]
 	if !ok {
 		n = normalOf(f.measure, f.stations[i].Point, f.archive[i], day)

@@ -391,7 +391,6 @@ func (s *Service) save(ctx context.Context, name string, f forecast, keep time.D
 // the anomaly is on the side of a direction, and τ; false if none is known. It does not
 // wait, but from then on the question is kept up to date for a while.
 func (s *Service) Likelihood(q Question, d signal.Direction) (likelihood, tau float64, ok bool) {
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()

@@ -77,7 +77,7 @@ func TestSlopesOfOutcomesThatSayLittle(t *testing.T) {
 	}
 }
 
-// fakeLog is the signal log of two partitions. An entry's position is its time.
+// fakeLog is the signal log of two partitions. An entry's position is its number.
 type fakeLog struct {
 	mu      sync.Mutex
 	entries [2][]*signal.Signal
