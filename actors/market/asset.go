@@ -123,6 +123,9 @@ func canonical(name string) string {
 	return name
 }
 
+// Key returns the key under which the store has the asset that name means.
+func Key(name string) string { return assetKey(canonical(name)) }
+
 // roundTo returns the multiple of step that is nearest to price. Steps below 1
 // are powers of ten, so their inverse is a whole number and the result is the
 // float that the decimal spells.

@@ -115,7 +115,7 @@ func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) 
 	if !ok {
 		return nil, 0, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
 	}
-	w = (*m.watches.Load())[assetKey(canonical(name))]
+	w = (*m.watches.Load())[Key(name)]
 	if w == nil || w.series[frame].Load() == nil {
 		w, err = m.load(ctx, name, frame)
 	}
@@ -196,7 +196,7 @@ func (m *Market) unreachable(cause error) *signal.RunError {
 
 // load makes sure that the asset is watched and the frame read.
 func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
-	key := assetKey(canonical(name))
+	key := Key(name)
 	w := (*m.watches.Load())[key]
 	if w == nil {
 		// Only what has a record gets an actor: names come from outside.
@@ -310,5 +310,5 @@ func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy
 			return nil, m.unreachable(nil)
 		}
 	}
-	return m.news.since(assetKey(canonical(name)), since), nil
+	return m.news.since(Key(name), since), nil
 }

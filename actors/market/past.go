@@ -35,9 +35,6 @@ func ClassOf(name string) string {
 	return ""
 }
 
-// Key returns the key under which the store has the asset that name means.
-func Key(name string) string { return assetKey(canonical(name)) }
-
 // OriginOf returns what signals on the asset with a record say of its prices, as which
 // they name it.
 func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {

@@ -106,7 +106,7 @@ func (m *Market) tellTicks(entries []signal.MarketEntry) {
 		if skipped != "" {
 			continue
 		}
-		key := assetKey(canonical(t.Asset))
+		key := Key(t.Asset)
 		m.tapes.note(tapeKey{key, t.Source}, t.Tick, entries[i].Position.MS, t.Missed != 0)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})

@@ -63,7 +63,7 @@ func (t *term) workBar(e *signal.MarketEntry) reason {
 	if skipped != "" {
 		return skipped
 	}
-	if known := t.assets[assetKey(canonical(bar.Asset))]; known != nil && known.given {
+	if known := t.assets[Key(bar.Asset)]; known != nil && known.given {
 		return skipSource
 	}
 	if skipped = checkBarTime(&bar, grid{1}, e.Position.MS); skipped != "" {
