@@ -36,6 +36,37 @@ func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
 	})
 }
 
+// TestAStoreThatIsAwayIsAskedLessAndLess, although it may say some of what was asked.
+func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := unstartedWorld(openSignal("1"))
+		w.away = true
+		w.start(Options{Speed: 60})
+		defer w.end()
+		demand := func(what string, most int) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.reads < 10 || w.reads > most {
+				t.Errorf("%s: it was asked %d times in a minute", what, w.reads)
+			}
+			w.reads = 0
+		}
+		demand("at the start", 20)
+		w.mu.Lock()
+		w.away = false
+		w.mu.Unlock()
+		time.Sleep(engine.LastBackoff)
+		w.mu.Lock()
+		w.away, w.reads = true, 0
+		w.mu.Unlock()
+		w.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Listing: &signal.Listing{ID: idOf("2")}}})
+		demand("for a new signal", 20)
+	})
+}
+
 // TestAnUpdateWhoseAnswerIsLostIsToldOnce, and what follows has the next sequence.
 func TestAnUpdateWhoseAnswerIsLostIsToldOnce(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ type (
 	forecastArrived struct{ strategy, commodity, region string }
 	// found are open signals as Redis holds them.
 	found struct{ list []signal.Signal }
-	// loaded says that all that were open at the start have been found.
+	// loaded says how the search for those that were open at the start ended: if there is
+	// no error, all have been found.
 	loaded struct{ err error }
 	// looked says how a look for new signals ended.
 	looked struct {
@@ -131,14 +132,7 @@ func (s *signals) Receive(c engine.Context) {
 	case loadDue:
 		s.load(c)
 	case loaded:
-		if m.err != nil {
-			s.o.log.Log(context.Background(), s.failed.Level(), "open signals are not readable", "err", m.err)
-			c.After(s.failed.Next(), loadDue{})
-			return
-		}
-		early := s.early
-		s.complete, s.early = true, nil
-		s.look(c, early)
+		s.onLoaded(c, m)
 	case created:
 		if !s.complete {
 			s.early = append(s.early, m.ids...)
@@ -148,20 +142,14 @@ func (s *signals) Receive(c engine.Context) {
 	case lookDue:
 		s.look(c, m.ids)
 	case looked:
-		s.o.log.Log(context.Background(), s.failed.Level(), "new signals are not readable", "err", m.err)
-		c.After(s.failed.Next(), lookDue{m.ids})
+		s.onLooked(c, m)
 	case found:
-		s.failed.Reset()
 		for i := range m.list {
 			s.watch(c, &m.list[i])
 		}
 		s.alertAll(c)
 	case forecastArrived:
-		for ref, k := range s.weather {
-			if m == (forecastArrived{k.strategy, k.commodity, k.region}) {
-				s.o.market.Quote(k.asset, ref)
-			}
-		}
+		s.onForecastArrived(m)
 	case unwatched:
 		s.want(m.asset, m.alert)
 		s.alertAll(c)
@@ -180,11 +168,7 @@ func (s *signals) Receive(c engine.Context) {
 	case engine.Terminated:
 		s.onTerminated(m)
 	case accountDeleted:
-		for key, child := range s.children { // they are being erased
-			if child.kind.account == m.id {
-				s.end(c, key, child)
-			}
-		}
+		s.onAccountDeleted(c, m)
 	case engine.Stopping, engine.Restarting:
 		s.o.leave(c.Self())
 		for agent, n := range s.open {
@@ -210,6 +194,18 @@ func (s *signals) load(c engine.Context) {
 	})
 }
 
+func (s *signals) onLoaded(c engine.Context, m loaded) {
+	if m.err != nil {
+		s.o.log.Log(context.Background(), s.failed.Level(), "open signals are not readable", "err", m.err)
+		c.After(s.failed.Next(), loadDue{})
+		return
+	}
+	s.failed.Reset()
+	early := s.early
+	s.complete, s.early = true, nil
+	s.look(c, early)
+}
+
 // look reads new signals from Redis. Those that are closed already are not there.
 func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 	ids = slices.DeleteFunc(ids, func(id signal.SignalID) bool {
@@ -219,16 +215,25 @@ func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 	if len(ids) == 0 {
 		return
 	}
-	o := s.o
+	o, self := s.o, c.Self()
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 		defer cancel()
 		list, err := o.store.OpenSignalsOf(ctx, o.partition, ids)
-		if err != nil {
-			return looked{ids, err}
+		if err == nil {
+			self.Tell(found{list})
 		}
-		return found{list}
+		return looked{ids, err}
 	})
+}
+
+func (s *signals) onLooked(c engine.Context, m looked) {
+	if m.err != nil {
+		s.o.log.Log(context.Background(), s.failed.Level(), "new signals are not readable", "err", m.err)
+		c.After(s.failed.Next(), lookDue{m.ids})
+		return
+	}
+	s.failed.Reset()
 }
 
 // watch starts the actor of a signal, unless it is there.
@@ -367,6 +372,25 @@ func (s *signals) writeNext(c engine.Context) {
 			w.ref.Tell(appended{w.change.Signal, err})
 			return written{}
 		})
+	}
+}
+
+// onForecastArrived asks for the prices of those that the forecast concerns: with them
+// they are re-scored.
+func (s *signals) onForecastArrived(m forecastArrived) {
+	for ref, k := range s.weather {
+		if m == (forecastArrived{k.strategy, k.commodity, k.region}) {
+			s.o.market.Quote(k.asset, ref)
+		}
+	}
+}
+
+// onAccountDeleted ends the actors of an account's signals, which are being erased.
+func (s *signals) onAccountDeleted(c engine.Context, m accountDeleted) {
+	for key, child := range s.children {
+		if child.kind.account == m.id {
+			s.end(c, key, child)
+		}
 	}
 }
 

@@ -26,6 +26,8 @@ type world struct {
 	failing error         // of the log
 	unknown bool          // the market knows no asset
 	silent  bool          // it cannot be asked
+	away    bool          // reading the store ends with an error
+	reads   int           // of the store
 	asked   chan struct{} // questions to it wait for it; nil: they do not
 	deaf    bool          // answers of the log are lost
 	block   chan struct{} // appends wait for it; nil: they do not
@@ -42,10 +44,14 @@ type world struct {
 func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.reads++
 	for _, s := range w.open {
 		if err := f(s, signal.Position{}); err != nil {
 			return err
 		}
+	}
+	if w.away {
+		return signal.Unavailable(errors.New("away"))
 	}
 	return nil
 }
@@ -53,6 +59,10 @@ func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, sign
 func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) ([]signal.Signal, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.reads++
+	if w.away {
+		return nil, signal.Unavailable(errors.New("away"))
+	}
 	var list []signal.Signal
 	for _, id := range ids {
 		if s, ok := w.open[id]; ok {
