@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// The pauses of a Backoff.
 const (
-	FirstBackoff = 250 * time.Millisecond
-	LastBackoff  = 5 * time.Second
+	firstBackoff = 250 * time.Millisecond
+	// LastBackoff is the longest pause of a Backoff.
+	LastBackoff = 5 * time.Second
 )
 
-// Backoff is how long an actor waits before it tries again what has failed: longer from
-// one failure to the next, from FirstBackoff to LastBackoff. The zero value is that
-// nothing has failed.
+// Backoff is how long an actor waits before it tries again what has failed: a quarter of
+// a second, and from one failure to the next twice as long, up to LastBackoff. The zero
+// value is that nothing has failed.
 type Backoff struct{ d time.Duration }
 
 // Next returns how long to wait after one more failure.
 func (b *Backoff) Next() time.Duration {
-	b.d = min(max(2*b.d, FirstBackoff), LastBackoff)
+	b.d = min(max(2*b.d, firstBackoff), LastBackoff)
 	return b.d
 }
 
