@@ -1,9 +1,6 @@
 package strategy
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Prices outside these bounds are taken for errors of the source: below, a price
 // cannot be told from its neighbour at 8 decimals; above, float64 has no ticks.
@@ -105,38 +102,4 @@ func FillGaps(bars []Bar, next func(Bar) int64) ([]Bar, error) {
 func flatBar(last Bar, open, closeTime int64) Bar {
 	c := last.Close
 	return Bar{OpenTime: open, CloseTime: closeTime, Open: c, High: c, Low: c, Close: c, Flat: true}
-}
-
-// Coarsen builds bars of the given length in milliseconds out of finer ones.
-// Bars begin at multiples of length. Only complete ones are returned: the first
-// group is left out if its beginning is missing, the last one while its end is.
-func Coarsen(bars []Bar, length int64) []Bar {
-	var coarse []Bar
-	if length <= 0 {
-		return nil
-	}
-	begin := slices.IndexFunc(bars, func(b Bar) bool { return b.OpenTime%length == 0 })
-	if begin < 0 {
-		return nil
-	}
-	for _, b := range bars[begin:] {
-		start := b.OpenTime - b.OpenTime%length
-		if n := len(coarse); n > 0 && coarse[n-1].OpenTime == start {
-			coarse[n-1].add(b)
-			continue
-		}
-		b.OpenTime, b.CloseTime = start, start+length
-		coarse = append(coarse, b)
-	}
-	if last := bars[len(bars)-1]; last.CloseTime < coarse[len(coarse)-1].CloseTime {
-		coarse = coarse[:len(coarse)-1]
-	}
-	return coarse
-}
-
-// add extends a coarse bar by a finer one inside it.
-func (b *Bar) add(finer Bar) {
-	b.High, b.Low, b.Close = max(b.High, finer.High), min(b.Low, finer.Low), finer.Close
-	b.Volume += finer.Volume
-	b.Flat = b.Flat && finer.Flat
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -161,36 +160,6 @@ func TestClosedSessionsAreNoGaps(t *testing.T) {
 	// The first bar of a session is missing: its fill stands on the session's time.
 	if got, err = FillGaps(without(bars, 6), next); err != nil || got[6].OpenTime != bars[6].OpenTime {
 		t.Errorf("the first bar of a session was not filled: %v", err)
-	}
-}
-
-func TestCoarsen(t *testing.T) {
-	bar := func(open, end int64, o, h, l, c, v float64) Bar {
-		return Bar{OpenTime: open, CloseTime: end, Open: o, High: h, Low: l, Close: c, Volume: v}
-	}
-	fine := []Bar{
-		bar(5, 10, 1, 2, 1, 2, 1), // begins in the midst of a group
-		bar(10, 15, 2, 4, 2, 3, 10), bar(15, 20, 3, 3, 1, 2, 20),
-		bar(25, 30, 5, 6, 5, 6, 7), // its first half is missing
-		bar(30, 35, 6, 6, 6, 6, 1), // its second half has yet to come
-	}
-	want := []Bar{bar(10, 20, 2, 4, 1, 2, 30), bar(20, 30, 5, 6, 5, 6, 7)}
-	if diff := cmp.Diff(want, Coarsen(fine, 10)); diff != "" {
-		t.Errorf("coarser bars:\n%s", diff)
-	}
-	for _, bars := range [][]Bar{nil, {bar(5, 10, 1, 1, 1, 1, 1)}, {bar(10, 15, 1, 1, 1, 1, 1)}} {
-		if diff := cmp.Diff([]Bar(nil), Coarsen(bars, 10), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("incomplete groups of %+v:\n%s", bars, diff)
-		}
-	}
-	flat := []Bar{{OpenTime: 10, CloseTime: 15, Open: 1, High: 1, Low: 1, Close: 1, Flat: true},
-		{OpenTime: 15, CloseTime: 20, Open: 1, High: 1, Low: 1, Close: 1, Flat: true}}
-	if got := Coarsen(flat, 10); len(got) != 1 || !got[0].Flat {
-		t.Errorf("fills make a fill: %+v", got)
-	}
-	fine = walk(33, 240, 0.01)
-	if got := len(Coarsen(fine, 24*hour)); got != 10 {
-		t.Errorf("240 hours make %d days, want 10", got)
 	}
 }
 
