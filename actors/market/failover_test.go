@@ -105,8 +105,7 @@ type keeping struct {
 	got []delivery
 }
 
-// keep runs test with a keeper whose clock goes with that of the bubble. What is told is
-// that the first venue is alive, with a trade and a closed bar where it says so.
+// keep runs test with a keeper whose clock goes with that of the bubble.
 func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

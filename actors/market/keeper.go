@@ -72,8 +72,9 @@ type delivery struct {
 }
 
 // keeper keeps one asset: its stamps are by the service's clock, its patience by the
-// machine's, which does not jump. It reads its history at a venue, then what is new, and goes
-// to another venue when that one fails. All but push belongs to the goroutine of run.
+// machine's, which does not jump. It reads its history at a venue, then what is new, and
+// goes to another venue when that one fails. All but push and recovers belongs to the
+// goroutine of run.
 type keeper struct {
 	symbol, class string
 	venues        []venue
@@ -263,11 +264,36 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 	if !reset && now-k.newest[m1] <= shortGap && now >= k.newest[m1] {
 		return k.refill(ctx, v, symbol)
 	}
-	newest, level := k.newest, 0.0
-	if reset {
-		newest = [timeframes]int64{}
+	list, newest, level, err := k.history(ctx, v, symbol, reset, now)
+	if err != nil {
+		return err
 	}
-	var list []signal.MarketSeries
+	if level == 0 && reset {
+		return fetch.ErrUnknown // a name without any price
+	}
+	missed := k.since()
+	if reset {
+		missed = 0
+	}
+	k.newest, k.source, k.faults, k.anew = newest, v.Name(), 0, false
+	if level != 0 {
+		k.level = level
+	}
+	k.class = cmp.Or(k.class, v.Class())
+	record := signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: v.Name(),
+		AlwaysOpen: sessionOf(k.class) == Always, Speed: 1}
+	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})
+	return nil
+}
+
+// history reads the bars of all timeframes up to now: those behind the newest that the
+// records hold, or, with reset, all. It returns when the newest of each ended, and the
+// newest price; 0: none.
+func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool, now int64) (
+	list []signal.MarketSeries, newest [timeframes]int64, level float64, err error) {
+	if !reset {
+		newest = k.newest
+	}
 	for frame, tf := range signal.Timeframes {
 		from := now - realBars*frameMS[frame]
 		if sessionOf(cmp.Or(k.class, v.Class())) == Exchange {
@@ -281,7 +307,7 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		}
 		raw, err := v.Bars(ctx, symbol, tf, from-from%frameMS[frame], now)
 		if err != nil {
-			return err
+			return nil, newest, 0, err
 		}
 		bars := k.sound(raw, frame, now)
 		s := signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: reset}
@@ -292,32 +318,14 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 			s.Bars = append(s.Bars, signal.MarketBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
 			newest[frame] = max(newest[frame], b.CloseTime)
 		}
-		if n := len(bars); n > 0 && frame == m1 {
-			level = bars[n-1].Close
-		} else if n > 0 && level == 0 {
+		if n := len(bars); n > 0 && level == 0 { // of the finest
 			level = bars[n-1].Close
 		}
 		if len(bars) > 0 || reset {
 			list = append(list, s)
 		}
 	}
-	if level == 0 && reset {
-		return fetch.ErrUnknown // a name without any price
-	}
-	missed := k.since()
-	if reset {
-		missed = 0
-	}
-	k.newest, k.source, k.faults, k.anew = newest, v.Name(), 0, false
-	if level != 0 {
-		k.level = level
-	}
-	class := cmp.Or(k.class, v.Class())
-	record := signal.MarketAsset{Symbol: k.symbol, Class: class, Source: v.Name(),
-		AlwaysOpen: sessionOf(class) == Always, Speed: 1}
-	k.class = class
-	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})
-	return nil
+	return list, newest, level, nil
 }
 
 // historyOf returns how far back the history of an asset goes that is traded in
