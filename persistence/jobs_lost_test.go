@@ -1,0 +1,207 @@
+package persistence
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestJobTakeover: a worker dies between claim and outcome; another node takes the
+// job after it was idle, and only one outcome is stored.
+func TestJobTakeover(t *testing.T) {
+	b := newJobBench(t, 4)
+	first, second := b.jobs("n1", time.Hour), b.jobs("n2", 30*time.Millisecond)
+	account := signal.NewAccountID()
+	job := b.enqueue(first, account)
+	lost := b.next(first)
+
+	again := b.next(second)
+	if again.ID != job.ID || again.Run != job.Run || again.Attempt != 2 || !again.StartedAt.Equal(lost.StartedAt) {
+		t.Errorf("taken over: %+v, want attempt 2 of %s", again, job.ID)
+	}
+	// The first one was not dead after all.
+	if _, err := b.complete(lost); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("outcome of the lost attempt: %v, want a conflict", err)
+	}
+	s, err := b.complete(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := second.Job(t.Context(), account, job.ID)
+	if err != nil || got.Signal == nil || got.Signal.ID != s.ID {
+		t.Errorf("job is %+v, %v; want the signal of the second attempt", got, err)
+	}
+	p := b.store.Partition(account)
+	if n := b.server.Client().XLen(t.Context(), signalsKey(p)).Val(); n != 1 {
+		t.Errorf("%d signals are stored, want 1", n)
+	}
+	if n := b.server.Client().XPending(t.Context(), jobQueueKey(p), jobGroup).Val().Count; n != 0 {
+		t.Errorf("%d entries are pending, want 0", n)
+	}
+}
+
+// TestJobOfGoneNode: where it is known which nodes live, the jobs of others are
+// taken at once, those of live ones are left alone.
+func TestJobOfGoneNode(t *testing.T) {
+	b := newJobBench(t, 2)
+	dead, live, me := b.jobs("dead", 0), b.jobs("live", 0), b.jobs("me", time.Hour)
+	account := signal.NewAccountID()
+	ctx := t.Context()
+	gone := b.enqueue(dead, account)
+	b.next(dead)
+	b.enqueue(live, account)
+	b.next(live)
+	for _, node := range []string{"live", "me"} {
+		if _, err := b.store.AnnounceNode(ctx, node, time.Minute, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := b.next(me); again.ID != gone.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want the job of the dead node", again.ID, again.Attempt)
+	}
+	if jobs, err := me.Next(ctx, 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %d jobs of a live node (%v)", len(jobs), err)
+	}
+}
+
+// TestJobOfFormerProcess: a restarted node takes its jobs back at once.
+func TestJobOfFormerProcess(t *testing.T) {
+	b := newJobBench(t, 4)
+	former := b.jobs("n1", time.Hour)
+	var want []signal.JobID
+	for range 5 {
+		want = append(want, b.enqueue(former, signal.NewAccountID()).ID)
+	}
+	for range want {
+		b.next(former)
+	}
+	restarted := b.jobs("n1", time.Hour)
+	var got []signal.JobID
+	for range want {
+		job := b.next(restarted)
+		if job.Attempt != 2 {
+			t.Errorf("attempt %d, want 2", job.Attempt)
+		}
+		got = append(got, job.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("jobs (-want +got):\n" + diff)
+	}
+}
+
+// TestJobThatNobodyHeardOf: the script took a job, and its answer was lost.
+func TestJobThatNobodyHeardOf(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", time.Hour)
+	account := signal.NewAccountID()
+	held := b.enqueue(j, account)
+	if got := b.next(j); got.ID != held.ID {
+		t.Fatalf("took %s, want %s", got.ID, held.ID)
+	}
+	lost := b.enqueue(j, account)
+	unheard := b.jobs("n1", time.Hour)
+	unheard.queue.nextLeft = time.Now().Add(time.Hour)
+	if got := b.next(unheard); got.ID != lost.ID {
+		t.Fatalf("took %s, want %s", got.ID, lost.ID)
+	}
+	if got := b.next(j); got.ID != lost.ID || got.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want the job that it has not heard of", got.ID, got.Attempt)
+	}
+	j.queue.nextLeft = time.Time{}
+	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %d jobs that it is at (%v)", len(jobs), err)
+	}
+}
+
+// TestJobWithoutOutcome: what a worker gave up is taken again; what it is at is not,
+// however slow it is.
+func TestJobWithoutOutcome(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", time.Millisecond)
+	slow := b.enqueue(j, signal.NewAccountID())
+	b.next(j)
+	given := b.enqueue(j, signal.NewAccountID())
+	up := b.next(j)
+	j.Done(up)
+	if again := b.next(j); again.ID != given.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want attempt 2 of the job that was given up", again.ID, again.Attempt)
+	}
+	time.Sleep(5 * time.Millisecond) // beyond Idle
+	j.queue.nextLeft = time.Time{}
+	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
+		t.Errorf("took %v (%v), though %s is at work", jobs, err, slow.ID)
+	}
+}
+
+func TestJobOfErasedAccount(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	b.enqueue(j, account)
+	running := b.next(j)
+	b.enqueue(j, account)
+	for cursor := "more"; cursor != ""; {
+		var err error
+		if cursor, err = b.store.eraseJobs(t.Context(), erasingOf{account: account}, cursor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("outcome after erasure: %v, want a conflict", err)
+	}
+	other := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != other.ID {
+		t.Errorf("took %s, want the other account's job", got.ID)
+	}
+	if _, total, err := j.Jobs(t.Context(), account, "", 10, 0); total != 0 || err != nil {
+		t.Errorf("%d jobs are left (%v)", total, err)
+	}
+	restarted := b.jobs("n1", 0) // meets the running job's entry and drops it
+	if got := b.next(restarted); got.ID != other.ID {
+		t.Errorf("took back %s, want only the other account's job", got.ID)
+	}
+	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+		t.Errorf("the queue has %d entries, want 1", n)
+	}
+}
+
+// TestJobsSurviveRedisWithoutMemory: a Redis that comes back empty has no group, and
+// its ids may begin below those that were seen.
+func TestJobsSurviveRedisWithoutMemory(t *testing.T) {
+	b := newJobBench(t, 2)
+	j := b.jobs("n1", 0)
+	b.enqueue(j, signal.NewAccountID())
+	b.next(j)
+	if err := b.server.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for p := range j.queue.cursors {
+		j.queue.cursors[p] = signal.Position{MS: 1 << 50}
+	}
+	want := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != want.ID {
+		t.Errorf("took %s, want %s", got.ID, want.ID)
+	}
+}
+
+func TestJobsWithoutRedis(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	b.server.Kill()
+	if err := j.Enqueue(t.Context(), newTestJob(signal.NewAccountID(), time.Now()), 1, nil); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("enqueue: %v, want unavailable", err)
+	}
+	if _, err := j.Next(t.Context(), 1); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("next: %v, want unavailable", err)
+	}
+	b.server.Restart()
+	want := b.enqueue(j, signal.NewAccountID())
+	if got := b.next(j); got.ID != want.ID {
+		t.Errorf("took %s, want %s", got.ID, want.ID)
+	}
+}

@@ -1,0 +1,211 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+// together carries out operations as one batch, as a writer makes it.
+func together(t *testing.T, rdb redis.UniversalClient, p int, operations ...*operation) {
+	t.Helper()
+	b := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1, operations: operations}
+	b.encode()
+	if err := appendScript.Load(t.Context(), rdb).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if b.reply, err = rdb.Do(t.Context(), b.args...).Text(); err != nil {
+		t.Fatal(err)
+	}
+	b.succeed()
+}
+
+func TestAppendRefusesOnlyTheRefused(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	b.rdb.Set(t.Context(), epochKey(p), 7, 0)
+	run := signal.NewRunID()
+	ended := signal.Change{Account: account, Ended: run, Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
+	old, own := noted(account, "old epoch"), noted(account, "own epoch")
+	old.Epoch, own.Epoch = 6, 7
+	updated := logSignal(account)
+	update := signal.Change{Account: account, Signal: updated, Events: []signal.Event{{Type: signal.SignalUpdated}}}
+	cases := []struct {
+		change signal.Change
+		want   error
+	}{
+		{noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
+	}
+	var operations []*operation
+	for i := range cases {
+		operations = append(operations, changeOperation(p, &cases[i].change, time.Now()))
+	}
+	together(t, b.rdb, p, operations...)
+	events := b.eventsOf(account)
+	n := 0
+	for i, c := range cases {
+		r := <-operations[i].done
+		if !errors.Is(r.err, c.want) {
+			t.Errorf("operation %d: %v, want %v", i, r.err, c.want)
+		}
+		if r.err == nil {
+			if n >= len(events) || events[n].Position != r.position || string(events[n].Data) != string(c.change.Events[0].Data) {
+				t.Fatalf("operation %d is said to be at %v; events: %v", i, r.position, events)
+			}
+			n++
+		}
+	}
+	if len(events) != n {
+		t.Errorf("%d events, want %d", len(events), n)
+	}
+}
+
+func TestScriptOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	send := func(number int64, text string) (string, error) {
+		c := noted(account, text)
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*operation{changeOperation(p, &c, time.Now())}}
+		batch.encode()
+		appendScript.Load(t.Context(), b.rdb)
+		return b.rdb.Do(t.Context(), batch.args...).Text()
+	}
+	first, err := send(9, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := send(9, "a"); err != nil || again != first {
+		t.Errorf("sent again: %q, %v; want %q", again, err, first)
+	}
+	second, err := send(10, "b")
+	if err != nil || second == first {
+		t.Errorf("the next: %q, %v", second, err)
+	}
+	if _, err := send(9, "a"); !redis.HasErrorPrefix(err, "OLDBATCH") {
+		t.Errorf("an old one: %v, want OLDBATCH", err)
+	}
+	if again, err := send(10, "b"); err != nil || again != second {
+		t.Errorf("the next again: %q, %v; want %q", again, err, second)
+	}
+	if n := len(b.eventsOf(account)); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+	if ttl := b.rdb.TTL(t.Context(), batchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
+		t.Errorf("batch key lives for %v", ttl)
+	}
+}
+
+// TestCommandsOfScript holds the lists of commands in Go and Lua together.
+func TestCommandsOfScript(t *testing.T) {
+	t.Parallel()
+	got := map[int]string{}
+	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(appendSource, -1) {
+		n, _ := strconv.Atoi(m[1])
+		got[n] = m[2]
+	}
+	want := map[int]string{int(cmdHSet): "HSET", int(cmdHDel): "HDEL", int(cmdSet): "SET", int(cmdDel): "DEL", int(cmdZAdd): "ZADD",
+		int(cmdZRem): "ZREM", int(cmdXAdd): "XADD", int(cmdXAck): "XACK", int(cmdXDel): "XDEL", int(cmdExpire): "EXPIRE",
+		int(cmdSAdd): "SADD", int(cmdSRem): "SREM", int(cmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT", int(cmdIncrBy): "INCRBY",
+		int(cmdRPush): "RPUSH", int(cmdLTrim): "LTRIM"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("commands (-go +lua):\n%s", diff)
+	}
+}
+
+// TestOperation tries every kind of guard and stamp, and many keys and values.
+func TestOperation(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx := t.Context()
+	b.rdb.HSet(ctx, "{p01}:h", "f", "1-2 old", "g", "v")
+	b.rdb.Set(ctx, "{p01}:s", "x", 0)
+	b.rdb.ZAdd(ctx, "{p01}:z", redis.Z{Score: 1, Member: "m"})
+	no := errors.New("no")
+	guards := []struct {
+		kind   guardKind
+		key    string
+		values []string
+		ok     bool
+	}{
+		{guardFieldExists, "{p01}:h", []string{"f"}, true}, {guardFieldExists, "{p01}:h", []string{"?"}, false},
+		{guardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {guardFieldIs, "{p01}:h", []string{"g", "w"}, false}, {guardFieldIs, "{p01}:?", []string{"g", "v"}, false},
+		{guardKeyIs, "{p01}:s", []string{"x"}, true}, {guardKeyIs, "{p01}:s", []string{"y"}, false}, {guardKeyIs, "{p01}:?", []string{"x"}, false},
+		{guardFieldAbsent, "{p01}:h", []string{"?"}, true}, {guardFieldAbsent, "{p01}:h", []string{"f"}, false},
+		{guardKeyAbsent, "{p01}:?", nil, true}, {guardKeyAbsent, "{p01}:s", nil, false},
+		{guardKeyExists, "{p01}:s", nil, true}, {guardKeyExists, "{p01}:?", nil, false},
+		{guardMember, "{p01}:z", []string{"m"}, true}, {guardMember, "{p01}:z", []string{"?"}, false},
+	}
+	var wg sync.WaitGroup
+	for i, g := range guards {
+		// At the same time, so that batches of several come about.
+		wg.Go(func() {
+			o := newOperation()
+			o.guard(guardKeyExists, o.key("{p01}:s"), errors.New("never"))
+			o.guard(g.kind, o.key(g.key), no, g.values...)
+			done := fmt.Sprintf("{p01}:done%d", i)
+			o.step(cmdSet, o.key(done), "1")
+			_, err := b.log.apply(ctx, 1, o)
+			if g.ok && err != nil || !g.ok && !errors.Is(err, no) {
+				t.Errorf("guard %d %q on %s: %v, want ok %v", g.kind, g.values, g.key, err, g.ok)
+			}
+			if n := b.rdb.Exists(ctx, done).Val(); (n == 1) != g.ok {
+				t.Errorf("guard %d %q on %s: %d steps were carried out", g.kind, g.values, g.key, n)
+			}
+		})
+	}
+	wg.Wait()
+
+	o := newOperation()
+	o.guard(guardFieldExists, o.key("{p01}:h"), no, "f")
+	o.stamped(stampKept, 1, cmdHSet, o.key("{p01}:h"), "f", "new")
+	o.stamped(stampTwice, 0, cmdSet, o.key("{p01}:twice"), "value")
+	o.stamped(stampID, 0, cmdSet, o.key("{p01}:once"), "value", "PX", "60000")
+	want := map[string]string{}
+	for i := range 300 {
+		key := fmt.Sprintf("{p01}:many%d", i)
+		want[key] = strconv.Itoa(i)
+		o.step(cmdSet, o.key(key), want[key])
+	}
+	values := make([]string, maxStepArgs)
+	for i := range values {
+		values[i] = strconv.Itoa(i)
+	}
+	o.step(cmdSAdd, o.key("{p01}:set"), values...)
+	at, err := b.log.apply(ctx, 1, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want["{p01}:twice"] = at.String() + " " + at.String() + " value"
+	want["{p01}:once"] = at.String() + " value"
+	for key, v := range want {
+		if got := b.rdb.Get(ctx, key).Val(); got != v {
+			t.Errorf("%s is %q, want %q", key, got, v)
+		}
+	}
+	if got, want := b.rdb.HGet(ctx, "{p01}:h", "f").Val(), "1-2 "+at.String()+" new"; got != want {
+		t.Errorf("field is %q, want %q", got, want)
+	}
+	if n := b.rdb.SCard(ctx, "{p01}:set").Val(); n != maxStepArgs {
+		t.Errorf("set has %d members, want %d", n, maxStepArgs)
+	}
+
+	o = newOperation()
+	o.step(cmdSAdd, o.key("{p01}:set"), make([]string, maxStepArgs+1)...)
+	if _, err := b.log.apply(ctx, 1, o); err == nil {
+		t.Error("a step with too many arguments is taken")
+	}
+}
