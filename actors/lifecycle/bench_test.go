@@ -85,7 +85,7 @@ func BenchmarkClosings(b *testing.B) {
 	b.Cleanup(func() { sys.Shutdown(context.Background()) })
 	prices := &silentMarket{}
 	closed := make(chan struct{}, b.N)
-	node := New(store, countingLog{log, closed}, prices, Options{Speed: 60, Now: store.Now})
+	node := New(store, countingLog{log, closed}, prices, Options{Now: store.Now})
 	sys.Spawn(engine.Partition, "all", func() engine.Actor { return &partitionsOwner{node, store, b} }, engine.Supervision{})
 	for watched := 0; watched < b.N; time.Sleep(time.Millisecond) {
 		prices.mu.Lock()

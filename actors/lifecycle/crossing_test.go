@@ -22,7 +22,7 @@ func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		s.CreatedAt, s.ExpiresAt = s.CreatedAt.Add(-48*time.Hour), s.ExpiresAt.Add(-48*time.Hour)
 		w := unstartedWorld(s)
 		w.silent = true
-		w.start(Options{Speed: 60})
+		w.start(Options{})
 		defer w.end()
 		time.Sleep(time.Hour)
 		w.mu.Lock()
@@ -160,7 +160,7 @@ func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
 	s := openSignal("1")
 	s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
 	forecasts := &brittleForecasts{}
-	w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+	w := newWorldWith(t, Options{Forecasts: forecasts}, s)
 	w.mu.Lock()
 	w.block = make(chan struct{})
 	w.mu.Unlock()
@@ -193,7 +193,7 @@ func TestAlertsThatCrossTheEndOfTheirActorAreTakenBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := unstartedWorld(openSignal("1"))
 				w.asked = make(chan struct{})
-				w.start(Options{Speed: 60})
+				w.start(Options{})
 				defer w.end()
 				end(w)
 				synctest.Wait()

@@ -261,7 +261,7 @@ func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := unstartedWorld(openSignal("1"))
 		w.unknown = true
-		w.start(Options{Speed: 60})
+		w.start(Options{})
 		defer w.end()
 		time.Sleep(26 * time.Minute) // 24 until it expires; for 3 more prices are waited for
 		synctest.Wait()
@@ -278,6 +278,31 @@ func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
 			t.Errorf("closed as %+v %s", closed.Closing, closed.Metadata)
 		}
 	})
+}
+
+// A signal waits by the time that its own bars took, whatever market.speed is now.
+func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		timeframe signal.Timeframe
+		risk      signal.RiskLevel
+		life      time.Duration
+		want      time.Duration
+	}{
+		{"real time", signal.H1, signal.MediumRisk, 24 * time.Hour, 3 * time.Hour},
+		{"twice the life", signal.H1, signal.HighRisk, 48 * time.Hour, 3 * time.Hour},
+		{"compressed", signal.H1, signal.LowRisk, 24 * time.Minute, 3 * time.Minute},
+		{"no less than ten seconds", signal.M1, signal.MediumRisk, time.Minute, 10 * time.Second},
+		{"no timeframe", "", signal.MediumRisk, time.Minute, 3 * time.Minute},
+	} {
+		s := openSignal("1")
+		s.Timeframe, s.Risk, s.ExpiresAt = c.timeframe, c.risk, s.CreatedAt.Add(c.life)
+		r := kinds{}.record(&s)
+		if got := time.Duration(r.patience()-r.expires) * time.Millisecond; got != c.want {
+			t.Errorf("%s: it waits for %s, want %s", c.name, got, c.want)
+		}
+	}
 }
 
 func TestContentExpires(t *testing.T) {

@@ -45,7 +45,6 @@ type Forecasts interface {
 
 // Options are what a Node may be given beyond what it needs. The zero value works.
 type Options struct {
-	Speed   int64            // market.speed: a timeframe lasts its length divided by it; default 1
 	Now     func() time.Time // by the clock of Redis; nil: time.Now
 	Log     *slog.Logger     // nil: none
 	Metrics *Metrics         // nil: none
@@ -69,7 +68,6 @@ type Node struct {
 // New returns a node that reads signals from store, appends what becomes of them to
 // events, and watches prices by prices.
 func New(store Store, events Log, prices Market, o Options) *Node {
-	o.Speed = max(o.Speed, 1)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // What the parent hears of.
@@ -32,7 +33,7 @@ type (
 	// alerted says how alerts were added to an asset.
 	alerted struct {
 		asset  string
-		alerts []market.Alert
+		alerts []wanted
 		err    error
 	}
 	// write asks for a change to be appended; ref, unless it has ended, is told appended.
@@ -45,7 +46,7 @@ type (
 	// unwatched says that a signal has no alert any more.
 	unwatched struct {
 		asset string
-		alert market.Alert
+		alert wanted
 	}
 	// ended says that a signal is closed.
 	ended struct {
@@ -110,9 +111,15 @@ type child struct {
 	kind *kind
 }
 
+// wanted is an alert that an asset is to get.
+type wanted struct {
+	market.Alert
+	patience int64 // until when the signal is open if nobody gives prices of the asset
+}
+
 // wish are the alerts that an asset is to get.
 type wish struct {
-	alerts []market.Alert
+	alerts []wanted
 	busy   bool         // some are being added, or a pause lasts
 	gone   []engine.Ref // actors that ended meanwhile
 	failed engine.Backoff
@@ -261,13 +268,29 @@ func (s *signals) count(agent signal.AgentID, n int) {
 }
 
 // alert returns what a signal wants to be told of.
-func (r *record) alert(ref engine.Ref) market.Alert {
+func (r *record) alert(ref engine.Ref) wanted {
 	l := r.levels
-	return market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires, Frame: r.kind.timeframe}
+	return wanted{market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires,
+		Frame: r.kind.timeframe}, r.patience()}
+}
+
+const (
+	// staleBars is for how many bars a signal that expires while nobody gives prices of its
+	// asset waits for one; staleFloor is the least that is, in milliseconds.
+	staleBars  = 3
+	staleFloor = 10_000
+)
+
+// patience returns until when the signal waits for a price after its expiry, in
+// milliseconds. How long its bars lasted is known of its life alone: that of an asset of
+// which nobody gives prices any more is not stored.
+func (r *record) patience() int64 {
+	bar := (r.expires - r.created) / int64(max(1, strategy.Horizon(r.kind.timeframe, r.kind.risk)))
+	return r.expires + max(staleBars*bar, staleFloor)
 }
 
 // want notes an alert that an asset is to get.
-func (s *signals) want(asset string, a market.Alert) {
+func (s *signals) want(asset string, a wanted) {
 	w := s.wanted[asset]
 	if w == nil {
 		w = &wish{}
@@ -288,7 +311,11 @@ func (s *signals) alertAll(c engine.Context) {
 		c.Go(func(owner context.Context) any {
 			ctx, cancel := context.WithTimeout(owner, ioTimeout)
 			defer cancel()
-			m := alerted{asset, alerts, o.market.Alert(ctx, asset, alerts)}
+			told := make([]market.Alert, len(alerts))
+			for i := range alerts {
+				told[i] = alerts[i].Alert
+			}
+			m := alerted{asset, alerts, o.market.Alert(ctx, asset, told)}
 			if owner.Err() != nil { // its actors have ended, perhaps before the asset heard of them
 				for i := range alerts {
 					o.market.Unalert(asset, alerts[i].Ref)
@@ -326,8 +353,8 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	final := known && !failure.Retryable
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
-		if patience := a.Expires + s.o.patience(a.Frame).Milliseconds(); final && patience < now {
-			a.Ref.Tell(market.Expired{At: patience, Stale: true})
+		if final && a.patience < now {
+			a.Ref.Tell(market.Expired{At: a.patience, Stale: true})
 		} else {
 			w.alerts = append(w.alerts, a)
 		}
@@ -341,20 +368,12 @@ func (s *signals) onAlertDue(c engine.Context, m alertDue) { s.goOn(c, m.asset, 
 // goOn asks for what an asset is to get on behalf of those who are left.
 func (s *signals) goOn(c engine.Context, asset string, w *wish) {
 	if len(w.gone) > 0 {
-		w.alerts = slices.DeleteFunc(w.alerts, func(a market.Alert) bool { return slices.Contains(w.gone, a.Ref) })
+		w.alerts = slices.DeleteFunc(w.alerts, func(a wanted) bool { return slices.Contains(w.gone, a.Ref) })
 	}
 	if w.gone, w.busy = nil, false; len(w.alerts) == 0 {
 		delete(s.wanted, asset)
 	}
 	s.alertAll(c)
-}
-
-// staleFrames is for how many timeframes a signal that expires while its asset has no
-// prices waits for one.
-const staleFrames = 3
-
-func (n *Node) patience(tf signal.Timeframe) time.Duration {
-	return staleFrames * tf.Duration() / time.Duration(n.options.Speed)
 }
 
 // writeNext appends the changes that wait, as many as there is room for.

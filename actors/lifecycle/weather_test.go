@@ -68,7 +68,7 @@ func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := gasSignal()
 		forecasts := &fakeForecasts{}
-		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
 		if forecasts.asked.Load() == 0 {
 			t.Error("the forecast is not asked for at the start")
 		}
@@ -93,7 +93,7 @@ func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 		w.end()
 
 		// Another process takes over what is stored, when the forecast turns back.
-		again := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, stored)
+		again := newWorldWith(t, Options{Forecasts: forecasts}, stored)
 		defer again.end()
 		again.bar(t, 100)
 		if _, n := again.last(); n != 0 {
@@ -113,7 +113,7 @@ func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, forecasts := gasSignal(), &fakeForecasts{}
-		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, s)
+		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
 		demand := func(what string, updates int) *signal.Signal {
 			t.Helper()
 			got, n := w.last()
@@ -134,7 +134,7 @@ func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 		demand("it turns again in the same bar", 1)
 		stored := *demand("", 1)
 		w.end()
-		w = newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, stored)
+		w = newWorldWith(t, Options{Forecasts: forecasts}, stored)
 		w.price = 103
 		w.turn(forecasts, .9)
 		demand("and after a restart", 0)
@@ -161,7 +161,7 @@ func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
-		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, gasSignal())
+		w := newWorldWith(t, Options{Forecasts: forecasts}, gasSignal())
 		defer w.end()
 		quoted := w.quoted
 		for _, q := range [][3]string{{"commodity_impact", "natural_gas", "us"}, {"energy_demand", "oil", "us"}, {"energy_demand", "natural_gas", "eu"}} {
@@ -194,7 +194,7 @@ func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		w := unstartedWorld(gasSignal())
 		w.asked, w.price = make(chan struct{}), 100
-		w.start(Options{Speed: 60, Forecasts: forecasts})
+		w.start(Options{Forecasts: forecasts})
 		defer w.end()
 		forecasts.set(.2)
 		close(w.asked)
@@ -211,7 +211,7 @@ func TestAPriceWithoutANewForecastIsNoReason(t *testing.T) {
 		forecasts.set(.8)
 		w := unstartedWorld(gasSignal())
 		w.price = 110
-		w.start(Options{Speed: 60, Forecasts: forecasts})
+		w.start(Options{Forecasts: forecasts})
 		defer w.end()
 		if _, n := w.last(); n != 0 || w.quoted == 0 {
 			t.Errorf("%d updates, %d questions", n, w.quoted)
@@ -225,7 +225,7 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		forecasts.set(.1)
-		w := newWorldWith(t, Options{Speed: 60, Forecasts: forecasts}, openSignal("1"))
+		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
 		defer w.end()
 		w.tell(t, "BTC", market.Closed{Price: 110, Span: market.Span{Low: 100, High: 110}})
 		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.quoted != 0 {

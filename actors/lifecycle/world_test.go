@@ -170,7 +170,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 // called in a bubble.
 func newWorld(t *testing.T, open ...signal.Signal) *world {
 	t.Helper()
-	return newWorldWith(t, Options{Speed: 60}, open...)
+	return newWorldWith(t, Options{}, open...)
 }
 
 // newWorldWith is newWorld with options.

@@ -132,7 +132,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
 	p.undo.add("runs", within(runGrace, p.agents.Drain))
 	p.undo.add("background", p.stopBackground)
-	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Speed: c.Market.Speed, Now: p.store.Now, Log: log,
+	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Now: p.store.Now, Log: log,
 		Metrics: lifecycle.NewMetrics(p.registry), Forecasts: forecasts{p.weather}})
 	p.weather.OnForecast(func(q weather.Question) { p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region) })
 	if err := p.addWebhooks(); err != nil {
