@@ -42,7 +42,7 @@ func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := unstartedWorld(openSignal("1"))
 		w.away = true
-		w.start(Options{Speed: 60})
+		w.start(Options{})
 		defer w.end()
 		demand := func(what string, most int) {
 			t.Helper()
