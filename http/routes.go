@@ -61,11 +61,6 @@ func change(scope signal.Scope, handle func(*call) error) *operation {
 	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle}
 }
 
-// run is an operation of the class runs.
-func run(handle func(*call) error) *operation {
-	return &operation{guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: handle}
-}
-
 // open is an operation for everybody, without a limit, that is also answered while
 // the process ends. Of the request's values it looks only at the version.
 func open(handle func(*call) error) methods {
@@ -83,7 +78,7 @@ func (s *Server) addRoutes() {
 	s.router = mux.NewRouter().SkipClean(true)
 
 	// A token with a scope.
-	s.add("/v1/agents/{id}/run", methods{"POST": run(s.runAgent)})
+	s.add("/v1/agents/{id}/run", methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
 	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals)})
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather)})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})

@@ -173,8 +173,8 @@ func (s *Server) scorecard(c *call) error {
 // addWork adds what is about jobs that are no runs, and about how signals ended.
 func (s *Server) addWork() {
 	if s.o.Work != nil {
-		s.add("/v1/agents/{id}/scan", methods{"POST": run(s.scanAgent)})
-		s.add("/v1/backtests", methods{"POST": run(s.createBacktest)})
+		s.add("/v1/agents/{id}/scan", methods{"POST": change(signal.AgentsRun, s.scanAgent)})
+		s.add("/v1/backtests", methods{"POST": change(signal.AgentsRun, s.createBacktest)})
 	}
 	if s.o.Scorecards != nil {
 		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard)})

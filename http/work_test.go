@@ -83,7 +83,7 @@ func TestScansAreQueued(t *testing.T) {
 	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"scan","agent_id":"trading","assets":["BTC","a \"b\""],` +
 		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","status":"queued","created_at":"2026-11-21T09:30:00.000Z",` +
 		`"started_at":null,"completed_at":null,"expires_at":null,"result":null,"error":null}`
-	if a.Status != 200 || a.Body != want || class != limits.Runs {
+	if a.Status != 200 || a.Body != want || class != limits.Writes {
 		t.Errorf("class %s, got %d %s\nwant %s", class, a.Status, a.Body, want)
 	}
 	if a.Header.Get("Location") != "/v1/jobs/"+string(jobID) || a.Header.Get("Retry-After") != "1" {
