@@ -171,6 +171,29 @@ func TestRetryByHandIsOneAttempt(t *testing.T) {
 	})
 }
 
+func TestTriggerOf(t *testing.T) {
+	const schedule, manual = signal.TriggerSchedule, signal.TriggerManual
+	tried := []signal.Attempt{{Number: 1}}
+	for _, test := range []struct {
+		name string
+		d    signal.Delivery
+		want signal.AttemptTrigger
+	}{
+		{"new", signal.Delivery{Type: signal.SignalCreated}, schedule},
+		{"again", signal.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500"}, schedule},
+		{"by hand", signal.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500", Single: true}, manual},
+		{"by hand, cancelled before the first", signal.Delivery{Type: signal.SignalCreated, Error: signal.DeliveryCancelled, Single: true}, manual},
+		{"test", signal.Delivery{Type: signal.WebhookTest}, schedule},
+		{"test of a disabled webhook", signal.Delivery{Type: signal.WebhookTest, Single: true}, schedule},
+		{"test by hand", signal.Delivery{Type: signal.WebhookTest, Attempts: tried, Single: true}, manual},
+		{"test by hand, cancelled before the first", signal.Delivery{Type: signal.WebhookTest, Error: signal.DeliveryCancelled, Single: true}, manual},
+	} {
+		if got := triggerOf(&test.d); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
 func TestAtMostEightAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, other := w.register(), w.register()

@@ -140,9 +140,9 @@ func (q *queue) work(ctx context.Context, l lane) bool {
 }
 
 // triggerOf says why the next attempt of d is made. A test of a disabled webhook is
-// no retry, though it has none behind it.
+// no retry, though it has none behind it; it has failed in no way yet.
 func triggerOf(d *signal.Delivery) signal.AttemptTrigger {
-	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0) {
+	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0 || d.Error != "") {
 		return signal.TriggerManual
 	}
 	return signal.TriggerSchedule
