@@ -11,6 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// rereadAfter is when a page is read again that was full, but not of deliveries that
+// can be sent: not at once, in case they are still there.
+const rereadAfter = 100 * time.Millisecond
+
 // DueEndpoints returns the webhooks of partition p of which a delivery is due until
 // the given time, by when the first is due: at most limit after the first offset ones.
 // One that cannot be read is logged and removed.
@@ -38,8 +42,9 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 
 // DueDeliveries returns at most limit pending deliveries of a webhook that are due
 // until the given time, with what they send, the earliest first, those in except
-// passed over; fewer if some were changed or erased meanwhile. next is when the first
-// one after that time is due; zero: none is.
+// passed over; fewer if some were changed or erased meanwhile, or cannot be read. next is
+// when the first one after that time is due, or when to read again what such ones have
+// kept from view; zero: neither.
 func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
 	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
 	at, key := milliText(until), pendingKey(p, webhook)
@@ -54,6 +59,9 @@ func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.Acco
 	}
 	members := slices.DeleteFunc(found.Val(), func(m string) bool { return except[deliveryOf(m)] })
 	due, err = h.readPending(ctx, p, account, webhook, members[:min(len(members), limit)])
+	if len(members) >= limit && len(due) < limit {
+		next = h.store.Now().Add(rereadAfter)
+	}
 	return due, next, err
 }
 

@@ -245,6 +245,12 @@ func TestDueDeliveries(t *testing.T) {
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
 	b.must("make key", err)
 	b.rdb.HDel(ctx, bodiesKey(b.p), key)
+	// What is behind them is read soon, though the page was full of them.
+	soon := b.store.Now().Add(rereadAfter)
+	due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
+	if len(due) != 0 || err != nil || next.Before(soon) || next.After(b.store.Now().Add(rereadAfter)) {
+		t.Errorf("%d due, the next at %v, %v; want none, and at %v", len(due), next, err, soon)
+	}
 	check(read(milli(30), 10, milli(40)), list[3])
 	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(30)) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
