@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -276,4 +277,20 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	untilEnd(odd)
 	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
 	return []string{"secret", "SECRET"}
+}
+
+// What is in Redis is shown at once, and not from the first round on.
+func TestGaugesAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	config := hookConfig(t, redistest.New(t).URL())
+	first := start(t, config)
+	user, _ := first.account(t)
+	user.hook(newHookEndpoint(t, nil).url)
+	first.stop(t)
+	second := start(t, config)
+	began := time.Now()
+	eventually(t, "there is a webhook", func() bool { return second.metric(t, "agentsignal_webhooks", `status="enabled"`) == 1 })
+	if uptime := time.Since(began); uptime >= gaugesEvery {
+		t.Errorf("it is shown after %v", uptime)
+	}
 }

@@ -307,7 +307,7 @@ func (p *process) syncClock(ctx context.Context) error {
 
 // updateGauges shows how full Redis' streams are, and what waits for webhooks.
 func (p *process) updateGauges(ctx context.Context) error {
-	return every(ctx, gaugesEvery, func() {
+	update := func() {
 		err := p.store.UpdateGauges(ctx)
 		if err == nil {
 			err = p.observeWebhooks(ctx)
@@ -315,7 +315,9 @@ func (p *process) updateGauges(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			p.log.Debug("gauges are not updated", "err", err)
 		}
-	})
+	}
+	update() // what is in Redis was there before this process
+	return every(ctx, gaugesEvery, update)
 }
 
 // trimLists gives back the memory of signals past retention.
