@@ -31,13 +31,15 @@ type nodes struct {
 	account     signal.Account
 }
 
-// startNodes starts both, with prices of ACME. One signal has been made then.
-func startNodes(tb testing.TB) nodes {
+// startNodes starts both, with prices of ACME. One signal has been made then. sources are
+// stream and more.
+func startNodes(tb testing.TB, sources string) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
 	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=2s",
-		"WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
+		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
 	c := testConfig(tb, n.redis.URL())
+	c.Market.Source = sources
 	c.Cluster, c.Lease = true, configs.Duration(2*time.Second)
 	c.Webhooks.AllowedNetworks = []string{loopback}
 	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
@@ -55,7 +57,7 @@ func startNodes(tb testing.TB) nodes {
 
 func TestTwoNodesAreOneService(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t)
+	n := startNodes(t, "stream")
 	here, there := n.here, n.there
 	before := there.signals("").Total
 
@@ -162,7 +164,7 @@ func refusedSoon(tb testing.TB, c *client, revoke func()) {
 
 func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t)
+	n := startNodes(t, "stream")
 	there := n.there
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.partitions.Owned()

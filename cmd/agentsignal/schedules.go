@@ -23,10 +23,10 @@ func (p *process) speedOf(ctx context.Context, asset string) int64 {
 }
 
 // barSpeed returns how many times as fast as real time bars go by where no asset says it:
-// real markets have their own time, whatever market.speed is.
+// market.speed is the simulated market's, all others have real time.
 func barSpeed(m configs.Market) int64 {
 	sources := strings.FieldsFunc(m.Source, func(c rune) bool { return c == ',' || c == ' ' })
-	if slices.Contains(sources, "simulated") || slices.Contains(sources, "stream") {
+	if slices.Contains(sources, "simulated") {
 		return m.Speed
 	}
 	return 1

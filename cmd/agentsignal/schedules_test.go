@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // wireSchedule is what tests look at of a schedule.
@@ -14,7 +17,7 @@ type wireSchedule struct {
 }
 
 // everySecond is a schedule of the content agent, which needs no market: bars of a
-// minute last a second here.
+// minute last a second where there is a simulated one.
 const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags","timeframe":"1m","every":"bar","max_open":`
 
 func (c *client) schedule(id string) wireSchedule {
@@ -34,9 +37,20 @@ func (c *client) afterRounds(id string, rounds int) {
 	})
 }
 
+func TestMarketSpeedIsTheSimulatedMarkets(t *testing.T) {
+	t.Parallel()
+	for sources, want := range map[string]int64{"simulated": 60, "stream, simulated": 60, "binance,simulated": 60, "stream": 1, "binance,stream": 1, "alpaca": 1} {
+		if got := barSpeed(configs.Market{Source: sources, Speed: 60}); got != want {
+			t.Errorf("%s: %d times real time, want %d", sources, got, want)
+		}
+	}
+}
+
 func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	t.Parallel()
-	trader, _ := shared(t).account(t)
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "simulated"
+	trader, _ := start(t, c).account(t)
 	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).want(t, http.StatusOK).Body)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
@@ -67,7 +81,7 @@ func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
 // partitions.
 func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t)
+	n := startNodes(t, "stream,simulated")
 	var traders []*client
 	var ids []string
 	for range 6 {

@@ -32,7 +32,7 @@ func (n nodes) accountOf(tb testing.TB, node string) (c *client) {
 
 func TestTwoNodesDeliverWhatHappensOnBoth(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t)
+	n := startNodes(t, "stream")
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.partitions.Owned()
 		return owned > 0 && owned < n.second.process.store.Partitions()
