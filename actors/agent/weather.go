@@ -52,7 +52,7 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 		return conclusion{}, err
 	}
 	extra := map[string]any{"source": seen.Source, "weather_source": report.Source, "region": report.Region,
-		"forecast_at": report.Run.UTC().Format("2006-01-02T15:04:05.000Z"), "prior": a.Prior, "tau": report.Slope.Tau}
+		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
 	if seen.Compression > 1 {
 		extra["time_compression"] = seen.Compression
 	}

@@ -82,8 +82,8 @@ func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []strategy.Bar) *Audi
 	return a
 }
 
-// Check recomputes how s was made. Signals must come in the order of their creation. The error says
-// that the bars are not possible.
+// Check recomputes how s was made. Signals must come in the order of their creation. The
+// error says that the bars are not possible.
 func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	var v Verdict
 	if s.Levels == nil || !slices.Contains(audited, s.Strategy) {

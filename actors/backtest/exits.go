@@ -25,7 +25,7 @@ type Prices struct {
 	Expires func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time
 }
 
-// How the end of a signal was compared with bars.
+// Compared is how the end of a signal was compared with bars.
 type Compared int
 
 // The ways.
@@ -319,4 +319,4 @@ func (l *life) checkExcursion(at int64) []Difference {
 }
 
 // moment returns a time in milliseconds as clients see it.
-func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(signal.TimeLayout) }

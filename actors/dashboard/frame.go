@@ -147,10 +147,8 @@ func appendClose(b []byte, c closing) []byte {
 	return appendControl(b, opClose, append(payload, c.reason...))
 }
 
-const timeFormat = "2006-01-02T15:04:05.000Z"
-
 // appendTime adds t in the form of the API.
-func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeFormat) }
+func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, signal.TimeLayout) }
 
 // appendString adds s as a JSON string.
 func appendString(b []byte, s string) []byte {

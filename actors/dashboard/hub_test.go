@@ -282,7 +282,7 @@ func (c *client) next() (envelope, error) {
 	if err := json.Unmarshal(text, &e); err != nil || kind != websocket.TextMessage {
 		c.tb.Fatalf("message %q of kind %d: %v", text, kind, err)
 	}
-	if _, err := time.Parse(timeFormat, e.Timestamp); err != nil {
+	if _, err := time.Parse(signal.TimeLayout, e.Timestamp); err != nil {
 		c.tb.Errorf("timestamp of %s: %v", text, err)
 	}
 	return e, nil

@@ -20,8 +20,9 @@ func AppendConfidence(b []byte, v float64) []byte { return AppendPrice(b, RoundC
 // RoundConfidence returns v rounded to the 4 decimals that are stored and shown.
 func RoundConfidence(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
-// timeLayout is RFC 3339 in UTC with milliseconds.
-const timeLayout = "2006-01-02T15:04:05.000Z"
+// TimeLayout is the form of all times that are shown: RFC 3339 with milliseconds, of a
+// time in UTC.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // AppendTime adds t as a JSON string: "2026-11-21T09:30:00.000Z" with quotes. It is
 // written by hand because a page of a list holds many times, and time.AppendFormat
@@ -31,7 +32,7 @@ func AppendTime(b []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	if year < 0 || year > 9999 {
 		b = append(b, '"')
-		b = t.AppendFormat(b, timeLayout)
+		b = t.AppendFormat(b, TimeLayout)
 		return append(b, '"')
 	}
 	hour, minute, second := t.Clock()

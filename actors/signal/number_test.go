@@ -50,7 +50,7 @@ func TestAppendTimeEqualsTheLayout(t *testing.T) {
 		times = append(times, time.UnixMilli(ms))
 	}
 	for _, at := range times {
-		if got, want := string(AppendTime(nil, at)), `"`+at.UTC().Format(timeLayout)+`"`; got != want {
+		if got, want := string(AppendTime(nil, at)), `"`+at.UTC().Format(TimeLayout)+`"`; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

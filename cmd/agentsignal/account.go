@@ -30,11 +30,8 @@ type accountJSON struct {
 	CreatedAt string           `json:"created_at"`
 }
 
-// timeLayout is the form of times in the API.
-const timeLayout = "2006-01-02T15:04:05.000Z07:00"
-
 func accountForm(a signal.Account) accountJSON {
-	return accountJSON{a.ID, a.Email, a.CreatedAt.Format(timeLayout)}
+	return accountJSON{a.ID, a.Email, a.CreatedAt.UTC().Format(signal.TimeLayout)}
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -173,7 +173,7 @@ func listRequest(key string, q catalogue.Query) []byte {
 		set("offset", strconv.Itoa(q.Offset))
 	}
 	if !q.Since.IsZero() {
-		set("since", q.Since.UTC().Format(timeLayout))
+		set("since", q.Since.UTC().Format(signal.TimeLayout))
 	}
 	return httpRequest("GET", "/v1/signals?"+v.Encode(), key, "")
 }

@@ -28,9 +28,9 @@ type keyJSON struct {
 }
 
 func keyForm(k signal.APIKey, secret string) keyJSON {
-	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: k.CreatedAt.Format(timeLayout)}
+	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout)}
 	if !k.ExpiresAt.IsZero() {
-		at := k.ExpiresAt.Format(timeLayout)
+		at := k.ExpiresAt.UTC().Format(signal.TimeLayout)
 		j.ExpiresAt = &at
 	}
 	return j

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -135,7 +136,7 @@ func TestPricesMissedAreMadeUp(t *testing.T) {
 	trader = trader.at(c.url)
 	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
 	got := trader.state(first.ID)
-	want := at.Add(time.Millisecond).UTC().Format("2006-01-02T15:04:05.000Z")
+	want := at.Add(time.Millisecond).UTC().Format(signal.TimeLayout)
 	if *got.Reason != "stop_loss" || *got.Exit != stop || *got.ClosedAt != want {
 		t.Errorf("closed as %s, want at %s by %v", jsonOf(t, got), want, stop)
 	}

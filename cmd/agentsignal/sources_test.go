@@ -135,7 +135,7 @@ func TestARealSourceClosesSignals(t *testing.T) {
 	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	trade(beyond(*third.Entry, *third.Target, 1))
 	got := closed(third.ID)
-	want := time.UnixMilli(first + 60_000).UTC().Format("2006-01-02T15:04:05.000Z")
+	want := time.UnixMilli(first + 60_000).UTC().Format(signal.TimeLayout)
 	if *got.Reason != "stop_loss" || *got.Exit != *third.Stop || *got.ClosedAt != want {
 		t.Errorf("the third closed as %s, want at %s by the stop", jsonOf(t, got), want)
 	}

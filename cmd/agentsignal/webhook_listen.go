@@ -227,7 +227,7 @@ type seenDelivery struct {
 }
 
 func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
-	d := seenDelivery{Time: l.now().UTC().Format(timeLayout), Event: r.Header.Get(webhook.HeaderEvent),
+	d := seenDelivery{Time: l.now().UTC().Format(signal.TimeLayout), Event: r.Header.Get(webhook.HeaderEvent),
 		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil, Status: status, Body: string(body)}
 	if err != nil {
 		d.Why = err.Error()

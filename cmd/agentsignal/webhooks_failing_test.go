@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // holdsTo fails the test unless the attempts of a delivery were made by the schedule:
@@ -119,7 +121,7 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	}
 	trader.awaitTotal(w, "status=failed", 5)
 	broken.Store(false)
-	stamp := func(d wireDelivery) string { return d.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z") }
+	stamp := func(d wireDelivery) string { return d.CreatedAt.UTC().Format(signal.TimeLayout) }
 	between := `"since":"` + stamp(made[1]) + `","until":"` + stamp(made[4]) + `"`
 	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3, `{"dry_run":true,"status":"succeeded"}`: 0,
 		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1, `{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {

@@ -113,7 +113,7 @@ func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 	if _, ok := signal.ParseDeliveryID(a.delivery()); !ok || e.ID != a.event() || !strings.HasPrefix(e.ID, "evt_") || e.Type != a.kind() || a.attempt() < 1 {
 		tb.Errorf("the headers %v do not fit the body %s", a.Header, a.Body)
 	}
-	if _, err := time.Parse("2006-01-02T15:04:05.000Z", e.CreatedAt); err != nil {
+	if _, err := time.Parse(signal.TimeLayout, e.CreatedAt); err != nil {
 		tb.Errorf("created_at: %v", err)
 	}
 	if _, err := time.Parse(time.DateOnly, e.APIVersion); err != nil {
