@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -53,8 +54,8 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	if err == nil {
 		b.row("no signals, 10,000 ticks/s on 100 assets", "%.2f of a processor", idle)
 	}
-	if e := s.stop(ctx); err != nil || e != nil {
-		return fmt.Errorf("without signals: %w, %w", err, e)
+	if err := errors.Join(err, s.stop(ctx)); err != nil {
+		return fmt.Errorf("without signals: %w", err)
 	}
 	start := time.Now()
 	if err := r.openSignals(ctx, ids, watchedMany); err != nil {
