@@ -115,11 +115,18 @@ func (p *connections) set(to endpointAddress, list []*connection) {
 
 // give keeps c for another request, or closes it if there are enough.
 func (p *connections) give(c *connection) {
+	if !p.keep(c) {
+		c.Close()
+	}
+}
+
+// keep keeps c for another request, unless there are enough. As elsewhere, nothing is
+// closed while p is locked: that tells the endpoint, which may not listen.
+func (p *connections) keep(c *connection) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.count >= p.most || len(p.idle[c.to]) >= p.mostPerHost {
-		c.Close()
-		return
+		return false
 	}
 	if p.idle == nil {
 		p.idle = make(map[endpointAddress][]*connection)
@@ -130,43 +137,51 @@ func (p *connections) give(c *connection) {
 	if p.sweep == nil {
 		p.sweep = time.AfterFunc(p.idleTimeout, p.closeOld)
 	}
+	return true
 }
 
 // closeOld closes the connections that were not used for a while.
 func (p *connections) closeOld() {
+	for _, c := range p.dropOld() {
+		c.Close()
+	}
+}
+
+// dropOld returns the connections that were not used for a while. They are p's no more.
+func (p *connections) dropOld() (old []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := time.Now().Add(-p.idleTimeout)
+	before := time.Now().Add(-p.idleTimeout)
 	for to, list := range p.idle {
-		kept := slices.DeleteFunc(list, func(c *connection) bool {
-			if c.since.After(old) {
+		p.set(to, slices.DeleteFunc(list, func(c *connection) bool {
+			if c.since.After(before) {
 				return false
 			}
-			c.Close()
-			p.count--
+			old = append(old, c)
 			return true
-		})
-		p.set(to, kept)
+		}))
 	}
+	p.count -= len(old)
 	p.sweep = nil
 	if p.count > 0 {
 		p.sweep = time.AfterFunc(p.idleTimeout/2, p.closeOld)
 	}
+	return old
 }
 
 // close closes the unused connections, and those in use when they are given back.
 func (p *connections) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	for _, list := range p.idle {
+	idle := p.idle
+	p.closed, p.idle, p.count = true, nil, 0
+	if p.sweep != nil {
+		p.sweep.Stop()
+	}
+	p.mu.Unlock()
+	for _, list := range idle {
 		for _, c := range list {
 			c.Close()
 		}
-	}
-	p.idle, p.count = nil, 0
-	if p.sweep != nil {
-		p.sweep.Stop()
 	}
 }
 
