@@ -80,8 +80,8 @@ func (e *FileError) add(line int, format string, args ...any) {
 // time (or open_time, timestamp, date), open, high, low, close and, if it is known,
 // volume; others are passed over. A time is that at which the bar opens: milliseconds
 // or seconds since 1970, RFC 3339, or such a time or a date without an offset, which
-// are UTC. Of two lines with the same time the later one counts. The error is a
-// *FileError, or that of the reader.
+// are UTC. Of two lines with the same time the later one counts. Bars of a longer
+// timeframe are refused. The error is a *FileError, or that of the reader.
 func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
@@ -129,7 +129,25 @@ func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
 	if len(faults.Faults) > 0 {
 		return nil, faults
 	}
+	if apart := nearest(bars); apart > tf.Duration() {
+		faults.add(1, "the bars are no bars of %s: no two of them open less than %s apart", tf, wholeUnits.Replace(apart.String()))
+		return nil, faults
+	}
 	return bars, nil
+}
+
+// wholeUnits leaves out of a duration the units of which it has none.
+var wholeUnits = strings.NewReplacer("h0m0s", "h", "m0s", "m")
+
+// nearest returns how far apart bars open at least; 0 for fewer than two.
+func nearest(bars []strategy.Bar) time.Duration {
+	var least int64
+	for i := 1; i < len(bars); i++ {
+		if d := bars[i].OpenTime - bars[i-1].OpenTime; least == 0 || d < least {
+			least = d
+		}
+	}
+	return time.Duration(least) * time.Millisecond
 }
 
 // malformed adds what the reader of lines says, after which it cannot go on. Errors

@@ -61,6 +61,7 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"short line", head + "1795251600,1,2,1\n", "line 2: there are 4 values: column "},
 		{"older", head + "1795255200,1,2,1,2,3\n" + good, "line 3: the bar opens at 2026-11-21T09:00:00Z, before the one above it"},
 		{"too near", head + good + "1795251660,1,2,1,2,3\n", "line 3: the bar opens at 2026-11-21T09:01:00Z, before the one above it closes"},
+		{"days", head + good + "1795338000,1,2,1,2,3\n1795597200,1,2,1,2,3\n", "the bars are no bars of 1h: no two of them open less than 24h apart"},
 		{"quotes", head + "\"1795251600,1,2,1,2,3\n", "line 2: "},
 	} {
 		bars, err := ReadCSV(strings.NewReader(c.text), signal.H1)
