@@ -109,7 +109,7 @@ type keeping struct {
 func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begun, ahead := time.Now(), newRealClock()
+		begun, ahead := time.Now(), newClock()
 		now := func() time.Time { return ahead.Now().Add(time.Since(begun)) }
 		k := &keeping{clock: ahead, first: &fakeVenue{name: "first", now: now, streams: true}, second: &fakeVenue{name: "second", now: now}}
 		d := &desk{venues: []venue{k.first, k.second}, now: now, log: slog.New(slog.DiscardHandler), out: make(chan delivery)}

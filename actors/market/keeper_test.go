@@ -304,7 +304,7 @@ func (l *listenerActor) Receive(c engine.Context) {
 // later tick may reach the other one.
 func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	sys := engine.NewSystem(engine.Options{})

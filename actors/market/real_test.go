@@ -33,11 +33,9 @@ func exchangeOptions(x *markettest.Exchange) RealOptions {
 	return RealOptions{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
 }
 
-func newRealClock() *clock { return &clock{now: time.UnixMilli(1_795_253_400_000)} } // a whole minute
-
 func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -79,7 +77,7 @@ type follower struct {
 
 func newFollower(t *testing.T) (*follower, *clock, *markettest.Exchange, *Market) {
 	t.Helper()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -88,6 +86,19 @@ func newFollower(t *testing.T) (*follower, *clock, *markettest.Exchange, *Market
 		t.Fatal(err)
 	}
 	return &follower{b, stop}, c, x, m
+}
+
+// trade lets a second pass, in the middle of which the exchange trades, and returns when
+// it began.
+func (f *follower) trade(c *clock, x *markettest.Exchange) (start int64) {
+	f.t.Helper()
+	start = c.Now().UnixMilli()
+	c.Add(time.Second)
+	eventually(f.t, "a trade", func() bool {
+		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
+		return len(f.ticksOf("BTC")) > 0
+	})
+	return start
 }
 
 func TestRealTicksAndBarsCount(t *testing.T) {
@@ -145,12 +156,7 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 func TestAReconnectIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b, c, x, _ := newFollower(t)
-	start := c.Now().UnixMilli()
-	c.Add(time.Second)
-	eventually(t, "first trade", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
-		return len(b.ticksOf("BTC")) > 0
-	})
+	start := b.trade(c, x)
 	x.Cut()
 	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
 	c.Add(20 * time.Second) // longer, and the asset were looked for elsewhere
@@ -185,12 +191,7 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 func TestANewFeederKeepsRealAssets(t *testing.T) {
 	t.Parallel()
 	b, c, x, m := newFollower(t)
-	start := c.Now().UnixMilli()
-	c.Add(time.Second)
-	eventually(t, "a trade", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
-		return len(b.ticksOf("BTC")) > 0
-	})
+	start := b.trade(c, x)
 	b.stop()
 	c.Add(3 * time.Hour)
 	now := c.Now().UnixMilli()
@@ -224,7 +225,7 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 // again once it insists.
 func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	o := exchangeOptions(x)
@@ -256,7 +257,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 
 func TestAFailingSourceIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	x.Answer(func(w http.ResponseWriter, r *http.Request) {
@@ -282,7 +283,7 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 
 func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
 	t.Parallel()
-	c := newRealClock()
+	c := newClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	x.Answer(func(w http.ResponseWriter, r *http.Request) {

@@ -22,6 +22,7 @@ type clock struct {
 	now time.Time
 }
 
+// newClock returns a clock that stands at the beginning of a minute.
 func newClock() *clock { return &clock{now: time.UnixMilli(1_795_253_400_000)} }
 
 func (c *clock) Now() time.Time {

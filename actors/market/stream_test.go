@@ -16,6 +16,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// newStreamBench returns a bench whose feeder and market go by what anybody writes to
+// Redis, and a client to write with.
+func newStreamBench(t *testing.T) (b *bench, rdb *redis.Client, m *Market) {
+	t.Helper()
+	b = newBench(t, time.Now)
+	b.feed(FeederOptions{Sources: "stream"})
+	return b, b.server.Client(), b.market(Options{Sources: "stream"})
+}
+
 // write adds an entry to a stream as anybody may.
 func (b *bench) write(rdb *redis.Client, stream string, fields ...any) {
 	b.t.Helper()
@@ -49,10 +58,7 @@ func runError(t *testing.T, err error) *signal.RunError {
 
 func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, time.Now)
-	rdb := b.server.Client()
-	b.feed(FeederOptions{Sources: "stream"})
-	m := b.market(Options{Sources: "stream"})
+	b, rdb, m := newStreamBench(t)
 	_, err := m.Series(t.Context(), "NOSUCH", signal.H1)
 	if e := runError(t, err); e.Code != signal.DataUnavailable || e.Retryable || e.Message != "no source knows NOSUCH" {
 		t.Errorf("an unknown asset: %+v", e)
@@ -193,10 +199,7 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 
 func TestBadTicksDoNotBecomeTheLastPrice(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, time.Now)
-	rdb := b.server.Client()
-	b.feed(FeederOptions{Sources: "stream"})
-	m := b.market(Options{Sources: "stream"})
+	b, rdb, m := newStreamBench(t)
 	end := time.Now().Truncate(time.Minute).UnixMilli()
 	for i := int64(30); i > 0; i-- {
 		b.write(rdb, "market:bars", "asset", "X", "timeframe", "1m", "open_time", end-i*60_000, "open", 100, "high", 101, "low", 99, "close", 100)
@@ -327,10 +330,7 @@ func TestRedisAwayIsSaid(t *testing.T) {
 // a jump.
 func TestTheFirstTickMayBeAMistake(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, time.Now)
-	rdb := b.server.Client()
-	b.feed(FeederOptions{Sources: "stream"})
-	m := b.market(Options{Sources: "stream"})
+	b, rdb, m := newStreamBench(t)
 	end := b.now().UnixMilli() / 60_000 * 60_000
 	for i := int64(40); i > 0; i-- {
 		b.write(rdb, "market:bars", "asset", "NEWCOIN", "timeframe", "1m", "open_time", end-i*60_000,

@@ -101,12 +101,10 @@ func traded(ms int64, price float64) signal.MarketEntry {
 		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'f', -1, 64), "volume": "1"}}
 }
 
-// minuteClock returns a clock that stands at the beginning of a minute, and that.
+// minuteClock returns a new clock, and the minute at which it stands.
 func minuteClock() (*clock, int64) {
 	c := newClock()
-	minute := c.Now().Truncate(time.Minute)
-	c.Add(minute.Sub(c.Now()))
-	return c, minute.UnixMilli()
+	return c, c.Now().UnixMilli()
 }
 
 func TestATermEndsWithItsLease(t *testing.T) {

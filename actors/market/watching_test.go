@@ -238,32 +238,47 @@ func (h *hearer) all() []any {
 	return h.told
 }
 
-// hear returns a hearer of an alert for the asset X from 90 to 110.
-func hear(t *testing.T, m *Market, sys *engine.System, since, expires int64) *hearer {
+// barMarket is a market of an asset without ticks, ten bars of 1m old, at speed 60, on a
+// clock that is set by hand.
+type barMarket struct {
+	*Market
+	*clock
+	sys   *engine.System
+	store *fakeStore
+}
+
+// withBars runs test with a barMarket in a bubble.
+func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &barMarket{clock: newClock(), sys: engine.NewSystem(engine.Options{}), store: &fakeStore{count: 10,
+			asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+		defer m.sys.Shutdown(context.Background())
+		for i := range int64(10) {
+			m.store.bars = append(m.store.bars, flatMinute(m.Now().UnixMilli()+1000*(i-10)))
+		}
+		m.Market = New(m.sys, Options{Store: m.store, Now: m.Now, Sources: "stream"})
+		close(m.tapes.read)
+		test(t, m)
+	})
+}
+
+// hearer spawns a hearer.
+func (m *barMarket) hearer() (*hearer, engine.Ref) {
 	h := &hearer{}
-	ref := sys.Spawn(engine.Signal, "hearer", func() engine.Actor { return h }, engine.Supervision{})
+	return h, m.sys.Spawn(engine.Signal, "hearer", func() engine.Actor { return h }, engine.Supervision{})
+}
+
+// hear returns a hearer of an alert for the asset X from 90 to 110.
+func (m *barMarket) hear(t *testing.T, since, expires int64) *hearer {
+	t.Helper()
+	h, ref := m.hearer()
 	if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: since, Expires: expires, Frame: signal.M1}}); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
 	return h
-}
-
-// barsOnly is a market of an asset without ticks, ten bars of 1m old, at speed 60, on a
-// clock that is set by hand.
-func barsOnly(t *testing.T) (m *Market, sys *engine.System, store *fakeStore, c *clock) {
-	t.Helper()
-	c = newClock()
-	sys = engine.NewSystem(engine.Options{})
-	store = &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true},
-		count: 10}
-	for i := range int64(10) {
-		store.bars = append(store.bars, flatMinute(c.Now().UnixMilli()+1000*(i-10)))
-	}
-	m = New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
-	close(m.tapes.read)
-	return m, sys, store, c
 }
 
 func flatMinute(opens int64) signal.MarketBar {
@@ -285,21 +300,17 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				m, sys, store, clock := barsOnly(t)
-				defer sys.Shutdown(context.Background())
-				missed := &store.bars[5].Bar
+			withBars(t, func(t *testing.T, m *barMarket) {
+				missed := &m.store.bars[5].Bar
 				missed.Low = c.low
 				opens, b := missed.OpenTime, strategy.Bar(*missed)
-				h := &hearer{}
-				ref := sys.Spawn(engine.Signal, "hearer", func() engine.Actor { return h }, engine.Supervision{})
+				h, ref := m.hearer()
 				m.Quote("x", ref) // nobody has asked for the asset yet
 				if _, err := m.load(t.Context(), "x", m1); err != nil {
 					t.Fatal(err)
 				}
-				store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
-				now := clock.Now().UnixMilli()
+				m.store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
+				now := m.Now().UnixMilli()
 				if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: now - 20_000, Expires: now + 60_000, Frame: signal.M1}}); err != nil {
 					t.Fatal(err)
 				}
@@ -312,17 +323,14 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 }
 
 func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, sys, store, c := barsOnly(t)
-		defer sys.Shutdown(context.Background())
-		now := c.Now().UnixMilli()
-		store.onBars = func() { // it goes when its 1m bars have been read, and longer ones have not
-			store.mu.Lock()
-			store.asset.Symbol = "Y"
-			store.mu.Unlock()
+	withBars(t, func(t *testing.T, m *barMarket) {
+		now := m.Now().UnixMilli()
+		m.store.onBars = func() { // it goes when its 1m bars have been read, and longer ones have not
+			m.store.mu.Lock()
+			m.store.asset.Symbol = "Y"
+			m.store.mu.Unlock()
 		}
-		h := hear(t, m, sys, now-60_000, now+60_000)
+		h := m.hear(t, now-60_000, now+60_000)
 		if diff := cmp.Diff([]any{Dropped{}}, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
@@ -333,18 +341,15 @@ func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
 }
 
 func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, sys, store, c := barsOnly(t)
-		defer sys.Shutdown(context.Background())
-		now := c.Now().UnixMilli()
-		h := hear(t, m, sys, now, now+60_000)
-		c.Add(2 * time.Second)
+	withBars(t, func(t *testing.T, m *barMarket) {
+		now := m.Now().UnixMilli()
+		h := m.hear(t, now, now+60_000)
+		m.Add(2 * time.Second)
 		dip, flat := flatMinute(now), flatMinute(now+1000)
 		dip.Low = 80
-		store.mu.Lock()
-		store.bars, store.count = append(store.bars, dip, flat), 12
-		store.mu.Unlock()
+		m.store.mu.Lock()
+		m.store.bars, m.store.count = append(m.store.bars, dip, flat), 12
+		m.store.mu.Unlock()
 		m.tellAll(missed{}) // of the first
 		m.tellClosed(&signal.ClosedBar{Count: 12, Bar: flat})
 		b := strategy.Bar(dip.Bar)
@@ -356,18 +361,15 @@ func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
 }
 
 func TestAClockThatJumpsEndsWhatIsOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, sys, _, c := barsOnly(t)
-		defer sys.Shutdown(context.Background())
-		now := c.Now().UnixMilli()
-		h := hear(t, m, sys, now, now+3_600_000)
-		c.Add(2 * time.Hour)
+	withBars(t, func(t *testing.T, m *barMarket) {
+		now := m.Now().UnixMilli()
+		h := m.hear(t, now, now+3_600_000)
+		m.Add(2 * time.Hour)
 		time.Sleep(clockEvery + time.Second)
 		if told := h.all(); len(told) != 0 { // what was traded meanwhile may be on its way
 			t.Errorf("told %+v at once", told)
 		}
-		c.Add(unwatchedFor * time.Millisecond)
+		m.Add(unwatchedFor * time.Millisecond)
 		time.Sleep(clockEvery + time.Second)
 		want := []any{Expired{At: now + 3_600_000 + staleFloor, Stale: true}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
