@@ -89,6 +89,10 @@ type differingSignal struct {
 }
 
 func (r *auditReport) print(w io.Writer) {
+	if r.Signals == 0 {
+		fmt.Fprintln(w, "no signals are stored: --data-dir, or redis.url, must be that of the service")
+		return
+	}
 	for _, d := range r.Differing {
 		fmt.Fprintf(w, "%s %s %s, made %s:\n", d.ID, d.Asset, d.Strategy, d.CreatedAt)
 		for _, x := range d.Differences {

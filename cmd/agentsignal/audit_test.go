@@ -83,3 +83,13 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 		t.Errorf("the audit says %s (%v)", out, err)
 	}
 }
+
+// Another directory than the service's has no signals: that all are right says nothing then.
+func TestAnAuditOfNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	(&auditReport{}).print(&out)
+	if got := out.String(); !strings.HasPrefix(got, "no signals are stored") || strings.Contains(got, "differ") {
+		t.Errorf("printed %q", got)
+	}
+}
