@@ -190,6 +190,8 @@ func TestURLsLeadWhereTheySay(t *testing.T) {
 		"https://EXAMPLE.com/a%20b?c=d&e#f":     "true EXAMPLE.com:443 EXAMPLE.com /a%20b?c=d&e",
 		"http://example.com:8080/a":             "false example.com:8080 example.com:8080 /a",
 		"https://bücher.example/ü":              "true xn--bcher-kva.example:443 xn--bcher-kva.example /%C3%BC",
+		"https://example.com/a b?c d=ü%20&é":    "true example.com:443 example.com /a%20b?c%20d=%C3%BC%20&%C3%A9",
+		"https://example.com?":                  "true example.com:443 example.com /?",
 		"http://[2001:db8::1]/":                 "false [2001:db8::1]:80 [2001:db8::1] /",
 		"http://[2001:db8::1]:81/":              "false [2001:db8::1]:81 [2001:db8::1]:81 /",
 		"ftp://example.com/":                    "",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -178,7 +179,22 @@ func parseEndpoint(text string) (to endpointAddress, host, path string, err erro
 	if u.Port() == "" {
 		host = strings.TrimSuffix(host, ":"+port)
 	}
+	u.RawQuery = plainQuery(u.RawQuery)
 	return to, host, u.RequestURI(), nil
+}
+
+// plainQuery returns a query as it may stand in a request line: url.Parse leaves in it
+// spaces and what is no ASCII, as people write them.
+func plainQuery(text string) string {
+	var b []byte
+	for i := range len(text) {
+		if c := text[i]; ' ' < c && c < 0x7f {
+			b = append(b, c)
+		} else {
+			b = fmt.Appendf(b, "%%%02X", c)
+		}
+	}
+	return string(b)
 }
 
 // requestBuffers hold requests while they are sent.
