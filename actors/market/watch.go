@@ -264,14 +264,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	if m.err != nil {
 		f.pending = nil
 		if signal.KindOf(m.err) == signal.KindNotFound {
-			// The asset is gone, and with it what is shown of it. Who waits asks again,
-			// and is told so.
-			for frame := range a.frames {
-				a.frames[frame].loaded = false
-				a.watch.series[frame].Store(nil)
-			}
-			a.forgetPrices()
-			a.dropWaiting()
+			a.forget()
 		} else {
 			c.After(retryAfter, reload{m.frame})
 		}
@@ -316,6 +309,17 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		return // what was read is not all that has happened
 	}
 	a.alertWaiting(c)
+}
+
+// forget drops all that is known of an asset that is gone. Who waits asks again, and is
+// told so.
+func (a *assetActor) forget() {
+	for frame := range a.frames {
+		a.frames[frame].loaded = false
+		a.watch.series[frame].Store(nil)
+	}
+	a.forgetPrices()
+	a.dropWaiting()
 }
 
 // forgetPrices drops what another source gave.
