@@ -36,7 +36,7 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 	if s.metrics == nil {
 		return nil
 	}
-	stats, err := s.StreamStats(ctx)
+	stats, err := s.streamStats(ctx)
 	if err != nil {
 		return err
 	}

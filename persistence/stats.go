@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// StreamStats says how full a kind of stream is, and how far its readers are
+// streamStats says how full a kind of stream is, and how far its readers are
 // behind, all partitions together.
-type StreamStats struct {
+type streamStats struct {
 	Stream string // events, signals or jobs
 	Group  string // the reader: engine, jobs; empty where nobody reads on
 	Length int64
@@ -24,17 +24,17 @@ type StreamStats struct {
 // lagMax bounds the counting of events that the engine has not taken.
 const lagMax = 20_000
 
-// StreamStats asks about all streams. It costs some commands a partition, so it is
+// streamStats asks about all streams. It costs some commands a partition, so it is
 // for a collector, not for requests.
-func (s *Store) StreamStats(ctx context.Context) ([]StreamStats, error) {
-	events, signals, jobs := StreamStats{Stream: "events", Group: "engine"}, StreamStats{Stream: "signals"}, StreamStats{Stream: "jobs", Group: jobGroup}
+func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
+	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: jobGroup}
 	now := s.Now()
 	for p := range s.partitions {
 		pipe := s.rdb.Pipeline()
 		lengths := []*redis.IntCmd{pipe.XLen(ctx, eventsKey(p)), pipe.XLen(ctx, signalsKey(p)), pipe.XLen(ctx, jobQueueKey(p))}
 		held := pipe.XPending(ctx, jobQueueKey(p), jobGroup)
 		pipe.Exec(ctx) // each command has its own error
-		for i, total := range []*StreamStats{&events, &signals, &jobs} {
+		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
 				return nil, signal.Unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
@@ -59,11 +59,11 @@ func (s *Store) StreamStats(ctx context.Context) ([]StreamStats, error) {
 			return nil, err
 		}
 	}
-	return []StreamStats{events, signals, jobs}, nil
+	return []streamStats{events, signals, jobs}, nil
 }
 
 // engineStats adds what the engine has not taken of partition p.
-func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *StreamStats) error {
+func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
 	position, err := s.EnginePosition(ctx, p)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *S
 }
 
 // age takes the age of the first of entries, if it is the greatest.
-func (t *StreamStats) age(now time.Time, entries []entry) {
+func (t *streamStats) age(now time.Time, entries []entry) {
 	if len(entries) > 0 {
 		t.Oldest = max(t.Oldest, now.Sub(entries[0].position.Time()))
 	}

@@ -139,7 +139,7 @@ func TestStreamStats(t *testing.T) {
 	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: jobQueueKey(2), Values: []string{"a", "b"}})
 	b.rdb.XGroupCreateMkStream(ctx, jobQueueKey(2), jobGroup, "0")
 	b.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{Group: jobGroup, Consumer: "n", Streams: []string{jobQueueKey(2), ">"}, Count: 1, Block: -1})
-	got, err := b.store.StreamStats(ctx)
+	got, err := b.store.streamStats(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

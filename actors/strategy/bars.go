@@ -5,8 +5,8 @@ import "fmt"
 // Prices outside these bounds are taken for errors of the source: below, a price
 // cannot be told from its neighbour at 8 decimals; above, float64 has no ticks.
 const (
-	MinPrice = 1e-8
-	MaxPrice = 1e15
+	minPrice = 1e-8
+	maxPrice = 1e15
 )
 
 // What may be missing from a series inside trading sessions.
@@ -15,9 +15,9 @@ const (
 	maxMissingShare = 0.02 // of all bars, the missing ones included
 )
 
-// CheckPrice returns ErrBadBar for a price that is not a number or not possible.
-func CheckPrice(p float64) error {
-	if !(p >= MinPrice && p <= MaxPrice) { // also refuses NaN
+// checkPrice returns ErrBadBar for a price that is not a number or not possible.
+func checkPrice(p float64) error {
+	if !(p >= minPrice && p <= maxPrice) { // also refuses NaN
 		return fmt.Errorf("price %v: %w", p, ErrBadBar)
 	}
 	return nil
@@ -26,7 +26,7 @@ func CheckPrice(p float64) error {
 // Check returns ErrBadBar if b cannot be a bar.
 func (b Bar) Check() error {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
-		if err := CheckPrice(p); err != nil {
+		if err := checkPrice(p); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func distances(d signal.Direction, entry, atr, multiple, tick float64) (stop, ta
 // 0 where the source gives none. It fails where entry or atr are not possible, and
 // where a price has too few ticks to hold levels.
 func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal.Levels, error) {
-	if err := CheckPrice(entry); err != nil || !(atr > 0) || !finite(atr) || !(multiple > 0) || !finite(multiple) {
+	if err := checkPrice(entry); err != nil || !(atr > 0) || !finite(atr) || !(multiple > 0) || !finite(multiple) {
 		return signal.Levels{}, unavailable("the market has no price to build levels on")
 	}
 	if !(tick > 0) || !finite(tick) || entry/tick > 1e15 {

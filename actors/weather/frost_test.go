@@ -24,7 +24,7 @@ func TestFrostIsWhereItIsSaidToBe(t *testing.T) {
 	frosts := 0
 	for start := time.Date(2026, 11, 18, 0, 0, 0, 0, time.UTC); start.Month() < 12 || start.Day() < 31; start = start.AddDate(0, 0, 1) {
 		forecast := forecastOf(t, s, start, at...)
-		o, err := Judge(q, DateOf(start), forecast, archive)
+		o, err := outlookOf(q, DateOf(start), forecast, archive)
 		if err != nil {
 			t.Fatal(err)
 		}

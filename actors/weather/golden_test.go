@@ -84,7 +84,7 @@ func TestOutlooksEqualThoseComputedElsewhere(t *testing.T) {
 	events := map[string]bool{}
 	for _, g := range cases {
 		run := day(t, g.Run)
-		o, err := Judge(Question{g.Strategy, g.Commodity, g.Region}, run, madeUpSeries(run, horizon, &g), archive)
+		o, err := outlookOf(Question{g.Strategy, g.Commodity, g.Region}, run, madeUpSeries(run, horizon, &g), archive)
 		if err != nil {
 			t.Errorf("%+v: %v", g, err)
 			continue

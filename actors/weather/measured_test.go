@@ -84,7 +84,7 @@ func TestMeasuredAnomalies(t *testing.T) {
 		deviation := deviationOf(weeks)
 		counts := map[string]float64{}
 		for _, w := range weeks {
-			counts[SeverityOf(w/deviation)] += 1 / float64(len(weeks))
+			counts[severityOf(w/deviation)] += 1 / float64(len(weeks))
 		}
 		for i, severity := range []string{"low", "medium", "high", "extreme"} {
 			if math.Abs(counts[severity]-want.shares[i]) > .025 {

@@ -70,8 +70,8 @@ func (o *Outlook) Likelihood(d signal.Direction) float64 {
 
 func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 
-// SeverityOf returns how far from normal an anomaly is.
-func SeverityOf(z float64) string {
+// severityOf returns how far from normal an anomaly is.
+func severityOf(z float64) string {
 	switch z = math.Abs(z); {
 	case z < 1:
 		return signal.Severities[0]
@@ -83,10 +83,10 @@ func SeverityOf(z float64) string {
 	return signal.Severities[3]
 }
 
-// Judge returns what a forecast of the points means, made on the day run. Both maps
+// outlookOf returns what a forecast of the points means, made on the day run. Both maps
 // are by the names of points. The error is a *signal.RunError: DATA_UNAVAILABLE if
 // too much of the forecast is missing, INSUFFICIENT_HISTORY if that of the archive.
-func Judge(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
+func outlookOf(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
 	j := judge{Question: q, run: run, forecast: forecast, archive: archive}
 	if c, ok := crops[q.Commodity]; ok {
 		return j.crop(c)
@@ -337,7 +337,7 @@ func (j *judge) outlook(s *seen, z, strength float64, driver string) (Outlook, e
 	if err != nil {
 		return Outlook{}, err
 	}
-	o.Event = signal.WeatherEvent{Severity: SeverityOf(z), Location: s.field.stations[at].Name,
+	o.Event = signal.WeatherEvent{Severity: severityOf(z), Location: s.field.stations[at].Name,
 		ForecastDate: (j.run + Date(peak)).String(), Deviation: warm}
 	return o, nil
 }

@@ -268,7 +268,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 		series[p.Name] = s.forecasts[p.Name].series
 	}
 	// A forecast that was made yesterday is judged from today on.
-	o, err := Judge(q, DateOf(s.now()), series, s.archive)
+	o, err := outlookOf(q, DateOf(s.now()), series, s.archive)
 	if err != nil {
 		return Report{}, err
 	}
