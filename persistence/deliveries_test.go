@@ -82,6 +82,32 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	b.wantNothingLeft()
 }
 
+// Of two outcomes of a delivery in one write, the first counts.
+func TestTwoOutcomesOfADelivery(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	w := b.register()
+	list := b.deliver(w, milli(0), milli(10))
+	first, again := attempt(list[0], 200, milli(50), time.Time{}), attempt(list[1], 503, milli(50), milli(90))
+	all := []signal.Delivery{first, attempt(list[0], 503, milli(60), time.Time{}), again, attempt(list[1], 200, milli(60), time.Time{})}
+	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: all})
+	if diff := cmp.Diff([]int{1, 3}, left); diff != "" || err != nil {
+		t.Errorf("left out: %v (-want +got):\n%s", err, diff)
+	}
+	if a, b := b.stored(first), b.stored(again); a.Status != signal.DeliverySucceeded || b.Status != signal.DeliveryPending {
+		t.Errorf("they are %s and %s", a.Status, b.Status)
+	}
+	for status, want := range map[signal.DeliveryStatus]int{signal.DeliveryPending: 1, signal.DeliverySucceeded: 1, signal.DeliveryFailed: 0} {
+		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Status: status, Limit: 9}); total != want || err != nil {
+			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
+		}
+	}
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 1 || !stats.OldestDue.Equal(milli(90)) || err != nil {
+		t.Errorf("counts %+v, %v", stats, err)
+	}
+}
+
 // The position is that of all events of a call, so it is stored with the last of them.
 func TestStoreDeliveriesInParts(t *testing.T) {
 	t.Parallel()

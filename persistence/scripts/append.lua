@@ -148,8 +148,8 @@ steps[22] = function(k, i)
 end
 
 -- States after attempts, unless the delivery is not pending any more or is due at
--- another time than when the attempt was made (WAS, 6 bytes, "" for any). The record
--- keeps the key of its body.
+-- another time than when the attempt was made (WAS, 6 bytes, "" for any), or was before
+-- it in the list. The record keeps the key of its body.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, then MEMBER WAS TO SCORE RECORD of each,
 -- TO 0 for pending, 2 for succeeded, 3 for failed
 steps[23] = function(k, i, n)
@@ -159,11 +159,12 @@ steps[23] = function(k, i, n)
   end
   local old = call('HMGET', keys[k + 1], unpack(ids))
   local sets = {['0'] = {}, ['2'] = {}, ['3'] = {}}
-  local ended, records = {}, {}
+  local ended, records, changed = {}, {}, {}
   for j = 1, #ids do
     local d = i - 4 + 5 * j
     local was, to, is = args[d + 1], args[d + 2], old[j]
-    if is and byte(is, 40) % 4 == 0 and (was == '' or was == cut(is, 34, 39)) then
+    if is and not changed[ids[j]] and byte(is, 40) % 4 == 0 and (was == '' or was == cut(is, 34, 39)) then
+      changed[ids[j]] = true
       local set, r = sets[to], #records
       set[#set + 1], set[#set + 2] = args[d + 3], args[d]
       if to ~= '0' then
