@@ -101,8 +101,11 @@ func (o *owned) move(ctx context.Context) looked {
 		m.next = now // there may be more
 	}
 	for _, s := range list {
-		speeds := o.speeds(ctx, &s)
-		fastest := s.Fastest(func(asset string) int64 { return speeds[asset] })
+		speeds := map[string]int64{}
+		fastest := s.Fastest(func(asset string) int64 {
+			speeds[asset] = o.speed(ctx, asset)
+			return speeds[asset]
+		})
 		after := s.RunAfter(now, fastest)
 		err := o.store.MoveSchedule(ctx, o.partition, o.epoch, s, after)
 		switch {
@@ -120,17 +123,6 @@ func (o *owned) move(ctx context.Context) looked {
 		}
 	}
 	return m
-}
-
-// speeds returns how fast the bars of the schedule's assets go by, if it waits for bars.
-func (o *owned) speeds(ctx context.Context, s *signal.Schedule) map[string]int64 {
-	speeds := map[string]int64{}
-	for _, asset := range s.Assets {
-		if s.Every == 0 {
-			speeds[asset] = o.speed(ctx, asset)
-		}
-	}
-	return speeds
 }
 
 func (s *schedules) onLooked(c engine.Context, m looked) {

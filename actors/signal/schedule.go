@@ -54,9 +54,13 @@ func (s *Schedule) Makes(x *Signal) bool {
 	return x.Agent == s.Agent && x.Strategy == s.Strategy && x.Risk == s.Risk && (x.Timeframe == s.Timeframe || x.Weather != nil)
 }
 
-// Fastest returns the greatest speed of its assets; 1 if none is known.
+// Fastest returns the greatest speed of its assets; 1 if none is known. Of a schedule that
+// does not wait for bars it is 1, and no asset is asked for.
 func (s *Schedule) Fastest(speedOf func(asset string) int64) int64 {
 	fastest := int64(1)
+	if s.Every > 0 {
+		return fastest
+	}
 	for _, asset := range s.Assets {
 		fastest = max(fastest, speedOf(asset))
 	}

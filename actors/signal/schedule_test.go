@@ -104,6 +104,28 @@ func TestSchedulesCountWhatTheyMake(t *testing.T) {
 	}
 }
 
+func TestTheFastestAssetOfASchedule(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		s     Schedule
+		want  int64
+		asked int
+	}{
+		"bars":    {Schedule{Assets: []string{"A", "B", "C"}}, 60, 3},
+		"minutes": {Schedule{Assets: []string{"A", "B", "C"}, Every: time.Minute}, 1, 0},
+		"none":    {Schedule{}, 1, 0},
+	} {
+		asked := 0
+		got := c.s.Fastest(func(asset string) int64 {
+			asked++
+			return map[string]int64{"A": 1, "B": 60, "C": 0}[asset]
+		})
+		if got != c.want || asked != c.asked {
+			t.Errorf("%s: %d, %d are asked for; want %d, %d", name, got, asked, c.want, c.asked)
+		}
+	}
+}
+
 // TestRoundsAscend walks along many rounds: each lies behind the one before, as far as
 // it should.
 func TestRoundsAscend(t *testing.T) {
