@@ -6,8 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,7 +120,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 
 	operator := newOperator(t, redis.URL(), "")
-	file := writeFile(t, csvOf(bars))
+	file := written(t, csvOf(bars))
 	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
 	for manner, row := range rows {
 		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to", end, "--trades"}
@@ -235,7 +233,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 	t.Parallel()
 	bars := wander(2, 900, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 	text := csvOf(bars)
-	file := writeFile(t, text)
+	file := written(t, text)
 	o := operator{t, nil}
 	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
 		Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
@@ -254,13 +252,13 @@ func TestBacktestsOfFiles(t *testing.T) {
 	if help, err := o.try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
 		t.Errorf("the help shows what no user types: %s (%v)", help, err)
 	}
-	o.fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, text+"2026-11-02,1,1,1,x,1\n"))
+	o.fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, text+"2026-11-02,1,1,1,x,1\n"))
 	o.fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
-	o.fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", writeFile(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
+	o.fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
 	o.fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h", "--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
 	o.fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum", "--always-open", "--csv",
-		writeFile(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+		written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
 }
 
 // csvOf returns a file of bars.
@@ -271,16 +269,6 @@ func csvOf(bars []strategy.Bar) string {
 		fmt.Fprintf(&text, "%d,%v,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close, b.Volume)
 	}
 	return text.String()
-}
-
-// writeFile writes a file and returns its name.
-func writeFile(tb testing.TB, text string) string {
-	tb.Helper()
-	name := filepath.Join(tb.TempDir(), "file")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	return name
 }
 
 // The whole table is agentsignal bench calibration.
