@@ -285,8 +285,10 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	a.watch.record.Store(&m.record)
 	a.filter.rising = m.record.Source == simulatedName
 	if m.live.Last.Time > a.filter.last.Time {
-		a.showLast(m.live.Last) // it is in the stream as well, unless it is old
-		if a.tapes.done() && a.alerts == nil {
+		a.showLast(m.live.Last)
+		// One that is not old is in the stream as well. The ticks before it may be on their
+		// way: they count.
+		if a.alerts == nil && a.now().UnixMilli()-m.live.Last.Time > tapeKept {
 			a.filter.last, a.filter.held = m.live.Last, signal.Tick{}
 		}
 	}

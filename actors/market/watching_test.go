@@ -340,6 +340,37 @@ func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
 	})
 }
 
+// The record of an asset may know a price before the ticks that lead to it are read: they
+// count all the same.
+func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
+	withBars(t, func(t *testing.T, m *barMarket) {
+		m.store.asset.Source = simulatedName
+		say := func(price string, at, missed int64) {
+			fields := map[string]string{"asset": "X", "price": price, "time": strconv.FormatInt(at, 10), "source": simulatedName}
+			if missed != 0 {
+				fields["missed"] = strconv.FormatInt(missed, 10)
+			}
+			m.tellTicks([]signal.MarketEntry{{Position: signal.Position{MS: m.Now().UnixMilli()}, Fields: fields}})
+			synctest.Wait()
+		}
+		begin := m.Now().UnixMilli()
+		say("100", begin, 0)
+		h := m.hear(t, begin, begin+600_000)
+		m.Add(2 * time.Minute)
+		now := m.Now().UnixMilli()
+		m.store.mu.Lock()
+		m.store.live = signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 100, Time: now}}
+		m.store.mu.Unlock()
+		say("101", now-50_000, begin)
+		say("111", now-40_000, 0)
+		say("100", now, 0)
+		want := []any{Reached{Tick: Tick{Price: 111, Time: now - 40_000}, Span: Span{101, 111}}}
+		if diff := cmp.Diff(want, h.all()); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
 	withBars(t, func(t *testing.T, m *barMarket) {
 		now := m.Now().UnixMilli()
