@@ -31,7 +31,7 @@ type secretFlags struct{ texts, files []string }
 
 func (f *secretFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook, seen by who lists processes; again for another one during a rotation")
-	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret; may be given again")
+	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret; may be given again. Without one of the two: "+secretVariable)
 }
 
 // read returns the secrets, those of flags before those of files; without either,
