@@ -77,7 +77,7 @@ var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Break
 func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []strategy.Bar) *Audit {
 	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
 	if o.Compression > 1 {
-		a.late = max(a.late, 1+int(staleFloor*o.Compression/float64(tf.Duration().Milliseconds())))
+		a.late = max(a.late, 1+int(strategy.LeastAge*o.Compression/float64(tf.Duration().Milliseconds())))
 	}
 	return a
 }

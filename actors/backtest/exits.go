@@ -49,12 +49,6 @@ const (
 	// settleTime is how long, in milliseconds before the newest bar, a signal may be open
 	// that has ended by the bars: its closing may be on its way.
 	settleTime = 60_000
-	// A price that is too old for an expiry, and the wait for another one. See package
-	// market.
-	staleBars  = 2
-	staleExtra = 30_000
-	staleFloor = 10_000
-	waitBars   = 3
 	// priceShare is how far a closing price may lie from an observed one because it is
 	// rounded, as a share of the entry.
 	priceShare = 1e-7
@@ -165,7 +159,7 @@ type resolution struct {
 
 // patience returns until when a signal waits for a price after its expiry.
 func (l *life) patience() int64 {
-	wait := max(waitBars*l.s.Timeframe.Duration().Milliseconds()/l.Speed, staleFloor)
+	wait := strategy.Patience(l.s.Timeframe.Duration().Milliseconds() / l.Speed)
 	return l.after(l.expires, time.Duration(wait)*time.Millisecond, l.s.Timeframe)
 }
 
@@ -184,7 +178,7 @@ func (l *life) ends(b strategy.Bar) (strategy.Exit, bool) {
 
 // replay finds the end by the rules for bars and compares.
 func (l *life) replay() ([]Difference, string) {
-	limit := time.Duration(max((staleBars*l.length+staleExtra)/l.Speed, staleFloor)) * time.Millisecond
+	limit := time.Duration(strategy.BarAge(l.length, l.Speed)) * time.Millisecond
 	newest, price := int64(0), l.s.Levels.Entry // of the expiry, by the bars so far
 	for _, b := range l.bars {
 		if b.CloseTime > l.expires && l.after(newest, limit, signal.M1) >= l.expires {

@@ -274,19 +274,12 @@ func (r *record) alert(ref engine.Ref) wanted {
 		Frame: r.kind.timeframe}, r.patience()}
 }
 
-const (
-	// staleBars is for how many bars a signal that expires while nobody gives prices of its
-	// asset waits for one; staleFloor is the least that is, in milliseconds.
-	staleBars  = 3
-	staleFloor = 10_000
-)
-
 // patience returns until when the signal waits for a price after its expiry, in
 // milliseconds. How long its bars lasted is known of its life alone: that of an asset of
 // which nobody gives prices any more is not stored.
 func (r *record) patience() int64 {
 	bar := (r.expires - r.created) / int64(max(1, strategy.Horizon(r.kind.timeframe, r.kind.risk)))
-	return r.expires + max(staleBars*bar, staleFloor)
+	return r.expires + strategy.Patience(bar)
 }
 
 // want notes an alert that an asset is to get.

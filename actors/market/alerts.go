@@ -13,10 +13,6 @@ const (
 	// tickGrace is how long after an expiry, in milliseconds, a tick from before it
 	// may still arrive.
 	tickGrace = 2_000
-	// staleFrames is for how many timeframes an alert that expires while its asset has
-	// no fresh price waits for one. Only time in which the asset is traded counts: no
-	// price can come in any other.
-	staleFrames = 3
 	// unwatchedFor is for how long, in milliseconds, after a time that nobody watched nothing
 	// ends by the clock alone: what was traded in that time is on its way.
 	unwatchedFor = 10_000
@@ -64,7 +60,7 @@ func (s *alerts) tick(t Tick) {
 
 // bar takes a closed bar, if the asset has no trades that say more.
 func (s *alerts) bar(frame int, b strategy.Bar) {
-	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, staleFloor) {
+	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, strategy.LeastAge) {
 		return
 	}
 	s.takeBar(frame, b)
@@ -141,9 +137,10 @@ func (s *alerts) limit() int64 {
 	return tickLimit(s.class, s.speed)
 }
 
-// patience returns until when p waits for a price after its expiry.
+// patience returns until when p waits for a price after its expiry. Only time in which
+// the asset is traded counts: no price can come in any other.
 func (s *alerts) patience(p *place) int64 {
-	wait := time.Duration(max(staleFrames*frameMS[p.frame]/s.speed, staleFloor)) * time.Millisecond
+	wait := time.Duration(strategy.Patience(frameMS[p.frame]/s.speed)) * time.Millisecond
 	return s.session.After(millis(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
 }
 

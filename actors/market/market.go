@@ -81,11 +81,6 @@ func New(sys *engine.System, o Options) *Market {
 }
 
 const (
-	// staleFloor is what no limit of age falls below where time is compressed: ticks
-	// come at most every 100 ms, and a feeder may change.
-	staleFloor = 10_000
-	// staleExtra is what a bar may be late beyond two timeframes.
-	staleExtra = 30_000
 	// staleCrypto and staleOther are how old the last tick may be.
 	staleCrypto = 30_000
 	staleOther  = 300_000
@@ -156,7 +151,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	if age := s.Session.Between(millis(newest.CloseTime), millis(now)).Milliseconds(); age > limit {
 		return Snapshot{}, m.stale("the newest bar of %s for %s ended %s ago", tf, record.Symbol, age)
 	}
-	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, staleFloor) {
+	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, strategy.LeastAge) {
 		s.Last = Tick{Price: newest.Close, Time: newest.CloseTime}
 		return s, nil
 	}
@@ -168,16 +163,14 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 }
 
 // barLimit is how long ago, in milliseconds, the newest bar may have ended.
-func barLimit(frame int, speed int64) int64 {
-	return max((2*frameMS[frame]+staleExtra)/speed, staleFloor)
-}
+func barLimit(frame int, speed int64) int64 { return strategy.BarAge(frameMS[frame], speed) }
 
 // tickLimit is how old, in milliseconds, the last tick may be.
 func tickLimit(class string, speed int64) int64 {
 	if class == Crypto {
-		return max(staleCrypto/speed, staleFloor)
+		return max(staleCrypto/speed, strategy.LeastAge)
 	}
-	return max(staleOther/speed, staleFloor)
+	return max(staleOther/speed, strategy.LeastAge)
 }
 
 // stale says that prices are too old, or why that is if it is known.

@@ -402,7 +402,7 @@ func TestAClockThatJumpsEndsWhatIsOver(t *testing.T) {
 		}
 		m.Add(unwatchedFor * time.Millisecond)
 		time.Sleep(clockEvery + time.Second)
-		want := []any{Expired{At: now + 3_600_000 + staleFloor, Stale: true}}
+		want := []any{Expired{At: now + 3_600_000 + strategy.LeastAge, Stale: true}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
