@@ -32,6 +32,7 @@ type Error struct {
 	Cause      error
 }
 
+// Error implements error.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Message + ": " + e.Cause.Error()
@@ -39,6 +40,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // KindOf returns the kind of err: KindInternal if it is none of ours.
@@ -110,6 +112,8 @@ type RunError struct {
 	Cause      error         // for the log only
 }
 
+// Error implements error.
 func (e *RunError) Error() string { return string(e.Code) + ": " + e.Message }
 
+// Unwrap returns the cause.
 func (e *RunError) Unwrap() error { return e.Cause }

@@ -31,6 +31,7 @@ type FieldError struct {
 // ValidationError lists all faults of the input.
 type ValidationError []FieldError
 
+// Error implements error.
 func (e ValidationError) Error() string {
 	if len(e) == 0 {
 		return "no fault"

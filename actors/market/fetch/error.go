@@ -39,6 +39,7 @@ type Error struct {
 	Cause      error  // may be nil
 }
 
+// Error implements error.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Source, e.Kind)
 	if e.Status != 0 {
@@ -53,6 +54,7 @@ func (e *Error) Error() string {
 	return text
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Temporary says that the same request may have another answer later.
