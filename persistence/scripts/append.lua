@@ -250,13 +250,12 @@ while pc <= size do
     elseif kind == 2 then -- field has the value
       ok = call('HGET', key, args[a]) == args[a + 1]
       a = a + 2
+    elseif kind == 3 and k == 6 then -- the epoch has the value: read once for a batch
+      epoch = epoch or call('GET', key)
+      ok = epoch == args[a]
+      a = a + 1
     elseif kind == 3 then -- key has the value
-      if k ~= 6 then
-        ok = call('GET', key) == args[a]
-      else
-        epoch = epoch or call('GET', key)
-        ok = epoch == args[a]
-      end
+      ok = call('GET', key) == args[a]
       a = a + 1
     elseif kind == 4 then -- no such field
       ok = call('HEXISTS', key, args[a]) == 0
