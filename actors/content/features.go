@@ -68,8 +68,12 @@ func kindOfFeatures(names []string) string {
 	return best
 }
 
-// maxFeatureWords is how many words features and their benefits may have together.
+// maxFeatureWords is how many words features and their benefits may have together, for
+// there to be room beside them. Beyond it their benefits are told in one word.
 const maxFeatureWords = 220
+
+// words counts those of a line on a feature of a given name.
+func (f *feature) words(name string) int { return len(tokens(name + " so you can " + f.Benefit)) }
 
 // tell returns what a text tells of features, and how many words their names and
 // benefits have. A topic serves one feature only: no sentence comes twice.
@@ -87,12 +91,14 @@ func tell(names []string, d *drawer) (list []feature, words int) {
 			f.Benefit = d.raw("benefit")
 			f.Why, f.Check, f.Ask = d.about("feature why", f.Name), d.about("feature check", f.Name), d.about("feature ask", f.Name)
 		}
-		words += len(tokens(name+" so you can ")) + len(tokens(f.Benefit))
+		words += f.words(name)
 		list = append(list, f)
 	}
 	if words > maxFeatureWords {
+		words = 0
 		for i := range list {
 			list[i].Benefit = d.raw("short benefit")
+			words += list[i].words(names[i])
 		}
 	}
 	return list, words

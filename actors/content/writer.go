@@ -32,6 +32,7 @@ type page struct {
 	Names    string   // of the features, where one sentence has room for them
 	Wishes   string   // what who wants the features may want
 	Many     bool     // so many features that there is little room beside them
+	Full     bool     // so many that there is none
 	Terms    []string // the other keywords
 	Slug     string
 	Locale   string
@@ -109,7 +110,7 @@ func newPage(r *Request, d *drawer) *page {
 	p.Features, words = tell(r.Features, d)
 	p.Many = len(p.Features) > manyFeatures
 	if r.Strategy == ProductDescription {
-		p.Many = words > manyWords
+		p.Many, p.Full = words > manyWords, words > maxFeatureWords
 	}
 	p.Criteria, p.Questions, p.Pictures = max(2, 4-len(p.Features)), max(2, 5-len(p.Features)), 1
 	if len(p.Features) < 2 {
