@@ -83,7 +83,6 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out si
 		if _, err := o.addWebhook(p, w); err != nil {
 			return nil, err
 		}
-		o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
 	}
 	if out.Event != nil {
 		c := signal.Change{Account: out.Account, Events: []signal.Event{*out.Event}}

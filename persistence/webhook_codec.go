@@ -8,8 +8,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// webhookVersion is the first byte of the record of a webhook. The second is 1 if it
-// is disabled, which scripts read.
+// webhookVersion is the first byte of the record of a webhook, behind "SINCE ", the
+// position from which on it gets events, if that is known. The second is 1 if it is
+// disabled, which scripts read.
 const webhookVersion = 1
 
 // disabledReasons are the stored numbers of reasons. Only ever add at the end.
@@ -27,6 +28,9 @@ func appendWebhook(b []byte, w *signal.Webhook) ([]byte, error) {
 	disabled := byte(0)
 	if w.Status == signal.WebhookDisabled {
 		disabled = 1
+	}
+	if !w.Since.IsZero() {
+		b = append(w.Since.Append(b), ' ')
 	}
 	b = append(b, webhookVersion, disabled, reasonCode(w.DisabledReason))
 	fields := byte(0)
@@ -73,11 +77,12 @@ func reasonCode(r signal.DisabledReason) byte {
 // decodeWebhook is the inverse of appendWebhook. The result shares no memory with
 // value.
 func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (signal.Webhook, error) {
-	d := decoder{b: value}
+	since, rest := cutSince(value)
+	d := decoder{b: rest}
 	if version := d.byte(); d.err == nil && version != webhookVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
-	w := signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled}
+	w := signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled, Since: since}
 	if d.byte()&1 != 0 {
 		w.Status = signal.WebhookDisabled
 	}
@@ -111,6 +116,19 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 	}
 	w.Revision = string(value)
 	return w, nil
+}
+
+// cutSince divides the record of a webhook into the position in front and the rest.
+func cutSince[T string | []byte](record T) (signal.Position, T) {
+	n := 0
+	for n < len(record) && (record[n] == '-' || '0' <= record[n] && record[n] <= '9') {
+		n++
+	}
+	since, ok := signal.ParsePosition(string(record[:n]))
+	if !ok || n == len(record) {
+		return signal.Position{}, record
+	}
+	return since, record[n+1:]
 }
 
 // time reads milliseconds; 0 is the zero time.

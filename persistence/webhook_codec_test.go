@@ -27,6 +27,7 @@ func codecWebhooks() map[string]signal.Webhook {
 	full.URL, full.Events, full.Description = "https://example.com/"+strings.Repeat("ä", 1000), signal.WebhookEvents, &text
 	full.Status, full.DisabledReason, full.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, at.Add(time.Hour)
 	full.PreviousSecret, full.PreviousUntil = []byte("previous"), at.Add(24*time.Hour)
+	full.Since = signal.Position{MS: 1_795_000_000_123, Seq: 1}
 	failing := plain
 	failing.Status, failing.DisabledReason, failing.DisabledAt, failing.Description = signal.WebhookDisabled, signal.DisabledFailing, at, &empty
 	return map[string]signal.Webhook{"plain": plain, "full": full, "failing": failing}

@@ -54,6 +54,7 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (s
 		w.UpdatedAt = w.CreatedAt
 	}
 	w.Health, w.ClearedAt = signal.WebhookHealth{}, time.Time{}
+	w.Since = signal.Position{}
 	record, err := appendWebhook(nil, &w)
 	if err != nil {
 		return signal.Webhook{}, err
@@ -62,15 +63,23 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (s
 	o := newOperation()
 	k := o.key(webhooksKey(p, w.Account))
 	o.guard(guardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
-	o.step(cmdHSet, k, string(w.ID), text(record))
+	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	o.stamped(stampID, 1, cmdHSet, k, string(w.ID), text(record))
 	o.step(cmdSAdd, o.key(webhookAccountsKey(p)), string(w.Account))
 	o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
-	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
-	if _, err := h.log.apply(ctx, p, o); err != nil {
+	announced, err := h.log.apply(ctx, p, o)
+	if err != nil {
 		return signal.Webhook{}, err
 	}
+	w.Since = announced
+	return stored(w)
+}
+
+// stored returns w with the revision that its record has.
+func stored(w signal.Webhook) (signal.Webhook, error) {
+	record, err := appendWebhook(nil, &w)
 	w.Revision = string(record)
-	return w, nil
+	return w, err
 }
 
 // Webhook returns a webhook with its health and its revision. KindNotFound: the
@@ -141,39 +150,51 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHea
 	}
 	p := h.store.Partition(w.Account)
 	o := newOperation()
-	record, err := o.addWebhook(p, &w)
+	enabled, err := o.addWebhook(p, &w)
 	if err != nil {
 		return signal.Webhook{}, err
 	}
 	if clearHealth {
 		o.step(cmdHDel, o.key(webhookHealthKey(p, w.Account)), string(w.ID))
 	}
-	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
-	if _, err := h.log.apply(ctx, p, o); err != nil {
+	announced, err := h.log.apply(ctx, p, o)
+	if err != nil {
 		return signal.Webhook{}, err
 	}
-	w.Revision = record
-	return w, nil
+	if enabled {
+		w.Since = announced
+	}
+	return stored(w)
 }
 
-// addWebhook replaces the record of w, which must still be that of its revision.
-func (o *operation) addWebhook(p int, w *signal.Webhook) (record string, err error) {
+// addWebhook replaces the record of w, which must still be that of its revision, and
+// announces it. It says whether w is enabled again: then its record begins with the
+// position of the announcement.
+func (o *operation) addWebhook(p int, w *signal.Webhook) (enabled bool, err error) {
 	before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
 	if err != nil {
-		return "", err
+		return false, err
+	}
+	if enabled = before.Status != w.Status && w.Status == signal.WebhookEnabled; enabled {
+		w.Since = signal.Position{}
 	}
 	b, err := appendWebhook(nil, w)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	k := o.key(webhooksKey(p, w.Account))
 	o.guard(guardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
-	o.step(cmdHSet, k, string(w.ID), text(b))
+	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	if enabled {
+		o.stamped(stampID, 1, cmdHSet, k, string(w.ID), text(b))
+	} else {
+		o.step(cmdHSet, k, string(w.ID), text(b))
+	}
 	if before.Status != w.Status {
 		o.step(cmdHIncrBy, refWebhookStats, string(before.Status), "-1")
 		o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
 	}
-	return text(b), nil
+	return enabled, nil
 }
 
 // RemoveWebhook removes a webhook. Its deliveries are found no more, and are erased
@@ -206,6 +227,7 @@ func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, 
 
 // statusOfRecord returns the status of a webhook, even of one that is not readable.
 func statusOfRecord(record string) signal.WebhookStatus {
+	_, record = cutSince(record)
 	if len(record) > 1 && record[1]&1 != 0 {
 		return signal.WebhookDisabled
 	}

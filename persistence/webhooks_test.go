@@ -86,6 +86,22 @@ func TestChangeWebhook(t *testing.T) {
 	if stats, err := b.hooks.WebhookStats(ctx); stats != (signal.WebhookStats{Disabled: 1}) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
+	got, err = b.hooks.Webhook(ctx, b.account, w.ID)
+	b.must("read", err)
+	if got.Since != w.Since {
+		t.Errorf("disabled it gets events from %s on, want %s", got.Since, w.Since)
+	}
+	got.Status, got.DisabledReason, got.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+	changed, err = b.hooks.ChangeWebhook(ctx, got, true)
+	b.must("enable", err)
+	got, err = b.hooks.Webhook(ctx, b.account, w.ID)
+	if d := cmp.Diff(changed, got); d != "" || err != nil {
+		t.Errorf("enabled: %v (-want +got):\n%s", err, d)
+	}
+	events := b.eventsOf(b.account)
+	if first, last := events[0].Position, events[len(events)-1].Position; w.Since != first || got.Since != last {
+		t.Errorf("it gets events from %s, then %s on; want %s, %s: where it was registered and enabled", w.Since, got.Since, first, last)
+	}
 	_, err = b.hooks.Webhook(ctx, accountIn(b.store, b.p), w.ID)
 	wantKind(t, "the webhook of another account", err, signal.KindNotFound)
 	wantKind(t, "removing that of another account", b.hooks.RemoveWebhook(ctx, accountIn(b.store, b.p), w.ID), signal.KindNotFound)

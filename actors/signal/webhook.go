@@ -70,6 +70,10 @@ type Webhook struct {
 	DisabledAt     time.Time      // zero while it is enabled
 	DisabledReason DisabledReason // empty while it is enabled
 
+	// Since is where in the log it was registered, or last enabled again: it gets the
+	// events behind. Set by the store; zero: all of them.
+	Since Position
+
 	// Secret signs what is sent, sealed. PreviousSecret signs beside it until
 	// PreviousUntil; nil and zero if there is none.
 	Secret         []byte

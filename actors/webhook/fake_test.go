@@ -159,11 +159,15 @@ func (s *fakeStore) save(w signal.Webhook) signal.Webhook {
 	s.revisions++
 	w.Revision = strconv.Itoa(s.revisions)
 	w.Health = signal.WebhookHealth{}
-	if _, ok := s.webhooks[w.ID]; !ok {
+	before, ok := s.webhooks[w.ID]
+	if !ok {
 		s.accounts[w.Account] = append(s.accounts[w.Account], w.ID)
 	}
-	s.webhooks[w.ID] = w
 	s.append(signal.Event{ID: signal.NewEventID(), Account: w.Account, Type: signal.WebhookChanged, Subject: string(w.ID)})
+	if w.Status == signal.WebhookEnabled && before.Status != w.Status {
+		w.Since = s.log[len(s.log)-1].Position
+	}
+	s.webhooks[w.ID] = w
 	return w
 }
 

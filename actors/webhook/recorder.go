@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -30,9 +29,6 @@ const (
 	// stored with deliveries always says which events have had all of theirs.
 	maxRecord      = 250
 	maxRecordBytes = 512 << 10
-	// registeredSlack is by how much the clocks of nodes may differ: an event is not
-	// recorded for a webhook that was registered later than that after it.
-	registeredSlack = time.Second
 )
 
 // Recorder makes deliveries of the events of an owned partition, and tells the
@@ -57,7 +53,7 @@ type subscriber struct {
 	id      signal.WebhookID
 	version string
 	events  uint8 // bits by eventBit
-	since   time.Time
+	since   signal.Position
 }
 
 // eventBit returns the bit of t in a set of types; 0 if no webhook gets such events
@@ -187,7 +183,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	}
 	first := len(p.stored) // the bodies of e, one of each version
 	for _, s := range subscribers {
-		if s.events&bit == 0 || s.since.After(e.Time().Add(registeredSlack)) {
+		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
 			continue
 		}
 		p.deliver(e, s, first)
@@ -300,7 +296,7 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 	table = make([]subscriber, 0, len(list))
 	for i := range list {
 		if w := &list[i]; w.Status == signal.WebhookEnabled {
-			s := subscriber{id: w.ID, version: w.APIVersion, since: w.CreatedAt}
+			s := subscriber{id: w.ID, version: w.APIVersion, since: w.Since}
 			for _, t := range w.Events {
 				s.events |= eventBit(t)
 			}

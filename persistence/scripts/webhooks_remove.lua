@@ -11,7 +11,8 @@ for i = 1, #found, 2 do
   local webhook, record = found[i], found[i + 1]
   call('HSET', KEYS[4], webhook, ARGV[1])
   call('ZREM', KEYS[5], ARGV[1] .. ' ' .. webhook)
-  local disabled = (string.byte(record, 2) or 0) % 2 == 1
+  local start = string.match(record, '^%d+%-%d+ ()') or 1
+  local disabled = (string.byte(record, start + 1) or 0) % 2 == 1
   call('HINCRBY', KEYS[3], disabled and 'disabled' or 'enabled', -1)
 end
 call('DEL', KEYS[1], KEYS[2])
