@@ -294,7 +294,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	}
 	e := signal.NewEventID()
 	d := testDelivery(&w, e, milli(0))
-	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, signal.Position{MS: 1}, []signal.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []signal.Delivery{d}}}))
+	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, []signal.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []signal.Delivery{d}}}))
 	must("create delivery", h.CreateDelivery(ctx, testDelivery(&w, signal.NewEventID(), milli(1)), []byte("{}")))
 	if due, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
 		t.Errorf("due webhooks %v, %v", due, err)

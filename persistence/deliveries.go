@@ -14,26 +14,22 @@ const (
 	stepBodies     = 512 << 10 // bytes
 )
 
-// StoreDeliveries makes the pending deliveries of batch with what they send, and
-// stores that the events of partition p up to upTo have had their effect; the zero
-// position is not stored. A delivery without a due time is due at its creation. What
-// is there already stays as it is, so it may be repeated. Deliveries of webhooks that
-// are gone are left out. The position is stored with the last deliveries, and only if
-// all others are.
-func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, upTo signal.Position, batch []signal.EventDeliveries) error {
-	for {
+// StoreDeliveries makes the pending deliveries of batch with what they send. One
+// without a due time is due at its creation. What is there already stays as it is, so
+// it may be repeated. Deliveries of webhooks that are gone are left out. After an error
+// some of them may be stored.
+func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []signal.EventDeliveries) error {
+	for len(batch) > 0 {
 		n := partOf(batch)
 		o := newOperation()
 		o.fence(epoch)
 		o.addDeliveries(p, batch[:n])
 		batch = batch[n:]
-		if len(batch) == 0 && !upTo.IsZero() {
-			o.step(cmdSet, o.key(positionKey(p)), upTo.String())
-		}
-		if _, err := h.log.apply(ctx, p, o); err != nil || len(batch) == 0 {
+		if _, err := h.log.apply(ctx, p, o); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // partOf returns how many of the first events go into one operation, at least one.
@@ -63,7 +59,8 @@ func (h *Webhooks) CreateDelivery(ctx context.Context, d signal.Delivery, body [
 
 // StoreOutcomes stores what attempts of one endpoint have changed: all of it or
 // nothing, but for deliveries that are not pending any more, or not for the attempt
-// (see signal.Delivery.WasDueAt). It returns their indexes: all of them if the webhook
+// (see signal.Delivery.WasDueAt). Deliveries that are not there yet are made, if what
+// they send is given. It returns their indexes: all of them if the webhook
 // is gone. It may be repeated: what was stored is then left out. KindConflict,
 // "webhook_changed": out.Disabled was not read from the present record.
 func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out signal.Outcomes) (left []int, err error) {

@@ -118,13 +118,19 @@ func (o *operation) addDeliveries(p int, batch []signal.EventDeliveries) {
 		o.key(recordedKey(p, m.webhook))
 		o.step(cmdDeliver, k, m.args...)
 	}
-	k := o.key(bodiesKey(p))
-	o.key(bodyRefsKey(p))
+	k := o.bodyKeys(p)
 	for i := range batch {
 		if len(batch[i].Deliveries) > 0 {
 			o.step(cmdBody, k, keys[i], text(batch[i].Body))
 		}
 	}
+}
+
+// bodyKeys adds the keys of the step that stores a body, and returns the first.
+func (o *operation) bodyKeys(p int) keyRef {
+	k := o.key(bodiesKey(p))
+	o.key(bodyRefsKey(p))
+	return k
 }
 
 func (m *newDeliveries) add(d *signal.Delivery, body string) error {
@@ -153,17 +159,20 @@ func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
 	o.key(deliveriesKey(p, w))
 	o.key(succeededKey(p, w))
 	o.key(failedKey(p, w))
+	o.key(recordedKey(p, w))
 	return k
 }
 
 // addOutcomes stores states after attempts. Those of deliveries that are not pending
-// any more, or are due at another time by now, are left out.
+// any more, or are due at another time by now, are left out. Those with a body are made
+// if they are not there yet.
 func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
-	args := make([]string, 1, 1+5*len(out.Deliveries))
+	args := make([]string, 1, 1+6*len(out.Deliveries))
 	args[0] = webhookMember(out.Account, out.Webhook)
+	bodies := map[string][]byte{}
 	for i := range out.Deliveries {
 		d := &out.Deliveries[i]
 		member, err := deliveryMember(d.ID, d.Type)
@@ -182,13 +191,27 @@ func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
 		case signal.DeliveryFailed:
 			to, score = "3", milliText(d.CreatedAt)
 		}
+		created, key := "", ""
+		if i < len(out.Bodies) && out.Bodies[i] != nil {
+			if key, o.invalid = bodyKey(d.Event, out.Bodies[i]); o.invalid != nil {
+				return
+			}
+			created, bodies[key] = milliText(d.CreatedAt), out.Bodies[i]
+		}
 		size := deliveryFront + 16
 		if n := len(d.Attempts); n > 0 {
 			size += n * (16 + len(d.Attempts[n-1].ResponseBody))
 		}
-		args = append(args, member, was, to, score, text(appendDelivery(make([]byte, 0, min(size, 4096)), d, "")))
+		args = append(args, member, was, created, to, score, text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
 	}
 	o.step(cmdOutcome, o.handKeys(p, out.Webhook), args...)
+	if len(bodies) == 0 {
+		return
+	}
+	k := o.bodyKeys(p)
+	for key, body := range bodies {
+		o.step(cmdBody, k, key, text(body))
+	}
 }
 
 // shift is what happens to deliveries by hand.

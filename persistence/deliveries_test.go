@@ -108,7 +108,6 @@ func TestTwoOutcomesOfADelivery(t *testing.T) {
 	}
 }
 
-// The position is that of all events of a call, so it is stored with the last of them.
 func TestStoreDeliveriesInParts(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
@@ -119,36 +118,24 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 		e := signal.NewEventID()
 		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, e), Deliveries: []signal.Delivery{testDelivery(one, e, milli(int64(i))), testDelivery(two, e, milli(int64(i)))}}
 	}
-	upTo := signal.Position{MS: 77, Seq: 1}
 	last := &batch[len(batch)-1]
 	good := last.Event
 	last.Event = "of no known form"
-	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo, batch); err == nil {
+	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
 		t.Error("a batch with a bad event is stored")
 	}
 	if n := b.rdb.ZCard(ctx, recordedKey(b.p, one.ID)).Val(); n < stepDeliveries/2 || n == int64(len(batch)) {
 		t.Errorf("%d deliveries are stored, want only the first part", n)
 	}
-	if at, err := b.store.EnginePosition(ctx, b.p); !at.IsZero() || err != nil {
-		t.Errorf("position %v, %v, want none yet", at, err)
-	}
 	last.Event = good
 	for range 2 {
-		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo, batch))
-		if at, err := b.store.EnginePosition(ctx, b.p); at != upTo || err != nil {
-			t.Errorf("position %v, %v", at, err)
-		}
+		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch))
 		if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != int64(2*len(batch)) || err != nil {
 			t.Errorf("counts %+v, %v, want %d pending", stats, err, 2*len(batch))
 		}
 		if n := b.rdb.HLen(ctx, bodiesKey(b.p)).Val(); n != int64(len(batch)) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
-	}
-	// Without deliveries, the position alone.
-	b.must("store nothing", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, upTo.Plus(1), nil))
-	if at, err := b.store.EnginePosition(ctx, b.p); at != upTo.Plus(1) || err != nil {
-		t.Errorf("position %v, %v", at, err)
 	}
 	for _, w := range []*signal.Webhook{one, two} {
 		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))

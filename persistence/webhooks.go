@@ -257,6 +257,12 @@ func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Ac
 	return accounts, nil
 }
 
+// LastEvent returns the position of the newest event of partition p; zero if there is
+// none.
+func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error) {
+	return h.store.lastEvent(ctx, p)
+}
+
 // WebhookStats counts webhooks and pending deliveries of all partitions.
 func (h *Webhooks) WebhookStats(ctx context.Context) (signal.WebhookStats, error) {
 	var stats signal.WebhookStats

@@ -64,7 +64,7 @@ func (b *hookBench) deliver(w *signal.Webhook, at ...time.Time) []signal.Deliver
 		list[i] = testDelivery(w, e, at[i])
 		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, "body of ", e), Deliveries: list[i : i+1]}
 	}
-	b.must("store deliveries", b.hooks.StoreDeliveries(b.Context(), b.p, b.epoch, signal.Position{}, batch))
+	b.must("store deliveries", b.hooks.StoreDeliveries(b.Context(), b.p, b.epoch, batch))
 	return list
 }
 

@@ -79,6 +79,46 @@ func (m *hookModel) outcomes() {
 	}
 }
 
+// outcomesAtOnce stores what attempts have made of deliveries that were not stored
+// before, each of its webhook's in one write; some of them are there nevertheless.
+func (m *hookModel) outcomesAtOnce() {
+	batch := m.draw()
+	if m.rand.IntN(3) == 0 {
+		batch = m.batches[m.rand.IntN(len(m.batches))]
+	}
+	for _, w := range m.webhooks {
+		out := signal.Outcomes{Account: w.Account, Webhook: w.ID}
+		var want []int
+		for _, e := range batch {
+			for _, d := range e.Deliveries {
+				if d.Webhook != w.ID {
+					continue
+				}
+				at, again := milli(m.clock*1000), time.Time{}
+				if m.rand.IntN(3) == 0 {
+					again = at.Add(30 * time.Second)
+				}
+				after := attempt(d, []int{200, 500}[m.rand.IntN(2)], at, again)
+				known := w.deliveries[d.ID]
+				switch {
+				case w.removed, known != nil && (known.Status != signal.DeliveryPending || !known.NextAttemptAt.Equal(d.NextAttemptAt)):
+					want = append(want, len(out.Deliveries))
+				case known != nil:
+					known.Delivery = after
+				default:
+					m.made([]signal.EventDeliveries{{Event: e.Event, Body: e.Body, Deliveries: []signal.Delivery{after}}})
+				}
+				out.Deliveries, out.Bodies = append(out.Deliveries, after), append(out.Bodies, e.Body)
+			}
+		}
+		left, err := m.hooks.StoreOutcomes(m.Context(), m.p, m.epoch, out)
+		m.must("store outcomes", err)
+		if d := cmp.Diff(want, left); d != "" {
+			m.Errorf("left out (-want +got):\n%s", d)
+		}
+	}
+}
+
 // adopt takes over what was changed by hand: the times of then are not known here, but
 // must lie between since and now.
 func (m *hookModel) adopt(d *modelDelivery, to signal.DeliveryStatus, since time.Time) {
@@ -266,7 +306,7 @@ func (m *hookModel) formerOwner() {
 	ctx, old := m.Context(), m.epoch-1
 	e := signal.NewEventID()
 	batch := []signal.EventDeliveries{{Event: e, Deliveries: []signal.Delivery{testDelivery(&w.Webhook, e, milli(0))}}}
-	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, signal.Position{MS: 1}, batch), signal.KindConflict, "not_owner")
+	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, batch), signal.KindConflict, "not_owner")
 	after := attempt(d.Delivery, 200, milli(0), time.Time{})
 	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []signal.Delivery{after}})
 	wantError(m.T, err, signal.KindConflict, "not_owner")

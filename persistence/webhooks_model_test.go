@@ -24,7 +24,6 @@ type hookModel struct {
 	known    map[signal.AccountID]bool // to have or have had webhooks
 	webhooks []*modelWebhook           // the removed ones too, until they are erased
 	batches  [][]signal.EventDeliveries
-	upTo     signal.Position
 	bodies   map[string]string // all that ever were, by their keys
 }
 
@@ -65,7 +64,7 @@ func TestWebhooksKeepTheirBooks(t *testing.T) {
 				do     func()
 			}{
 				{"register", 3, m.register}, {"change", 2, m.change}, {"remove", 1, m.remove}, {"store", 12, m.deliverSome}, {"repeat", 3, m.repeat},
-				{"test", 2, m.test}, {"outcomes", 14, m.outcomes}, {"by hand", 6, m.byHand}, {"retry all", 2, m.retryAll}, {"cancel all", 1, m.cancelAll},
+				{"test", 2, m.test}, {"outcomes", 14, m.outcomes}, {"outcomes at once", 6, m.outcomesAtOnce}, {"by hand", 6, m.byHand}, {"retry all", 2, m.retryAll}, {"cancel all", 1, m.cancelAll},
 				{"prune", 3, m.prune}, {"erase", 2, m.eraseOne}, {"delete account", 1, m.deleteAccount}, {"list", 4, m.list}, {"former owner", 1, m.formerOwner},
 			}
 			total := 0
@@ -129,11 +128,7 @@ func (m *hookModel) got() map[string]map[string]string {
 				}
 			})
 		default:
-			if key != positionKey(m.p) {
-				continue // the log, the lease
-			}
-			found := pipe.Get(ctx, key)
-			take = append(take, func() { content["position"] = found.Val() })
+			continue // the log, the lease
 		}
 		all[key] = content
 	}
@@ -162,9 +157,6 @@ func (m *hookModel) want() map[string]map[string]string {
 	stats, refs := map[string]int{}, map[string]int{}
 	for a := range m.known {
 		put(webhookAccountsKey(m.p), string(a), "")
-	}
-	if !m.upTo.IsZero() {
-		put(positionKey(m.p), "position", m.upTo.String())
 	}
 	for _, w := range m.webhooks {
 		first := time.Time{}
@@ -336,11 +328,17 @@ func (m *hookModel) made(batch []signal.EventDeliveries) {
 	}
 }
 
-// deliverSome makes deliveries of some events of one account, whose bodies are of two
-// versions.
+// deliverSome stores deliveries of some events.
 func (m *hookModel) deliverSome() {
+	batch := m.draw()
+	m.must("store deliveries", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
+	m.made(batch)
+}
+
+// draw returns deliveries of some events of one account, whose bodies are of two
+// versions. Later steps may store them, again or for the first time.
+func (m *hookModel) draw() (batch []signal.EventDeliveries) {
 	a := m.accounts[m.rand.IntN(len(m.accounts))]
-	var batch []signal.EventDeliveries
 	for range 1 + m.rand.IntN(4) {
 		e := signal.NewEventID()
 		two := []signal.EventDeliveries{{Event: e, Body: []byte("one " + e)}, {Event: e, Body: []byte("two \x00" + e)}}
@@ -353,9 +351,7 @@ func (m *hookModel) deliverSome() {
 		batch = append(batch, two...)
 	}
 	m.batches = append(m.batches, batch)
-	m.upTo = signal.Position{MS: milli(m.clock * 1000).UnixMilli()}
-	m.must("store deliveries", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, m.upTo, batch))
-	m.made(batch)
+	return batch
 }
 
 // repeat stores a batch again: what is there stays, what was pruned comes again.
@@ -364,7 +360,7 @@ func (m *hookModel) repeat() {
 		return
 	}
 	batch := m.batches[m.rand.IntN(len(m.batches))]
-	m.must("store deliveries again", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, signal.Position{}, batch))
+	m.must("store deliveries again", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
 	m.made(batch)
 }
 

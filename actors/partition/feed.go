@@ -22,13 +22,11 @@ type logRead struct {
 	err    error
 }
 
-// effectsStored says that the effects of the events up to a position are stored, or
-// why not.
+// effectsStored says that the effects of the events up to a position are stored, but
+// for deliveries, or why not.
 type effectsStored struct {
 	upTo signal.Position
-	// stored is the position that is stored with deliveries; zero if none is.
-	stored signal.Position
-	err    error
+	err  error
 }
 
 // positionStored says how the storing of a position ended.
@@ -72,8 +70,8 @@ type feed struct {
 	a     *partition
 	inbox *inbox
 
-	handled signal.Position // effects of the events up to here are stored
-	stored  signal.Position // as handled, and known to Redis
+	handled signal.Position // effects of the events up to here are stored, or deliveries made
+	stored  signal.Position // effects and deliveries are stored up to here, and Redis knows it
 	behind  bool            // the log must be read: the inbox does not have all
 	busy    bool            // a read or an effect is under way
 	heard   bool            // the tail has published since the last check
@@ -131,6 +129,7 @@ func (f *feed) receive(c engine.Context) {
 	case storeDue:
 		f.storeSet = false
 		f.store(c)
+		f.storeLater(c)
 	case positionStored:
 		f.onPositionStored(c, m)
 	case checkDue:
@@ -267,18 +266,14 @@ func (f *feed) apply(c engine.Context) {
 				return effectsStored{upTo: upTo, err: fmt.Errorf("effect %d of %d: %w", i+1, len(effects), err)}
 			}
 		}
-		m := effectsStored{upTo: upTo}
 		if recorder != nil {
-			m.stored, m.err = recorder.Record(ctx, events)
+			return effectsStored{upTo, recorder.Record(ctx, events)}
 		}
-		return m
+		return effectsStored{upTo: upTo}
 	})
 }
 
 func (f *feed) onEffectsStored(c engine.Context, m effectsStored) {
-	if m.stored.Compare(f.stored) > 0 {
-		f.stored = m.stored
-	}
 	switch {
 	case m.err == nil:
 		f.busy, f.failing = false, false
@@ -308,25 +303,44 @@ func (f *feed) followUp(c engine.Context) {
 	}
 }
 
-// done notes that the effects up to a position are stored.
+// done notes that the effects up to a position are stored, or deliveries made.
 func (f *feed) done(c engine.Context, upTo signal.Position) {
 	f.handled = upTo
 	if f.unstored >= storeAfter {
 		f.store(c)
-	} else if !f.storeSet && !f.storing {
+	}
+	f.storeLater(c)
+}
+
+// storeLater has the position stored in a while if it has changed.
+func (f *feed) storeLater(c engine.Context) {
+	if f.handled != f.stored && !f.storeSet && !f.storing {
 		f.storeSet = true
 		c.After(storeEvery, storeDue{})
 	}
 }
 
-// store stores the handled position, one at a time.
+// settled returns up to where effects and deliveries are stored.
+func (f *feed) settled() signal.Position {
+	settled := f.handled
+	if r := f.a.recorder; r != nil {
+		settled = r.Stored(f.handled)
+	}
+	if settled.Compare(f.stored) < 0 {
+		return f.stored
+	}
+	return settled
+}
+
+// store stores the position up to which all is stored, one at a time.
 func (f *feed) store(c engine.Context) {
-	if f.storing || f.handled == f.stored {
+	position := f.settled()
+	if f.storing || position == f.stored {
 		return
 	}
 	f.storing = true
 	f.unstored = 0
-	p, number, epoch, position := f.a.p, f.a.number, f.a.epoch, f.handled
+	p, number, epoch := f.a.p, f.a.number, f.a.epoch
 	c.Go(func(ctx context.Context) any {
 		return positionStored{position, p.store.StoreEnginePosition(ctx, number, epoch, position)}
 	})
@@ -343,10 +357,7 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	default:
 		f.failed("position is not stored", m.err)
 	}
-	if f.handled != f.stored && !f.storeSet {
-		f.storeSet = true
-		c.After(storeEvery, storeDue{})
-	}
+	f.storeLater(c)
 }
 
 // check looks into the log if the tail has said nothing since the last look: a tail

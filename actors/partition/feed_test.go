@@ -312,7 +312,7 @@ func TestOwnerTrims(t *testing.T) {
 // startWithWebhooks starts a node that owns its only partition.
 func startWithWebhooks(t *testing.T) (*node, *fakeWebhooks, *fakeRedis) {
 	r := newFakeRedis(1)
-	w := &fakeWebhooks{redis: r}
+	w := &fakeWebhooks{}
 	a := startNode(t, r, "a", func(o *Options) { o.Webhooks = w })
 	time.Sleep(time.Second)
 	return a, w, r
@@ -356,16 +356,36 @@ func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
 		if d := cmp.Diff([][]signal.Event{first, second}, calls); d != "" {
 			t.Errorf("recorded (-want +got):\n%s", d)
 		}
-		// The position was stored with the deliveries: there is nothing left to store.
-		if got := r.now(); got.position[0] != second[1].Position || got.stores != 0 {
-			t.Errorf("position %v, stored %d times besides, want %v", got.position[0], got.stores, second[1].Position)
+		if got := r.now(); got.position[0] != second[1].Position || got.stores != 1 {
+			t.Errorf("position %v, stored %d times, want %v", got.position[0], got.stores, second[1].Position)
 		}
-		// What has no deliveries moves it as ever.
-		third := r.appendMany(signal.SystemNotification, 5, 6)
-		a.Publish(0, third)
-		time.Sleep(time.Second)
-		if got := r.now(); got.position[0] != third[0].Position || got.stores != 1 {
-			t.Errorf("position %v, stored %d times, want %v", got.position[0], got.stores, third[0].Position)
+	})
+}
+
+// The position moves no farther than deliveries are stored, and at once when they are,
+// though no event comes; nor when the owner ends.
+func TestThePositionWaitsForDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, w, r := startWithWebhooks(t)
+		events := r.appendMany(signal.SignalCreated, 0, 3)
+		w.set(func() { w.open = events[0].Position })
+		a.Publish(0, events)
+		time.Sleep(10 * time.Second)
+		if got := r.now(); got.position[0] != events[0].Position || got.stores != 1 {
+			t.Errorf("position %v, stored %d times, want %v: two events have open deliveries", got.position[0], got.stores, events[0].Position)
+		}
+		w.set(func() { w.open = events[1].Position })
+		time.Sleep(2 * storeEvery)
+		if got := r.now(); got.position[0] != events[1].Position {
+			t.Errorf("position %v, want %v", got.position[0], events[1].Position)
+		}
+		last := r.appendMany(signal.SignalCreated, 3, 4)
+		a.Publish(0, last)
+		w.set(func() { w.open = events[2].Position })
+		time.Sleep(10 * time.Millisecond)
+		a.stop(t)
+		if got := r.now(); got.position[0] != events[2].Position {
+			t.Errorf("position %v in the end, want %v", got.position[0], events[2].Position)
 		}
 	})
 }

@@ -214,13 +214,13 @@ func (a *partition) end(c engine.Context) {
 	if a.gone {
 		return
 	}
-	handled, stored := a.feed.handled, a.feed.stored
+	settled, stored := a.feed.settled(), a.feed.stored
 	c.Go(func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
-		if handled != stored {
+		if settled != stored {
 			// Without it the next owner handles some events again, no more.
-			if err := p.store.StoreEnginePosition(detached, number, epoch, handled); err != nil {
+			if err := p.store.StoreEnginePosition(detached, number, epoch, settled); err != nil {
 				p.slog.Debug("last position is not stored", "partition", number, "err", err)
 			}
 		}

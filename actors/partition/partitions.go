@@ -50,10 +50,12 @@ type Webhooks interface {
 
 // Recorder makes deliveries of events.
 type Recorder interface {
-	// Record stores the deliveries of events, which follow each other in the log, and
-	// with them the position up to which they are stored, which it returns; zero if
-	// there are none. After an error it may be called again with the same events.
-	Record(ctx context.Context, events []signal.Event) (stored signal.Position, err error)
+	// Record makes the deliveries of events, which follow each other in the log. After
+	// an error it may be called again with the same events.
+	Record(ctx context.Context, events []signal.Event) error
+	// Stored returns up to where the deliveries of events are stored, given where the
+	// last event lies that Record has made deliveries of.
+	Stored(handled signal.Position) signal.Position
 }
 
 // Lifecycle watches the open signals of owned partitions.

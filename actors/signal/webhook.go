@@ -235,6 +235,9 @@ type Outcomes struct {
 	// Deliveries are the states after the attempts. One that is not pending any
 	// more, because it was cancelled meanwhile, is left out.
 	Deliveries []Delivery
+	// Bodies are what those of Deliveries send, by their index, that may not be stored
+	// yet; nil for the others.
+	Bodies [][]byte
 	// Health is the endpoint's new one; nil: unchanged.
 	Health *WebhookHealth
 	// Disabled is the webhook's new record if the attempts have disabled it; nil

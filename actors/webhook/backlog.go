@@ -35,11 +35,6 @@ type backlog struct {
 	wanted  bool // something may be due that is not held
 	reading bool
 	stale   bool // the page that is being read is not to be used
-	// released are deliveries that were stored while a page was being read, which may
-	// show them as they were.
-	released []signal.DeliveryID
-	// first are deliveries that were read and stored before they were told.
-	first recent
 
 	timer  engine.Timer
 	due    time.Time // when timer sends searchDue; zero: there is none
@@ -49,20 +44,6 @@ type backlog struct {
 // idle says that nothing is to be read for longer than the parent looks ahead.
 func (b *backlog) idle(now time.Time) bool {
 	return !b.wanted && !b.reading && (b.due.IsZero() || b.due.Sub(now) > window)
-}
-
-// unknown leaves out what was read and done before it was told.
-func (b *backlog) unknown(items []*signal.PendingDelivery) []*signal.PendingDelivery {
-	if b.first.empty() {
-		return items
-	}
-	var unknown []*signal.PendingDelivery
-	for _, d := range items {
-		if !b.first.has(d.ID) {
-			unknown = append(unknown, d)
-		}
-	}
-	return unknown
 }
 
 // search has the backlog read, now or when there is room.
@@ -118,7 +99,6 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	b.reading = false
 	if b.stale {
 		b.stale, b.wanted = false, true
-		e.letGo()
 		e.read(c)
 		return
 	}
@@ -126,21 +106,18 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 		b.wanted = true
 		e.log.Log(context.Background(), b.failed.Level(), "deliveries that are due are not readable", "err", m.err)
 		e.searchAt(c, e.o.now().Add(b.failed.Next()))
-		e.letGo()
 		return
 	}
 	b.failed.Reset()
 	b.wanted = b.wanted || m.full
-	var items []*signal.PendingDelivery
-	for i := range m.due {
-		if _, held := e.held[m.due[i].ID]; held {
+	var items []*item
+	for _, d := range m.due {
+		if _, held := e.held[d.ID]; held {
 			continue
 		}
-		d := m.due[i] // a copy: the page is not kept for one of it
-		e.held[d.ID] = fromRedis
-		items = append(items, &d)
+		e.held[d.ID] = struct{}{}
+		items = append(items, &item{PendingDelivery: d}) // the page is not kept for one of it
 	}
-	e.letGo()
 	e.searchAt(c, m.next)
 	if e.disabled() {
 		items = e.giveUp(c, items)
@@ -159,17 +136,9 @@ func (e *endpoint) refill(c engine.Context) {
 	e.search(c)
 }
 
-// letGo forgets the deliveries that were stored while a page was being read.
-func (e *endpoint) letGo() {
-	for _, id := range e.backlog.released {
-		delete(e.held, id)
-	}
-	e.backlog.released = nil
-}
-
 // giveUp reports deliveries of a disabled webhook as failed, and returns those that
 // are sent nevertheless: tests that were not tried yet.
-func (e *endpoint) giveUp(c engine.Context, items []*signal.PendingDelivery) (tests []*signal.PendingDelivery) {
+func (e *endpoint) giveUp(c engine.Context, items []*item) (tests []*item) {
 	now, waiting := e.o.now(), &e.report.waiting
 	for _, d := range items {
 		if d.Type == signal.WebhookTest && len(d.Attempts) == 0 {
@@ -177,7 +146,7 @@ func (e *endpoint) giveUp(c engine.Context, items []*signal.PendingDelivery) (te
 			tests = append(tests, d)
 			continue
 		}
-		waiting.deliveries = append(waiting.deliveries, cancelled(d.Delivery, now))
+		waiting.outcomes = append(waiting.outcomes, outcome{cancelled(d.Delivery, now), d})
 		e.queue.settle(-1)
 	}
 	e.store(c)
@@ -189,30 +158,4 @@ func cancelled(d signal.Delivery, now time.Time) signal.Delivery {
 	d.Status, d.Error, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, now
 	d.WasDueAt, d.NextAttemptAt, d.Single = d.NextAttemptAt, time.Time{}, false
 	return d
-}
-
-// recentSize is how many deliveries recent remembers at least.
-const recentSize = 1024
-
-// recent remembers the latest deliveries of many. The zero value remembers none.
-type recent struct {
-	young, old map[signal.DeliveryID]struct{}
-}
-
-func (r *recent) empty() bool { return len(r.young)+len(r.old) == 0 }
-
-func (r *recent) add(id signal.DeliveryID) {
-	if len(r.young) >= recentSize {
-		r.old, r.young = r.young, nil
-	}
-	if r.young == nil {
-		r.young = make(map[signal.DeliveryID]struct{})
-	}
-	r.young[id] = struct{}{}
-}
-
-func (r *recent) has(id signal.DeliveryID) bool {
-	_, young := r.young[id]
-	_, old := r.old[id]
-	return young || old
 }

@@ -71,7 +71,7 @@ func TestCancelledByHandWhileInFlight(t *testing.T) {
 		w.courier.script(after(10*time.Second, answers503))
 		w.start()
 		events := w.emit(2)
-		pass(time.Second)
+		pass(3 * time.Second) // they are stored by now
 		d := signal.DeliveryIDOf(events[0], id)
 		w.store.cancel(d)
 		pass(20 * time.Second)
@@ -103,10 +103,10 @@ func TestCancelledByHandWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
-		w.courier.script(after(time.Second, answers200))
+		w.courier.script(after(5*time.Second, answers200))
 		w.start()
 		events := w.emit(5)
-		pass(500 * time.Millisecond) // one of the five is under way
+		pass(4 * time.Second) // one of the five is under way, and they are stored
 		underWay := w.courier.sent()[0].Event
 		for _, e := range events {
 			if e != underWay {
@@ -121,44 +121,89 @@ func TestCancelledByHandWhileItWaits(t *testing.T) {
 	})
 }
 
-// A delivery may be read from Redis and sent before the endpoint is told of it.
-func TestReadBeforeItWasTold(t *testing.T) {
+// A delivery that succeeds at once is stored once, and the position waits for it.
+func TestStoredWithItsOutcome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
+		w.courier.script(after(time.Second, answers200))
 		w.start()
-		w.emit(1)
-		pass(time.Second)
-		w.store.set(func() { w.store.late = slow("StoreDeliveries", 100*time.Millisecond) })
-		events := w.emit(1)
-		pass(10 * time.Millisecond)
-		w.recorder.parent.Tell(webhookPoked{w.account, id})
-		synctest.Wait()
-		w.once(id, events) // it is not told yet
-		pass(time.Second)
+		before := w.stored()
+		events := w.emit(8)
+		pass(900 * time.Millisecond)
+		w.statuses(id, map[string]int{})
+		if got := w.stored(); got != before {
+			t.Errorf("stored up to %v, want %v", got, before)
+		}
+		pass(200 * time.Millisecond)
 		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 8})
+		if got, want := w.stored(), w.store.log[len(w.store.log)-1].Position; got != want {
+			t.Errorf("stored up to %v, want %v", got, want)
+		}
+		if n := w.store.count("StoreDeliveries"); n != 0 {
+			t.Errorf("deliveries were stored %d times besides", n)
+		}
 	})
 }
 
-// What is read may be older than an outcome that was stored meanwhile.
-func TestDoneWhileAPageIsRead(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+// One whose first attempt takes long is stored meanwhile, and not sent again for that;
+// so is one that waits behind it.
+func TestStoredWhileItIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
-		w.courier.script(after(60*time.Millisecond, answers200))
+		w.courier.script(after(5*time.Second, answers200))
+		w.start()
+		events := w.emit(3)
+		pass(openFor + 2*openEvery)
+		w.statuses(id, map[string]int{"pending": 3})
+		if got, want := w.stored(), w.store.log[len(w.store.log)-1].Position; got != want {
+			t.Errorf("stored up to %v, want %v", got, want)
+		}
+		pass(time.Minute)
+		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 3})
+	})
+}
+
+// What a first attempt leaves of a delivery is stored with it, whatever that is.
+func TestFirstOutcomes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		failing, disabled := w.register(), w.register()
+		w.courier.script(answers503)
 		w.start()
 		w.emit(1)
+		pass(100 * time.Millisecond)
+		w.statuses(failing, map[string]int{"pending, status 503": 1})
+		w.store.disable(disabled)
+		w.emit(1) // not for it
 		pass(time.Second)
-		w.store.set(func() {
-			w.store.early = func(op string) time.Duration {
-				return slow("DueDeliveries", 50*time.Millisecond)(op) + slow("StoreDeliveries", 10*time.Millisecond)(op)
-			}
-			w.store.late = slow("DueDeliveries", 100*time.Millisecond)
-		})
-		events := w.emit(1) // it is under way when Redis reads, and done when the page arrives
-		pass(5 * time.Millisecond)
+		w.statuses(failing, map[string]int{"pending, status 503": 2})
+		w.statuses(disabled, map[string]int{"failed, cancelled": 1})
+		if n := w.store.count("StoreDeliveries"); n != 0 {
+			t.Errorf("deliveries were stored %d times besides", n)
+		}
+	})
+}
+
+// Deliveries that their endpoint gives up before they are stored come back: a change
+// by hand has it empty its queue, and it has room for so many.
+func TestGivenUpWhileOpen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.register()
+		w.courier.script(after(100*time.Millisecond, answers200))
+		w.start()
+		events := w.emit(maxLive + 50)
+		pass(10 * time.Millisecond)
 		w.recorder.parent.Tell(webhookPoked{w.account, id})
-		pass(time.Second)
+		pass(2 * openEvery)
+		if n := w.store.statuses(id)["pending"]; n < len(events)-3*8 {
+			t.Errorf("%d are stored, want all but those under way", n)
+		}
+		pass(time.Minute)
 		w.once(id, events)
-		w.statuses(id, map[string]int{"succeeded": 2})
+		w.statuses(id, map[string]int{"succeeded": len(events)})
 	})
 }
 

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -13,7 +12,9 @@ import (
 // What the partition's webhooks tell an endpoint. It counts these messages.
 type (
 	// arrived are new deliveries, oldest first.
-	arrived struct{ items []*signal.PendingDelivery }
+	arrived struct{ items []*item }
+	// stored are deliveries that Redis has as pending now.
+	stored struct{ items []*item }
 	// look says that there may be deliveries in Redis that the endpoint does not know.
 	look struct{}
 	// poked says that deliveries were added or taken by hand.
@@ -58,7 +59,8 @@ const (
 )
 
 // endpoint is the actor of one webhook that has something to do. All that it knows is
-// in Redis, too, so it may end at any time: the next one goes on with it. It has
+// in Redis, too, or will be soon (open.go), so it may end at any time: the next one goes
+// on with it. It has
 // three parts that are kept apart: the queue with what is sent (queue.go), the
 // backlog that fills it from Redis (backlog.go), and the report of outcomes to Redis
 // (report.go). This file is its life: record, slots, rest.
@@ -83,7 +85,7 @@ type endpoint struct {
 	waits  bool // with the ticket
 	// held are the deliveries that the queue or the report has; a page of the backlog
 	// leaves them out.
-	held    map[signal.DeliveryID]origin
+	held    map[signal.DeliveryID]struct{}
 	backlog backlog
 	report  report
 
@@ -91,17 +93,9 @@ type endpoint struct {
 	worked bool  // something was done since the last look
 }
 
-// origin says where a held delivery came from.
-type origin bool
-
-const (
-	fromLog   origin = false // it was told
-	fromRedis origin = true  // it was read
-)
-
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
 	return &endpoint{o: o, parent: parent, account: account, id: id, log: o.log.With("webhook", string(id)),
-		held: make(map[signal.DeliveryID]origin)}
+		held: make(map[signal.DeliveryID]struct{})}
 }
 
 // Receive implements engine.Actor.
@@ -112,6 +106,9 @@ func (e *endpoint) Receive(c engine.Context) {
 	case arrived:
 		e.heard++
 		e.onArrived(c, m)
+	case stored:
+		e.heard++
+		e.onStored(c, m)
 	case look:
 		e.heard++
 		e.search(c)
@@ -271,28 +268,35 @@ func (e *endpoint) onResealed(m resealed) {
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
 	if e.disabled() || e.sealed {
-		e.search(c)
+		e.release(m.items)
 		return
 	}
-	items := e.backlog.unknown(m.items)
-	items = slices.DeleteFunc(items, func(d *signal.PendingDelivery) bool {
-		_, held := e.held[d.ID]
-		return held
-	})
-	for _, d := range items {
-		e.held[d.ID] = fromLog
+	for _, d := range m.items {
+		e.held[d.ID] = struct{}{}
 	}
-	if dropped := e.queue.addLive(items); len(dropped) > 0 {
+	if dropped := e.queue.addLive(m.items); len(dropped) > 0 {
 		e.release(dropped)
 		e.search(c)
 	}
 	e.fill(c)
 }
 
-// release forgets deliveries that are not sent by this actor: they are in Redis.
-func (e *endpoint) release(dropped []*signal.PendingDelivery) {
+// onStored looks for deliveries that Redis has now, unless they are all held.
+func (e *endpoint) onStored(c engine.Context, m stored) {
+	for _, d := range m.items {
+		if _, held := e.held[d.ID]; !held {
+			e.search(c)
+			return
+		}
+	}
+}
+
+// release forgets deliveries that are not sent by this actor: they are in Redis, or
+// will be soon.
+func (e *endpoint) release(dropped []*item) {
 	for _, d := range dropped {
 		delete(e.held, d.ID)
+		d.let.Store(true)
 	}
 }
 

@@ -52,7 +52,6 @@ type fakeStore struct {
 
 // storedPage is what one call of StoreDeliveries was given.
 type storedPage struct {
-	UpTo       signal.Position
 	Bodies     int
 	Deliveries int
 }
@@ -337,12 +336,22 @@ func (s *fakeStore) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHe
 	return stored, err
 }
 
-func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, upTo signal.Position, batch []signal.EventDeliveries) error {
+func (s *fakeStore) LastEvent(ctx context.Context, _ int) (last signal.Position, err error) {
+	err = s.do(ctx, "LastEvent", func() error {
+		if n := len(s.log); n > 0 {
+			last = s.log[n-1].Position
+		}
+		return nil
+	})
+	return last, err
+}
+
+func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, batch []signal.EventDeliveries) error {
 	return s.do(ctx, "StoreDeliveries", func() error {
 		if epoch != s.epoch {
 			return errNotOwner
 		}
-		page := storedPage{UpTo: upTo, Bodies: len(batch)}
+		page := storedPage{Bodies: len(batch)}
 		for _, b := range batch {
 			for _, d := range b.Deliveries {
 				page.Deliveries++
@@ -351,7 +360,6 @@ func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, upT
 				}
 			}
 		}
-		s.position = upTo
 		s.kept = append(s.kept, page)
 		return nil
 	})
@@ -430,6 +438,10 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 		}
 		for i, d := range o.Deliveries {
 			old := s.deliveries[d.ID]
+			if old == nil && o.Bodies[i] != nil {
+				old = &signal.PendingDelivery{Delivery: signal.Delivery{Status: signal.DeliveryPending, NextAttemptAt: dueTime(d.WasDueAt)}, Body: o.Bodies[i]}
+				s.deliveries[d.ID] = old
+			}
 			if old == nil || old.Status != signal.DeliveryPending || !d.WasDueAt.IsZero() && !dueTime(d.WasDueAt).Equal(old.NextAttemptAt) {
 				left = append(left, i)
 				continue

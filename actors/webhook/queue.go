@@ -28,9 +28,9 @@ type queue struct {
 	told func() // tells the actor that attempts have ended; must not block
 
 	mu      sync.Mutex
-	target  *target                   // nil: nothing is sent yet
-	live    ring                      // recorded a moment ago: newest first
-	backlog []*signal.PendingDelivery // read from Redis: oldest first
+	target  *target // nil: nothing is sent yet
+	live    ring    // recorded a moment ago: newest first
+	backlog []*item // read from Redis: oldest first
 	turn    int
 	pace    pace
 	workers [lanes]int // goroutines, by the lane in which they hold a slot
@@ -42,10 +42,10 @@ type queue struct {
 
 // attempt is an attempt that has ended.
 type attempt struct {
-	delivery *signal.PendingDelivery
-	trigger  signal.AttemptTrigger
-	result   Result
-	ended    time.Time
+	item    *item
+	trigger signal.AttemptTrigger
+	result  Result
+	ended   time.Time
 }
 
 func newQueue(n *Node, told func()) *queue {
@@ -60,8 +60,8 @@ func (q *queue) aim(t *target) {
 }
 
 // addLive adds new deliveries, oldest first. It returns those that there is no room
-// for, the oldest: they are still in Redis.
-func (q *queue) addLive(items []*signal.PendingDelivery) (dropped []*signal.PendingDelivery) {
+// for, the oldest.
+func (q *queue) addLive(items []*item) (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, d := range items {
@@ -79,14 +79,14 @@ func (q *queue) addLive(items []*signal.PendingDelivery) (dropped []*signal.Pend
 }
 
 // addBacklog adds deliveries that were read from Redis, oldest first.
-func (q *queue) addBacklog(items []*signal.PendingDelivery) {
+func (q *queue) addBacklog(items []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.backlog = append(q.backlog, items...)
 }
 
 // clear empties the queue but for what is under way, and returns what was in it.
-func (q *queue) clear() (dropped []*signal.PendingDelivery) {
+func (q *queue) clear() (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	dropped, q.backlog = q.backlog, nil
@@ -126,11 +126,11 @@ func (q *queue) work(ctx context.Context, l lane) bool {
 	}
 	for d != nil {
 		now := q.n.now()
-		a := attempt{delivery: d, trigger: triggerOf(&d.Delivery)}
+		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
 		a.result = q.n.courier.Send(ctx, Request{URL: t.url, Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
 			Attempt: d.AttemptCount() + 1, Secrets: t.secretsAt(now), At: now})
 		if ctx.Err() != nil {
-			break // the actor is gone: the delivery is in Redis as it was
+			break // the actor is gone: the delivery is as it was
 		}
 		a.ended = q.n.now()
 		q.n.options.Metrics.attempted(&a.result)
@@ -149,7 +149,7 @@ func triggerOf(d *signal.Delivery) signal.AttemptTrigger {
 }
 
 // begin returns the first delivery of a goroutine, nil if there is none for it.
-func (q *queue) begin(l lane) (*signal.PendingDelivery, *target) {
+func (q *queue) begin(l lane) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.idle--
@@ -158,7 +158,7 @@ func (q *queue) begin(l lane) (*signal.PendingDelivery, *target) {
 
 // next notes the end of a goroutine's attempt and returns its next delivery, nil if it
 // is to end.
-func (q *queue) next(l lane, a attempt) (*signal.PendingDelivery, *target) {
+func (q *queue) next(l lane, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pace.after(&a.result)
@@ -175,7 +175,7 @@ func (q *queue) next(l lane, a attempt) (*signal.PendingDelivery, *target) {
 
 // take takes a delivery for a goroutine with a slot in l; nil, and the goroutine is
 // to end, if there is none, or if it is one too many. q is locked.
-func (q *queue) take(l lane) (*signal.PendingDelivery, *target) {
+func (q *queue) take(l lane) (*item, *target) {
 	running := q.workers[fastLane] + q.workers[slowLane]
 	if q.target == nil || l != q.pace.lane || running > q.pace.limit() || q.unstored+running > maxUnstored {
 		q.workers[l]--
@@ -190,7 +190,7 @@ func (q *queue) take(l lane) (*signal.PendingDelivery, *target) {
 
 // pop returns what is sent next: three of the newest, then one of the oldest, which
 // is in the backlog if that has any. q is locked.
-func (q *queue) pop() *signal.PendingDelivery {
+func (q *queue) pop() *item {
 	q.turn++
 	oldest := q.turn%(liveTurns+1) == 0
 	if len(q.backlog) > 0 && (oldest || q.live.len() == 0) {
@@ -244,16 +244,16 @@ func (q *queue) empty() bool {
 // ring is a queue with two ends that keeps at most maxLive deliveries. It grows as it
 // is used, and holds nothing while it is empty.
 type ring struct {
-	items []*signal.PendingDelivery
+	items []*item
 	first int // index of the oldest
 	n     int
 }
 
 func (r *ring) len() int { return r.n }
 
-func (r *ring) push(d *signal.PendingDelivery) {
+func (r *ring) push(d *item) {
 	if r.n == len(r.items) {
-		grown := make([]*signal.PendingDelivery, min(max(8, 2*r.n), maxLive))
+		grown := make([]*item, min(max(8, 2*r.n), maxLive))
 		for i := range r.n {
 			grown[i] = r.items[(r.first+i)%len(r.items)]
 		}
@@ -263,7 +263,7 @@ func (r *ring) push(d *signal.PendingDelivery) {
 	r.n++
 }
 
-func (r *ring) popOldest() *signal.PendingDelivery {
+func (r *ring) popOldest() *item {
 	d := r.items[r.first]
 	r.items[r.first] = nil
 	r.first = (r.first + 1) % len(r.items)
@@ -271,7 +271,7 @@ func (r *ring) popOldest() *signal.PendingDelivery {
 	return d
 }
 
-func (r *ring) popNewest() *signal.PendingDelivery {
+func (r *ring) popNewest() *item {
 	i := (r.first + r.n - 1) % len(r.items)
 	d := r.items[i]
 	r.items[i] = nil

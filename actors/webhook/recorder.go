@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -13,10 +14,11 @@ import (
 type tables interface {
 	AccountsWithWebhooks(ctx context.Context, partition int) ([]signal.AccountID, error)
 	Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error)
-	// StoreDeliveries stores new deliveries and, with them, that the events up to a
-	// position have had their effect. Deliveries that are there already stay as they
+	// LastEvent returns the position of the newest event in the log.
+	LastEvent(ctx context.Context, partition int) (signal.Position, error)
+	// StoreDeliveries stores new deliveries. Those that are there already stay as they
 	// are.
-	StoreDeliveries(ctx context.Context, partition int, epoch int64, upTo signal.Position, batch []signal.EventDeliveries) error
+	StoreDeliveries(ctx context.Context, partition int, epoch int64, batch []signal.EventDeliveries) error
 }
 
 // Limits of a Recorder.
@@ -24,21 +26,24 @@ const (
 	// maxTables is how many webhooks a partition's tables hold; beyond it tables are
 	// forgotten, and read again when they are needed.
 	maxTables = 10_000
-	// maxRecord and maxRecordBytes bound the deliveries and bodies stored at once. One
-	// event, which may go to 100 webhooks, is never divided: so the position that is
-	// stored with deliveries always says which events have had all of theirs.
+	// maxRecord and maxRecordBytes bound the deliveries and bodies told at once. One
+	// event, which may go to 100 webhooks, is never divided.
 	maxRecord      = 250
 	maxRecordBytes = 512 << 10
 )
 
 // Recorder makes deliveries of the events of an owned partition, and tells the
-// partition's webhooks of them once they are stored. Record is for one goroutine at
-// a time.
+// partition's webhooks of them. Record is for one goroutine at a time, the rest is safe
+// for concurrent use.
 type Recorder struct {
 	o      *owned
 	parent engine.Ref // the partition's webhooks
 
 	told signal.Position // events up to here are recorded, and told
+	// began is the end of the log when the Recorder began. An owner before it may have
+	// made deliveries of the events up to there.
+	began signal.Position
+	open  openEvents
 
 	mu       sync.Mutex
 	accounts map[signal.AccountID]struct{} // that have webhooks; nil until they are known
@@ -73,7 +78,10 @@ func newRecorder(o *owned) *Recorder {
 
 // What the Recorder tells the partition's webhooks, in the order of the log.
 type (
-	// deliveriesStored are new deliveries, by webhook.
+	// deliveriesMade are new deliveries, by webhook.
+	deliveriesMade struct{ batches []batch }
+	// deliveriesStored are deliveries that Redis has as pending now, by webhook. The
+	// endpoints need not have them.
 	deliveriesStored struct{ batches []batch }
 	// webhookChanged says that a webhook's record is another one, or gone.
 	webhookChanged struct {
@@ -93,42 +101,47 @@ type (
 type batch struct {
 	account signal.AccountID
 	id      signal.WebhookID
-	items   []*signal.PendingDelivery
+	items   []*item
 }
 
-// Record makes deliveries of events, which lie in the log one after the other, stores
-// them and tells the webhooks of the partition. It returns the position that was
-// stored with the last ones, zero if there were none. After an error it may be called
-// again with the same events: those that were stored are not stored or told again.
+// Record makes deliveries of events, which lie in the log one after the other, and
+// tells the webhooks of the partition. Deliveries that an owner before may have made
+// are stored first, so that none is sent again that was sent already. After an error it
+// may be called again with the same events: what was told is not told again.
 // KindConflict with the code "not_owner": the partition is another's.
-func (r *Recorder) Record(ctx context.Context, events []signal.Event) (stored signal.Position, err error) {
+func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 	if err := r.load(ctx); err != nil {
-		return stored, err
+		return err
 	}
 	deleted := deletedAccounts(events)
-	p := page{batches: map[signal.WebhookID]int{}}
+	p := page{before: r.told}
 	for i := range events {
 		e := &events[i]
 		if e.Position.Compare(r.told) <= 0 {
 			continue
 		}
-		p.upTo = e.Position
 		if err := r.add(ctx, &p, e, deleted); err != nil {
-			return stored, fmt.Errorf("record event %s: %w", e.ID, err)
+			return fmt.Errorf("record event %s: %w", e.ID, err)
 		}
-		if p.deliveries < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
+		p.before = e.Position
+		if len(p.items) < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
 			continue
 		}
-		if p.deliveries > 0 {
-			if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, p.upTo, p.stored); err != nil {
-				return stored, fmt.Errorf("store %d deliveries: %w", p.deliveries, err)
-			}
-			stored = p.upTo
+		if err := r.tell(ctx, &p); err != nil {
+			return fmt.Errorf("store deliveries: %w", err)
 		}
-		r.tell(&p)
-		p = page{batches: map[signal.WebhookID]int{}}
+		p = page{before: r.told}
 	}
-	return stored, nil
+	return nil
+}
+
+// Stored returns up to where all deliveries of events are stored. handled is where the
+// last event lies that Record was given.
+func (r *Recorder) Stored(handled signal.Position) signal.Position {
+	if count, before := r.open.trim(); count > 0 {
+		return before
+	}
+	return handled
 }
 
 // deletedAccounts returns the accounts that are deleted among events, nil if none is:
@@ -146,16 +159,13 @@ func deletedAccounts(events []signal.Event) map[signal.AccountID]bool {
 	return deleted
 }
 
-// page is what is stored and told at once.
+// page is what is told at once.
 type page struct {
-	upTo       signal.Position
-	stored     []signal.EventDeliveries
-	versions   []string                 // of the bodies in stored
-	batches    map[signal.WebhookID]int // index in told.batches
-	told       deliveriesStored
-	hints      []any // messages for the partition's webhooks
-	deliveries int
-	bytes      int
+	before signal.Position // of the next event
+	events []*openEvent
+	items  []*item // of all events
+	hints  []any   // messages for the partition's webhooks
+	bytes  int     // of bodies
 }
 
 // add adds what e brings about to p.
@@ -181,68 +191,75 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	if err != nil {
 		return err
 	}
-	first := len(p.stored) // the bodies of e, one of each version
+	event := &openEvent{id: e.ID, before: p.before, at: time.Now()}
+	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
 		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
 			continue
 		}
-		p.deliver(e, s, first)
+		body := bodies[s.version]
+		if body == nil {
+			body = AppendBody(make([]byte, 0, len(e.Data)+160), e.ID, e.Type, s.version, e.Time(), e.Data)
+			bodies[s.version] = body
+			p.bytes += len(body)
+		}
+		// One by one and not in one slice, which a slow endpoint would keep as a whole.
+		event.items = append(event.items, &item{event: event, PendingDelivery: signal.PendingDelivery{Body: body, Delivery: signal.Delivery{
+			ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
+			Status: signal.DeliveryPending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
+		}}})
+	}
+	if len(event.items) > 0 {
+		event.open.Store(int32(len(event.items)))
+		p.events, p.items = append(p.events, event), append(p.items, event.items...)
 	}
 	return nil
 }
 
-// deliver adds the delivery of e to s. The bodies of e stand in p.stored from first
-// on.
-func (p *page) deliver(e *signal.Event, s subscriber, first int) {
-	i := first
-	for i < len(p.stored) && p.versions[i] != s.version {
-		i++
+// tell tells the webhooks of the partition of a page.
+func (r *Recorder) tell(ctx context.Context, p *page) error {
+	switch {
+	case len(p.items) == 0:
+	case p.events[0].before.Compare(r.began) < 0:
+		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(p.items)); err != nil {
+			return err
+		}
+		for _, i := range p.items {
+			i.close()
+		}
+		r.parent.Tell(deliveriesStored{byWebhook(p.items)})
+	default:
+		if count, _ := r.open.trim(); count+len(p.items) > maxOpen {
+			if err := r.storeOpen(ctx, time.Now()); err != nil {
+				return err
+			}
+		}
+		r.open.add(p.events)
+		r.parent.Tell(deliveriesMade{byWebhook(p.items)})
 	}
-	if i == len(p.stored) {
-		body := AppendBody(make([]byte, 0, len(e.Data)+160), e.ID, e.Type, s.version, e.Time(), e.Data)
-		p.stored = append(p.stored, signal.EventDeliveries{Event: e.ID, Body: body})
-		p.versions = append(p.versions, s.version)
-		p.bytes += len(body)
-	}
-	stored := &p.stored[i]
-	d := signal.Delivery{
-		ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
-		Status: signal.DeliveryPending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
-	}
-	stored.Deliveries = append(stored.Deliveries, d)
-	b, ok := p.batches[s.id]
-	if !ok {
-		b = len(p.told.batches)
-		p.batches[s.id] = b
-		p.told.batches = append(p.told.batches, batch{account: e.Account, id: s.id})
-	}
-	// One by one and not in one slice, which a slow endpoint would keep as a whole.
-	p.told.batches[b].items = append(p.told.batches[b].items, &signal.PendingDelivery{Delivery: d, Body: stored.Body})
-	p.deliveries++
-}
-
-// tell tells the webhooks of the partition of what is stored.
-func (r *Recorder) tell(p *page) {
-	r.told = p.upTo
-	r.o.options.Metrics.recorded(p.deliveries)
-	if p.deliveries > 0 {
-		r.parent.Tell(p.told)
-	}
+	r.told = p.before
+	r.o.options.Metrics.recorded(len(p.items))
 	for _, m := range p.hints {
 		r.parent.Tell(m)
 	}
+	return nil
 }
 
-// load finds out which accounts have webhooks. Whoever registers the first one of an
-// account after that appears in the log.
+// load finds out where the log ends, and which accounts have webhooks. Whoever
+// registers the first one of an account after that appears in the log.
 func (r *Recorder) load(ctx context.Context) error {
 	if r.accounts != nil { // set by this goroutine only
 		return nil
+	}
+	began, err := r.o.store.LastEvent(ctx, r.o.partition)
+	if err != nil {
+		return fmt.Errorf("find the end of the log: %w", err)
 	}
 	list, err := r.o.store.AccountsWithWebhooks(ctx, r.o.partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
 	}
+	r.began = began
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accounts = make(map[signal.AccountID]struct{}, len(list))

@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,16 +19,24 @@ import (
 type listener struct {
 	mu    sync.Mutex
 	heard []string
+	items []*item // of new deliveries
 }
 
 func (l *listener) Receive(c engine.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch m := c.Message().(type) {
-	case deliveriesStored:
+	case deliveriesMade:
 		for _, b := range m.batches {
 			for _, d := range b.items {
 				l.heard = append(l.heard, fmt.Sprintf("%s for %s", d.Event, b.id))
+				l.items = append(l.items, d)
+			}
+		}
+	case deliveriesStored:
+		for _, b := range m.batches {
+			for _, d := range b.items {
+				l.heard = append(l.heard, fmt.Sprintf("%s for %s is stored", d.Event, b.id))
 			}
 		}
 	case webhookChanged:
@@ -56,7 +66,6 @@ func recording(t *testing.T) (*world, *listener) {
 	w.recorder = newRecorder(&owned{Node: w.node, epoch: 1, log: w.node.log})
 	w.recorder.parent = w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return l }, engine.Supervision{})
 	t.Cleanup(w.stop)
-	time.Sleep(time.Minute) // webhooks are registered well before events
 	return w, l
 }
 
@@ -66,13 +75,29 @@ func (w *world) events() (events []signal.Event) {
 	return events
 }
 
-func (w *world) record(events []signal.Event) signal.Position {
+func (w *world) record(events []signal.Event) {
 	w.t.Helper()
-	stored, err := w.recorder.Record(w.t.Context(), events)
-	if err != nil {
+	if err := w.recorder.Record(w.t.Context(), events); err != nil {
 		w.t.Fatal(err)
 	}
-	return stored
+}
+
+// begin has the Recorder begin: what is in the log so far was an owner's before it.
+func (l *listener) begin(w *world) {
+	w.t.Helper()
+	w.record(w.events())
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = nil
+}
+
+// storeOpen has all stored that is open.
+func (w *world) storeOpen() {
+	w.t.Helper()
+	if err := w.recorder.storeOpen(w.t.Context(), time.Now()); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func TestRecordForWhoeverIsSubscribed(t *testing.T) {
@@ -84,8 +109,7 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 		old := w.register(func(h *signal.Webhook) { h.APIVersion = "2025-01-01" })
 		w.register(func(h *signal.Webhook) { h.Status = signal.WebhookDisabled })
 		w.register(func(h *signal.Webhook) { h.Account = signal.NewAccountID() })
-		time.Sleep(time.Minute)
-		w.events()
+		l.begin(w)
 		for _, typ := range []signal.EventType{signal.SignalCreated, signal.SignalClosed, signal.SystemNotification, signal.KeyRevoked} {
 			w.store.set(func() {
 				w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: typ, Data: []byte(`{}`)})
@@ -95,14 +119,16 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 			w.store.append(signal.Event{ID: signal.NewEventID(), Account: signal.NewAccountID(), Type: signal.SignalCreated, Data: []byte(`{}`)})
 		})
 		events := w.events()
-		if got := w.record(events); got != events[4].Position {
-			t.Errorf("stored %v, want %v", got, events[4].Position)
-		}
+		w.record(events)
 		first, second := events[0].ID, events[1].ID
 		l.told(t, fmt.Sprintf("%s for %s", first, old), fmt.Sprintf("%s for %s", first, created),
 			fmt.Sprintf("%s for %s", first, all), fmt.Sprintf("%s for %s", second, all))
+		if w.store.kept != nil {
+			t.Errorf("stored %v before anything was sent", w.store.kept)
+		}
+		w.storeOpen()
 		// One body of each version of each event.
-		if d := cmp.Diff([]storedPage{{UpTo: events[4].Position, Bodies: 3, Deliveries: 4}}, w.store.kept); d != "" {
+		if d := cmp.Diff([]storedPage{{Bodies: 3, Deliveries: 4}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
 		}
 		for id, version := range map[signal.WebhookID]string{all: "2026-11-01", created: "2026-11-01", old: "2025-01-01"} {
@@ -123,9 +149,7 @@ func TestRecordNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, l := recording(t)
 		w.emit(3)
-		if got := w.record(w.events()); !got.IsZero() {
-			t.Errorf("stored %v, want nothing", got)
-		}
+		w.record(w.events())
 		l.told(t)
 		if n := w.store.count("StoreDeliveries") + w.store.count("Webhooks"); n != 0 {
 			t.Errorf("%d questions for an account without webhooks", n)
@@ -133,48 +157,55 @@ func TestRecordNothing(t *testing.T) {
 	})
 }
 
-// A write that fails is repeated with all of its events: none is stored or told twice,
-// even if the write that failed was carried out.
-func TestRecordAgain(t *testing.T) {
+// What an owner before may have made is stored and not told: whatever was sent of it
+// already is there. A write that fails is repeated with all of its events: none is told
+// twice, even if the write that failed was carried out.
+func TestRecordWhatAnOwnerBeforeHasMade(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w, l := recording(t)
-			w.register()
-			time.Sleep(time.Minute)
+			id := w.register()
 			w.events()
 			w.emit(maxRecord + 10) // two writes, of which the second fails
 			events := w.events()
+			sent := signal.DeliveryIDOf(events[0].ID, id)
+			w.store.deliveries[sent] = &signal.PendingDelivery{Delivery: signal.Delivery{ID: sent, Webhook: id, Status: signal.DeliverySucceeded}}
 			w.store.fail = func(op string) (error, bool) {
 				if op == "StoreDeliveries" && w.store.calls[op] == 2 {
 					return errDown, after
 				}
 				return nil, false
 			}
-			stored, err := w.recorder.Record(t.Context(), events)
-			if err == nil || stored != events[maxRecord-1].Position {
-				t.Errorf("stored %v, error %v", stored, err)
+			if err := w.recorder.Record(t.Context(), events); !errors.Is(err, errDown) {
+				t.Errorf("error %v", err)
 			}
 			synctest.Wait()
 			if n := len(l.heard); n != maxRecord {
 				t.Errorf("%d deliveries are told, want %d", n, maxRecord)
 			}
-			if got := w.record(events); got != events[len(events)-1].Position {
-				t.Errorf("stored %v then", got)
-			}
+			w.record(events)
+			w.record(events)
 			synctest.Wait()
 			seen := map[string]int{}
 			for _, s := range l.heard {
-				if seen[s]++; seen[s] > 1 {
-					t.Fatalf("%s is told twice", s)
+				if seen[s]++; seen[s] > 1 || !strings.HasSuffix(s, " is stored") {
+					t.Fatalf("%s is told %d times", s, seen[s])
 				}
 			}
-			if len(seen) != len(events) || len(w.store.deliveries) != len(events) {
+			if len(seen) != len(events) || len(w.store.deliveries) != len(events) || w.store.delivery(sent).Status != signal.DeliverySucceeded {
 				t.Errorf("%d are told, %d stored, want %d", len(seen), len(w.store.deliveries), len(events))
 			}
-			if got := w.record(events); !got.IsZero() {
-				t.Errorf("stored %v once more", got)
+			end := events[len(events)-1].Position
+			if got := w.recorder.Stored(end); got != end {
+				t.Errorf("stored up to %v, want %v", got, end)
 			}
+			l.heard = nil
+			w.emit(1)
+			events = w.events()
+			w.record(events)
+			w.record(events)
+			l.told(t, fmt.Sprintf("%s for %s", events[0].ID, id))
 		})
 	}
 }
@@ -184,54 +215,133 @@ func TestRecordIsNotForAnotherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, l := recording(t)
 		w.register()
-		time.Sleep(time.Minute)
 		w.events()
 		w.emit(1)
 		w.store.epoch = 2
-		if _, err := w.recorder.Record(t.Context(), w.events()); signal.CodeOf(err) != signal.CodeNotOwner {
+		if err := w.recorder.Record(t.Context(), w.events()); signal.CodeOf(err) != signal.CodeNotOwner {
 			t.Errorf("error %v", err)
 		}
 		l.told(t)
 	})
 }
 
-func TestRecordInBoundedWrites(t *testing.T) {
+// What is open keeps the position before its event, until Redis has it: by its outcome,
+// because no endpoint has it any more, or because it was open for too long.
+func TestOpenDeliveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, l := recording(t)
+		first, second := w.register(), w.register()
+		l.begin(w)
+		w.emit(3)
+		events := w.events()
+		w.record(events[:2])
+		time.Sleep(time.Second)
+		w.record(events[2:])
+		synctest.Wait()
+		end := events[2].Position
+		upTo := func(want signal.Position) {
+			t.Helper()
+			if got := w.recorder.Stored(end); got != want {
+				t.Errorf("stored up to %v, want %v", got, want)
+			}
+		}
+		before := w.store.log[1].Position // of the second registration
+		upTo(before)
+		of := map[string]*item{}
+		for _, i := range l.items {
+			of[fmt.Sprint(i.Event, i.Webhook)] = i
+		}
+		item := func(event int, id signal.WebhookID) *item { return of[fmt.Sprint(events[event].ID, id)] }
+		item(0, first).close()
+		item(0, first).close() // twice is once
+		item(1, first).close()
+		item(1, second).close()
+		upTo(before)
+		item(0, second).close()
+		upTo(events[1].Position)
+
+		l.heard = nil
+		item(2, second).let.Store(true)
+		if err := w.recorder.storeOpen(t.Context(), time.Now().Add(-openFor)); err != nil {
+			t.Fatal(err)
+		}
+		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, second))
+		upTo(events[1].Position)
+		time.Sleep(openFor)
+		w.store.fail = func(op string) (error, bool) { return errDown, op == "StoreDeliveries" }
+		if err := w.recorder.storeOpen(t.Context(), time.Now().Add(-openFor)); !errors.Is(err, errDown) {
+			t.Errorf("error %v", err)
+		}
+		upTo(events[1].Position)
+		w.store.fail = nil
+		w.storeOpen()
+		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, first))
+		upTo(end)
+		if d := cmp.Diff([]storedPage{{1, 1}, {1, 1}, {1, 1}}, w.store.kept); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
+		}
+	})
+}
+
+// More than may be open is stored before the next ones are told.
+func TestOpenDeliveriesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, l := recording(t)
+		w.register()
+		l.begin(w)
+		w.emit(maxOpen)
+		w.record(w.events())
+		if w.store.kept != nil {
+			t.Fatalf("stored %d pages", len(w.store.kept))
+		}
+		w.emit(1)
+		events := w.events()
+		w.store.fail = func(op string) (error, bool) { return errDown, false }
+		if err := w.recorder.Record(t.Context(), events); !errors.Is(err, errDown) {
+			t.Errorf("error %v", err)
+		}
+		w.store.fail = nil
+		w.record(events)
+		synctest.Wait()
+		if n := len(w.store.deliveries); n != maxOpen {
+			t.Errorf("%d are stored, want %d", n, maxOpen)
+		}
+		for _, p := range w.store.kept {
+			if p.Deliveries > openPage {
+				t.Errorf("%d are stored at once, want at most %d", p.Deliveries, openPage)
+			}
+		}
+	})
+}
+
+// An event is never divided, and bodies fill a page, too.
+func TestRecordInBoundedPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := recording(t)
 		for range 100 {
 			w.register()
 		}
-		time.Sleep(time.Minute)
 		w.events()
 		w.emit(7)
-		events := w.events()
-		w.record(events)
-		// An event is never divided.
-		want := []storedPage{{events[2].Position, 3, 300}, {events[5].Position, 3, 300}, {events[6].Position, 1, 100}}
-		if d := cmp.Diff(want, w.store.kept); d != "" {
+		w.record(w.events())
+		if d := cmp.Diff([]storedPage{{3, 300}, {3, 300}, {1, 100}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
 		}
-
-		w.store.kept = nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := recording(t)
+		w.register()
+		w.events()
 		w.store.set(func() {
 			for range 5 {
 				w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.SignalCreated, Data: make([]byte, 200<<10)})
 			}
 		})
-		w.recorder.forget(w.account)
-		w.store.set(func() { // one is left
-			n := 0
-			for id := range w.store.webhooks {
-				if n++; n > 1 {
-					delete(w.store.webhooks, id)
-				}
-			}
-		})
-		events = w.events()
-		w.record(events)
-		want = []storedPage{{events[2].Position, 3, 3}, {events[4].Position, 2, 2}}
-		if d := cmp.Diff(want, w.store.kept); d != "" {
+		w.record(w.events())
+		if d := cmp.Diff([]storedPage{{3, 3}, {2, 2}}, w.store.kept); d != "" {
 			t.Errorf("stored of large events (-want +got):\n%s", d)
 		}
 	})
@@ -288,10 +398,9 @@ func TestTablesFollowChanges(t *testing.T) {
 func TestATableReadMeanwhileIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := recording(t)
+		w, l := recording(t)
 		w.register()
-		time.Sleep(time.Minute)
-		w.events()
+		l.begin(w)
 		w.store.fail = func(op string) (error, bool) {
 			if op == "Webhooks" && w.store.calls[op] == 1 {
 				w.recorder.forget(w.account)
@@ -311,7 +420,7 @@ func TestATableReadMeanwhileIsNotKept(t *testing.T) {
 func TestTablesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := recording(t)
+		w, l := recording(t)
 		var accounts []signal.AccountID
 		for range maxTables/100 + 20 {
 			w.account = signal.NewAccountID()
@@ -320,17 +429,17 @@ func TestTablesAreBounded(t *testing.T) {
 				w.register()
 			}
 		}
-		time.Sleep(time.Minute)
-		w.events()
+		l.begin(w)
 		for round := range 2 {
 			for _, a := range accounts {
 				w.account = a
 				w.emit(1)
-				w.store.kept = nil
 				w.record(w.events())
-				if n := w.store.kept[0].Deliveries; n != 100 {
-					t.Fatalf("%d deliveries, want 100", n)
+				w.storeOpen()
+				if n := len(w.store.kept); n == 0 || w.store.kept[n-1].Deliveries != 100 {
+					t.Fatalf("stored %v, want 100 deliveries at last", w.store.kept)
 				}
+				w.store.kept = nil
 				sum := 0 // of all tables
 				for _, table := range w.recorder.tables {
 					sum += len(table)
@@ -348,8 +457,7 @@ func TestRecordOfAnAccountThatIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, l := recording(t)
 		w.register()
-		time.Sleep(time.Minute)
-		w.events()
+		l.begin(w)
 		w.emit(1)
 		w.store.set(func() {
 			w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.AccountDeleted})
@@ -372,6 +480,7 @@ func TestNoEventFromBeforeTheRegistration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, l := recording(t)
+		l.begin(w)
 		w.emit(1)
 		id := w.register()
 		first := w.emit(1)[0]
@@ -390,11 +499,10 @@ func TestNoEventFromBeforeTheRegistration(t *testing.T) {
 
 func TestRecordWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
-	for _, op := range []string{"AccountsWithWebhooks", "Webhooks"} {
+	for _, op := range []string{"LastEvent", "AccountsWithWebhooks", "Webhooks"} {
 		synctest.Test(t, func(t *testing.T) {
 			w, l := recording(t)
 			id := w.register()
-			time.Sleep(time.Minute)
 			w.events()
 			w.emit(1)
 			events := w.events()
@@ -404,13 +512,13 @@ func TestRecordWhileRedisIsAway(t *testing.T) {
 				}
 				return nil, false
 			}
-			if _, err := w.recorder.Record(context.Background(), events); err == nil {
+			if err := w.recorder.Record(context.Background(), events); err == nil {
 				t.Errorf("%s fails: no error", op)
 			}
 			l.told(t)
 			w.store.set(func() { w.store.fail = nil })
 			w.record(events)
-			l.told(t, fmt.Sprintf("%s for %s", events[0].ID, id))
+			l.told(t, fmt.Sprintf("%s for %s is stored", events[0].ID, id))
 		})
 	}
 }

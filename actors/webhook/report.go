@@ -67,24 +67,30 @@ type report struct {
 
 // outcomeList is what goes into one write.
 type outcomeList struct {
-	deliveries []signal.Delivery // in their new states
-	health     bool
-	disabled   *signal.Webhook
-	event      *signal.Event
-	mails      []signal.Mail
+	outcomes []outcome
+	health   bool
+	disabled *signal.Webhook
+	event    *signal.Event
+	mails    []signal.Mail
 }
 
-func (r *report) idle() bool { return !r.busy && len(r.waiting.deliveries) == 0 && !r.pruning }
+// outcome is a delivery in its new state, and as it was held.
+type outcome struct {
+	signal.Delivery
+	item *item
+}
+
+func (r *report) idle() bool { return !r.busy && len(r.waiting.outcomes) == 0 && !r.pruning }
 
 // split takes what goes into the next write off the list.
 func (l *outcomeList) split() outcomeList {
 	first := *l
-	if len(first.deliveries) <= maxStored {
+	if len(first.outcomes) <= maxStored {
 		*l = outcomeList{}
 		return first
 	}
-	*l = outcomeList{deliveries: first.deliveries[maxStored:]}
-	first.deliveries = first.deliveries[:maxStored:maxStored]
+	*l = outcomeList{outcomes: first.outcomes[maxStored:]}
+	first.outcomes = first.outcomes[:maxStored:maxStored]
 	return first
 }
 
@@ -92,8 +98,8 @@ func (l *outcomeList) split() outcomeList {
 func (e *endpoint) conclude() {
 	r, rules, schedule := &e.report, e.o.options.Health, e.o.options.Schedule
 	for _, a := range e.queue.collect() {
-		r.waiting.deliveries = append(r.waiting.deliveries,
-			schedule.After(a.delivery.Delivery, a.trigger, a.result, a.ended, jitter()))
+		r.waiting.outcomes = append(r.waiting.outcomes,
+			outcome{schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter()), a.item})
 		before := r.health
 		after, v := rules.After(before, a.result.Error == "", a.ended)
 		r.health = after
@@ -136,11 +142,11 @@ func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
 // store stores what has happened, unless a write is under way or was just before.
 func (e *endpoint) store(c engine.Context) {
 	r := &e.report
-	if r.busy || len(r.waiting.deliveries) == 0 {
+	if r.busy || len(r.waiting.outcomes) == 0 {
 		return
 	}
 	now := time.Now()
-	if wait := storeEvery - now.Sub(r.last); wait > 0 && len(r.waiting.deliveries) < maxStored/2 {
+	if wait := storeEvery - now.Sub(r.last); wait > 0 && len(r.waiting.outcomes) < maxStored/2 {
 		if !r.lingers {
 			r.lingers = true
 			c.After(wait, lingered{})
@@ -166,7 +172,14 @@ func (e *endpoint) write(c engine.Context) {
 }
 
 func (e *endpoint) outcomes(l *outcomeList) signal.Outcomes {
-	o := signal.Outcomes{Account: e.account, Webhook: e.id, Deliveries: l.deliveries, Disabled: l.disabled, Event: l.event, Mails: l.mails}
+	o := signal.Outcomes{Account: e.account, Webhook: e.id, Disabled: l.disabled, Event: l.event, Mails: l.mails,
+		Deliveries: make([]signal.Delivery, len(l.outcomes)), Bodies: make([][]byte, len(l.outcomes))}
+	for i := range l.outcomes {
+		o.Deliveries[i] = l.outcomes[i].Delivery
+		if item := l.outcomes[i].item; item.isOpen() {
+			o.Bodies[i] = item.Body
+		}
+	}
 	if l.health {
 		health := e.report.health
 		o.Health = &health
@@ -195,7 +208,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 		e.load(c)
 		return
 	default:
-		e.log.Log(context.Background(), r.failed.Level(), "outcomes are not stored", "deliveries", len(r.storing.deliveries), "err", m.err)
+		e.log.Log(context.Background(), r.failed.Level(), "outcomes are not stored", "deliveries", len(r.storing.outcomes), "err", m.err)
 		c.After(r.failed.Next(), storeDue{})
 		return
 	}
@@ -203,10 +216,10 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	stored := r.storing
 	r.busy, r.storing = false, outcomeList{}
 	r.failed.Reset()
-	for i := range stored.deliveries {
-		e.settle(c, &stored.deliveries[i], slices.Contains(m.left, i))
+	for i := range stored.outcomes {
+		e.settle(c, &stored.outcomes[i], slices.Contains(m.left, i))
 	}
-	e.queue.settle(len(stored.deliveries))
+	e.queue.settle(len(stored.outcomes))
 	if len(stored.mails) > 0 {
 		e.o.mailer.Tell(mailStored{})
 	}
@@ -221,7 +234,8 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 
 // settle lets go of a delivery whose state is stored, unless it was left out: then
 // Redis has another one of it.
-func (e *endpoint) settle(c engine.Context, d *signal.Delivery, left bool) {
+func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
+	d.item.close()
 	switch {
 	case left:
 		e.backlog.wanted = true
@@ -232,15 +246,7 @@ func (e *endpoint) settle(c engine.Context, d *signal.Delivery, left bool) {
 		e.report.ended++
 		e.o.options.Metrics.ended(d.Status)
 	}
-	b := &e.backlog
-	if e.held[d.ID] == fromRedis && len(d.Attempts) == 1 {
-		b.first.add(d.ID)
-	}
-	if b.reading {
-		b.released = append(b.released, d.ID)
-	} else {
-		delete(e.held, d.ID)
-	}
+	delete(e.held, d.ID)
 }
 
 // onDisabled goes on when the webhook was disabled because it has failed for too long.
@@ -297,7 +303,7 @@ func (e *endpoint) storeLast(c engine.Context) {
 	if r.busy && !r.written {
 		last = append(last, e.outcomes(&r.storing))
 	}
-	for len(r.waiting.deliveries) > 0 {
+	for len(r.waiting.outcomes) > 0 {
 		l := r.waiting.split()
 		last = append(last, e.outcomes(&l))
 	}

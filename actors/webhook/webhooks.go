@@ -29,6 +29,8 @@ type (
 		err error
 	}
 	startDue   struct{}
+	openDue    struct{}
+	openDone   struct{ err error }
 	upkeepDue  struct{}
 	upkeepDone struct{ err error }
 )
@@ -76,6 +78,9 @@ type webhooks struct {
 	waiting []signal.EndpointDue // to be started, those due first in front
 	pausing bool                 // a startDue is to come
 	failed  engine.Backoff
+
+	storing bool // openDue or openDone is to come
+	unsaved engine.Backoff
 }
 
 // child is the actor of an endpoint.
@@ -94,10 +99,16 @@ func (w *webhooks) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		w.scan(c)
+		w.storeOpen(c, openEvery)
 		c.After(w.o.firstUpkeep(), upkeepDue{})
-	case deliveriesStored:
+	case deliveriesMade:
 		for _, b := range m.batches {
 			w.tell(c, b.account, b.id, arrived{b.items})
+		}
+		w.storeOpen(c, openEvery)
+	case deliveriesStored:
+		for _, b := range m.batches {
+			w.tell(c, b.account, b.id, stored{b.items})
 		}
 	case webhookChanged:
 		w.tell(c, m.account, m.id, changed{})
@@ -118,6 +129,10 @@ func (w *webhooks) Receive(c engine.Context) {
 		w.end(c, m.ref)
 	case engine.Terminated:
 		w.forget(m.Ref)
+	case openDue:
+		w.onOpenDue(c)
+	case openDone:
+		w.onOpenDone(c, m)
 	case upkeepDue:
 		w.upkeep(c)
 	case upkeepDone:
@@ -244,6 +259,38 @@ func (w *webhooks) start(c engine.Context) {
 	}
 	w.pausing = true
 	c.After(startPause, startDue{})
+}
+
+// storeOpen has the open deliveries looked at in a while, as long as there are some.
+func (w *webhooks) storeOpen(c engine.Context, in time.Duration) {
+	if !w.storing {
+		w.storing = true
+		c.After(in, openDue{})
+	}
+}
+
+func (w *webhooks) onOpenDue(c engine.Context) {
+	r := w.o.recorder
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		return openDone{r.storeOpen(ctx, time.Now().Add(-openFor))}
+	})
+}
+
+func (w *webhooks) onOpenDone(c engine.Context, m openDone) {
+	w.storing = false
+	if m.err != nil {
+		if !w.o.refused(m.err) {
+			w.o.log.Log(context.Background(), w.unsaved.Level(), "deliveries are not stored", "err", m.err)
+			w.storeOpen(c, w.unsaved.Next())
+		}
+		return
+	}
+	w.unsaved.Reset()
+	if count, _ := w.o.recorder.open.trim(); count > 0 {
+		w.storeOpen(c, openEvery)
+	}
 }
 
 // upkeep sees to all webhooks of the partition, see upkeep.go.

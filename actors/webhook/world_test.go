@@ -156,8 +156,9 @@ func (w *world) follow(ctx context.Context) {
 				return
 			}
 		}
-		if _, err := w.recorder.Record(ctx, events); err == nil {
+		if err := w.recorder.Record(ctx, events); err == nil {
 			done += len(events)
+			w.store.set(func() { w.store.position = w.recorder.Stored(w.store.log[done-1].Position) })
 			continue
 		}
 		select {
@@ -166,6 +167,12 @@ func (w *world) follow(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// stored returns up to where the deliveries of the log's events are stored.
+func (w *world) stored() signal.Position {
+	end := peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
+	return w.recorder.Stored(end)
 }
 
 // register adds a webhook that wants signal.created.

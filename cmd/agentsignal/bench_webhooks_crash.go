@@ -220,7 +220,7 @@ func (w *webhookRig) scheduleAccount(ctx context.Context, p int, epoch int64, st
 				Event: e.Event, Type: signal.SignalCreated, Status: signal.DeliveryPending, CreatedAt: start, NextAttemptAt: at})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
-			if err := w.webhooks.StoreDeliveries(ctx, p, epoch, signal.Position{}, batch); err != nil {
+			if err := w.webhooks.StoreDeliveries(ctx, p, epoch, batch); err != nil {
 				return err
 			}
 			batch = nil

@@ -56,6 +56,7 @@ local waiting = 0   -- by how much the number of pending deliveries has changed
 local due = {}      -- webhooks whose first due time may be another: pending deliveries by "ACCOUNT WEBHOOK"
 local sooner = {}   -- webhooks with new deliveries: when the first of these is due
 local made          -- deliveries that the operation has made, by the key of their body
+local bodies = {}   -- of deliveries that the batch has made, with the number of these
 local item          -- deliveries of the operation so far
 local left = ''
 
@@ -139,38 +140,55 @@ steps[22] = function(k, i)
     return
   end
   made[key] = nil
-  if call('HSETNX', keys[k], key, args[i + 1]) == 1 then
-    n = n - 1
-  end
-  if n > 0 then
-    call('HINCRBY', keys[k + 1], key, n)
+  local body = bodies[key]
+  if body then
+    body.n = body.n + n
+  else
+    bodies[key] = {at = keys[k], references = keys[k + 1], text = args[i + 1], n = n}
   end
 end
 
 -- States after attempts, unless the delivery is not pending any more or is due at
 -- another time than when the attempt was made (WAS, 6 bytes, "" for any), or was before
--- it in the list. The record keeps the key of its body.
--- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, then MEMBER WAS TO SCORE RECORD of each,
--- TO 0 for pending, 2 for succeeded, 3 for failed
+-- it in the list. The record keeps the key of its body. A delivery with the time of its
+-- creation (CREATED, "" for others) is made by this if it is not there yet.
+-- [k] pending [k+1] records [k+2] succeeded [k+3] failed [k+4] all   ACCOUNT WEBHOOK,
+-- then MEMBER WAS CREATED TO SCORE RECORD of each, TO 0 for pending, 2 for succeeded, 3 for failed
 steps[23] = function(k, i, n)
-  local ids = {}
-  for d = i + 1, n, 5 do
+  local ids, new = {}, {}
+  for d = i + 1, n, 6 do
     ids[#ids + 1] = cut(args[d], 1, 16)
+    if args[d + 2] ~= '' then
+      new[#new + 1], new[#new + 2] = args[d + 2], args[d]
+    end
   end
-  local old = call('HMGET', keys[k + 1], unpack(ids))
+  local old
+  if #new == 0 or call('ZADD', keys[k + 4], 'NX', unpack(new)) < #ids then
+    old = call('HMGET', keys[k + 1], unpack(ids))
+  end
   local sets = {['0'] = {}, ['2'] = {}, ['3'] = {}}
   local ended, records, changed = {}, {}, {}
+  local pending = false
+  made = made or {}
   for j = 1, #ids do
-    local d = i - 4 + 5 * j
-    local was, to, is = args[d + 1], args[d + 2], old[j]
-    if is and not changed[ids[j]] and byte(is, 40) % 4 == 0 and (was == '' or was == cut(is, 34, 39)) then
+    local d = i - 5 + 6 * j
+    local was, to, record, is = args[d + 1], args[d + 3], args[d + 5], old and old[j]
+    local isnew = not is and args[d + 2] ~= ''
+    if not changed[ids[j]] and (isnew or is and byte(is, 40) % 4 == 0 and (was == '' or was == cut(is, 34, 39))) then
       changed[ids[j]] = true
       local set, r = sets[to], #records
-      set[#set + 1], set[#set + 2] = args[d + 3], args[d]
-      if to ~= '0' then
-        ended[#ended + 1] = args[d]
+      set[#set + 1], set[#set + 2] = args[d + 4], args[d]
+      pending = pending or not isnew or to == '0'
+      if isnew then
+        local body = cut(record, 2, 21)
+        made[body] = (made[body] or 0) + 1
+      else
+        record = cut(record, 1, 1) .. cut(is, 2, 21) .. cut(record, 22)
+        if to ~= '0' then
+          ended[#ended + 1] = args[d]
+        end
       end
-      records[r + 1], records[r + 2] = ids[j], cut(args[d + 4], 1, 1) .. cut(is, 2, 21) .. cut(args[d + 4], 22)
+      records[r + 1], records[r + 2] = ids[j], record
     else
       leave()
     end
@@ -186,11 +204,13 @@ steps[23] = function(k, i, n)
     if #set > 0 then
       local new = call('ZADD', keys[k + to], unpack(set))
       if to == '0' then
-        waiting = waiting + new -- 0 but for one that was dropped
+        waiting = waiting + new -- those that this has made, and such as were dropped
       end
     end
   end
-  due[args[i]] = keys[k]
+  if pending then
+    due[args[i]] = keys[k]
+  end
 end
 
 -- Deliveries change by hand from one set to another: to pending, due at DUE, or to
@@ -321,6 +341,15 @@ while pc <= size do
   operation = operation + 1
 end
 
+for key, body in pairs(bodies) do
+  local n = body.n
+  if call('HSETNX', body.at, key, body.text) == 1 then
+    n = n - 1
+  end
+  if n > 0 then
+    call('HINCRBY', body.references, key, n)
+  end
+end
 if waiting ~= 0 then
   call('HINCRBY', keys[8], 'pending', waiting)
 end
