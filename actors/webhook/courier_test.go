@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
 )
 
 // sent is one attempt that a fakeCourier has made.
@@ -31,14 +32,14 @@ func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
 	}
 	s := &sent{Request: r}
 	f.all = append(f.all, s)
-	f.running[r.URL]++
-	f.most[r.URL] = max(f.most[r.URL], f.running[r.URL])
+	f.running[r.To.URL]++
+	f.most[r.To.URL] = max(f.most[r.To.URL], f.running[r.To.URL])
 	answer := f.answer
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.running[r.URL]--
+		f.running[r.To.URL]--
 		s.ended = time.Now()
 		s.cancelled = ctx.Err() != nil
 	}()
@@ -47,6 +48,14 @@ func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
 	}
 	return answer(ctx, r)
 }
+
+// byEffect compares destinations by where they lead and how they sign.
+var byEffect = cmp.Comparer(func(a, b *Destination) bool {
+	sign := func(d *Destination) string {
+		return string(d.appendStandards(d.signers[0].appendSignature(nil, []byte("body")), "evt_1", 1, []byte("body")))
+	}
+	return a.URL == b.URL && sign(a) == sign(b)
+})
 
 // script has the courier answer in another way from now on.
 func (f *fakeCourier) script(answer func(ctx context.Context, r Request) Result) {
@@ -60,7 +69,7 @@ func (f *fakeCourier) sent(url ...string) (list []sent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.all {
-		if len(url) == 0 || s.URL == url[0] {
+		if len(url) == 0 || s.To.URL == url[0] {
 			list = append(list, *s)
 		}
 	}

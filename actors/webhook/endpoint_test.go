@@ -23,10 +23,10 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 			t.Errorf("%d requests to a webhook that is not subscribed", n)
 		}
 		got := w.courier.sent()[0].Request
-		want := Request{URL: w.url(id), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
+		want := Request{To: NewDestination(w.url(id), "secret"), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
 			Event: events[0], Type: signal.SignalCreated, Delivery: signal.DeliveryIDOf(events[0], id), Attempt: 1,
-			Secrets: []string{"secret"}, At: time.Now()}
-		if d := cmp.Diff(want, got); d != "" {
+			At: time.Now()}
+		if d := cmp.Diff(want, got, byEffect); d != "" {
 			t.Errorf("request (-want +got):\n%s", d)
 		}
 		w.statuses(id, map[string]int{"succeeded": 1})

@@ -185,7 +185,7 @@ func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 		}
 		healthy := w.register()
 		w.courier.script(func(ctx context.Context, r Request) Result {
-			if hanging[r.URL] {
+			if hanging[r.To.URL] {
 				return hangs(ctx, r)
 			}
 			return after(10*time.Millisecond, answers200)(ctx, r)

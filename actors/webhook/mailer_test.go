@@ -181,7 +181,7 @@ func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 		})
 		failing, healthy := w.register(), w.register()
 		w.courier.script(func(ctx context.Context, r Request) Result {
-			if r.URL == w.url(failing) {
+			if r.To.URL == w.url(failing) {
 				return answers503(ctx, r)
 			}
 			return answers200(ctx, r)

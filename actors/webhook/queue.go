@@ -127,8 +127,8 @@ func (q *queue) work(ctx context.Context, l lane) bool {
 	for d != nil {
 		now := q.n.now()
 		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		a.result = q.n.courier.Send(ctx, Request{URL: t.url, Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
-			Attempt: d.AttemptCount() + 1, Secrets: t.secretsAt(now), At: now})
+		a.result = q.n.courier.Send(ctx, Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
+			Attempt: d.AttemptCount() + 1, At: now})
 		if ctx.Err() != nil {
 			break // the actor is gone: the delivery is as it was
 		}

@@ -10,17 +10,17 @@ import (
 
 // target is where an endpoint's requests go. It does not change.
 type target struct {
-	url     string
-	secrets []string  // the newest first
-	until   time.Time // when the older secrets end; zero: there are none
+	to    *Destination
+	both  *Destination // signed by the previous secret, too; nil without one
+	until time.Time    // when the previous secret ends
 }
 
-// secretsAt returns the secrets that sign at t.
-func (g *target) secretsAt(t time.Time) []string {
-	if !g.until.IsZero() && !t.Before(g.until) {
-		return g.secrets[:1]
+// at returns where requests go at t.
+func (g *target) at(t time.Time) *Destination {
+	if g.both != nil && t.Before(g.until) {
+		return g.both
 	}
-	return g.secrets
+	return g.to
 }
 
 // target opens the secrets of w that sign at the given time, or later.
@@ -29,13 +29,13 @@ func (r *Keyring) target(w *signal.Webhook, at time.Time) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{url: w.URL, secrets: []string{string(secret)}}
+	t := &target{to: NewDestination(w.URL, string(secret))}
 	if overlaps(w, at) {
 		previous, err := r.Open(w.PreviousSecret, string(w.ID))
 		if err != nil {
 			return nil, fmt.Errorf("previous secret: %w", err)
 		}
-		t.secrets, t.until = append(t.secrets, string(previous)), w.PreviousUntil
+		t.both, t.until = NewDestination(w.URL, string(secret), string(previous)), w.PreviousUntil
 	}
 	return t, nil
 }

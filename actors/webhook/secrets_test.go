@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestASecretThatNoKeyOpens(t *testing.T) {
@@ -63,8 +64,8 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 			t.Fatalf("%d attempts, want 3", len(all))
 		}
 		for i, s := range all {
-			if len(s.Secrets) != len(want[i]) || s.Secrets[0] != want[i][0] || len(want[i]) == 2 && s.Secrets[1] != want[i][1] {
-				t.Errorf("attempt %d is signed with %v, want %v", i+1, s.Secrets, want[i])
+			if d := cmp.Diff(NewDestination(w.url(id), want[i]...), s.To, byEffect); d != "" {
+				t.Errorf("attempt %d (-want +got):\n%s", i+1, d)
 			}
 		}
 	})
@@ -80,8 +81,8 @@ func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 		pass(2 * time.Hour)
 		w.start()
 		w.once(id, w.emitted(1))
-		if s := w.courier.sent()[0].Secrets; len(s) != 1 {
-			t.Errorf("signed with %d secrets, want 1", len(s))
+		if d := cmp.Diff(NewDestination(w.url(id), "secret"), w.courier.sent()[0].To, byEffect); d != "" {
+			t.Errorf("sent (-want +got):\n%s", d)
 		}
 	})
 }

@@ -5,16 +5,12 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/idna"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -81,13 +77,12 @@ func (s *Sender) Close() { s.connections.close() }
 
 // Request is what one attempt sends.
 type Request struct {
-	URL      string
+	To       *Destination
 	Body     []byte // not changed until Send has returned
 	Event    signal.EventID
 	Type     signal.EventType
 	Delivery signal.DeliveryID
 	Attempt  int       // its number, from 1
-	Secrets  []string  // at least one, the newest first
 	At       time.Time // of the attempt, as receivers and records see it
 }
 
@@ -113,15 +108,14 @@ func (r *Result) Cancelled() bool { return r.Error == signal.DeliveryCancelled }
 func (s *Sender) Send(ctx context.Context, r Request) Result {
 	start := time.Now()
 	result := Result{At: r.At}
-	to, host, path, err := parseEndpoint(r.URL)
-	if err != nil { // Guard.CheckURL accepts none of these
+	if r.To.err != nil { // Guard.CheckURL accepts none of these
 		result.Error, result.Class = signal.DeliveryBlocked, ClassBlocked
 		return result
 	}
 	buffer := requestBuffers.Get().(*[]byte)
 	defer requestBuffers.Put(buffer)
-	*buffer = s.appendRequest((*buffer)[:0], &r, host, path)
-	answer, done, err := s.connections.post(ctx, to, *buffer, start.Add(s.timeout))
+	*buffer = s.appendRequest((*buffer)[:0], &r)
+	answer, done, err := s.connections.post(ctx, r.To.to, *buffer, start.Add(s.timeout))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
 		result.Duration = time.Since(start)
@@ -151,52 +145,6 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	return result
 }
 
-// parseEndpoint returns where a URL leads, and what a request to it says of that.
-func parseEndpoint(text string) (to endpointAddress, host, path string, err error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return to, "", "", err
-	}
-	name, port := u.Hostname(), u.Port()
-	if !isASCII(name) {
-		if name, err = idna.Lookup.ToASCII(name); err != nil {
-			return to, "", "", err
-		}
-	}
-	switch u.Scheme {
-	case "https":
-		to.secure, port = true, cmp.Or(port, "443")
-	case "http":
-		port = cmp.Or(port, "80")
-	default:
-		return to, "", "", errors.New("the scheme is not http or https")
-	}
-	if name == "" {
-		return to, "", "", errors.New("there is no host")
-	}
-	to.address = net.JoinHostPort(name, port)
-	host = to.address
-	if u.Port() == "" {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	u.RawQuery = plainQuery(u.RawQuery)
-	return to, host, u.RequestURI(), nil
-}
-
-// plainQuery returns a query as it may stand in a request line: url.Parse leaves in it
-// spaces and what is no ASCII, as people write them.
-func plainQuery(text string) string {
-	var b []byte
-	for i := range len(text) {
-		if c := text[i]; ' ' < c && c < 0x7f {
-			b = append(b, c)
-		} else {
-			b = fmt.Appendf(b, "%%%02X", c)
-		}
-	}
-	return string(b)
-}
-
 // requestBuffers hold requests while they are sent.
 var requestBuffers = sync.Pool{New: func() any {
 	b := make([]byte, 0, 4096)
@@ -204,22 +152,24 @@ var requestBuffers = sync.Pool{New: func() any {
 }}
 
 // appendRequest adds an attempt as it is sent: request line, headers and body.
-func (s *Sender) appendRequest(b []byte, r *Request, host, path string) []byte {
+func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	timestamp := r.At.Unix()
 	b = append(b, "POST "...)
-	b = append(b, path...)
+	b = append(b, r.To.path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, host...)
+	b = append(b, r.To.host...)
 	b = append(b, "\r\nUser-Agent: "...)
 	b = append(b, s.userAgent...)
 	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(r.Body)), 10)
+	b = append(b, "\r\n"+HeaderSignature+": "...)
+	b = r.To.signers[0].appendSignature(b, r.Body)
+	b = append(b, "\r\n"+HeaderStandardSignature+": "...)
+	b = r.To.appendStandards(b, string(r.Event), timestamp, r.Body)
 	for _, h := range [...]struct{ name, value string }{
-		{HeaderSignature, Signature(r.Secrets[0], r.Body)},
 		{HeaderEvent, string(r.Type)},
 		{HeaderDelivery, string(r.Delivery)},
 		{HeaderStandardID, string(r.Event)},
-		{HeaderStandardSignature, StandardSignatures(r.Secrets, string(r.Event), timestamp, r.Body)},
 	} {
 		b = append(b, "\r\n"...)
 		b = append(b, h.name...)

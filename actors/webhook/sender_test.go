@@ -21,8 +21,8 @@ import (
 // anAttempt is a request to a URL.
 func anAttempt(url string) Request {
 	return Request{
-		URL: url, Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
-		Attempt: 3, Secrets: []string{vectorSecret}, At: time.Now(),
+		To: NewDestination(url, vectorSecret), Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
+		Attempt: 3, At: time.Now(),
 	}
 }
 
@@ -57,9 +57,10 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		io.WriteString(w, "thanks")
 	})
 	at := time.Now().Truncate(time.Millisecond)
+	secrets := []string{"the new secret", vectorSecret}
 	r := Request{
-		URL: server.URL + "/hooks?x=%20y", Body: vectorBody(t), Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
-		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, Secrets: []string{"the new secret", vectorSecret}, At: at,
+		To: NewDestination(server.URL+"/hooks?x=%20y", secrets...), Body: vectorBody(t), Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
+		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, At: at,
 	}
 	result := newSender(t, SenderOptions{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
 	if result.Duration <= 0 {
@@ -75,7 +76,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	if string(gotBody) != string(r.Body) {
 		t.Errorf("got the body %s", gotBody)
 	}
-	want := signed(r.Secrets, string(r.Event), at, r.Body)
+	want := signed(secrets, string(r.Event), at, r.Body)
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", HeaderEvent: "webhook.test",
 		HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", HeaderTimestamp: want.Get(HeaderStandardTimestamp), HeaderAttempt: "12",
@@ -85,7 +86,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	for _, secret := range r.Secrets {
+	for _, secret := range secrets {
 		if err := Verify(secret, got.Header, gotBody, at); err != nil {
 			t.Errorf("verify with %q: %v", secret, err)
 		}
@@ -98,7 +99,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
 	t.Parallel()
 	r := anAttempt("http://example.com/")
-	text := newSender(t, SenderOptions{}).appendRequest(nil, &r, "example.com", "/")
+	text := newSender(t, SenderOptions{}).appendRequest(nil, &r)
 	head, _, _ := strings.Cut(string(text), "\r\n\r\n")
 	lines := strings.Split(head, "\r\n")
 	if lines[0] != "POST / HTTP/1.1" || len(lines) != 13 {

@@ -2,9 +2,7 @@ package webhook
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,22 +38,14 @@ const (
 // Signature returns the value of X-Service-Signature: the HMAC-SHA256 of the body
 // with the secret's whole text as key.
 func Signature(secret string, body []byte) string {
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	return signaturePrefix + hex.EncodeToString(mac.Sum(nil))
+	return string(newSigner(secret).appendSignature(nil, body))
 }
 
 // StandardSignature returns one signature of Webhook-Signature, for the id of the
 // event and the time of the attempt. Its key is what the base64 of a secret that
 // begins with whsec_ stands for; of any other secret, its bytes.
 func StandardSignature(secret, id string, timestamp int64, body []byte) string {
-	mac := hmac.New(sha256.New, standardKey(secret))
-	head := make([]byte, 0, 64)
-	head = append(append(head, id...), '.')
-	head = append(strconv.AppendInt(head, timestamp, 10), '.')
-	mac.Write(head)
-	mac.Write(body)
-	return standardPrefix + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return string(newSigner(secret).appendStandard(nil, id, timestamp, body))
 }
 
 func standardKey(secret string) []byte {
@@ -67,17 +57,9 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// StandardSignatures returns the value of Webhook-Signature: a signature by each of
-// the secrets, which are more than one while the previous secret is still accepted.
+// StandardSignatures returns the value of Webhook-Signature by several secrets.
 func StandardSignatures(secrets []string, id string, timestamp int64, body []byte) string {
-	if len(secrets) == 1 {
-		return StandardSignature(secrets[0], id, timestamp, body)
-	}
-	all := make([]string, len(secrets))
-	for i, secret := range secrets {
-		all[i] = StandardSignature(secret, id, timestamp, body)
-	}
-	return strings.Join(all, " ")
+	return string(NewDestination("", secrets...).appendStandards(nil, id, timestamp, body))
 }
 
 // Errors of Verify.

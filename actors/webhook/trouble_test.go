@@ -127,7 +127,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} })
 		id, healthy := w.register(), w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.courier.script(func(ctx context.Context, r Request) Result {
-			if r.URL == w.url(id) {
+			if r.To.URL == w.url(id) {
 				return answers503(ctx, r)
 			}
 			return answers200(ctx, r)
@@ -163,7 +163,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 		id, healthy := w.register(), w.register()
 		panics := 0
 		w.courier.script(func(ctx context.Context, r Request) Result {
-			if r.URL == w.url(id) {
+			if r.To.URL == w.url(id) {
 				w.courier.mu.Lock()
 				panics++
 				n := panics

@@ -208,8 +208,8 @@ func tryDeliveries(t *testing.T, args []string) {
 	for i, secrets := range [][]string{{made}, {odd}, {"a newer one", made}, {odd, "an older one"}} {
 		id := fmt.Sprintf("evt_%d", i)
 		for range 2 {
-			result := sender.Send(t.Context(), webhook.Request{URL: x.url, Body: []byte(testEvent(id)), Event: signal.EventID(id),
-				Type: signal.WebhookTest, Delivery: "dlv_1", Attempt: 1, Secrets: secrets, At: time.Now()})
+			result := sender.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...), Body: []byte(testEvent(id)), Event: signal.EventID(id),
+				Type: signal.WebhookTest, Delivery: "dlv_1", Attempt: 1, At: time.Now()})
 			if result.Status != http.StatusOK {
 				t.Errorf("delivery %d ends with %+v", i, result)
 			}
