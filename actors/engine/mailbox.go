@@ -53,7 +53,7 @@ func (c *cell) post(m any) {
 	c.scheduled = true
 	c.mu.Unlock()
 	if idle {
-		go c.run()
+		c.sys.work.run(c.run)
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *cell) PostSystemMessage(m any) {
 	c.scheduled = true
 	c.mu.Unlock()
 	if idle {
-		go c.run()
+		c.sys.work.run(c.run)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // maxIdleWorkers is how many goroutines wait for more work.
 const maxIdleWorkers = 64
 
-// workers are the goroutines of Context.Go. A few of those that have nothing to do are
+// workers are the goroutines of Context.Go and of mailboxes. A few of those that have nothing to do are
 // kept: a new goroutine has a small stack, and growing it takes longer than the rest of
 // its making.
 type workers struct {
