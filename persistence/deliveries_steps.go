@@ -97,6 +97,7 @@ func (o *operation) addDeliveries(p int, batch []signal.EventDeliveries) {
 			return
 		}
 		keys[i] = key
+		o.deliveries += len(batch[i].Deliveries)
 		for j := range batch[i].Deliveries {
 			d := &batch[i].Deliveries[j]
 			m := of[d.Webhook]
@@ -170,6 +171,7 @@ func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
+	o.deliveries += len(out.Deliveries)
 	args := make([]string, 1, 1+6*len(out.Deliveries))
 	args[0] = webhookMember(out.Account, out.Webhook)
 	bodies := map[string][]byte{}
@@ -229,6 +231,7 @@ var (
 // addShift changes deliveries by hand at c.at. Those that are not in the state from
 // are left out.
 func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
+	o.deliveries += len(members)
 	at := milliOf(c.at)
 	var patch []byte
 	if c.to == statePending {

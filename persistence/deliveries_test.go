@@ -171,6 +171,39 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	}
 }
 
+// Events wait for deliveries no longer than for so many, however many there are.
+func TestABatchHasFewDeliveries(t *testing.T) {
+	t.Parallel()
+	w := newWriter(nil, LogOptions{Queue: 100})
+	w.adopt(0, "w")
+	webhook := testWebhook(signal.NewAccountID())
+	outcomes := func(n int) *operation {
+		o := newOperation()
+		out := signal.Outcomes{Account: webhook.Account, Webhook: webhook.ID}
+		for range n {
+			out.Deliveries = append(out.Deliveries, testDelivery(&webhook, signal.NewEventID(), milli(0)))
+		}
+		o.addOutcomes(0, &out)
+		return o
+	}
+	for _, n := range []int{1, batchDeliveries - 1, 1, 0, 0, batchDeliveries + 1, 0, 60, 0, 60} {
+		if err := w.enqueue(0, outcomes(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []int
+	for {
+		batches, _ := w.collect()
+		if len(batches) == 0 {
+			break
+		}
+		got = append(got, len(batches[0].operations))
+	}
+	if d := cmp.Diff([]int{2, 3, 2, 2, 1}, got); d != "" {
+		t.Errorf("operations in batches (-want +got):\n%s", d)
+	}
+}
+
 func TestPartOf(t *testing.T) {
 	t.Parallel()
 	event := func(deliveries, bytes int) signal.EventDeliveries {

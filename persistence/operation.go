@@ -106,15 +106,16 @@ const (
 // are all carried out if no guard refuses, else none. It is built by one goroutine
 // and belongs to the log once it is handed to it.
 type operation struct {
-	guards   []byte
-	steps    []byte
-	keys     []string // beside the fixed ones
-	values   []string // of the guards
-	args     []string // of the steps
-	refusals []error  // what the caller is told if guard i refuses
-	events   int      // steps that append to the event log
-	bytes    int      // of all values and args
-	invalid  error    // a limit was exceeded
+	guards     []byte
+	steps      []byte
+	keys       []string // beside the fixed ones
+	values     []string // of the guards
+	args       []string // of the steps
+	refusals   []error  // what the caller is told if guard i refuses
+	events     int      // steps that append to the event log
+	deliveries int      // that steps make or change
+	bytes      int      // of all values and args
+	invalid    error    // a limit was exceeded
 
 	// What the log needs while the operation is under way.
 	enqueued time.Time

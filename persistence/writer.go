@@ -25,6 +25,8 @@ const (
 	batchOperations = 512
 	batchBytes      = 1 << 20
 	batchKeys       = 1 << 14 // beside the fixed ones, so that a number of two bytes names one
+	// batchDeliveries are a millisecond of Redis, for which events wait.
+	batchDeliveries = 100
 
 	attemptTimeout = time.Second // of one round trip at most; less if the deadline is nearer
 	probeTimeout   = 300 * time.Millisecond
@@ -141,13 +143,14 @@ func (w *writer) collect() (batches []*batch, end bool) {
 	defer w.mu.Unlock()
 	rest := w.dirty[:0]
 	for _, q := range w.dirty {
-		n, size, keys := 0, 0, 0
+		n, size, keys, deliveries := 0, 0, 0, 0
 		for n < len(q.waiting) && n < batchOperations && (n == 0 || size < batchBytes) {
 			o := q.waiting[n]
-			if n > 0 && keys+len(o.keys) > batchKeys {
+			if n > 0 && (keys+len(o.keys) > batchKeys || o.deliveries > 0 && deliveries+o.deliveries > batchDeliveries) {
 				break
 			}
 			size += o.bytes
+			deliveries += o.deliveries
 			keys += len(o.keys)
 			n++
 		}
