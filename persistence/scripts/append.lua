@@ -57,6 +57,7 @@ local due = {}      -- webhooks whose first due time may be another: pending del
 local sooner = {}   -- webhooks with new deliveries: when the first of these is due
 local made          -- deliveries that the operation has made, by the key of their body
 local bodies = {}   -- of deliveries that the batch has made, with the number of these
+local bodiesAt, bodyReferences -- their keys
 local item          -- deliveries of the operation so far
 local left = ''
 
@@ -144,7 +145,8 @@ steps[22] = function(k, i)
   if body then
     body.n = body.n + n
   else
-    bodies[key] = {at = keys[k], references = keys[k + 1], text = args[i + 1], n = n}
+    bodiesAt, bodyReferences = keys[k], keys[k + 1]
+    bodies[key] = {text = args[i + 1], n = n}
   end
 end
 
@@ -341,15 +343,33 @@ while pc <= size do
   operation = operation + 1
 end
 
-for key, body in pairs(bodies) do
-  local n = body.n
-  if call('HSETNX', body.at, key, body.text) == 1 then
-    n = n - 1
-  end
-  if n > 0 then
-    call('HINCRBY', body.references, key, n)
+-- Lua can unpack some thousands of values.
+local function inParts(list, f)
+  for i = 1, #list, 2000 do
+    f(unpack(list, i, math.min(i + 1999, #list)))
   end
 end
+
+local fields = {}
+for key in pairs(bodies) do
+  fields[#fields + 1] = key
+end
+inParts(fields, function(...)
+  local known, new = call('HMGET', bodiesAt, ...), {}
+  for i, key in ipairs({...}) do
+    local body = bodies[key]
+    local n = body.n
+    if not known[i] then
+      new[#new + 1], new[#new + 2] = key, body.text
+      n = n - 1
+    end
+    if n > 0 then
+      call('HINCRBY', bodyReferences, key, n)
+    end
+  end
+  inParts(new, function(...) call('HSET', bodiesAt, ...) end)
+end)
+
 if waiting ~= 0 then
   call('HINCRBY', keys[8], 'pending', waiting)
 end
@@ -366,13 +386,6 @@ end
 for webhook, at in pairs(sooner) do
   if not due[webhook] then
     earlier[#earlier + 1], earlier[#earlier + 2] = at, webhook
-  end
-end
-
--- Lua can unpack some thousands of values.
-local function inParts(list, f)
-  for i = 1, #list, 2000 do
-    f(unpack(list, i, math.min(i + 1999, #list)))
   end
 end
 inParts(next, function(...) call('ZADD', keys[7], ...) end)
