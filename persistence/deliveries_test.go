@@ -171,6 +171,36 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	}
 }
 
+// Operations of one batch that make deliveries of the same event share its body.
+func TestABatchSharesBodies(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	e := signal.NewEventID()
+	body := []byte("body of " + e)
+	var all []*operation
+	for range 3 {
+		w := b.register()
+		o := newOperation()
+		o.addOutcomes(b.p, &signal.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
+			Deliveries: []signal.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
+		all = append(all, o)
+	}
+	together(t, b.rdb, b.p, all...)
+	for _, o := range all {
+		if r := <-o.done; r.err != nil || r.left != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+	key, err := bodyKey(e, body)
+	b.must("make key", err)
+	if got := b.rdb.HGetAll(t.Context(), bodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
+		t.Errorf("bodies %q", got)
+	}
+	if got := b.rdb.HGet(t.Context(), bodyRefsKey(b.p), key).Val(); got != "2" {
+		t.Errorf("%q others have it, want 2", got)
+	}
+}
+
 // Events wait for deliveries no longer than for so many, however many there are.
 func TestABatchHasFewDeliveries(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ steps[23] = function(k, i, n)
   local sets = {['0'] = {}, ['2'] = {}, ['3'] = {}}
   local ended, records, changed = {}, {}, {}
   local pending = false
-  made = made or {}
+  made = {}
   for j = 1, #ids do
     local d = i - 5 + 6 * j
     local was, to, record, is = args[d + 1], args[d + 3], args[d + 5], old and old[j]
