@@ -207,12 +207,12 @@ func failure(ctx context.Context, err error) (text, class string) {
 		return signal.DeliveryCancelled, ""
 	case errors.Is(err, ErrAddressNotAllowed):
 		return signal.DeliveryBlocked, ClassBlocked
+	case isTimeout(err): // of a look-up, too
+		return signal.DeliveryTimeout, ClassTimeout
 	case is[*net.DNSError](err):
 		return signal.DeliveryHostNotFound, ClassDNS
 	case is[*tlsError](err), isAlert(err):
 		return signal.DeliveryTLSFailed, ClassTLS
-	case isTimeout(err):
-		return signal.DeliveryTimeout, ClassTimeout
 	}
 	return signal.DeliveryNoConnection, ClassConnection
 }

@@ -362,6 +362,18 @@ func TestAHostThatVanished(t *testing.T) {
 	}
 }
 
+func TestANameServerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	resolver := newDNS(t, func(string) (netip.Addr, bool) {
+		<-t.Context().Done()
+		return netip.Addr{}, false
+	})
+	got := newSender(t, SenderOptions{Resolver: resolver, ConnectTimeout: 50 * time.Millisecond}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
+	if got.Class != ClassTimeout || got.Error != "timeout" {
+		t.Errorf("got %s, error %q", got.Class, got.Error)
+	}
+}
+
 // TestANameThatTurnsInwards has a name that is public when it is registered and
 // private when it is dialled.
 func TestANameThatTurnsInwards(t *testing.T) {
