@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_emails_total", Help: "Tries to send an email: sent, deferred, given_up after the last one, or not_sent without settings.",
 		}, []string{"result"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_webhook_pending_deliveries", Help: "Deliveries that are pending. The same in every process.",
+			Name: "agentsignal_webhook_pending_deliveries", Help: "Deliveries that are pending in Redis: those whose first attempt is not over are, after two seconds. The same in every process.",
 		}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "agentsignal_webhook_due_lag_seconds", Help: "For how long the oldest pending delivery has been due. The same in every process.",
