@@ -46,7 +46,6 @@ func (i *item) close() {
 
 // openEvent is an event with deliveries that are open.
 type openEvent struct {
-	id     signal.EventID
 	before signal.Position // where the event before it lies
 	at     time.Time       // when its deliveries were told
 	items  []*item
@@ -79,6 +78,7 @@ func (o *openEvents) trim() (count int, before signal.Position) {
 	defer o.mu.Unlock()
 	for len(o.list) > 0 && o.list[0].open.Load() == 0 {
 		o.count -= len(o.list[0].items)
+		o.list[0].items = nil // an endpoint may keep one of them for long
 		o.list[0] = nil
 		o.list = o.list[1:]
 	}

@@ -191,7 +191,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	if err != nil {
 		return err
 	}
-	event := &openEvent{id: e.ID, before: p.before, at: time.Now()}
+	event := &openEvent{before: p.before, at: time.Now()}
 	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
 		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
