@@ -43,7 +43,7 @@
 //	                                closed; the price
 //	weather          → signals      that a forecast has arrived (ForecastArrived)
 //	signal           → signals      changes to append; that it is closed
-//	recorder         → webhooks     deliveries that are stored; changes of webhooks
+//	recorder         → webhooks     deliveries that are made, or stored; changes of webhooks
 //	webhooks         → endpoint     its share of that; that something is due; that it may end
 //	queue, gate      → endpoint     attempts that ended, a slot to send
 //	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
@@ -62,7 +62,8 @@
 //     was told is in Redis.
 //   - A partition has one owner at a time, by a lease with an epoch. Every write that
 //     only the owner may make is compared with the epoch in Redis, so a former owner
-//     that does not know better changes nothing. Requests do not depend on owners.
+//     that does not know better changes nothing, though it may send deliveries that the
+//     present one sends, too. Requests do not depend on owners.
 //   - Events of an account are in one order, the same for all readers. Readers see an
 //     event at least once; every effect is idempotent.
 //   - A panic ends one incarnation of one actor, and its children. The message at
@@ -84,10 +85,11 @@
 // subscribers, in this order: credentials, catalogue, dashboard (ring → cohort →
 // flusher → socket), partitions. On the owner: partition/inbox.go → partition/feed.go
 // → its effect → the stored position. The effect of an event that webhooks want is
-// webhook/recorder.go: deliveries, stored with the position (persistence/deliveries.go)
-// → webhook/webhooks.go → webhook/endpoint.go → webhook/queue.go → webhook/sender.go →
-// the receiver → webhook/report.go → the outcome, stored in one step. What is not sent
-// at once is read from Redis when it is due (webhook/backlog.go).
+// webhook/recorder.go: deliveries → webhook/webhooks.go → webhook/endpoint.go →
+// webhook/queue.go → webhook/sender.go → the receiver → webhook/report.go → the delivery
+// with its outcome, stored in one step (persistence/deliveries.go). The position waits
+// for that (webhook/open.go). What is not sent at once is read from Redis when it is due
+// (webhook/backlog.go).
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/job_queue.go) → agent/work.go on any node, by the functions of runs →

@@ -23,7 +23,7 @@
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
 //	{pNN}:position                string  up to where events have had their effect             for ever
 //	{pNN}:erase                   hash    deleted accounts that are being erased               until that is done
-//	{pNN}:webhooks:ACCOUNT        hash    webhooks of an account                               until they are removed
+//	{pNN}:webhooks:ACCOUNT        hash    webhooks of an account, behind their position        until they are removed
 //	{pNN}:webhookhealth:ACCOUNT   hash    since when their endpoints fail                      until a success
 //	{pNN}:webhookaccounts         set     accounts that have webhooks                          until they have none
 //	{pNN}:webhooksdue             zset    webhooks by the time their first delivery is due     while one is pending

@@ -70,8 +70,8 @@ type feed struct {
 	a     *partition
 	inbox *inbox
 
-	handled signal.Position // effects of the events up to here are stored, or deliveries made
-	stored  signal.Position // effects and deliveries are stored up to here, and Redis knows it
+	handled signal.Position // effects of the events up to here are stored, and deliveries made
+	stored  signal.Position // deliveries are stored, too, up to here, and Redis knows it
 	behind  bool            // the log must be read: the inbox does not have all
 	busy    bool            // a read or an effect is under way
 	heard   bool            // the tail has published since the last check

@@ -207,6 +207,57 @@ func TestGivenUpWhileOpen(t *testing.T) {
 	})
 }
 
+// A page that takes long may show a delivery that was stored as pending and has ended
+// since it was asked for.
+func TestDoneWhileAPageIsRead(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.register()
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.courier.script(after(3*time.Second, answers200))
+		w.recorder.forget(w.account)
+		w.store.set(func() { // the event is in the log, and not yet told, when the page is asked for
+			w.store.early = func(op string) time.Duration {
+				return slow("DueDeliveries", 2500*time.Millisecond)(op) + slow("Webhooks", 50*time.Millisecond)(op)
+			}
+			w.store.late = slow("DueDeliveries", time.Second)
+		})
+		events := w.emit(1)
+		pass(10 * time.Millisecond)
+		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		pass(4 * time.Second)
+		w.store.set(func() { w.store.early, w.store.late = nil, nil })
+		pass(time.Minute)
+		w.once(id, events)
+		w.statuses(id, map[string]int{"succeeded": 2})
+	})
+}
+
+// Deliveries may be stored, and read from Redis, before the endpoint is told of them.
+func TestReadBeforeItWasTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.register()
+		w.start()
+		w.emit(1)
+		pass(time.Second)
+		w.courier.script(after(time.Second, answers200))
+		at := time.Now().Truncate(time.Millisecond)
+		event := &openEvent{at: at}
+		d := signal.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: signal.NewEventID(), Type: signal.SignalCreated,
+			Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
+		items := []*item{{event: event, PendingDelivery: signal.PendingDelivery{Delivery: d, Body: []byte("{}")}}}
+		event.items = items
+		event.open.Store(1)
+		w.recorder.open.add([]*openEvent{event})
+		w.storeOpen()
+		synctest.Wait()
+		w.recorder.parent.Tell(deliveriesMade{byWebhook(items)})
+		pass(time.Minute)
+		w.once(id, []signal.EventID{d.Event})
+	})
+}
+
 // What is read may be older than a change by hand.
 func TestCancelledWhileAPageIsRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -60,10 +60,9 @@ const (
 
 // endpoint is the actor of one webhook that has something to do. All that it knows is
 // in Redis, too, or will be soon (open.go), so it may end at any time: the next one goes
-// on with it. It has
-// three parts that are kept apart: the queue with what is sent (queue.go), the
-// backlog that fills it from Redis (backlog.go), and the report of outcomes to Redis
-// (report.go). This file is its life: record, slots, rest.
+// on with it. It has three parts that are kept apart: the queue with what is sent
+// (queue.go), the backlog that fills it from Redis (backlog.go), and the report of
+// outcomes to Redis (report.go). This file is its life: record, slots, rest.
 type endpoint struct {
 	o       *owned
 	parent  engine.Ref
@@ -264,17 +263,21 @@ func (e *endpoint) onResealed(m resealed) {
 }
 
 // onArrived takes new deliveries over. What there is no room for is read from Redis
-// later.
+// later; so is what was stored meanwhile.
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
 	if e.disabled() || e.sealed {
 		e.release(m.items)
 		return
 	}
+	items := make([]*item, 0, len(m.items))
 	for _, d := range m.items {
-		e.held[d.ID] = struct{}{}
+		if d.isOpen() {
+			e.held[d.ID] = struct{}{}
+			items = append(items, d)
+		}
 	}
-	if dropped := e.queue.addLive(m.items); len(dropped) > 0 {
+	if dropped := e.queue.addLive(items); len(dropped) > 0 {
 		e.release(dropped)
 		e.search(c)
 	}

@@ -45,6 +45,37 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 	})
 }
 
+func TestOutcomesOfOneWrite(t *testing.T) {
+	t.Parallel()
+	open := func(bytes int) outcome {
+		return outcome{item: &item{event: &openEvent{}, PendingDelivery: signal.PendingDelivery{Body: make([]byte, bytes)}}}
+	}
+	pending := outcome{item: &item{PendingDelivery: signal.PendingDelivery{Body: make([]byte, maxStoredBytes)}}}
+	for name, c := range map[string]struct {
+		list []outcome
+		want []int
+	}{
+		"few":                 {[]outcome{open(1), open(1)}, []int{2}},
+		"many":                {slices.Repeat([]outcome{open(1)}, 2*maxStored+1), []int{maxStored, maxStored, 1}},
+		"large":               {slices.Repeat([]outcome{open(maxStoredBytes / 2)}, 5), []int{2, 2, 1}},
+		"larger than a write": {slices.Repeat([]outcome{open(2 * maxStoredBytes)}, 2), []int{1, 1}},
+		"stored before":       {slices.Repeat([]outcome{pending}, 5), []int{5}},
+	} {
+		l := outcomeList{outcomes: c.list, health: true}
+		var got []int
+		for len(l.outcomes) > 0 {
+			first := l.split()
+			got = append(got, len(first.outcomes))
+			if first.health != (len(got) == 1) {
+				t.Errorf("%s: health in write %d: %v", name, len(got), first.health)
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // The first outcome is stored at once; those that follow soon wait for each other, but
 // not for many.
 func TestOutcomesAreGathered(t *testing.T) {

@@ -45,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"result"}),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process recorded as pending, or that ended here.",
+			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process made, as pending, or that ended here.",
 		}, []string{"status"}),
 		byStatus: map[signal.DeliveryStatus]prometheus.Counter{},
 		disables: prometheus.NewCounterVec(prometheus.CounterOpts{

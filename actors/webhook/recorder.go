@@ -191,7 +191,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	if err != nil {
 		return err
 	}
-	event := &openEvent{before: p.before, at: time.Now()}
+	event := &openEvent{before: p.before}
 	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
 		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
@@ -203,7 +203,6 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 			bodies[s.version] = body
 			p.bytes += len(body)
 		}
-		// One by one and not in one slice, which a slow endpoint would keep as a whole.
 		event.items = append(event.items, &item{event: event, PendingDelivery: signal.PendingDelivery{Body: body, Delivery: signal.Delivery{
 			ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
 			Status: signal.DeliveryPending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
@@ -233,6 +232,9 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 			if err := r.storeOpen(ctx, time.Now()); err != nil {
 				return err
 			}
+		}
+		for _, e := range p.events {
+			e.at = time.Now()
 		}
 		r.open.add(p.events)
 		r.parent.Tell(deliveriesMade{byWebhook(p.items)})

@@ -37,8 +37,10 @@ type lingered struct{}
 type pruned struct{ err error }
 
 const (
-	// maxStored is how many outcomes are stored at once.
-	maxStored = 128
+	// maxStored is how many outcomes are stored at once, and maxStoredBytes how much of
+	// what those send that are stored for the first time.
+	maxStored      = 128
+	maxStoredBytes = 256 << 10
 	// storeEvery is how long after a write the next one begins, so that it has more to
 	// store; at once if half of what it can store waits.
 	storeEvery = 25 * time.Millisecond
@@ -84,13 +86,19 @@ func (r *report) idle() bool { return !r.busy && len(r.waiting.outcomes) == 0 &&
 
 // split takes what goes into the next write off the list.
 func (l *outcomeList) split() outcomeList {
-	first := *l
-	if len(first.outcomes) <= maxStored {
+	first, n, bytes := *l, 0, 0
+	for n < len(l.outcomes) && n < maxStored && bytes < maxStoredBytes {
+		if item := l.outcomes[n].item; item.isOpen() {
+			bytes += len(item.Body)
+		}
+		n++
+	}
+	if n == len(l.outcomes) {
 		*l = outcomeList{}
 		return first
 	}
-	*l = outcomeList{outcomes: first.outcomes[maxStored:]}
-	first.outcomes = first.outcomes[:maxStored:maxStored]
+	*l = outcomeList{outcomes: first.outcomes[n:]}
+	first.outcomes = first.outcomes[:n:n]
 	return first
 }
 
@@ -235,6 +243,9 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 // settle lets go of a delivery whose state is stored, unless it was left out: then
 // Redis has another one of it.
 func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
+	if e.backlog.reading && d.item.event != nil && !d.item.isOpen() {
+		e.backlog.stale = true // the page may have it as it was
+	}
 	d.item.close()
 	switch {
 	case left:

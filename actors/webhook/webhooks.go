@@ -68,7 +68,8 @@ var endpointFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
 // webhooks is the parent of the endpoints of an owned partition that have something
 // to do. It hears of new deliveries from the Recorder; but nothing depends on that: it
-// looks into Redis for what is due, and finds what a message has missed.
+// looks into Redis for what is due, and finds what a message has missed; and what is
+// open for too long is stored there.
 type webhooks struct {
 	o        *owned
 	children map[signal.WebhookID]*child
