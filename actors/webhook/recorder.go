@@ -124,7 +124,8 @@ func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 			return fmt.Errorf("record event %s: %w", e.ID, err)
 		}
 		p.before = e.Position
-		if len(p.items) < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
+		// What follows a change is told behind it.
+		if p.hint == nil && len(p.items) < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
 			continue
 		}
 		if err := r.tell(ctx, &p); err != nil {
@@ -164,7 +165,7 @@ type page struct {
 	before signal.Position // of the next event
 	events []*openEvent
 	items  []*item // of all events
-	hints  []any   // messages for the partition's webhooks
+	hint   any     // what else the partition's webhooks are told, behind the items
 	bytes  int     // of bodies
 }
 
@@ -173,14 +174,14 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	switch e.Type {
 	case signal.AccountDeleted:
 		r.setAccount(e.Account, false)
-		p.hints = append(p.hints, accountDeleted{e.Account})
+		p.hint = accountDeleted{e.Account}
 		return nil
 	case signal.WebhookChanged:
 		r.setAccount(e.Account, true)
-		p.hints = append(p.hints, webhookChanged{e.Account, signal.WebhookID(e.Subject)})
+		p.hint = webhookChanged{e.Account, signal.WebhookID(e.Subject)}
 		return nil
 	case signal.WebhookPoked:
-		p.hints = append(p.hints, webhookPoked{e.Account, signal.WebhookID(e.Subject)})
+		p.hint = webhookPoked{e.Account, signal.WebhookID(e.Subject)}
 		return nil
 	}
 	bit := eventBit(e.Type)
@@ -241,8 +242,8 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 	}
 	r.told = p.before
 	r.o.options.Metrics.recorded(len(p.items))
-	for _, m := range p.hints {
-		r.parent.Tell(m)
+	if p.hint != nil {
+		r.parent.Tell(p.hint)
 	}
 	return nil
 }

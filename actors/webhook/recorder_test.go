@@ -359,7 +359,7 @@ func TestTablesFollowChanges(t *testing.T) {
 		w.emit(1)
 		events := w.events()
 		w.record(events)
-		l.told(t, fmt.Sprintf("%s for %s", events[1].ID, id), fmt.Sprintf("%s changed", id))
+		l.told(t, fmt.Sprintf("%s changed", id), fmt.Sprintf("%s for %s", events[1].ID, id))
 		for range 3 {
 			w.emit(1)
 			w.record(w.events())
@@ -378,7 +378,7 @@ func TestTablesFollowChanges(t *testing.T) {
 		w.emit(1)
 		events = w.events()
 		w.record(events)
-		l.told(t, fmt.Sprintf("%s for %s", events[1].ID, id), fmt.Sprintf("%s changed", id))
+		l.told(t, fmt.Sprintf("%s changed", id), fmt.Sprintf("%s for %s", events[1].ID, id))
 		w.store.remove(id)
 		w.emit(2)
 		w.record(w.events())
@@ -487,13 +487,13 @@ func TestNoEventFromBeforeTheRegistration(t *testing.T) {
 		events := w.events()
 		w.record(events)
 		changed := fmt.Sprintf("%s changed", id)
-		l.told(t, fmt.Sprintf("%s for %s", first, id), changed)
+		l.told(t, changed, fmt.Sprintf("%s for %s", first, id))
 		w.store.disable(id)
 		w.emit(1)
 		w.store.enable(id)
 		last := w.emit(1)[0]
 		w.record(w.events())
-		l.told(t, fmt.Sprintf("%s for %s", last, id), changed, changed)
+		l.told(t, changed, changed, fmt.Sprintf("%s for %s", last, id))
 	})
 }
 
