@@ -35,6 +35,9 @@ type backlog struct {
 	wanted  bool // something may be due that is not held
 	reading bool
 	stale   bool // the page that is being read is not to be used
+	// released are deliveries that were stored while a page was being read, which may
+	// show them as they were.
+	released []signal.DeliveryID
 
 	timer  engine.Timer
 	due    time.Time // when timer sends searchDue; zero: there is none
@@ -99,6 +102,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	b.reading = false
 	if b.stale {
 		b.stale, b.wanted = false, true
+		e.letGo()
 		e.read(c)
 		return
 	}
@@ -106,6 +110,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 		b.wanted = true
 		e.log.Log(context.Background(), b.failed.Level(), "deliveries that are due are not readable", "err", m.err)
 		e.searchAt(c, e.o.now().Add(b.failed.Next()))
+		e.letGo()
 		return
 	}
 	b.failed.Reset()
@@ -118,6 +123,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 		e.held[d.ID] = struct{}{}
 		items = append(items, &item{PendingDelivery: d}) // the page is not kept for one of it
 	}
+	e.letGo()
 	e.searchAt(c, m.next)
 	if e.disabled() {
 		items = e.giveUp(c, items)
@@ -134,6 +140,14 @@ func (e *endpoint) refill(c engine.Context) {
 	e.release(e.queue.clear())
 	e.backlog.stale = e.backlog.reading
 	e.search(c)
+}
+
+// letGo forgets the deliveries that were stored while a page was being read.
+func (e *endpoint) letGo() {
+	for _, id := range e.backlog.released {
+		delete(e.held, id)
+	}
+	e.backlog.released = nil
 }
 
 // giveUp reports deliveries of a disabled webhook as failed, and returns those that

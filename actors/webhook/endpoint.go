@@ -263,7 +263,7 @@ func (e *endpoint) onResealed(m resealed) {
 }
 
 // onArrived takes new deliveries over. What there is no room for is read from Redis
-// later; so is what was stored meanwhile.
+// later; so is what is stored by now, which may have been read already.
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
 	if e.disabled() || e.sealed {
@@ -272,7 +272,7 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	}
 	items := make([]*item, 0, len(m.items))
 	for _, d := range m.items {
-		if d.isOpen() {
+		if !d.pending.Load() {
 			e.held[d.ID] = struct{}{}
 			items = append(items, d)
 		}

@@ -29,9 +29,10 @@ const (
 // item is a delivery with what it sends, as an endpoint has it.
 type item struct {
 	signal.PendingDelivery
-	event  *openEvent  // that it was made of; nil: it was read from Redis
-	stored atomic.Bool // Redis has it, in whatever state
-	let    atomic.Bool // no endpoint has it any more
+	event   *openEvent  // that it was made of; nil: it was read from Redis
+	pending atomic.Bool // it is, or is being, stored as pending
+	stored  atomic.Bool // Redis has it, in whatever state
+	let     atomic.Bool // no endpoint has it any more
 }
 
 // isOpen says that Redis may not have the delivery.
@@ -116,6 +117,9 @@ func (r *Recorder) storeOpen(ctx context.Context, then time.Time) error {
 	for len(items) > 0 {
 		page := items[:min(len(items), openPage)]
 		items = items[len(page):]
+		for _, i := range page {
+			i.pending.Store(true)
+		}
 		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(page)); err != nil {
 			return err
 		}

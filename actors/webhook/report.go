@@ -243,9 +243,6 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 // settle lets go of a delivery whose state is stored, unless it was left out: then
 // Redis has another one of it.
 func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
-	if e.backlog.reading && d.item.event != nil && !d.item.isOpen() {
-		e.backlog.stale = true // the page may have it as it was
-	}
 	d.item.close()
 	switch {
 	case left:
@@ -257,7 +254,11 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 		e.report.ended++
 		e.o.options.Metrics.ended(d.Status)
 	}
-	delete(e.held, d.ID)
+	if b := &e.backlog; b.reading {
+		b.released = append(b.released, d.ID)
+	} else {
+		delete(e.held, d.ID)
+	}
 }
 
 // onDisabled goes on when the webhook was disabled because it has failed for too long.
