@@ -170,7 +170,8 @@ func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID
 
 // DueSchedules returns at most limit schedules of partition p that are to run until the
 // given time, the first one first, and when the first one after that time is; zero: none
-// is. One that cannot be read is logged and runs no more, until it is changed.
+// is. One that cannot be read is logged and runs no more, until it is changed. Those that
+// are changed meanwhile may be missing.
 func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
 	at := milliText(until)
 	pipe := h.store.rdb.Pipeline()
@@ -200,7 +201,10 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 		}
 		account, id, _ := strings.Cut(member, " ")
 		s, err := readSchedule(signal.AccountID(account), signal.ScheduleID(id), records[i].Val(), z.Score)
-		if err != nil || s.Status != signal.ScheduleEnabled {
+		if errors.Is(records[i].Err(), redis.Nil) || err == nil && s.Status != signal.ScheduleEnabled {
+			continue // it was removed or disabled between the two reads
+		}
+		if err != nil {
 			h.store.log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := h.store.rdb.ZRem(ctx, schedulesDueKey(p), member).Err(); err != nil {
 				return nil, next, signal.Unavailable(fmt.Errorf("remove due schedule of partition %d: %w", p, err))

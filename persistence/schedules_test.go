@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 )
 
 func testSchedule(account signal.AccountID) signal.Schedule {
@@ -221,4 +222,28 @@ func FuzzDecodeSchedule(f *testing.F) {
 			t.Errorf("read again: %v\n%s", err, d)
 		}
 	})
+}
+
+// A schedule may be removed or disabled after it was found to be due. It is left out,
+// and nothing of it is taken away: it may be enabled again by then.
+func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	removed, disabled, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	until := well.NextRunAt.Add(time.Hour)
+	before := b.s.rdb.ZCard(ctx, schedulesDueKey(b.p)).Val()
+	b.s.rdb.HDel(ctx, schedulesKey(b.p, b.account), string(removed.ID))
+	change := disabled
+	change.Status, change.NextRunAt = signal.ScheduleDisabled, time.Time{}
+	if _, err := b.h.ChangeSchedule(ctx, change, true); err != nil {
+		t.Fatal(err)
+	}
+	b.s.rdb.ZAdd(ctx, schedulesDueKey(b.p), redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)})
+	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
+		t.Errorf("due: %+v, want %s", list, well.ID)
+	}
+	if n := b.s.rdb.ZCard(ctx, schedulesDueKey(b.p)).Val(); n != before {
+		t.Errorf("%d are due, want %d", n, before)
+	}
 }
