@@ -60,8 +60,9 @@ func (h *Webhooks) CreateDelivery(ctx context.Context, d signal.Delivery, body [
 // StoreOutcomes stores what attempts of one endpoint have changed: all of it or
 // nothing, but for deliveries that are not pending any more, or not for the attempt
 // (see signal.Delivery.WasDueAt). It returns their indexes: all of them if the webhook
-// is gone. Deliveries that are not there yet are made, if what they send is given. It may be repeated: what was stored is then left out. KindConflict,
-// "webhook_changed": out.Disabled was not read from the present record.
+// is gone. Deliveries that are not there yet are made, if what they send is given. It
+// may be repeated: what was stored is then left out. KindConflict, "webhook_changed":
+// out.Disabled was not read from the present record.
 func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out signal.Outcomes) (left []int, err error) {
 	o := newOperation()
 	o.fence(epoch)

@@ -14,8 +14,8 @@ import (
 // those that failed by creation. A member is the delivery's ULID and a byte for the
 // type of its event, so that lists can be filtered without records. Every change of
 // them is a step of an operation, and so of a piece with the event or the health that
-// belongs to it; the script of the log keeps the count of pending
-// deliveries and the earliest due time of each webhook.
+// belongs to it; the script of the log keeps the count of pending deliveries and the
+// earliest due time of each webhook.
 
 // memberBytes is the length of a member.
 const memberBytes = 17

@@ -31,7 +31,7 @@ type System struct {
 	props   *actor.Props
 	timers  *timers
 	root    Ref
-	work    *workers // goroutines of Context.Go
+	work    *workers // goroutines of Context.Go and of mailboxes
 
 	// crippled is set when a child of the root failed too often.
 	crippled atomic.Bool

@@ -8,9 +8,9 @@ import (
 // maxIdleWorkers is how many goroutines wait for more work.
 const maxIdleWorkers = 64
 
-// workers are the goroutines of Context.Go and of mailboxes. A few of those that have nothing to do are
-// kept: a new goroutine has a small stack, and growing it takes longer than the rest of
-// its making.
+// workers are the goroutines of Context.Go and of mailboxes. A few of those that have
+// nothing to do are kept: a new goroutine has a small stack, and growing it takes longer
+// than the rest of its making.
 type workers struct {
 	busy  sync.WaitGroup
 	tasks chan func()

@@ -60,9 +60,10 @@ type openEvents struct {
 	list  []*openEvent
 	count int // items in list
 
-	storing sync.Mutex
+	storing sync.Mutex // held by who stores some of them; mu is not, meanwhile
 }
 
+// add adds events that lie behind all others.
 func (o *openEvents) add(events []*openEvent) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

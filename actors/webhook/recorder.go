@@ -234,8 +234,9 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 				return err
 			}
 		}
+		now := time.Now()
 		for _, e := range p.events {
-			e.at = time.Now()
+			e.at = now
 		}
 		r.open.add(p.events)
 		r.parent.Tell(deliveriesMade{byWebhook(p.items)})
