@@ -1,0 +1,88 @@
+// Package spelling finds the known names that a misspelt one may stand for. It is pure,
+// and imports nothing of ours: settings, requests and messages share it.
+package spelling
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	// maxSuggested is how many names are suggested at most.
+	maxSuggested = 3
+	// maxDistance is how many edits apart names may be.
+	maxDistance = 3
+	// maxCompared is up to which length, in characters, a name is compared: a longer one
+	// is no slip of the hand, and comparing costs the product of both lengths.
+	maxCompared = 64
+)
+
+// Nearest returns those of known that word may stand for, the nearest first, at most
+// three. Names are near if at most a quarter of the characters of the longer one, at least
+// one and at most three, must be inserted, removed, replaced or swapped with their
+// neighbour. ASCII case does not count. Equally near names keep the order of known. The result is empty if none is near.
+func Nearest(word string, known []string) []string {
+	if utf8.RuneCountInString(word) > maxCompared {
+		return nil
+	}
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	folded := fold(word)
+	for _, name := range known {
+		other := fold(name)
+		longer := max(len(folded), len(other))
+		if longer > maxCompared || abs(len(folded)-len(other)) > maxDistance {
+			continue
+		}
+		if d := distance(folded, other); d <= max(1, min(longer/4, maxDistance)) && d < longer {
+			near = append(near, candidate{name, d})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	names := make([]string, 0, maxSuggested)
+	for _, c := range near[:min(len(near), maxSuggested)] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// fold returns the characters of s with ASCII letters in lower case.
+func fold(s string) []rune {
+	r := []rune(s)
+	for i, c := range r {
+		if 'A' <= c && c <= 'Z' {
+			r[i] += 'a' - 'A'
+		}
+	}
+	return r
+}
+
+// distance is the optimal string alignment distance: Damerau-Levenshtein in which no
+// part is edited twice.
+func distance(a, b []rune) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range a {
+		row[0] = i + 1
+		for j := range b {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
