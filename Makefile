@@ -7,7 +7,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 5s
 BIN         := bin/agentsignal
 
-.PHONY: help run build test check bench fuzz fmt lint deps-run deps-test
+.PHONY: help run build test clients check bench fuzz fmt lint deps-run deps-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ build: ## Build bin/agentsignal
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 10m ./...
+
+clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
+	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal
 
 check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
 
