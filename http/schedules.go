@@ -321,6 +321,20 @@ func appendSchedule(b []byte, w *signal.Schedule) []byte {
 	b = append(b, w.Status...)
 	b = append(b, `","next_run_at":`...)
 	b = appendTimeOrNull(b, w.NextRunAt)
+	b = append(b, `,"last_run_at":`...)
+	b = appendTimeOrNull(b, w.LastRunAt)
+	b = append(b, `,"last_error":`...)
+	if e := w.LastError; e == nil {
+		b = append(b, `null`...)
+	} else {
+		b = signal.AppendText(append(b, `{"error_code":`...), e.Code)
+		b = signal.AppendText(append(b, `,"message":`...), e.Message)
+		b = append(signal.AppendTime(append(b, `,"at":`...), e.At), '}')
+	}
+	b = append(b, `,"failures":`...)
+	b = strconv.AppendInt(b, int64(w.Failures), 10)
+	b = append(b, `,"skipped":`...)
+	b = strconv.AppendInt(b, int64(w.Skipped), 10)
 	b = append(b, `,"created_at":`...)
 	b = signal.AppendTime(b, w.CreatedAt)
 	b = append(b, `,"updated_at":`...)

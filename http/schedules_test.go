@@ -24,6 +24,7 @@ const (
 // scheduleRecord is newSchedule in answers.
 const scheduleRecord = `{"schedule_id":"sch_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","assets":["BTC","eth"],"strategy":"momentum","timeframe":"5m",` +
 	`"risk_level":"medium","every":"bar","max_open":2,"status":"enabled","next_run_at":"2026-11-21T09:35:02.000Z",` +
+	`"last_run_at":null,"last_error":null,"failures":0,"skipped":0,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"}`
 
 // scheduleFakes are what is behind schedules. A nil function has a plain answer.
@@ -177,13 +178,17 @@ func TestSchedulesAreReadAndListed(t *testing.T) {
 	f.schedules = func(account signal.AccountID) ([]signal.Schedule, error) {
 		disabled := newSchedule()
 		disabled.Status, disabled.NextRunAt, disabled.Every = signal.ScheduleDisabled, time.Time{}, 5*time.Minute
+		disabled.LastRunAt, disabled.Failures, disabled.Skipped = morning, 2, 3
+		disabled.LastError = &signal.ScheduleError{Code: "STALE_DATA", Message: `the price of "eth" is old`, At: morning.Add(time.Second)}
 		return []signal.Schedule{newSchedule(), disabled}, nil
 	}
 	s := newServer(t, f)
 	if a := do(t, s, "GET", aSchedule, ""); a.Status != 200 || a.Body != scheduleRecord {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	disabled := strings.NewReplacer(`"bar"`, `"5m"`, `"enabled"`, `"disabled"`, `"2026-11-21T09:35:02.000Z"`, `null`).Replace(scheduleRecord)
+	disabled := strings.NewReplacer(`"bar"`, `"5m"`, `"enabled"`, `"disabled"`, `"2026-11-21T09:35:02.000Z"`, `null`,
+		`"last_run_at":null,"last_error":null,"failures":0,"skipped":0`, `"last_run_at":"2026-11-21T09:30:00.000Z","last_error":{"error_code":"STALE_DATA",`+
+			`"message":"the price of \"eth\" is old","at":"2026-11-21T09:30:01.000Z"},"failures":2,"skipped":3`).Replace(scheduleRecord)
 	for query, want := range map[string]string{
 		"":                           scheduleRecord + `,` + disabled + `],"total":2,"limit":25,"offset":0,"has_more":false}`,
 		"?status=disabled":           disabled + `],"total":1,"limit":25,"offset":0,"has_more":false}`,

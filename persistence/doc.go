@@ -39,6 +39,7 @@
 //	{pNN}:mails                   zset    mails to be sent by when                             until they are sent
 //	{pNN}:mailrecords             hash    what they are                                        as the mail
 //	{pNN}:schedules:ACCOUNT       hash    schedules of an account                              until they are removed
+//	{pNN}:schedulerounds:ACCOUNT  hash    "SCHEDULE FIELD" -> what came of its rounds          as the schedule
 //	{pNN}:schedulesdue            zset    enabled schedules by when they run next              while they are enabled
 //	{auth}:account:ACCOUNT        hash    an account                                           until it is deleted
 //	{auth}:accounts               zset    accounts by creation                                 for ever

@@ -178,6 +178,15 @@ func TestErase(t *testing.T) {
 		}
 	}
 	epoch := take(t, s, 1, "a", time.Minute)
+	for _, a := range []signal.AccountID{gone, stays} {
+		list, err := schedules.Schedules(ctx, a)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%d schedules, %v", len(list), err)
+		}
+		if err := schedules.RecordRound(ctx, 1, epoch, list[0], signal.Round{At: s.Now(), Runs: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 { // the event may come twice
 		if err := s.BeginErase(ctx, 1, epoch, gone, s.Now()); err != nil {
 			t.Fatal(err)

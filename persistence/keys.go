@@ -90,6 +90,11 @@ func mailRecordsKey(p int) string { return partitionKey(p, "mailrecords") }
 func schedulesKey(p int, a signal.AccountID) string { return partitionKey(p, "schedules:"+string(a)) }
 func schedulesDueKey(p int) string                  { return partitionKey(p, "schedulesdue") }
 
+// scheduleRoundsKey holds what came of the rounds of an account's schedules.
+func scheduleRoundsKey(p int, a signal.AccountID) string {
+	return partitionKey(p, "schedulerounds:"+string(a))
+}
+
 // Credentials are looked up before the account is known, so they share a slot.
 
 func accountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }

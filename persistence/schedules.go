@@ -78,6 +78,7 @@ func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id s
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	record, due := pipe.HGet(ctx, schedulesKey(p, account), string(id)), pipe.ZScore(ctx, schedulesDueKey(p), scheduleMember(account, id))
+	rounds := pipe.HMGet(ctx, scheduleRoundsKey(p, account), roundFieldsOf(id)...)
 	pipe.Exec(ctx) // each command has its own error
 	if errors.Is(record.Err(), redis.Nil) {
 		return signal.Schedule{}, errNoSchedule
@@ -88,7 +89,17 @@ func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id s
 	if err := due.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read next run of schedule: %w", err))
 	}
-	return readSchedule(account, id, record.Val(), due.Val())
+	if err := rounds.Err(); err != nil {
+		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read rounds of schedule: %w", err))
+	}
+	s, err := readSchedule(account, id, record.Val(), due.Val())
+	if err == nil {
+		h.readRounds(&s, func(name string) string {
+			value, _ := rounds.Val()[slices.Index(roundFields, name)].(string)
+			return value
+		})
+	}
+	return s, err
 }
 
 // readSchedule decodes a schedule that runs next at due, in milliseconds; 0: not.
@@ -116,16 +127,18 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 	for id := range records {
 		ids, members = append(ids, id), append(members, scheduleMember(account, signal.ScheduleID(id)))
 	}
-	due, err := h.store.rdb.ZMScore(ctx, schedulesDueKey(p), members...).Result()
-	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read next runs of schedules: %w", err))
+	pipe := h.store.rdb.Pipeline()
+	due, rounds := pipe.ZMScore(ctx, schedulesDueKey(p), members...), pipe.HGetAll(ctx, scheduleRoundsKey(p, account))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, signal.Unavailable(fmt.Errorf("read runs of schedules: %w", err))
 	}
 	for i, id := range ids {
-		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due[i])
+		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due.Val()[i])
 		if err != nil {
 			h.store.log.Error("a schedule is not readable", "component", "persistence", "err", err)
 			continue
 		}
+		h.readRounds(&s, func(name string) string { return rounds.Val()[roundField(s.ID, name)] })
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b signal.Schedule) int { return strings.Compare(string(b.ID), string(a.ID)) })
@@ -162,6 +175,7 @@ func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID
 	k := o.key(schedulesKey(p, account))
 	o.guard(guardFieldExists, k, errNoSchedule, string(id))
 	o.step(cmdHDel, k, string(id))
+	o.step(cmdHDel, o.key(scheduleRoundsKey(p, account)), roundFieldsOf(id)...)
 	o.step(cmdZRem, o.key(schedulesDueKey(p)), scheduleMember(account, id))
 	o.announce(account, signal.ScheduleChanged, string(id))
 	_, err := h.log.apply(ctx, p, o)
@@ -244,7 +258,7 @@ func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (stri
 	if err := s.rdb.ZRem(ctx, schedulesDueKey(w.partition), members...).Err(); err != nil {
 		return "", err
 	}
-	return "", s.rdb.Del(ctx, k).Err()
+	return "", s.rdb.Del(ctx, k, scheduleRoundsKey(w.partition, w.account)).Err()
 }
 
 // appendSchedule adds the record of s: all but its identifier, its account, when it runs

@@ -205,6 +205,90 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	}
 }
 
+// TestRoundsOfSchedulesAreRecorded: beside the record, whose revision stays.
+func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	s, other := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	former := take(t, b.s, 1, "a", time.Minute)
+	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
+		t.Fatal(err)
+	}
+	epoch := take(t, b.s, 1, "b", time.Minute)
+	at := s.NextRunAt
+	record := func(r signal.Round) {
+		t.Helper()
+		at = at.Add(time.Minute)
+		r.At = at
+		if err := b.h.RecordRound(ctx, 1, epoch, s, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(failures, skipped int, e *signal.ScheduleError) {
+		t.Helper()
+		want := s
+		want.LastRunAt, want.LastError, want.Failures, want.Skipped = at, e, failures, skipped
+		got, err := b.h.Schedule(ctx, b.account, s.ID)
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			t.Errorf("read: %v\n%s", err, d)
+		}
+		list, err := b.h.Schedules(ctx, b.account)
+		if d := cmp.Diff([]signal.Schedule{other, want}, list); d != "" || err != nil {
+			t.Errorf("listed: %v\n%s", err, d)
+		}
+	}
+	record(signal.Round{Runs: 2})
+	check(0, 0, nil)
+	first := &signal.ScheduleError{Code: "STALE_DATA", Message: "the price is old", At: at.Add(time.Second)}
+	record(signal.Round{Runs: 3, Failures: 2, Error: first})
+	check(2, 0, first)
+	record(signal.Round{Runs: 1, Failures: 1, Error: first, Skipped: true})
+	check(3, 1, first)
+	record(signal.Round{Skipped: true}) // no run was made: none succeeded
+	check(3, 2, first)
+	record(signal.Round{Runs: 2})
+	check(0, 2, first)
+
+	changed, err := b.h.ChangeSchedule(ctx, func() signal.Schedule { c := s; c.MaxOpen = 9; return c }(), false)
+	if err != nil {
+		t.Fatalf("a round has made the revision old: %v", err)
+	}
+	s.MaxOpen, s.Revision = 9, changed.Revision
+	check(0, 2, first)
+	if err := b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7}); signal.CodeOf(err) != "not_owner" {
+		t.Errorf("a former owner records: %v", err)
+	}
+	check(0, 2, first)
+	if err := b.s.rdb.HSet(ctx, scheduleRoundsKey(1, b.account), roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
+		t.Fatal(err)
+	}
+	check(0, 2, nil)
+	if err := b.h.RemoveSchedule(ctx, b.account, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1}); signal.KindOf(err) != signal.KindNotFound {
+		t.Errorf("a round of a schedule that was removed: %v", err)
+	}
+	if left, err := b.s.rdb.HGetAll(ctx, scheduleRoundsKey(1, b.account)).Result(); err != nil || len(left) > 0 {
+		t.Errorf("of a removed schedule is left %v, %v", left, err)
+	}
+}
+
+func FuzzDecodeScheduleError(f *testing.F) {
+	f.Add(appendScheduleError(nil, &signal.ScheduleError{Code: "TIMEOUT", Message: "the run took too long", At: time.UnixMilli(1_800_000_000_000)}))
+	f.Add([]byte{scheduleErrorVersion, 1, 0})
+	f.Fuzz(func(t *testing.T, value []byte) {
+		e, err := decodeScheduleError(value)
+		if err != nil {
+			return
+		}
+		if again, err := decodeScheduleError(appendScheduleError(nil, &e)); err != nil || again != e {
+			t.Errorf("read again: %+v, want %+v, %v", again, e, err)
+		}
+	})
+}
+
 func FuzzDecodeSchedule(f *testing.F) {
 	s := testSchedule("acc_1")
 	f.Add(appendSchedule(nil, &s))

@@ -3,8 +3,8 @@
 // due times, so that a new owner goes on where the former one was.
 //
 //	{pNN}:schedulesdue ─> look ─> move the due time ─> round: each asset in turn ─> agent
-//	      ^                            │                    (no run where enough is open)
-//	      └────────────────────────────┘
+//	      ^                            │                │   (no run where enough is open)
+//	      └────────────────────────────┘                └─> what came of it, in the record
 //
 // What it promises:
 //
@@ -17,5 +17,7 @@
 //     asset runs in the rounds before which a bar of its own has closed.
 //   - A round that lasts longer than until the next one has no second one beside it: the
 //     next one is left out.
-//   - An account's rounds take few of the runs that it may have at once.
+//   - An account's rounds take few of the runs that it may have at once, and each run
+//     counts against its quota of runs. A round ends where the quota does; the next one of
+//     that schedule begins with the asset that had its turn then.
 package schedule

@@ -17,6 +17,9 @@ type Store interface {
 	// MoveSchedule stores when a schedule runs next. KindConflict: "not_owner" under
 	// another epoch, another code if it was changed since it was read.
 	MoveSchedule(ctx context.Context, partition int, epoch int64, s signal.Schedule, next time.Time) error
+	// RecordRound stores what came of a round. KindConflict under another epoch,
+	// KindNotFound if the schedule was removed.
+	RecordRound(ctx context.Context, partition int, epoch int64, s signal.Schedule, r signal.Round) error
 }
 
 // Agents run agents.
@@ -33,13 +36,21 @@ type Signals interface {
 	Full(ctx context.Context, s *signal.Schedule, asset string) (bool, error)
 }
 
+// Quota bounds the runs of accounts, those of schedules and of requests together.
+type Quota interface {
+	// TakeRun counts a run of the account, or reports that it may have none now.
+	TakeRun(ctx context.Context, account signal.AccountID) bool
+}
+
 // Options are what a Node may be given beyond what it needs. The zero value works.
 type Options struct {
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
 	// all in real time.
-	Speed func(ctx context.Context, asset string) int64
-	Now   func() time.Time // by the clock of Redis; nil: time.Now
-	Log   *slog.Logger     // nil: none
+	Speed   func(ctx context.Context, asset string) int64
+	Quota   Quota            // nil: there is none
+	Now     func() time.Time // by the clock of Redis; nil: time.Now
+	Log     *slog.Logger     // nil: none
+	Metrics *Metrics         // nil: none
 }
 
 // Node is what the schedules of all partitions of a process share. It is safe for
@@ -48,10 +59,17 @@ type Node struct {
 	store   Store
 	agents  Agents
 	signals Signals
+	quota   Quota
 	speed   func(ctx context.Context, asset string) int64
 	now     func() time.Time
 	log     *slog.Logger
+	metrics *Metrics
 }
+
+// unlimited is a Quota without a bound.
+type unlimited struct{}
+
+func (unlimited) TakeRun(context.Context, signal.AccountID) bool { return true }
 
 // New returns a node that reads schedules from store, runs them by agents and knows by
 // signals how many are open.
@@ -59,13 +77,17 @@ func New(store Store, agents Agents, signals Signals, o Options) *Node {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Quota == nil {
+		o.Quota = unlimited{}
+	}
 	if o.Speed == nil {
 		o.Speed = func(context.Context, string) int64 { return 1 }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Node{store: store, agents: agents, signals: signals, speed: o.Speed, now: o.Now, log: o.Log.With("component", "schedule")}
+	return &Node{store: store, agents: agents, signals: signals, quota: o.Quota, speed: o.Speed, now: o.Now,
+		log: o.Log.With("component", "schedule"), metrics: o.Metrics}
 }
 
 // Start starts the actor of a partition's schedules as a child of its owner, whose

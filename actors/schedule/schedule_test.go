@@ -33,6 +33,9 @@ type world struct {
 	speeds    map[string]int64 // of bars, by asset; set before it begins
 	ahead     time.Duration    // of the clock
 	lost      []error
+	quota     int // runs left, where it is bounded
+	bounded   bool
+	rounds    []signal.Round // as recorded
 
 	begun    time.Time
 	follower *Follower
@@ -78,6 +81,28 @@ func (w *world) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Sch
 	known.NextRunAt = next
 	w.list[s.ID] = known
 	return nil
+}
+
+func (w *world) RecordRound(_ context.Context, _ int, epoch int64, s signal.Schedule, r signal.Round) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if epoch != w.epoch {
+		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
+	}
+	if _, ok := w.list[s.ID]; !ok {
+		return signal.NotFound("schedule")
+	}
+	w.rounds = append(w.rounds, r)
+	return nil
+}
+
+func (w *world) TakeRun(context.Context, signal.AccountID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bounded {
+		w.quota--
+	}
+	return !w.bounded || w.quota >= 0
 }
 
 func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
@@ -142,6 +167,16 @@ func (w *world) ran() []string {
 	return runs
 }
 
+// recorded returns what came of the rounds so far, and forgets it.
+func (w *world) recorded() []signal.Round {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rounds := w.rounds
+	w.rounds = nil
+	return rounds
+}
+
 // looked returns how often the store was asked, and forgets that.
 func (w *world) looked() int {
 	synctest.Wait()
@@ -188,7 +223,7 @@ func newWorld(t *testing.T, list ...signal.Schedule) *world {
 
 func (w *world) start() {
 	w.sys = engine.NewSystem(engine.Options{})
-	n := New(w, w, w, Options{Speed: w.speed, Now: w.clock})
+	n := New(w, w, w, Options{Speed: w.speed, Quota: w, Now: w.clock})
 	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w, n} }, engine.Supervision{})
 	synctest.Wait()
 }
@@ -328,6 +363,82 @@ func TestWhatWasMissedIsOneRound(t *testing.T) {
 		w.expect(t, "0s acc_1 BTC")
 		time.Sleep(51 * time.Second)
 		w.expect(t, "50s acc_1 BTC")
+	})
+}
+
+// TestARoundEndsWithTheQuota: what the quota refuses is skipped, and comes first in the next
+// round. An asset that is full takes nothing of it.
+func TestARoundEndsWithTheQuota(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.bounded, w.quota, w.open["A"] = true, 2, 100 })
+		w.put(every("a", 1, 100, "A", "B", "C", "D", "E"))
+		begun := time.Now()
+		w.expect(t, "0s acc_1 B", "0s acc_1 C")
+		if diff := gocmp.Diff([]signal.Round{{At: begun, Runs: 2, Skipped: true}}, w.recorded()); diff != "" {
+			t.Errorf("first round (-want +got):\n%s", diff)
+		}
+		w.set(func() { w.quota = 3 })
+		time.Sleep(time.Minute)
+		w.expect(t, "1m0s acc_1 D", "1m0s acc_1 E", "1m0s acc_1 B")
+		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 3 {
+			t.Errorf("second round %+v", r)
+		}
+		w.set(func() { w.quota = 4 })
+		time.Sleep(time.Minute)
+		w.expect(t, "2m0s acc_1 C", "2m0s acc_1 D", "2m0s acc_1 E", "2m0s acc_1 B")
+		if r := w.recorded(); len(r) != 1 || r[0].Skipped {
+			t.Errorf("third round %+v", r)
+		}
+		w.set(func() { w.quota = 0 })
+		time.Sleep(time.Minute)
+		w.expect(t)
+		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
+			t.Errorf("fourth round %+v", r)
+		}
+	})
+}
+
+// TestRoundsAreRecorded: their failures with the last error; not one that was interrupted.
+func TestRoundsAreRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		begun := time.Now()
+		w.set(func() {
+			w.takes = time.Second
+			w.run = func(req signal.RunRequest) error {
+				switch req.Asset {
+				case "X":
+					return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows X", Cause: errors.New("secret")}
+				case "Y":
+					return &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such agent", Cause: errors.New("secret")}
+				case "Z":
+					return errors.New("secret")
+				}
+				return nil
+			}
+		})
+		w.put(every("a", 60, 100, "X", "BTC", "Y"))
+		w.put(every("b", 60, 100, "Z"))
+		w.put(every("c", 60, 100, "ETH"))
+		time.Sleep(10 * time.Second)
+		got := w.recorded()
+		slices.SortFunc(got, func(a, b signal.Round) int { return cmp.Or(a.Runs-b.Runs, a.Failures-b.Failures) })
+		want := []signal.Round{{At: begun, Runs: 1},
+			{At: begun, Runs: 1, Failures: 1, Error: &signal.ScheduleError{Code: "INTERNAL", Message: "the run failed unexpectedly", At: begun.Add(time.Second)}},
+			{At: begun, Runs: 3, Failures: 2, Error: &signal.ScheduleError{Code: "not_found", Message: "no such agent", At: begun.Add(3 * time.Second)}}}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("rounds (-want +got):\n%s", diff)
+		}
+		w.put(every("d", 60, 100, "BTC", "ETH"))
+		time.Sleep(500 * time.Millisecond)
+		w.end()
+		if r := w.recorded(); len(r) > 0 {
+			t.Errorf("a round that was interrupted is recorded: %+v", r)
+		}
 	})
 }
 

@@ -20,11 +20,11 @@ type (
 		next time.Time
 		err  error
 	}
-	// roundOver says that a round has ended, and until when assets need not be asked for.
+	// roundOver says that a round has ended, and how.
 	roundOver struct {
 		schedule signal.ScheduleID
 		account  signal.AccountID
-		closed   map[string]time.Time
+		ended    ended
 	}
 )
 
@@ -57,10 +57,14 @@ type schedules struct {
 	accounts map[signal.AccountID]int   // rounds under way
 	busy     map[signal.ScheduleID]bool // with a round that waits or is under way
 	closed   map[string]time.Time       // assets whose market is closed, until when
+	// cut has the asset at which the last round of a schedule ended for want of quota: the
+	// next one begins with it, so that the quota reaches each asset in turn.
+	cut map[signal.ScheduleID]string
 }
 
 func newSchedules(o *owned) *schedules {
-	return &schedules{o: o, accounts: map[signal.AccountID]int{}, busy: map[signal.ScheduleID]bool{}, closed: map[string]time.Time{}}
+	return &schedules{o: o, accounts: map[signal.AccountID]int{}, busy: map[signal.ScheduleID]bool{}, closed: map[string]time.Time{},
+		cut: map[signal.ScheduleID]string{}}
 }
 
 // Receive implements engine.Actor.
@@ -188,10 +192,16 @@ func (s *schedules) start(c engine.Context, due signal.Schedule) {
 		delete(s.closed, a)
 		assets = append(assets, a)
 	}
+	if first := slices.Index(assets, s.cut[due.ID]); first > 0 {
+		assets = slices.Concat(assets[first:], assets[:first])
+	}
+	delete(s.cut, due.ID)
 	due.Assets = assets
 	o := s.o
 	c.Go(func(ctx context.Context) any {
-		return roundOver{due.ID, due.Account, o.round(ctx, &due)}
+		e := o.round(ctx, &due)
+		o.record(ctx, due, e.result)
+		return roundOver{due.ID, due.Account, e}
 	})
 }
 
@@ -201,8 +211,11 @@ func (s *schedules) onRoundOver(c engine.Context, m roundOver) {
 		delete(s.accounts, m.account)
 	}
 	delete(s.busy, m.schedule)
-	for asset, until := range m.closed {
+	for asset, until := range m.ended.closed {
 		s.closed[asset] = until
+	}
+	if m.ended.cut != "" {
+		s.cut[m.schedule] = m.ended.cut
 	}
 	s.startNext(c)
 }

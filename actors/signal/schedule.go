@@ -34,9 +34,32 @@ type Schedule struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time // of the last change by its owner
 
+	// What came of its rounds. Set by the store.
+	LastRunAt time.Time      // when the last one began; zero: there was none
+	LastError *ScheduleError // of the last run that failed; nil: none has
+	Failures  int            // runs that failed since the last round without one
+	Skipped   int            // rounds of which the quota of runs refused a part, or all
+
 	// Revision is what the record was read from, so that a change of it is refused if
 	// another came first. Set by the store.
 	Revision string
+}
+
+// ScheduleError is why a run of a schedule failed.
+type ScheduleError struct {
+	// Code is the ErrorCode of the run, or the code of the error that refused it.
+	Code    string
+	Message string
+	At      time.Time
+}
+
+// Round is what came of a round of a schedule.
+type Round struct {
+	At       time.Time      // when it began
+	Runs     int            // that were made, failed ones included
+	Failures int            // runs that failed
+	Error    *ScheduleError // of the last of these; nil: there is none
+	Skipped  bool           // the quota of runs refused a part of it, or all
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -39,6 +40,14 @@ type scheduledAgents struct{ *agent.Agents }
 func (a scheduledAgents) Run(ctx context.Context, req signal.RunRequest) error {
 	_, err := a.Agents.Run(ctx, req)
 	return err
+}
+
+// runQuota is the rate limit of runs, which schedules and requests of an account share.
+type runQuota struct{ limiter *limits.Limiter }
+
+// TakeRun implements schedule.Quota.
+func (q runQuota) TakeRun(ctx context.Context, account signal.AccountID) bool {
+	return q.limiter.Take(ctx, limits.Runs, string(account)).Allowed
 }
 
 // openSignals counts signals by the catalogue, which has read the event log up to the

@@ -14,6 +14,14 @@ type wireSchedule struct {
 	ID        string     `json:"schedule_id"`
 	Status    string     `json:"status"`
 	NextRunAt *time.Time `json:"next_run_at"`
+	LastRunAt *time.Time `json:"last_run_at"`
+	LastError *struct {
+		Code    string `json:"error_code"`
+		Message string
+		At      time.Time
+	} `json:"last_error"`
+	Failures int
+	Skipped  int
 }
 
 // everySecond is a schedule of the content agent, which needs no market: bars of a
@@ -66,6 +74,43 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	}
 	trader.do("DELETE", "/v1/schedules/"+s.ID, "").want(t, http.StatusNoContent)
 	trader.get("/v1/schedules/"+s.ID).fails(t, http.StatusNotFound, "not_found")
+}
+
+// TestSchedulesDrawFromTheQuotaOfRuns: what a schedule runs, a client cannot run beside it.
+func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.RateLimit.Runs = "5/h"
+	svc := start(t, c)
+	trader, _ := svc.account(t)
+	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f","g","h"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
+		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
+	}
+	if n := trader.signals("").Total; n != 5 {
+		t.Errorf("%d signals, want 5", n)
+	}
+	trader.post("/v1/agents/seo/run", runBody("i", "meta_tags")).fails(t, http.StatusTooManyRequests, "rate_limited")
+	if n := svc.metric(t, "agentsignal_scheduled_runs_total", `result="skipped"`); n != 3 {
+		t.Errorf("%v runs are counted as skipped, want 3", n)
+	}
+}
+
+// TestASchedulesLastErrorIsShown: what nobody has sent a price of has no data.
+func TestASchedulesLastErrorIsShown(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "stream"
+	trader, _ := start(t, c).account(t)
+	const nothing = `{"agent_id":"trading","strategy":"momentum","every":"1440m","assets":["NOSUCH"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	got := trader.schedule(s.ID)
+	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" || got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
+		t.Errorf("%+v, error %+v", got, got.LastError)
+	}
 }
 
 func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
