@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 )
@@ -24,11 +25,20 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, d)
 		}
 	}
-	c := server.Client()
+	wantKept(t, server, n)
+}
+
+// wantKept demands that all that is stored of a session lasts until its KeepUntil.
+func wantKept(t *testing.T, server *redistest.Server, n signal.Session) {
+	t.Helper()
+	c, want := server.Client(), n.KeepUntil.UnixMilli()
 	for _, key := range []string{sessionKey(n.ID), refreshKey(n.Locator.String())} {
-		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != n.KeepUntil.UnixMilli() {
-			t.Errorf("%s expires at %d, want %d", key, got, n.KeepUntil.UnixMilli())
+		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != want {
+			t.Errorf("%s expires at %d, want %d", key, got, want)
 		}
+	}
+	if got := int64(c.ZScore(t.Context(), sessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
+		t.Errorf("the index keeps it until %d, want %d", got, want)
 	}
 }
 
@@ -42,7 +52,7 @@ func nextOf(n signal.Session, token string) signal.Session {
 
 func TestRotateSession(t *testing.T) {
 	t.Parallel()
-	s, _ := credentialStore(t)
+	s, server := credentialStore(t)
 	ctx := t.Context()
 	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
 	second := nextOf(n, "second")
@@ -60,6 +70,7 @@ func TestRotateSession(t *testing.T) {
 	rotate(second, n.Refresh) // the reply was lost and the same call is made again
 	third := nextOf(second, "third")
 	rotate(third, second.Refresh)
+	wantKept(t, server, third)
 
 	// A token of the past ends the session with all that came after.
 	events, err := s.RotateSession(ctx, nextOf(third, "fourth"), n.Refresh, nowMS())

@@ -283,6 +283,64 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 	}
 }
 
+// hangingUp is a store whose caller's client hangs up as soon as a password was
+// compared and was wrong.
+type hangingUp struct {
+	Store
+	hangUp context.CancelFunc
+}
+
+func (s hangingUp) FailLogin(ctx context.Context, email signal.Digest, r signal.LockRules, now time.Time) (time.Time, bool, error) {
+	s.hangUp()
+	return s.Store.FailLogin(ctx, email, r, now)
+}
+
+func TestAClientThatHangsUpIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	p := w.principal(t, w.login(t, a.Email).Access)
+	for name, guess := range map[string]func(context.Context) error{
+		"login": func(ctx context.Context) error { _, err := w.Login(ctx, a.Email, "wrong password"); return err },
+		"password": func(ctx context.Context) error {
+			return w.ChangePassword(ctx, p, "wrong password", "four green hedgehogs")
+		},
+	} {
+		for range 5 {
+			ctx, hangUp := context.WithCancel(t.Context())
+			w.Service.store = hangingUp{w.store, hangUp}
+			wantCode(t, guess(ctx), "invalid_credentials")
+		}
+		w.Service.store = w.store
+		_, err := w.Login(t.Context(), a.Email, goodPassword)
+		t.Run(name, func(t *testing.T) { wantCode(t, err, "account_locked") })
+		if err := w.Unlock(t.Context(), a.Email); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNoPasswordIsComparedWhileLocked takes the only turn to hash: whoever compared
+// a password would wait for it.
+func TestNoPasswordIsComparedWhileLocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{HashesAtOnce: 1})
+	a := w.register(t, "a@example.com")
+	p := w.principal(t, w.login(t, a.Email).Access)
+	for range 5 {
+		_, err := w.Login(t.Context(), a.Email, "wrong password")
+		wantCode(t, err, "invalid_credentials")
+	}
+	if err := w.hashes.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := w.Login(ctx, a.Email, goodPassword)
+	wantCode(t, err, "account_locked")
+	wantCode(t, w.ChangePassword(ctx, p, goodPassword, "four green hedgehogs"), "account_locked")
+}
+
 func TestLoginClearsTheCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
