@@ -113,26 +113,38 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Accou
 func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
-	answer, err := passwordSetScript.Run(ctx, s.rdb, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
-		hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after).Result()
-	if err != nil {
-		return nil, credentialError("set password", err)
-	}
-	switch answer := answer.(type) {
-	case []any:
-		events := make([]signal.Event, len(answer))
-		for i, session := range answer {
-			events[i] = event
-			events[i].Subject, _ = session.(string)
+	var events []signal.Event
+	for {
+		answer, err := passwordSetScript.Run(ctx, s.rdb, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
+			hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce).Result()
+		if err != nil {
+			return nil, credentialError("set password", err)
+		}
+		switch answer {
+		case int64(-1):
+			return nil, signal.NotFound("account")
+		case int64(-2):
+			return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
+		case int64(-3):
+			// The password is set together with the end of the last ones, so that none
+			// outlives it wherever this is interrupted.
+			more, err := s.endOldest(ctx, event, sessionsAtOnce, keep, "", now)
+			if err != nil {
+				return nil, err
+			}
+			events = append(events, more...)
+			continue
+		}
+		ids, ok := answer.([]any)
+		if !ok {
+			return nil, fmt.Errorf("set password: answer %v is not known", answer)
+		}
+		for _, session := range ids {
+			event.Subject, _ = session.(string)
+			events = append(events, event)
 		}
 		return events, nil
-	case int64:
-		if answer == -1 {
-			return nil, signal.NotFound("account")
-		}
-		return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
 	}
-	return nil, fmt.Errorf("set password: answer %T is not known", answer)
 }
 
 // Rehash stores the same password under another hash, unless it was changed
@@ -145,7 +157,7 @@ func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string
 }
 
 // DeleteAccount removes an account with its keys and sessions and frees its
-// email. It returns the event that announces it, unsettled. KindNotFound.
+// email. It returns the events that announce it, unsettled. KindNotFound.
 func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
@@ -153,14 +165,24 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 		return nil, err
 	}
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.AccountDeleted}
-	deleted, err := accountDeleteScript.Run(ctx, s.rdb,
-		[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()), apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey("")).Int()
-	if err != nil {
-		return nil, credentialError("delete account", err)
+	var events []signal.Event
+	for {
+		deleted, err := accountDeleteScript.Run(ctx, s.rdb,
+			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()), apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
+			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce).Int()
+		if err != nil {
+			return nil, credentialError("delete account", err)
+		}
+		switch deleted {
+		case 0:
+			return nil, signal.NotFound("account")
+		case 1:
+			return append(events, event), nil
+		}
+		ended := signal.Event{ID: event.ID, Account: id, Type: signal.SessionEnded}
+		if _, err := s.endOldest(ctx, ended, sessionsAtOnce, "", noSubject, now); err != nil {
+			return nil, err
+		}
+		events = []signal.Event{ended}
 	}
-	if deleted == 0 {
-		return nil, signal.NotFound("account")
-	}
-	return []signal.Event{event}, nil
 }

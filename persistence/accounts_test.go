@@ -46,7 +46,7 @@ func addSession(t *testing.T, s *Store, account signal.AccountID) signal.Session
 	id := signal.NewSessionID()
 	n := signal.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
 		KeepUntil: now.Add(time.Hour), Locator: signal.DigestOf("locator" + string(id)), Refresh: signal.DigestOf("refresh" + string(id))}
-	until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), now)
+	_, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 100, now)
 	if err != nil || !until.IsZero() {
 		t.Fatalf("create session: locked until %v, %v", until, err)
 	}
@@ -218,7 +218,7 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 
 	// A login that compared the old password comes too late.
 	late := signal.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
-	_, err = s.CreateSession(ctx, late, 1, signal.DigestOf("x"), nowMS())
+	_, _, err = s.CreateSession(ctx, late, 1, signal.DigestOf("x"), 100, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
 }
 

@@ -47,7 +47,7 @@
 //	{auth}:key:DIGEST             hash    an API key, by the SHA-256 of its secret             until it is revoked
 //	{auth}:keys:ACCOUNT           hash    names and ids of an account's keys                   as the account
 //	{auth}:session:SESSION        hash    a login                                              until none of its tokens can be valid
-//	{auth}:sessions:ACCOUNT       zset    sessions of an account by their end                  as the account
+//	{auth}:sessions:ACCOUNT       zset    sessions of an account by their end                  as the account, at most 100
 //	{auth}:refresh:DIGEST         string  the session of a refresh token's fixed part          as the session
 //	{auth}:lock:DIGEST            hash    failed logins and locks of an email                  24 h after the last
 //	{auth}:outbox                 zset    events of credential changes, not yet in their log   until they are

@@ -94,7 +94,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 		id := signal.NewSessionID()
 		n := signal.Session{ID: id, Account: a.ID, CreatedAt: at, EndsAt: at.Add(time.Hour), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(time.Hour),
 			Locator: signal.DigestOf(string(id)), Refresh: signal.DigestOf(string(id))}
-		until, err := s.CreateSession(t.Context(), n, 1, email, at)
+		_, until, err := s.CreateSession(t.Context(), n, 1, email, 100, at)
 		if _, lookup := s.SessionByID(t.Context(), id); (lookup == nil) != (err == nil && until.IsZero()) {
 			t.Errorf("session stored: %v; answer %v, %v", lookup == nil, until, err)
 		}

@@ -11,7 +11,8 @@ import (
 // sessionStore keeps sessions. Methods that end sessions return the events to
 // announce, which are in the outbox by then.
 type sessionStore interface {
-	CreateSession(ctx context.Context, n signal.Session, passwordVersion int64, email signal.Digest, now time.Time) (lockedUntil time.Time, err error)
+	CreateSession(ctx context.Context, n signal.Session, passwordVersion int64, email signal.Digest, most int, now time.Time) (
+		ended []signal.Event, lockedUntil time.Time, err error)
 	SessionByID(ctx context.Context, id signal.SessionID) (signal.Session, error)
 	SessionByLocator(ctx context.Context, locator signal.Digest) (signal.Session, error)
 	RotateSession(ctx context.Context, next signal.Session, presented signal.Digest, now time.Time) ([]signal.Event, error)
@@ -117,7 +118,8 @@ func (s *Service) rehash(ctx context.Context, account signal.AccountID, password
 	}
 }
 
-// begin makes a session after a right password.
+// begin makes a session after a right password. Of too many sessions it ends those
+// that were not refreshed for longest.
 func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64, email signal.Digest) (Tokens, error) {
 	now := s.now()
 	n := signal.Session{ID: signal.NewSessionID(), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
@@ -125,7 +127,8 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 	if err != nil {
 		return Tokens{}, err
 	}
-	until, err := s.store.CreateSession(ctx, n, passwordVersion, email, now)
+	ended, until, err := s.store.CreateSession(ctx, n, passwordVersion, email, s.o.MostSessions, now)
+	s.announce(ctx, ended)
 	if is(err, signal.KindConflict) {
 		// The account was deleted, or its password changed, while it was compared.
 		return Tokens{}, s.failLogin(ctx, email)

@@ -249,6 +249,32 @@ func TestLogout(t *testing.T) {
 	}
 }
 
+func TestALoginTooManyEndsTheOldest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{MostSessions: 2})
+	a := w.register(t, "a@example.com")
+	first, second := w.login(t, a.Email), w.login(t, a.Email)
+	w.principal(t, first.Access)
+	w.clock.forward(time.Second)
+	refreshed, err := w.Refresh(t.Context(), first.Refresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := w.login(t, a.Email)
+	w.wantRefused(t, second.Access)
+	_, err = w.Refresh(t.Context(), second.Refresh)
+	wantCode(t, err, "invalid_refresh_token")
+	w.principal(t, third.Access)
+	w.principal(t, refreshed.Access)
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(second.Session)}}
+	if d := cmp.Diff(want, w.log.take()); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+	if n := New(nil, nil, KeyRing{}, Options{}).o.MostSessions; n != 100 {
+		t.Errorf("an account may have %d sessions", n)
+	}
+}
+
 func TestFailedLoginsLockTheEmail(t *testing.T) {
 	t.Parallel()
 	for name, email := range map[string]string{"an account's": "a@example.com", "an unknown one": "b@example.com", "no address": "nonsense"} {

@@ -22,6 +22,7 @@ const (
 	defaultLockWindow = 15 * time.Minute
 	defaultLock       = 15 * time.Minute
 	defaultMostKeys   = 100
+	defaultSessions   = 100
 	defaultCached     = 65_536
 )
 
@@ -49,6 +50,7 @@ type Options struct {
 	SessionTTL       time.Duration // of a session, however often it is refreshed
 	Lock             signal.LockRules
 	MostKeys         int // API keys of an account
+	MostSessions     int // of an account; default 100
 	Password         argon2id.Params
 	HashesAtOnce     int // password hashes; default 2 for each core
 	Cached           int // credentials remembered, of each sort
@@ -86,6 +88,7 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
 	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
 	o.MostKeys = cmp.Or(o.MostKeys, defaultMostKeys)
+	o.MostSessions = cmp.Or(o.MostSessions, defaultSessions)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
 	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, 2*runtime.GOMAXPROCS(0))
 	if o.Password == (argon2id.Params{}) {

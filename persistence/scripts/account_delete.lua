@@ -5,9 +5,12 @@
 -- KEYS[4] lock               ARGV[4] prefix of key records
 -- KEYS[5] keys of it         ARGV[5] prefix of session records
 -- KEYS[6] sessions of it     ARGV[6] prefix of refresh locators
--- KEYS[7] outbox
--- Returns 1, or 0 if there is no such account. The names made of the prefixes
--- carry the same hash tag as KEYS.
+-- KEYS[7] outbox             ARGV[7] most sessions that one call ends
+-- Returns 1; 0 if there is no such account; -1 if there are more sessions than one
+-- call ends. The names made of the prefixes carry the same hash tag as KEYS.
+if redis.call('ZCARD', KEYS[6]) > tonumber(ARGV[7]) then
+  return -1
+end
 if redis.call('DEL', KEYS[1]) == 0 then
   return 0
 end

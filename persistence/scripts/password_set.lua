@@ -6,15 +6,19 @@
 --                           ARGV[5] prefix of session records
 --                           ARGV[6] prefix of refresh locators
 --                           ARGV[7], [8] announcement before and after the session id
+--                           ARGV[9] most sessions that one call ends
 -- Returns the ended sessions; -1 if there is no such account, -2 if the password
--- has another version. The names made of the prefixes carry the same hash tag as
--- KEYS.
+-- has another version, -3 if there are more sessions than one call ends. The names
+-- made of the prefixes carry the same hash tag as KEYS.
 local version = redis.call('HGET', KEYS[1], 'password_version')
 if not version then
   return -1
 end
 if ARGV[2] ~= '0' and ARGV[2] ~= version then
   return -2
+end
+if redis.call('ZCARD', KEYS[2]) > tonumber(ARGV[9]) then
+  return -3
 end
 redis.call('HSET', KEYS[1], 'password', ARGV[1], 'password_version', tonumber(version) + 1)
 local ended = {}

@@ -1,22 +1,48 @@
--- Begins a session after a right password, unless the email is locked by now.
+-- Begins a session after a right password, unless the email is locked by now. If the
+-- account has the most sessions, those end whose own end is nearest.
 -- KEYS[1] account           ARGV[1] session id
 -- KEYS[2] session           ARGV[2] version of the password that was right
 -- KEYS[3] sessions of it    ARGV[3] now, ms
 -- KEYS[4] refresh locator   ARGV[4] keep until, ms
--- KEYS[5] lock              ARGV[5...] fields and values of the record
--- Returns 0; -1 if the account is gone or has another password; else until when
--- the email is locked, in ms.
+-- KEYS[5] lock              ARGV[5] most sessions that an account may have
+-- KEYS[6] outbox            ARGV[6] most sessions that one call ends
+--                           ARGV[7] prefix of session records
+--                           ARGV[8] prefix of refresh locators
+--                           ARGV[9], [10] announcement before and after the session id
+--                           ARGV[11...] fields and values of the record
+-- Returns 0 and the ended sessions; -1 if the account is gone or has another
+-- password; -2 if more must end than one call ends; else until when the email is
+-- locked, in ms. The names made of the prefixes carry the same hash tag as KEYS.
 local untilMS = tonumber(redis.call('HGET', KEYS[5], 'until') or '0')
 if untilMS > tonumber(ARGV[3]) then
-  return untilMS
+  return {untilMS}
 end
 if redis.call('HGET', KEYS[1], 'password_version') ~= ARGV[2] then
-  return -1
+  return {-1}
+end
+-- The same call may come again after its answer was lost.
+local own = redis.call('ZSCORE', KEYS[3], ARGV[1]) and 0 or 1
+local over = redis.call('ZCARD', KEYS[3]) + own - tonumber(ARGV[5])
+if over > tonumber(ARGV[6]) then
+  return {-2}
+end
+local answer = {0}
+if over > 0 then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, over - 1)) do
+    local locator = redis.call('HGET', ARGV[7] .. id, 'locator')
+    redis.call('DEL', ARGV[7] .. id)
+    redis.call('ZREM', KEYS[3], id)
+    if locator then
+      redis.call('DEL', ARGV[8] .. locator)
+      redis.call('ZADD', KEYS[6], ARGV[3], ARGV[9] .. id .. ARGV[10])
+      answer[#answer + 1] = id
+    end
+  end
 end
 redis.call('HDEL', KEYS[5], 'fails')
-redis.call('HSET', KEYS[2], unpack(ARGV, 5))
+redis.call('HSET', KEYS[2], unpack(ARGV, 11))
 redis.call('SET', KEYS[4], ARGV[1], 'PXAT', ARGV[4])
 redis.call('PEXPIREAT', KEYS[2], ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. ARGV[3])
 redis.call('ZADD', KEYS[3], ARGV[4], ARGV[1])
-return 0
+return answer

@@ -1,20 +1,31 @@
--- Ends all sessions of an account.
--- KEYS[1] sessions of it    ARGV[1] announcement
--- KEYS[2] outbox            ARGV[2] now, ms
---                           ARGV[3] prefix of session records
---                           ARGV[4] prefix of refresh locators
--- Returns how many there were. The names made of the prefixes carry the same hash
--- tag as KEYS.
-local ids = redis.call('ZRANGE', KEYS[1], 0, -1)
-for _, id in ipairs(ids) do
-  local locator = redis.call('HGET', ARGV[3] .. id, 'locator')
-  redis.call('DEL', ARGV[3] .. id)
-  if locator then
-    redis.call('DEL', ARGV[4] .. locator)
+-- Ends sessions of an account, those first whose own end is nearest.
+-- KEYS[1] sessions of it    ARGV[1] now, ms
+-- KEYS[2] outbox            ARGV[2] most sessions that this call ends
+--                           ARGV[3] sessions that may be left
+--                           ARGV[4] session that stays; empty: none
+--                           ARGV[5] prefix of session records
+--                           ARGV[6] prefix of refresh locators
+--                           ARGV[7], [8] announcement before and after the session id
+--                           ARGV[9] in place of each session id; empty: its own
+-- Returns how many there still are beyond those that may be left, and the ended
+-- sessions. The names made of the prefixes carry the same hash tag as KEYS.
+local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
+local most = math.min(over, tonumber(ARGV[2]))
+local answer = {over}
+if most <= 0 then
+  return answer
+end
+for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, most)) do -- one more than end
+  if id ~= ARGV[4] and over - answer[1] < most then
+    local locator = redis.call('HGET', ARGV[5] .. id, 'locator')
+    redis.call('DEL', ARGV[5] .. id)
+    redis.call('ZREM', KEYS[1], id)
+    answer[1] = answer[1] - 1
+    if locator then
+      redis.call('DEL', ARGV[6] .. locator)
+      redis.call('ZADD', KEYS[2], ARGV[1], ARGV[7] .. (ARGV[9] == '' and id or ARGV[9]) .. ARGV[8])
+      answer[#answer + 1] = id
+    end
   end
 end
-if #ids > 0 then
-  redis.call('DEL', KEYS[1])
-  redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
-end
-return #ids
+return answer

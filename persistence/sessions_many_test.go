@@ -1,0 +1,214 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+)
+
+// manySessions gives an account n sessions in one call. That of the number i is
+// called ses_i; the lower i, the sooner it ends.
+func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n int) {
+	t.Helper()
+	const script = `for i = 0, ARGV[1] - 1 do
+  local id, digest = 'ses_' .. i, string.format('%064x', i)
+  redis.call('HSET', KEYS[1] .. id, 'v', 1, 'account', ARGV[2], 'created', 1, 'ends', ARGV[3], 'refresh_until', ARGV[3],
+    'keep_until', ARGV[3], 'locator', digest, 'refresh', digest)
+  redis.call('SET', KEYS[2] .. digest, id)
+  redis.call('ZADD', KEYS[3], ARGV[3] + i, id)
+end`
+	until := time.Now().Add(time.Hour).UnixMilli()
+	err := server.Client().Eval(t.Context(), script, []string{sessionKey(""), refreshKey(""), sessionsOfKey(a)}, n, string(a), until).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}
+
+// sessionKeys returns how many records, refresh tokens and places in the index the
+// sessions of an account take; there must be no other account's.
+func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) string {
+	t.Helper()
+	c := server.Client()
+	return fmt.Sprint(len(c.Keys(t.Context(), sessionKey("*")).Val()), len(c.Keys(t.Context(), refreshKey("*")).Val()),
+		c.ZCard(t.Context(), sessionsOfKey(a)).Val())
+}
+
+// scripts returns how many scripts the server was asked to run.
+func scripts(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	n := 0
+	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(server.Client().Info(t.Context(), "commandstats").Val(), -1) {
+		calls, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+func TestAnAccountHasSoManySessions(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	a := addAccount(t, s, "a@example.com").ID
+	create := func(n signal.Session) []string {
+		t.Helper()
+		events, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 2, nowMS())
+		if err != nil || !until.IsZero() {
+			t.Fatalf("create session: locked until %v, %v", until, err)
+		}
+		ended := []string{}
+		for _, e := range events {
+			if e.Type != signal.SessionEnded || e.Account != a {
+				t.Errorf("announced %+v", e)
+			}
+			ended = append(ended, e.Subject)
+		}
+		return ended
+	}
+	session := func(name string, until time.Duration) signal.Session {
+		now := nowMS()
+		return signal.Session{ID: signal.SessionID(name), Account: a, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(until),
+			KeepUntil: now.Add(until), Locator: signal.DigestOf("locator" + name), Refresh: signal.DigestOf("refresh" + name)}
+	}
+	first, second, third := session("ses_1", time.Minute), session("ses_2", 2*time.Minute), session("ses_3", 3*time.Minute)
+	for _, n := range []signal.Session{first, second, second} { // the last call's answer was lost
+		if ended := create(n); len(ended) != 0 {
+			t.Errorf("%s ends %v", n.ID, ended)
+		}
+	}
+	// The first is refreshed, so the second is the one that was not for longest.
+	next := session("ses_1", time.Hour)
+	next.Refresh = signal.DigestOf("next")
+	if events, err := s.RotateSession(t.Context(), next, first.Refresh, nowMS()); err != nil || len(events) != 0 {
+		t.Fatalf("rotate: %v, %v", events, err)
+	}
+	if d := cmp.Diff([]string{"ses_2"}, create(third)); d != "" {
+		t.Errorf("ended (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{}, create(third)); d != "" {
+		t.Errorf("ended by the same call again (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]signal.Event{{Account: a, Type: signal.SessionEnded, Subject: "ses_2"}}, outboxOf(t, s)); d != "" {
+		t.Errorf("outbox (-want +got):\n%s", d)
+	}
+	if got := sessionKeys(t, server, a); got != "2 2 2" {
+		t.Errorf("%s records, tokens and places are left, want 2 each", got)
+	}
+	for _, id := range []signal.SessionID{"ses_1", "ses_3"} {
+		if _, err := s.SessionByID(t.Context(), id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	// A new one that ends sooner than all others still is the new one.
+	if d := cmp.Diff([]string{"ses_3"}, create(session("ses_4", time.Second))); d != "" {
+		t.Errorf("ended by a short one (-want +got):\n%s", d)
+	}
+}
+
+// TestManySessionsEndInSteps has an account of the time before there was a limit.
+func TestManySessionsEndInSteps(t *testing.T) {
+	t.Parallel()
+	const many = 2*sessionsAtOnce + 200
+	last := signal.SessionID(fmt.Sprintf("ses_%d", many-1))
+	for name, test := range map[string]struct {
+		end       func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error)
+		left      string
+		announced int
+	}{
+		"logout": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
+			return s.EndSessions(t.Context(), a, at)
+		}, "0 0 0", 1},
+		"password": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
+			return s.SetPassword(t.Context(), a, "next", 1, "ses_0", at)
+		}, "1 1 1", many - 1},
+		"delete": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
+			return s.DeleteAccount(t.Context(), a, at)
+		}, "0 0 0", 2},
+		"login": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
+			n := signal.Session{ID: "ses_new", Account: a, CreatedAt: at, EndsAt: at.Add(2 * time.Hour), RefreshUntil: at.Add(2 * time.Hour),
+				KeepUntil: at.Add(2 * time.Hour)}
+			events, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 100, at)
+			if !until.IsZero() {
+				t.Errorf("locked until %v", until)
+			}
+			return events, err
+		}, "100 100 100", many - 99},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, server := credentialStore(t)
+			a := addAccount(t, s, "a@example.com").ID
+			manySessions(t, server, a, many)
+			before := scripts(t, server)
+			events, err := test.end(s, a, nowMS())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := scripts(t, server) - before; n < 3 {
+				t.Errorf("%d sessions end in %d scripts", many, n)
+			}
+			if got := sessionKeys(t, server, a); got != test.left {
+				t.Errorf("%s records, tokens and places are left, want %s", got, test.left)
+			}
+			announced := int(server.Client().ZCard(t.Context(), outboxKey()).Val())
+			if len(events) != test.announced || announced != test.announced {
+				t.Errorf("%d events, %d in the outbox, want %d", len(events), announced, test.announced)
+			}
+			if _, err := s.SessionByID(t.Context(), last); name != "login" && err == nil {
+				t.Error("the last one is valid")
+			}
+			if err := s.Settle(t.Context(), events); err != nil {
+				t.Fatal(err)
+			}
+			if left := outboxOf(t, s); len(left) != 0 {
+				t.Errorf("%v is announced again", left)
+			}
+		})
+	}
+}
+
+func TestNoMoreSessionsEndThanMust(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	a := addAccount(t, s, "a@example.com").ID
+	manySessions(t, server, a, 6)
+	event := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SessionEnded}
+	ended, err := s.endOldest(t.Context(), event, 3, "ses_1", "", nowMS())
+	if err != nil || len(ended) != 3 {
+		t.Errorf("%+v end, %v", ended, err)
+	}
+	if d := cmp.Diff([]string{"ses_1", "ses_4", "ses_5"}, server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()); d != "" {
+		t.Errorf("left (-want +got):\n%s", d)
+	}
+}
+
+// TestAPasswordIsSetWithTheEndOfTheLastSessions interrupts the change between steps.
+func TestAPasswordIsSetWithTheEndOfTheLastSessions(t *testing.T) {
+	t.Parallel()
+	s, server := credentialStore(t)
+	a := addAccount(t, s, "a@example.com").ID
+	manySessions(t, server, a, sessionsAtOnce+1)
+	if _, err := s.SetPassword(t.Context(), a, "next", 2, "", nowMS()); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("another version: %v", err)
+	}
+	if got := server.Client().ZCard(t.Context(), sessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
+		t.Errorf("%d sessions are left after a change that was refused", got)
+	}
+	// Only the script that ends all that is left may set it.
+	if answer, err := passwordSetScript.Run(t.Context(), s.rdb, []string{accountKey(a), sessionsOfKey(a), outboxKey()},
+		"next", 1, "", 1, sessionKey(""), refreshKey(""), "", "", sessionsAtOnce).Int(); err != nil || answer != -3 {
+		t.Errorf("too many sessions for one script: %v, %v", answer, err)
+	}
+	if _, p, err := s.AccountByID(t.Context(), a); err != nil || p.Version != 1 || p.Hash != "hash" {
+		t.Errorf("%+v, %v: the password is changed while sessions of the old one are valid", p, err)
+	}
+}
