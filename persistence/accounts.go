@@ -33,7 +33,7 @@ var (
 // credentialError says that Redis could not be asked to do what verb says, or
 // that its answer was lost.
 func credentialError(verb string, err error) error {
-	return signal.Unavailable(fmt.Errorf("%s: %w", verb, err))
+	return unavailable(fmt.Errorf("%s: %w", verb, err))
 }
 
 // CreateAccount stores a with the hash of its password. KindConflict,
@@ -81,7 +81,7 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Accou
 	pipe := s.rdb.Pipeline()
 	total := pipe.ZCard(ctx, accountsKey())
 	ids := pipe.ZRange(ctx, accountsKey(), int64(offset), int64(offset)+int64(limit)-1)
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := execute(ctx, pipe); err != nil {
 		return nil, 0, credentialError("list accounts", err)
 	}
 	pipe = s.rdb.Pipeline()
@@ -89,7 +89,7 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Accou
 	for i, id := range ids.Val() {
 		records[i] = pipe.HGetAll(ctx, accountKey(signal.AccountID(id)))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := execute(ctx, pipe); err != nil {
 		return nil, 0, credentialError("read accounts", err)
 	}
 	accounts := []signal.Account{}

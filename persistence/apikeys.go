@@ -73,7 +73,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.AP
 			records = append(records, pipe.HGetAll(ctx, apiKeyKey(digest)))
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := execute(ctx, pipe); err != nil {
 		return nil, credentialError("read API keys", err)
 	}
 	keys := []signal.APIKey{}

@@ -17,12 +17,12 @@ const rereadAfter = 100 * time.Millisecond
 
 // DueEndpoints returns the webhooks of partition p of which a delivery is due until
 // the given time, by when the first is due: at most limit after the first offset ones.
-// One that cannot be read is logged and removed.
+// One that cannot be read is logged and postponed.
 func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]signal.EndpointDue, error) {
 	found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: milliText(until),
 		Offset: int64(offset), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
+		return nil, unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
 	}
 	var due []signal.EndpointDue
 	for _, z := range found {
@@ -30,8 +30,8 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 		account, webhook, ok := cutMember(member)
 		if !ok {
 			h.store.log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
-			if err := h.store.rdb.ZRem(ctx, webhooksDueKey(p), member).Err(); err != nil {
-				return nil, signal.Unavailable(fmt.Errorf("remove due webhook of partition %d: %w", p, err))
+			if err := h.store.postpone(ctx, webhooksDueKey(p), until, member); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -51,23 +51,25 @@ func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.Acco
 	pipe := h.store.rdb.Pipeline()
 	found := pipe.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit + len(except))})
 	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, next, signal.Unavailable(fmt.Errorf("read due deliveries: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return nil, next, unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
 	if z := later.Val(); len(z) > 0 {
 		next = timeOfMilli(int64(z[0].Score))
 	}
 	members := slices.DeleteFunc(found.Val(), func(m string) bool { return except[deliveryOf(m)] })
-	due, err = h.readPending(ctx, p, account, webhook, members[:min(len(members), limit)])
+	due, err = h.readPending(ctx, p, account, webhook, until, members[:min(len(members), limit)])
 	if len(members) >= limit && len(due) < limit {
 		next = h.store.Now().Add(rereadAfter)
 	}
 	return due, next, err
 }
 
-// readPending reads the records and bodies of members. What cannot be read is taken
+// readPending reads the records and bodies of members, which are due until the given
+// time. One that cannot be read is postponed; one without a record or a body is taken
 // out of the pending ones, where it would stand in the way for ever.
-func (h *Webhooks) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) ([]signal.PendingDelivery, error) {
+func (h *Webhooks) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time,
+	members []string) ([]signal.PendingDelivery, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
@@ -77,7 +79,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	}
 	records, err := h.store.rdb.HMGet(ctx, deliveriesKey(p, webhook), fields...).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read due deliveries: %w", err))
+		return nil, unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
 	list, keys := make([]signal.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
 	pending := make([]string, 0, len(members))
@@ -85,11 +87,12 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 		record, ok := r.(string)
 		d, key, err := decodeDelivery([]byte(record))
 		switch {
-		case err != nil:
-			if !ok {
-				err = errors.New("it has no record")
+		case !ok:
+			if err := h.dropPending(ctx, p, account, webhook, members[i], errors.New("it has no record")); err != nil {
+				return nil, err
 			}
-			if err := h.dropPending(ctx, p, account, webhook, members[i], err); err != nil {
+		case err != nil:
+			if err := h.postponePending(ctx, p, account, webhook, members[i], until, err); err != nil {
 				return nil, err
 			}
 		case d.Status == signal.DeliveryPending: // else it was changed between the reads
@@ -102,7 +105,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	}
 	bodies, err := h.store.rdb.HMGet(ctx, bodiesKey(p), keys...).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read bodies of due deliveries: %w", err))
+		return nil, unavailable(fmt.Errorf("read bodies of due deliveries: %w", err))
 	}
 	n := 0
 	for i, b := range bodies {
@@ -121,16 +124,33 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	return list[:n], nil
 }
 
-// dropPending takes a delivery that cannot be read, for the given reason, out of the
+// dropPending takes a delivery that cannot be sent, for the given reason, out of the
 // pending ones.
 func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error) error {
+	return h.changePending(ctx, p, account, webhook, member, reason, func(o *operation, pending keyRef) {
+		o.step(cmdZRem, pending, member)
+		o.step(cmdHIncrBy, refWebhookStats, "pending", "-1")
+	})
+}
+
+// postponePending makes a delivery due later that was read as due until the given time
+// and could not be read, for the given reason.
+func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, until time.Time,
+	reason error) error {
+	return h.changePending(ctx, p, account, webhook, member, reason, func(o *operation, pending keyRef) {
+		o.step(cmdZAdd, pending, milliText(h.store.postponed(until)), member)
+	})
+}
+
+// changePending makes steps about a pending delivery that is to stand in nobody's way.
+func (h *Webhooks) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
+	steps func(o *operation, pending keyRef)) error {
 	o := newOperation()
 	k := o.key(pendingKey(p, webhook))
 	gone := errors.New("it is not pending any more")
 	o.guard(guardFieldExists, o.key(webhooksKey(p, account)), gone, string(webhook))
 	o.guard(guardMember, k, gone, member)
-	o.step(cmdZRem, k, member)
-	o.step(cmdHIncrBy, refWebhookStats, "pending", "-1")
+	steps(o, k)
 	o.step(cmdDue, k, webhookMember(account, webhook))
 	_, err := h.log.apply(ctx, p, o)
 	if errors.Is(err, gone) {

@@ -90,7 +90,7 @@ func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID
 	if q.DryRun {
 		n, err := h.store.rdb.ZCount(ctx, set, least, most).Result()
 		if err != nil {
-			return 0, signal.Unavailable(fmt.Errorf("count deliveries: %w", err))
+			return 0, unavailable(fmt.Errorf("count deliveries: %w", err))
 		}
 		return int(n), nil
 	}
@@ -117,7 +117,7 @@ func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountI
 	err := h.eachOldest(ctx, recordedKey(p, webhook), "-inf", h.untilNow(), func(members []string) error {
 		pending, err := h.pendingOf(ctx, p, webhook, members)
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read pending deliveries: %w", err))
+			return unavailable(fmt.Errorf("read pending deliveries: %w", err))
 		}
 		n, err := h.shiftAll(ctx, p, account, webhook, cancelPending, pending)
 		total += n
@@ -133,7 +133,7 @@ func (h *Webhooks) untilNow() string { return milliText(h.store.Now().Add(clockS
 func (h *Webhooks) exists(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID) error {
 	found, err := h.store.rdb.HExists(ctx, webhooksKey(p, account), string(webhook)).Result()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("look for webhook: %w", err))
+		return unavailable(fmt.Errorf("look for webhook: %w", err))
 	}
 	if !found {
 		return errNoWebhook
@@ -170,7 +170,7 @@ func (h *Webhooks) eachOldest(ctx context.Context, set, least, most string, f fu
 	for offset := int64(0); ; {
 		found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, set, &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: memberChunk}).Result()
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read deliveries: %w", err))
+			return unavailable(fmt.Errorf("read deliveries: %w", err))
 		}
 		members := make([]string, 0, len(found))
 		for _, z := range found {

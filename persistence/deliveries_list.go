@@ -28,8 +28,8 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	exists, record := pipe.HExists(ctx, webhooksKey(p, account), string(webhook)), pipe.HGet(ctx, deliveriesKey(p, webhook), deliveryField(id))
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Delivery{}, nil, signal.Unavailable(fmt.Errorf("read delivery: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return signal.Delivery{}, nil, unavailable(fmt.Errorf("read delivery: %w", err))
 	}
 	if !exists.Val() || record.Err() != nil {
 		return signal.Delivery{}, nil, signal.NotFound("delivery")
@@ -44,7 +44,7 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 		return signal.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	if err != nil {
-		return signal.Delivery{}, nil, signal.Unavailable(fmt.Errorf("read body of delivery: %w", err))
+		return signal.Delivery{}, nil, unavailable(fmt.Errorf("read body of delivery: %w", err))
 	}
 	return d, body, nil
 }
@@ -73,7 +73,7 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 		members, total, err = h.page(ctx, setOf(p, webhook, q.Status), q)
 	}
 	if err != nil {
-		return nil, 0, signal.Unavailable(fmt.Errorf("list deliveries: %w", err))
+		return nil, 0, unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
 	if len(members) == 0 {
 		if err = h.exists(ctx, p, account, webhook); errors.Is(err, errNoWebhook) {
@@ -105,7 +105,7 @@ func (h *Webhooks) page(ctx context.Context, set string, q signal.DeliveryQuery)
 	pipe := h.store.rdb.Pipeline()
 	total := pipe.ZCard(ctx, set)
 	members := pipe.ZRevRange(ctx, set, int64(q.Offset), int64(q.Offset)+int64(q.Limit)-1)
-	if _, err := pipe.Exec(ctx); err != nil || q.Limit <= 0 {
+	if err := execute(ctx, pipe); err != nil || q.Limit <= 0 {
 		return nil, int(total.Val()), err
 	}
 	return members.Val(), int(total.Val()), nil
@@ -117,7 +117,7 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 	pipe := h.store.rdb.Pipeline()
 	count := pipe.ZCard(ctx, pendingKey(p, webhook))
 	first := pipe.ZRange(ctx, pendingKey(p, webhook), 0, memberChunk-1)
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err := execute(ctx, pipe); err != nil {
 		return nil, 0, err
 	}
 	total := int(count.Val())
@@ -238,7 +238,7 @@ func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.Account
 	}
 	answer, err := deliveriesListScript.Run(ctx, h.store.rdb, []string{deliveriesKey(p, webhook), webhooksKey(p, account)}, append(args, string(webhook))...).Slice()
 	if err != nil {
-		return nil, false, signal.Unavailable(fmt.Errorf("list deliveries: %w", err))
+		return nil, false, unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
 	for i, front := range texts(answer) {
 		if front == "" {

@@ -279,6 +279,7 @@ func TestDueEndpoints(t *testing.T) {
 	check(milli(200), 3, 10, nil)
 	check(milli(199), 0, 10, want[:2])
 	check(milli(1000), 0, 10, want)
+	wantPostponed(t, b.store, webhooksDueKey(b.p), "damaged", milli(200))
 }
 
 func TestDueDeliveries(t *testing.T) {
@@ -315,7 +316,8 @@ func TestDueDeliveries(t *testing.T) {
 	check(read(milli(40), 9, time.Time{}, list[0].ID), list[1:]...)
 	check(read(milli(-1), 9, milli(0)))
 
-	// What cannot be sent stands in nobody's way, and is counted no more.
+	// What cannot be sent stands in nobody's way; what has no record or no body is
+	// counted no more.
 	b.rdb.HSet(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
 	b.rdb.HDel(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
@@ -328,12 +330,15 @@ func TestDueDeliveries(t *testing.T) {
 		t.Errorf("%d due, the next at %v, %v; want none, and at %v", len(due), next, err, soon)
 	}
 	check(read(milli(30), 10, milli(40)), list[3])
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(30)) || err != nil {
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 3 || !stats.OldestDue.Equal(milli(30)) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
+	damaged, err := deliveryMember(list[0].ID, list[0].Type)
+	b.must("make member", err)
+	wantPostponed(t, b.store, pendingKey(b.p, w.ID), damaged, milli(30))
 	// The attempt of one of them was under way.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 1 || !stats.OldestDue.Equal(milli(40)) || err != nil {
+	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(40)) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
 	// A reader that is late must not bring a removed webhook back.

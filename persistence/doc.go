@@ -83,9 +83,11 @@
 //
 // Writes that only the owner of a partition may make name its epoch and are refused
 // under a newer one. Refusals are *signal.Error of KindConflict; an unreachable Redis
-// is KindUnavailable; redis.Nil leaves this package as KindNotFound.
+// is KindUnavailable, as is one that refuses what it should do (see Refusal); redis.Nil
+// leaves this package as KindNotFound.
 //
 // Stored values begin with a version and are read by this one only: a later version
 // will read the one before it. An entry that cannot be read is logged and passed
-// over, so that one bad record stops nobody.
+// over, so that one bad record stops nobody. It is not removed: what is to be done at a
+// time is read again later.
 package persistence

@@ -48,12 +48,12 @@ func decodeDue(member string) (signal.RunDue, error) {
 
 // OverdueRuns returns at most limit runs of partition p whose end should have been
 // recorded before the given time, the oldest first. An entry that cannot be read is
-// logged and removed: it would stand in the way for ever.
+// logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
 	found, err := s.rdb.ZRangeByScoreWithScores(ctx, runsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
+		return nil, unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
 	}
 	var runs []signal.RunDue
 	for _, z := range found {
@@ -61,8 +61,8 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 		due, err := decodeDue(member)
 		if err != nil {
 			s.log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := s.rdb.ZRem(ctx, runsDueKey(p), member).Err(); err != nil {
-				return nil, signal.Unavailable(fmt.Errorf("remove due run of partition %d: %w", p, err))
+			if err := s.postpone(ctx, runsDueKey(p), before, member); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -70,4 +70,26 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 		runs = append(runs, due)
 	}
 	return runs, nil
+}
+
+// unreadableAfter is when an entry is read again that could not be read: another version
+// may have written it, so it is kept, but must not stand in the way of others.
+const unreadableAfter = time.Hour
+
+// postponed returns when to read such an entry again that was read as due until a time.
+func (s *Store) postponed(until time.Time) time.Time {
+	if now := s.Now(); until.Before(now) {
+		until = now
+	}
+	return until.Add(unreadableAfter)
+}
+
+// postpone makes an entry of a set by time, which was read as due until the given time
+// and could not be read, due later.
+func (s *Store) postpone(ctx context.Context, key string, until time.Time, member string) error {
+	z := redis.Z{Score: float64(milliOf(s.postponed(until))), Member: member}
+	if err := s.rdb.ZAddXX(ctx, key, z).Err(); err != nil {
+		return unavailable(fmt.Errorf("postpone entry of %s: %w", key, err))
+	}
+	return nil
 }

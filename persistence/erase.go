@@ -112,7 +112,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 	noted, err := eraseNoteScript.Run(ctx, s.rdb, []string{epochKey(p), eraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
+		return unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
 	}
 	if noted == 0 {
 		return errOldEpoch
@@ -126,7 +126,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
 	pending, err := s.rdb.HGetAll(ctx, eraseKey(p)).Result()
 	if err != nil {
-		return 0, signal.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
+		return 0, unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
 	}
 	least := time.Duration(-1)
 	for account, state := range pending {
@@ -159,7 +159,7 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 			return err
 		}
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
+			return unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
 		}
 	}
 	if e.cursor = cursor; cursor == "" {

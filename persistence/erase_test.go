@@ -148,9 +148,10 @@ func TestOverdueRuns(t *testing.T) {
 	if got, err := s.OverdueRuns(ctx, 2, at.Add(time.Hour), 2); len(got) != 2 || err != nil {
 		t.Errorf("with a limit of 2: %d runs, %v", len(got), err)
 	}
-	if n := s.rdb.ZCard(ctx, runsDueKey(2)).Val(); n != 3 {
-		t.Errorf("%d entries are left, want 3: the damaged one and the ended one are gone", n)
+	if n := s.rdb.ZCard(ctx, runsDueKey(2)).Val(); n != 4 {
+		t.Errorf("%d entries are left, want 4: the ended one is gone, the damaged one waits", n)
 	}
+	wantPostponed(t, s, runsDueKey(2), "damaged", at.Add(3*time.Second))
 	_, err = log.Append(ctx, end)
 	wantKind(t, "a second end of the run", err, signal.KindConflict)
 }

@@ -29,7 +29,7 @@ func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, err
 		return signal.Position{}, nil
 	}
 	if err != nil {
-		return signal.Position{}, signal.Unavailable(fmt.Errorf("read position of partition %d: %w", p, err))
+		return signal.Position{}, unavailable(fmt.Errorf("read position of partition %d: %w", p, err))
 	}
 	position, ok := signal.ParsePosition(value)
 	if !ok {
@@ -44,7 +44,7 @@ func (s *Store) StoreEnginePosition(ctx context.Context, p int, epoch int64, pos
 	stored, err := positionStoreScript.Run(ctx, s.rdb, []string{epochKey(p), positionKey(p)},
 		strconv.FormatInt(epoch, 10), position.String()).Int()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("store position of partition %d: %w", p, err))
+		return unavailable(fmt.Errorf("store position of partition %d: %w", p, err))
 	}
 	if stored == 0 {
 		return errOldEpoch

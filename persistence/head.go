@@ -45,7 +45,7 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	case <-q.done:
 		return q.end, q.err
 	case <-ctx.Done():
-		return signal.Position{}, signal.Unavailable(ctx.Err())
+		return signal.Position{}, unavailable(ctx.Err())
 	}
 }
 

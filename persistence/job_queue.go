@@ -178,7 +178,7 @@ func (j *Jobs) liveNodes(ctx context.Context) ([]any, error) {
 	now := strconv.FormatInt(j.store.Now().UnixMilli(), 10)
 	members, err := j.store.rdb.ZRangeByScore(ctx, nodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read live nodes: %w", err))
+		return nil, unavailable(fmt.Errorf("read live nodes: %w", err))
 	}
 	var live []any
 	among := false
@@ -201,7 +201,7 @@ func (j *Jobs) take(ctx context.Context, p, limit int, mode string, args ...any)
 	all := append([]any{j.consumer, limit, jobKey(p, ""), jobsOfKey(p, ""), mode}, args...)
 	r, err := jobTakeScript.Run(ctx, j.store.rdb, []string{jobQueueKey(p)}, all...).Slice()
 	if err != nil {
-		return nil, 0, signal.Unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
+		return nil, 0, unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("take jobs: answer is empty")
@@ -255,7 +255,7 @@ func (j *Jobs) wait(ctx context.Context) error {
 	}
 	found, err := j.store.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Unavailable(fmt.Errorf("wait for jobs: %w", err))
+		return unavailable(fmt.Errorf("wait for jobs: %w", err))
 	}
 	for _, s := range found {
 		for p := range j.store.partitions {
@@ -275,14 +275,12 @@ func (j *Jobs) poll(ctx context.Context, d time.Duration) error {
 		for p := range reads {
 			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{jobQueueKey(p), j.queue.cursors[p].String()}, Count: wakeCount, Block: -1})
 		}
-		pipe.Exec(ctx) // each command has its own error
+		if err := execute(ctx, pipe); err != nil {
+			return unavailable(fmt.Errorf("look for jobs: %w", err))
+		}
 		any := false
 		for p, r := range reads {
-			found, err := r.Result()
-			if err != nil && !errors.Is(err, redis.Nil) {
-				return signal.Unavailable(fmt.Errorf("look for jobs: %w", err))
-			}
-			for _, s := range found {
+			for _, s := range r.Val() {
 				j.seen(p, s.Messages)
 				any = true
 			}
@@ -316,18 +314,18 @@ func (j *Jobs) Waiting(ctx context.Context) (int64, error) {
 		lengths[p] = pipe.XLen(ctx, jobQueueKey(p))
 		pending[p] = pipe.XPending(ctx, jobQueueKey(p), jobGroup)
 	}
-	pipe.Exec(ctx) // each command has its own error
+	execute(ctx, pipe) // each command has its own error
 	total := int64(0)
 	for p := range lengths {
 		n, err := lengths[p].Result()
 		if err != nil {
-			return 0, signal.Unavailable(fmt.Errorf("count waiting jobs: %w", err))
+			return 0, unavailable(fmt.Errorf("count waiting jobs: %w", err))
 		}
 		// Without the group nobody has taken anything yet.
 		if held, err := pending[p].Result(); err == nil {
 			n -= held.Count
 		} else if !strings.HasPrefix(err.Error(), "NOGROUP") && !errors.Is(err, redis.Nil) {
-			return 0, signal.Unavailable(fmt.Errorf("count jobs at work: %w", err))
+			return 0, unavailable(fmt.Errorf("count jobs at work: %w", err))
 		}
 		total += max(0, n)
 	}

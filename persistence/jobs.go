@@ -109,7 +109,7 @@ func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply
 	}
 	switch {
 	case err != nil:
-		return signal.Unavailable(fmt.Errorf("enqueue job: %w", err))
+		return unavailable(fmt.Errorf("enqueue job: %w", err))
 	case stored == 0:
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
 			Message: "too many jobs are queued: wait until some have ended"}
@@ -122,7 +122,7 @@ func (j *Jobs) Job(ctx context.Context, account signal.AccountID, id signal.JobI
 	p := j.store.Partition(account)
 	r, err := j.store.rdb.HMGet(ctx, jobKey(p, id), jobState, jobStarted, jobRequest, jobOutcome).Result()
 	if err != nil {
-		return signal.Job{}, signal.Unavailable(fmt.Errorf("read job: %w", err))
+		return signal.Job{}, unavailable(fmt.Errorf("read job: %w", err))
 	}
 	text := make([]string, 4)
 	for i := range text {
@@ -159,7 +159,7 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 	}
 	r, err := jobListScript.Run(ctx, j.store.rdb, []string{index}, jobKey(p, ""), offset, limit).Slice()
 	if err != nil {
-		return nil, 0, signal.Unavailable(fmt.Errorf("list jobs: %w", err))
+		return nil, 0, unavailable(fmt.Errorf("list jobs: %w", err))
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("list jobs: answer is empty")
@@ -188,7 +188,7 @@ func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error
 	for {
 		n, err := jobPruneScript.Run(ctx, j.store.rdb, keys, now, pruneBatch).Int()
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("prune jobs: %w", err))
+			return unavailable(fmt.Errorf("prune jobs: %w", err))
 		}
 		if n < pruneBatch {
 			return nil

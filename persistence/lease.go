@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -42,7 +41,7 @@ func leaseValue(node string, epoch int64) string { return node + " " + strconv.F
 func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (epoch int64, owner string, err error) {
 	answer, err := leaseTakeScript.Run(ctx, s.rdb, []string{ownerKey(p), epochKey(p)}, node, ttl.Milliseconds()).StringSlice()
 	if err != nil {
-		return 0, "", signal.Unavailable(fmt.Errorf("take lease of partition %d: %w", p, err))
+		return 0, "", unavailable(fmt.Errorf("take lease of partition %d: %w", p, err))
 	}
 	if len(answer) != 2 {
 		return 0, "", fmt.Errorf("take lease of partition %d: answer has %d parts", p, len(answer))
@@ -59,7 +58,7 @@ func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Dura
 func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
 	held, err := leaseRenewScript.Run(ctx, s.rdb, []string{ownerKey(p)}, leaseValue(node, epoch), ttl.Milliseconds()).Int()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("renew lease of partition %d: %w", p, err))
+		return unavailable(fmt.Errorf("renew lease of partition %d: %w", p, err))
 	}
 	if held == 0 {
 		return errOldEpoch
@@ -71,7 +70,7 @@ func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64,
 // One that is held no more is left as it is.
 func (s *Store) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
 	if err := leaseReleaseScript.Run(ctx, s.rdb, []string{ownerKey(p)}, leaseValue(node, epoch)).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("release lease of partition %d: %w", p, err))
+		return unavailable(fmt.Errorf("release lease of partition %d: %w", p, err))
 	}
 	return nil
 }
@@ -83,7 +82,7 @@ func (s *Store) Owner(ctx context.Context, p int) (node string, epoch int64, err
 		return "", 0, nil
 	}
 	if err != nil {
-		return "", 0, signal.Unavailable(fmt.Errorf("read owner of partition %d: %w", p, err))
+		return "", 0, unavailable(fmt.Errorf("read owner of partition %d: %w", p, err))
 	}
 	if _, err := fmt.Sscanf(value, "%s %d", &node, &epoch); err != nil {
 		return "", 0, fmt.Errorf("read owner of partition %d: %q: %w", p, value, err)

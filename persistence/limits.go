@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,7 +22,7 @@ var limitTakeScript = redis.NewScript(limitTakeText)
 func (s *Store) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error) {
 	answer, err := limitTakeScript.Run(ctx, s.rdb, []string{limitKey(class, who)}, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
-		return 0, 0, signal.Unavailable(fmt.Errorf("take tokens: %w", err))
+		return 0, 0, unavailable(fmt.Errorf("take tokens: %w", err))
 	}
 	if len(answer) != 2 {
 		return 0, 0, errors.New("take tokens: answer is not of the known form")

@@ -107,17 +107,17 @@ func (l *Log) carryOut(ctx context.Context, p int, o *operation) outcome {
 		return outcome{err: fmt.Errorf("append to partition %d: %w", p, err)}
 	}
 	if ctx.Err() != nil {
-		return outcome{err: signal.Unavailable(ctx.Err())}
+		return outcome{err: unavailable(ctx.Err())}
 	}
 	w := l.writers[p%len(l.writers)]
 	if err := w.enqueue(p, o); err != nil {
-		return outcome{err: signal.Unavailable(err)}
+		return outcome{err: unavailable(err)}
 	}
 	select {
 	case r := <-o.done:
 		return r
 	case <-ctx.Done():
-		return outcome{err: signal.Unavailable(ctx.Err())}
+		return outcome{err: unavailable(ctx.Err())}
 	}
 }
 

@@ -64,14 +64,14 @@ func (o *operation) addMail(p int, m signal.Mail, now time.Time) {
 
 // DueMails returns at most limit mails of partition p that are to be sent until the
 // given time, the oldest first, and when the first one after that time is; zero: none
-// is. One that cannot be read is logged and removed.
+// is. One that cannot be read is logged and postponed.
 func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []signal.Mail, next time.Time, err error) {
 	at := milliText(until)
 	pipe := h.store.rdb.Pipeline()
 	found := pipe.ZRangeByScore(ctx, mailsKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
 	later := pipe.ZRangeByScoreWithScores(ctx, mailsKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, next, signal.Unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
+	if err := execute(ctx, pipe); err != nil {
+		return nil, next, unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
 	}
 	if z := later.Val(); len(z) > 0 {
 		next = timeOfMilli(int64(z[0].Score))
@@ -82,14 +82,20 @@ func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit i
 	}
 	records, err := h.store.rdb.HMGet(ctx, mailRecordsKey(p), ids...).Result()
 	if err != nil {
-		return nil, next, signal.Unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
+		return nil, next, unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
 	}
 	for i, r := range records {
-		record, _ := r.(string)
+		record, ok := r.(string)
+		if !ok { // removed between the two reads, if nothing is wrong
+			if err := h.store.removeMails(ctx, p, ids[i:i+1]); err != nil {
+				return nil, next, err
+			}
+			continue
+		}
 		m, err := decodeMail(ids[i], []byte(record))
 		if err != nil {
 			h.store.log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := h.store.removeMails(ctx, p, ids[i:i+1]); err != nil {
+			if err := h.store.postpone(ctx, mailsKey(p), until, ids[i]); err != nil {
 				return nil, next, err
 			}
 			continue
@@ -105,13 +111,11 @@ func (s *Store) removeMails(ctx context.Context, p int, ids []string) error {
 	for i, id := range ids {
 		members[i] = id
 	}
-	_, err := s.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		pipe.HDel(ctx, mailRecordsKey(p), ids...)
-		pipe.ZRem(ctx, mailsKey(p), members...)
-		return nil
-	})
-	if err != nil {
-		return signal.Unavailable(fmt.Errorf("remove mails of partition %d: %w", p, err))
+	pipe := s.rdb.TxPipeline()
+	pipe.HDel(ctx, mailRecordsKey(p), ids...)
+	pipe.ZRem(ctx, mailsKey(p), members...)
+	if err := execute(ctx, pipe); err != nil {
+		return unavailable(fmt.Errorf("remove mails of partition %d: %w", p, err))
 	}
 	return nil
 }

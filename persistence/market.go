@@ -75,7 +75,7 @@ func (m *Market) lease(ctx context.Context, node string, lease time.Duration, ep
 	got, err := marketLeaseScript.Run(ctx, m.s.rdb, []string{feederKey(), feederEpochKey()},
 		node, lease.Milliseconds(), epoch).Int64()
 	if err != nil {
-		return 0, signal.Unavailable(fmt.Errorf("take market lease: %w", err))
+		return 0, unavailable(fmt.Errorf("take market lease: %w", err))
 	}
 	return got, nil
 }
@@ -83,15 +83,12 @@ func (m *Market) lease(ctx context.Context, node string, lease time.Duration, ep
 // State returns where the feeder stands.
 func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
 	var state signal.MarketState
-	var fields, assets, live *redis.MapStringStringCmd
-	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		fields = p.HGetAll(ctx, marketStateKey())
-		assets = p.HGetAll(ctx, marketAssetsKey())
-		live = p.HGetAll(ctx, marketLiveKey())
-		return nil
-	})
-	if err != nil {
-		return state, signal.Unavailable(fmt.Errorf("read market state: %w", err))
+	p := m.s.rdb.TxPipeline()
+	fields := p.HGetAll(ctx, marketStateKey())
+	assets := p.HGetAll(ctx, marketAssetsKey())
+	live := p.HGetAll(ctx, marketLiveKey())
+	if err := execute(ctx, p); err != nil {
+		return state, unavailable(fmt.Errorf("read market state: %w", err))
 	}
 	state.Ticks, _ = signal.ParsePosition(fields.Val()["ticks"])
 	state.Bars, _ = signal.ParsePosition(fields.Val()["bars"])
@@ -140,7 +137,7 @@ func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
 	}
 	stored, err := marketStoreScript.Run(ctx, m.s.rdb, keys, args...).Int64()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("store market step: %w", err))
+		return unavailable(fmt.Errorf("store market step: %w", err))
 	}
 	if stored == 0 {
 		return errFeederFenced()
@@ -156,27 +153,25 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 		return nil
 	}
 	if err := marketFillScript.Load(ctx, m.s.rdb).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("load script: %w", err))
+		return unavailable(fmt.Errorf("load script: %w", err))
 	}
 	var results []*redis.Cmd
-	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, s := range series {
-			reset := 0
-			if s.Reset {
-				reset = 1
-			}
-			args := make([]any, 0, 5+2*len(s.Bars))
-			args = append(args, epoch, barsKept, s.Asset, string(s.Timeframe), reset)
-			for i := max(0, len(s.Bars)-barsKept); i < len(s.Bars); i++ {
-				args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
-			}
-			results = append(results, marketFillScript.EvalSha(ctx, p,
-				[]string{feederEpochKey(), marketStateKey(), marketClosedKey(), barsKey(s.Asset, s.Timeframe)}, args...))
+	p := m.s.rdb.Pipeline()
+	for _, s := range series {
+		reset := 0
+		if s.Reset {
+			reset = 1
 		}
-		return nil
-	})
-	if err != nil {
-		return signal.Unavailable(fmt.Errorf("fill market series: %w", err))
+		args := make([]any, 0, 5+2*len(s.Bars))
+		args = append(args, epoch, barsKept, s.Asset, string(s.Timeframe), reset)
+		for i := max(0, len(s.Bars)-barsKept); i < len(s.Bars); i++ {
+			args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
+		}
+		results = append(results, marketFillScript.EvalSha(ctx, p,
+			[]string{feederEpochKey(), marketStateKey(), marketClosedKey(), barsKey(s.Asset, s.Timeframe)}, args...))
+	}
+	if err := execute(ctx, p); err != nil {
+		return unavailable(fmt.Errorf("fill market series: %w", err))
 	}
 	for _, r := range results {
 		if stored, _ := r.Int64(); stored == 0 {
@@ -193,23 +188,21 @@ func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) erro
 	if len(ticks) == 0 {
 		return nil
 	}
-	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, t := range ticks {
-			values := []any{"asset", t.Asset,
-				"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
-				"time", t.Time}
-			if t.Source != "" {
-				values = append(values, "source", t.Source)
-			}
-			if t.Missed != 0 {
-				values = append(values, "missed", t.Missed)
-			}
-			p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: values})
+	p := m.s.rdb.Pipeline()
+	for _, t := range ticks {
+		values := []any{"asset", t.Asset,
+			"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
+			"time", t.Time}
+		if t.Source != "" {
+			values = append(values, "source", t.Source)
 		}
-		return nil
-	})
-	if err != nil {
-		return signal.Unavailable(fmt.Errorf("append ticks: %w", err))
+		if t.Missed != 0 {
+			values = append(values, "missed", t.Missed)
+		}
+		p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: values})
+	}
+	if err := execute(ctx, p); err != nil {
+		return unavailable(fmt.Errorf("append ticks: %w", err))
 	}
 	return nil
 }
@@ -219,16 +212,14 @@ func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) erro
 // the clock of Redis.
 func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
 	old := now.Add(-ticksKeptFor)
-	_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.XTrimMinIDApprox(ctx, marketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
-		p.XTrimMaxLenApprox(ctx, marketTicksKey(), ticksKept, 0)
-		p.XTrimMinIDApprox(ctx, marketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
-		p.XTrimMaxLenApprox(ctx, marketClosedKey(), closedKept, 0)
-		p.XTrimMinID(ctx, marketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
-		return nil
-	})
-	if err != nil {
-		return signal.Unavailable(fmt.Errorf("trim market streams: %w", err))
+	p := m.s.rdb.Pipeline()
+	p.XTrimMinIDApprox(ctx, marketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
+	p.XTrimMaxLenApprox(ctx, marketTicksKey(), ticksKept, 0)
+	p.XTrimMinIDApprox(ctx, marketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
+	p.XTrimMaxLenApprox(ctx, marketClosedKey(), closedKept, 0)
+	p.XTrimMinID(ctx, marketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
+	if err := execute(ctx, p); err != nil {
+		return unavailable(fmt.Errorf("trim market streams: %w", err))
 	}
 	return nil
 }
@@ -236,7 +227,7 @@ func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Posit
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error {
 	if err := m.s.rdb.XTrimMinID(ctx, marketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("trim bars: %w", err))
+		return unavailable(fmt.Errorf("trim bars: %w", err))
 	}
 	return nil
 }
@@ -249,14 +240,12 @@ func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Time
 		chunk := assets[:min(recentChunk, len(assets))]
 		assets = assets[len(chunk):]
 		results := make([]*redis.StringSliceCmd, len(chunk))
-		_, err := m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, asset := range chunk {
-				results[i] = p.ZRange(ctx, barsKey(asset, tf), int64(-count), -1)
-			}
-			return nil
-		})
-		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read bars: %w", err))
+		p := m.s.rdb.Pipeline()
+		for i, asset := range chunk {
+			results[i] = p.ZRange(ctx, barsKey(asset, tf), int64(-count), -1)
+		}
+		if err := execute(ctx, p); err != nil {
+			return unavailable(fmt.Errorf("read bars: %w", err))
 		}
 		for i, asset := range chunk {
 			bars, err := unpackBars(asset, tf, results[i].Val())
@@ -285,15 +274,10 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]signal.Ma
 // Bars returns the bars of an asset and timeframe, ascending, and how many closed
 // bars readers had been told of by then.
 func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {
-	var packed *redis.StringSliceCmd
-	var count *redis.StringCmd
-	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		packed = p.ZRange(ctx, barsKey(asset, tf), -barsKept, -1)
-		count = p.HGet(ctx, marketStateKey(), "count")
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, 0, signal.Unavailable(fmt.Errorf("read bars: %w", err))
+	p := m.s.rdb.TxPipeline()
+	packed, count := p.ZRange(ctx, barsKey(asset, tf), -barsKept, -1), p.HGet(ctx, marketStateKey(), "count")
+	if err := execute(ctx, p); err != nil {
+		return nil, 0, unavailable(fmt.Errorf("read bars: %w", err))
 	}
 	bars, err := unpackBars(asset, tf, packed.Val())
 	if err != nil {
@@ -311,7 +295,7 @@ func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, sig
 		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
 	}
 	if err != nil {
-		return signal.MarketAsset{}, signal.MarketLive{}, signal.Unavailable(fmt.Errorf("read asset: %w", err))
+		return signal.MarketAsset{}, signal.MarketLive{}, unavailable(fmt.Errorf("read asset: %w", err))
 	}
 	asset, err := unpackAsset(record)
 	if err != nil {
@@ -322,7 +306,7 @@ func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, sig
 		return asset, signal.MarketLive{Asset: asset.Symbol}, nil
 	}
 	if err != nil {
-		return asset, signal.MarketLive{}, signal.Unavailable(fmt.Errorf("read live prices: %w", err))
+		return asset, signal.MarketLive{}, unavailable(fmt.Errorf("read live prices: %w", err))
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err

@@ -48,7 +48,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 	}
 	result, err := m.s.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, signal.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
+		return nil, unavailable(fmt.Errorf("read %s: %w", streams[0], err))
 	}
 	return result, nil
 }
@@ -57,7 +57,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
 	last, err := m.s.rdb.XRevRangeN(ctx, marketTicksKey(), "+", "-", 1).Result()
 	if err != nil {
-		return signal.Position{}, signal.Unavailable(fmt.Errorf("find end of ticks: %w", err))
+		return signal.Position{}, unavailable(fmt.Errorf("find end of ticks: %w", err))
 	}
 	return endOf(last), nil
 }
@@ -67,7 +67,7 @@ func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
 func (m *Market) TicksKept(ctx context.Context, after signal.Position) (bool, error) {
 	info, err := m.s.readInfo(ctx, marketTicksKey())
 	if err != nil {
-		return false, signal.Unavailable(err)
+		return false, unavailable(err)
 	}
 	// Trimming removes the oldest entries: while an older one is there, or the entry
 	// itself, nothing behind it was removed.
@@ -85,15 +85,10 @@ func endOf(last []redis.XMessage) signal.Position {
 // ClosedEnd returns the position of the newest entry about closed bars, and how
 // many there have been.
 func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
-	var last *redis.XMessageSliceCmd
-	var count *redis.StringCmd
-	_, err := m.s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		last = p.XRevRangeN(ctx, marketClosedKey(), "+", "-", 1)
-		count = p.HGet(ctx, marketStateKey(), "count")
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Position{}, 0, signal.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
+	p := m.s.rdb.TxPipeline()
+	last, count := p.XRevRangeN(ctx, marketClosedKey(), "+", "-", 1), p.HGet(ctx, marketStateKey(), "count")
+	if err := execute(ctx, p); err != nil {
+		return signal.Position{}, 0, unavailable(fmt.Errorf("find end of closed bars: %w", err))
 	}
 	n, _ := strconv.ParseInt(count.Val(), 10, 64)
 	return endOf(last.Val()), n, nil

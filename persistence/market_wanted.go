@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // maxWanted bounds the assets that wait to be taken up: their names come from clients.
@@ -26,24 +24,19 @@ var (
 // one, if that is known; then it is not asked again before that is forgotten. It returns
 // KindUnavailable if too many wait, or if Redis cannot be reached.
 func (m *Market) Want(ctx context.Context, symbol string) (refused string, err error) {
-	var known *redis.StringCmd
-	var waiting *redis.IntCmd
-	_, err = m.s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		known = p.Get(ctx, marketRefusedKey(symbol))
-		waiting = p.SCard(ctx, marketWantedKey())
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", signal.Unavailable(fmt.Errorf("ask for asset: %w", err))
+	p := m.s.rdb.Pipeline()
+	known, waiting := p.Get(ctx, marketRefusedKey(symbol)), p.SCard(ctx, marketWantedKey())
+	if err := execute(ctx, p); err != nil {
+		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	if known.Val() != "" {
 		return known.Val(), nil
 	}
 	if waiting.Val() >= maxWanted {
-		return "", signal.Unavailable(errors.New("ask for asset: too many wait"))
+		return "", unavailable(errors.New("ask for asset: too many wait"))
 	}
 	if err := m.s.rdb.SAdd(ctx, marketWantedKey(), symbol).Err(); err != nil {
-		return "", signal.Unavailable(fmt.Errorf("ask for asset: %w", err))
+		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	return "", nil
 }
@@ -53,7 +46,7 @@ func (m *Market) Want(ctx context.Context, symbol string) (refused string, err e
 func (m *Market) Wanted(ctx context.Context) ([]string, error) {
 	symbols, err := m.s.rdb.SMembers(ctx, marketWantedKey()).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read wanted assets: %w", err))
+		return nil, unavailable(fmt.Errorf("read wanted assets: %w", err))
 	}
 	slices.Sort(symbols)
 	return symbols, nil
@@ -65,7 +58,7 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 	settled, err := marketSettleScript.Run(ctx, m.s.rdb, []string{feederEpochKey(), marketWantedKey(), marketRefusedKey(symbol)},
 		epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("settle wanted asset: %w", err))
+		return unavailable(fmt.Errorf("settle wanted asset: %w", err))
 	}
 	if settled == 0 {
 		return errFeederFenced()

@@ -98,7 +98,7 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 	}
 	answer, err := nodeAnnounceScript.Run(ctx, s.rdb, []string{nodesKey()}, node, mode, ttl.Milliseconds()).StringSlice()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("announce node: %w", err))
+		return nil, unavailable(fmt.Errorf("announce node: %w", err))
 	}
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("announce node: answer has %d parts", len(answer))
@@ -113,7 +113,7 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 // LeaveNode says that node is live no more.
 func (s *Store) LeaveNode(ctx context.Context, node string) error {
 	if err := s.rdb.ZRem(ctx, nodesKey(), node+" many", node+" alone").Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("withdraw node: %w", err))
+		return unavailable(fmt.Errorf("withdraw node: %w", err))
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ func (s *Store) Install(ctx context.Context) error {
 	pipe := s.rdb.TxPipeline()
 	pipe.HSetNX(ctx, installationKey(), installedPartitions, want)
 	got := pipe.HGet(ctx, installationKey(), installedPartitions)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return signal.Unavailable(fmt.Errorf("read installation: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return unavailable(fmt.Errorf("read installation: %w", err))
 	}
 	if got.Val() != want {
 		return &signal.Error{Kind: signal.KindConflict, Code: "other_partitions",

@@ -31,7 +31,7 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 
 // Unsettled returns at most limit events, oldest first, that were put into the
 // outbox before the given time. An entry that cannot be read is logged and
-// removed: it would stand in the way for ever.
+// postponed.
 func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
 	members, err := s.rdb.ZRangeByScore(ctx, outboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
@@ -43,8 +43,8 @@ func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]s
 		e, err := decodeAnnouncement(m)
 		if err != nil {
 			s.log.Error("an announcement is not readable", "component", "persistence", "err", err)
-			if err := s.rdb.ZRem(ctx, outboxKey(), m).Err(); err != nil {
-				return nil, credentialError("remove announcement", err)
+			if err := s.postpone(ctx, outboxKey(), before, m); err != nil {
+				return nil, err
 			}
 			continue
 		}

@@ -16,7 +16,7 @@ func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool
 	info, err := s.readInfo(ctx, eventsKey(p))
 	switch {
 	case err != nil:
-		return false, info, signal.Unavailable(err)
+		return false, info, unavailable(err)
 	case !info.exists:
 		return after.IsZero(), info, nil
 	case info.complete && info.generated.Compare(after) <= 0:
@@ -29,7 +29,7 @@ func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool
 	at := after.String()
 	entries, err := s.readRange(ctx, eventsKey(p), at, at, 1)
 	if err != nil {
-		return false, info, signal.Unavailable(err)
+		return false, info, unavailable(err)
 	}
 	if len(entries) == 1 {
 		return true, info, nil
@@ -46,7 +46,7 @@ func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit
 		count := min(limit-len(events), replayEntries)
 		entries, err := s.readRange(ctx, eventsKey(p), "("+after.String(), "+", count)
 		if err != nil {
-			return nil, signal.Unavailable(err)
+			return nil, unavailable(err)
 		}
 		for i := range entries {
 			if e, ok := s.event(p, &entries[i]); ok {
@@ -81,7 +81,7 @@ func (s *Store) lastEvent(ctx context.Context, p int) (signal.Position, error) {
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
 	reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", eventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
-		return after, signal.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
+		return after, unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
 	}
 	r := respReader{b: reply}
 	entries, err := r.entries(nil)

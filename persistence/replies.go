@@ -50,7 +50,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 	for range 2 {
 		locked, err := s.rdb.SetNX(ctx, key, appendReplyLock(nil, &k), replyLock).Result()
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("lock reply: %w", err))
+			return nil, unavailable(fmt.Errorf("lock reply: %w", err))
 		}
 		if locked {
 			return nil, nil
@@ -60,7 +60,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 			continue
 		}
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("read reply: %w", err))
+			return nil, unavailable(fmt.Errorf("read reply: %w", err))
 		}
 		return s.keptReply(ctx, p, &k, value)
 	}
@@ -93,7 +93,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := replyKey(s.Partition(account), account, replyDigest(&k))
 	if err := replyReleaseScript.Run(ctx, s.rdb, []string{key}, appendReplyLock(nil, &k)).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("release reply: %w", err))
+		return unavailable(fmt.Errorf("release reply: %w", err))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 	key := replyKey(s.Partition(account), account, replyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), appendReply(nil, r)...)
 	if err := s.rdb.Set(ctx, key, value, replyRetention).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("save reply: %w", err))
+		return unavailable(fmt.Errorf("save reply: %w", err))
 	}
 	return nil
 }

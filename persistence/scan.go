@@ -74,7 +74,7 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*en
 	go s.readPages(ctx, signalsKey(p), start, pages, free)
 	for page := range pages {
 		if page.err != nil {
-			return signal.Unavailable(page.err)
+			return unavailable(page.err)
 		}
 		for i := range page.entries {
 			if err := f(&page.entries[i]); err != nil {
@@ -84,7 +84,7 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*en
 		free <- page
 	}
 	if err := ctx.Err(); err != nil {
-		return signal.Unavailable(err)
+		return unavailable(err)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 		}
 		values, err := s.rdb.HMGet(ctx, openKey(p), fields...).Result()
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return nil, unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}
 		for i, v := range values {
 			value, ok := v.(string)
@@ -278,7 +278,7 @@ func (s *Store) eachOpen(ctx context.Context, p int, f func(field, value []byte)
 	for {
 		reply, err := s.raw(ctx, s.rdb, &buffer, "HSCAN", openKey(p), cursor, "COUNT", scanEntries)
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}
 		r := respReader{b: reply}
 		if r.array() != 2 {

@@ -79,18 +79,11 @@ func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id s
 	pipe := h.store.rdb.Pipeline()
 	record, due := pipe.HGet(ctx, schedulesKey(p, account), string(id)), pipe.ZScore(ctx, schedulesDueKey(p), scheduleMember(account, id))
 	rounds := pipe.HMGet(ctx, scheduleRoundsKey(p, account), roundFieldsOf(id)...)
-	pipe.Exec(ctx) // each command has its own error
+	if err := execute(ctx, pipe); err != nil {
+		return signal.Schedule{}, unavailable(fmt.Errorf("read schedule: %w", err))
+	}
 	if errors.Is(record.Err(), redis.Nil) {
 		return signal.Schedule{}, errNoSchedule
-	}
-	if err := record.Err(); err != nil {
-		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read schedule: %w", err))
-	}
-	if err := due.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read next run of schedule: %w", err))
-	}
-	if err := rounds.Err(); err != nil {
-		return signal.Schedule{}, signal.Unavailable(fmt.Errorf("read rounds of schedule: %w", err))
 	}
 	s, err := readSchedule(account, id, record.Val(), due.Val())
 	if err == nil {
@@ -117,7 +110,7 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 	p := h.store.Partition(account)
 	records, err := h.store.rdb.HGetAll(ctx, schedulesKey(p, account)).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read schedules: %w", err))
+		return nil, unavailable(fmt.Errorf("read schedules: %w", err))
 	}
 	list := make([]signal.Schedule, 0, len(records))
 	if len(records) == 0 {
@@ -129,8 +122,8 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 	}
 	pipe := h.store.rdb.Pipeline()
 	due, rounds := pipe.ZMScore(ctx, schedulesDueKey(p), members...), pipe.HGetAll(ctx, scheduleRoundsKey(p, account))
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read runs of schedules: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return nil, unavailable(fmt.Errorf("read runs of schedules: %w", err))
 	}
 	for i, id := range ids {
 		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due.Val()[i])
@@ -184,15 +177,15 @@ func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID
 
 // DueSchedules returns at most limit schedules of partition p that are to run until the
 // given time, the first one first, and when the first one after that time is; zero: none
-// is. One that cannot be read is logged and runs no more, until it is changed. Those that
-// are changed meanwhile may be missing.
+// is. One that cannot be read is logged and postponed. Those that are changed meanwhile may
+// be missing.
 func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
 	at := milliText(until)
 	pipe := h.store.rdb.Pipeline()
 	found := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
 	later := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, next, signal.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+	if err := execute(ctx, pipe); err != nil {
+		return nil, next, unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
 	}
 	if z := later.Val(); len(z) > 0 {
 		next = timeOfMilli(int64(z[0].Score))
@@ -207,12 +200,11 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 		account, id, _ := strings.Cut(z.Member.(string), " ")
 		records[i] = pipe.HGet(ctx, schedulesKey(p, signal.AccountID(account)), id)
 	}
-	pipe.Exec(ctx) // each command has its own error
+	if err := execute(ctx, pipe); err != nil {
+		return nil, next, unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+	}
 	for i, z := range due {
 		member := z.Member.(string)
-		if err := records[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, next, signal.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
-		}
 		account, id, _ := strings.Cut(member, " ")
 		s, err := readSchedule(signal.AccountID(account), signal.ScheduleID(id), records[i].Val(), z.Score)
 		if errors.Is(records[i].Err(), redis.Nil) || err == nil && s.Status != signal.ScheduleEnabled {
@@ -220,8 +212,8 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 		}
 		if err != nil {
 			h.store.log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := h.store.rdb.ZRem(ctx, schedulesDueKey(p), member).Err(); err != nil {
-				return nil, next, signal.Unavailable(fmt.Errorf("remove due schedule of partition %d: %w", p, err))
+			if err := h.store.postpone(ctx, schedulesDueKey(p), until, member); err != nil {
+				return nil, next, err
 			}
 			continue
 		}

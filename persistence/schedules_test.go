@@ -200,6 +200,7 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
+	wantPostponed(t, b.s, schedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
@@ -329,5 +330,14 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	}
 	if n := b.s.rdb.ZCard(ctx, schedulesDueKey(b.p)).Val(); n != before {
 		t.Errorf("%d are due, want %d", n, before)
+	}
+}
+
+// wantPostponed demands that an entry that could not be read is still there, and due later.
+func wantPostponed(t *testing.T, s *Store, key, member string, until time.Time) {
+	t.Helper()
+	score, err := s.rdb.ZScore(t.Context(), key, member).Result()
+	if want := until.Add(unreadableAfter); err != nil || timeOfMilli(int64(score)).Before(want) {
+		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, timeOfMilli(int64(score)), err, want)
 	}
 }

@@ -38,13 +38,13 @@ func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id sig
 			return record, nil
 		}
 		if !errors.Is(err, redis.Nil) {
-			return nil, signal.Unavailable(fmt.Errorf("read open signal %s: %w", id, err))
+			return nil, unavailable(fmt.Errorf("read open signal %s: %w", id, err))
 		}
 		return s.recentlyClosed(ctx, p, record)
 	}
 	entries, err := s.readRange(ctx, signalsKey(p), closed.String(), closed.String(), 1)
 	if err != nil {
-		return nil, signal.Unavailable(err)
+		return nil, unavailable(err)
 	}
 	if len(entries) == 0 {
 		return nil, signal.NotFound("signal")
@@ -60,7 +60,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 	for {
 		reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", signalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
+			return nil, unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
 		}
 		r := respReader{b: reply}
 		entries, err := r.entries(nil)
@@ -87,7 +87,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 func (s *Store) record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
 	entries, err := s.readRange(ctx, signalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
-		return nil, signal.Unavailable(err)
+		return nil, unavailable(err)
 	}
 	if len(entries) == 0 {
 		return nil, signal.NotFound("signal")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -33,11 +32,11 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		pipe := s.rdb.Pipeline()
 		lengths := []*redis.IntCmd{pipe.XLen(ctx, eventsKey(p)), pipe.XLen(ctx, signalsKey(p)), pipe.XLen(ctx, jobQueueKey(p))}
 		held := pipe.XPending(ctx, jobQueueKey(p), jobGroup)
-		pipe.Exec(ctx) // each command has its own error
+		execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
-				return nil, signal.Unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
+				return nil, unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
 			}
 			total.Length += n
 		}
@@ -45,13 +44,13 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		if pending, err := held.Result(); err == nil {
 			taken = pending.Count
 		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, signal.Unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
+			return nil, unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)
 			entries, err := s.readRange(ctx, jobQueueKey(p), "-", "+", 1)
 			if err != nil {
-				return nil, signal.Unavailable(err)
+				return nil, unavailable(err)
 			}
 			jobs.age(now, entries)
 		}
@@ -72,7 +71,7 @@ func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *s
 	for lag < lagMax {
 		entries, err := s.readRange(ctx, eventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
-			return signal.Unavailable(err)
+			return unavailable(err)
 		}
 		if lag == 0 {
 			events.age(now, entries)

@@ -370,5 +370,5 @@ func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error
 			break
 		}
 	}
-	return signal.Unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
+	return unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
 }

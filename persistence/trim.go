@@ -55,7 +55,7 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 	for range trimRounds {
 		n, err := trimScript.Run(ctx, t.store.rdb, keys, t.options.Keep.Milliseconds(), t.options.MaxEntries, epoch).Int()
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
+			return unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
 		}
 		if n < 0 {
 			return errOldEpoch
@@ -74,12 +74,12 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error {
 	s := t.store
 	if err := s.SyncClock(ctx); err != nil {
-		return signal.Unavailable(err)
+		return unavailable(err)
 	}
 	safe := signal.Position{MS: s.Now().Add(-t.options.Retention).UnixMilli()}
 	first, err := s.readRange(ctx, signalsKey(partition), "-", "+", 1)
 	if err != nil {
-		return signal.Unavailable(err)
+		return unavailable(err)
 	}
 	if len(first) == 0 || first[0].position.Compare(safe) >= 0 {
 		return nil
@@ -100,7 +100,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 	for range trimRounds {
 		n, err := s.rdb.XTrimMinIDApprox(ctx, signalsKey(partition), safe.String(), 0).Result()
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("trim signals of partition %d: %w", partition, err))
+			return unavailable(fmt.Errorf("trim signals of partition %d: %w", partition, err))
 		}
 		if n < trimCall/2 {
 			return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,7 +17,7 @@ func (s *Store) WeatherRecord(ctx context.Context, name string) ([]byte, error) 
 	case errors.Is(err, redis.Nil):
 		return nil, nil
 	case err != nil:
-		return nil, signal.Unavailable(fmt.Errorf("read weather: %w", err))
+		return nil, unavailable(fmt.Errorf("read weather: %w", err))
 	}
 	return value, nil
 }
@@ -26,7 +25,7 @@ func (s *Store) WeatherRecord(ctx context.Context, name string) ([]byte, error) 
 // SaveWeatherRecord keeps value for all nodes: for a time, or for good if that is 0.
 func (s *Store) SaveWeatherRecord(ctx context.Context, name string, value []byte, keep time.Duration) error {
 	if err := s.rdb.Set(ctx, weatherKey(name), value, keep).Err(); err != nil {
-		return signal.Unavailable(fmt.Errorf("save weather: %w", err))
+		return unavailable(fmt.Errorf("save weather: %w", err))
 	}
 	return nil
 }

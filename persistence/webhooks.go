@@ -88,15 +88,11 @@ func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id sig
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	record, health := pipe.HGet(ctx, webhooksKey(p, account), string(id)), pipe.HGet(ctx, webhookHealthKey(p, account), string(id))
-	pipe.Exec(ctx) // each command has its own error
+	if err := execute(ctx, pipe); err != nil {
+		return signal.Webhook{}, unavailable(fmt.Errorf("read webhook: %w", err))
+	}
 	if errors.Is(record.Err(), redis.Nil) {
 		return signal.Webhook{}, errNoWebhook
-	}
-	if err := record.Err(); err != nil {
-		return signal.Webhook{}, signal.Unavailable(fmt.Errorf("read webhook: %w", err))
-	}
-	if err := health.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return signal.Webhook{}, signal.Unavailable(fmt.Errorf("read health of webhook: %w", err))
 	}
 	return readWebhook(account, id, record.Val(), health.Val())
 }
@@ -123,8 +119,8 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	records, health := pipe.HGetAll(ctx, webhooksKey(p, account)), pipe.HGetAll(ctx, webhookHealthKey(p, account))
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read webhooks: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return nil, unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
 	list := make([]signal.Webhook, 0, len(records.Val()))
 	for id, record := range records.Val() {
@@ -207,7 +203,7 @@ func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, 
 			return errNoWebhook
 		}
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read webhook: %w", err))
+			return unavailable(fmt.Errorf("read webhook: %w", err))
 		}
 		o := newOperation()
 		k := o.key(webhooksKey(p, account))
@@ -241,7 +237,7 @@ func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Ac
 	for cursor := uint64(0); ; {
 		found, next, err := h.store.rdb.SScan(ctx, webhookAccountsKey(p), cursor, "", 1000).Result()
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("read accounts with webhooks of partition %d: %w", p, err))
+			return nil, unavailable(fmt.Errorf("read accounts with webhooks of partition %d: %w", p, err))
 		}
 		for _, a := range found {
 			seen[a] = true
@@ -272,8 +268,8 @@ func (h *Webhooks) WebhookStats(ctx context.Context) (signal.WebhookStats, error
 		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(signal.WebhookEnabled), string(signal.WebhookDisabled))
 		due[p] = pipe.ZRangeWithScores(ctx, webhooksDueKey(p), 0, 0)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return stats, signal.Unavailable(fmt.Errorf("count webhooks: %w", err))
+	if err := execute(ctx, pipe); err != nil {
+		return stats, unavailable(fmt.Errorf("count webhooks: %w", err))
 	}
 	for p := range counts {
 		for i, total := range []*int64{&stats.Pending, &stats.Enabled, &stats.Disabled} {

@@ -50,7 +50,7 @@ func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook 
 	}
 	n, err := deliveriesDropScript.Run(ctx, s.rdb, keys, args...).Int()
 	if err != nil {
-		return 0, signal.Unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
+		return 0, unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
 		return 0, errOldEpoch
@@ -65,8 +65,8 @@ func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webh
 	ended := []string{succeededKey(p, webhook), failedKey(p, webhook)}
 	pipe := h.store.rdb.Pipeline()
 	succeeded, failed := pipe.ZCard(ctx, ended[0]), pipe.ZCard(ctx, ended[1])
-	if _, err := pipe.Exec(ctx); err != nil {
-		return false, signal.Unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
+	if err := execute(ctx, pipe); err != nil {
+		return false, unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
 	}
 	if excess := int(succeeded.Val()+failed.Val()) - max(keep, 0); excess > 0 {
 		n := min(excess, dropChunk)
@@ -92,7 +92,7 @@ func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, 
 	for _, set := range sets {
 		found, err := h.store.rdb.ZRangeWithScores(ctx, set, 0, int64(n)-1).Result()
 		if err != nil {
-			return nil, signal.Unavailable(fmt.Errorf("read %s: %w", set, err))
+			return nil, unavailable(fmt.Errorf("read %s: %w", set, err))
 		}
 		all = append(all, found...)
 	}
@@ -114,7 +114,7 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 		members, err := h.store.rdb.ZRangeByScore(ctx, set, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(until, 10),
 			Offset: int64(kept), Count: dropChunk}).Result()
 		if err != nil {
-			return signal.Unavailable(fmt.Errorf("read %s: %w", set, err))
+			return unavailable(fmt.Errorf("read %s: %w", set, err))
 		}
 		if len(members) == 0 {
 			return nil
@@ -133,7 +133,7 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	found, err := h.store.rdb.HRandFieldWithValues(ctx, webhooksEraseKey(p), 1).Result()
 	if err != nil {
-		return false, signal.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
+		return false, unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
 	}
 	if len(found) == 0 {
 		return false, nil
@@ -146,7 +146,7 @@ func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more 
 func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID) error {
 	members, err := s.rdb.ZRange(ctx, recordedKey(p, webhook), 0, dropChunk-1).Result()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
+		return unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
 	}
 	if len(members) > 0 {
 		if _, err := s.dropDeliveries(ctx, p, epoch, webhook, dropAll, members); err != nil {
@@ -160,7 +160,7 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 		deliveriesKey(p, webhook), pendingKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
 	n, err := webhookErasedScript.Run(ctx, s.rdb, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
 	if err != nil {
-		return signal.Unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
+		return unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
 		return errOldEpoch

@@ -263,6 +263,12 @@ func TestMails(t *testing.T) {
 		t.Errorf("due later: %+v, want %+v", got[0], want)
 	}
 	b.must("given up", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, want, time.Time{}))
+	wantPostponed(t, b.store, mailsKey(b.p), mails[2].ID, again)
+	if n := b.rdb.HLen(ctx, mailRecordsKey(b.p)).Val(); n != 1 {
+		t.Errorf("%d records of mails are left, want the damaged one", n)
+	}
+	b.rdb.HDel(ctx, mailRecordsKey(b.p), mails[2].ID)
+	due(again.Add(2*unreadableAfter), 10, 0) // without a record, its entry goes
 	if n := b.rdb.Exists(ctx, mailsKey(b.p), mailRecordsKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d keys of mails are left", n)
 	}

@@ -232,9 +232,9 @@ func (w *writer) failed(b *batch) {
 	}
 	w.dirty = w.dirty[:0]
 	w.mu.Unlock()
-	b.fail(signal.Unavailable(err))
+	b.fail(unavailable(err))
 	for _, o := range waiting {
-		o.done <- outcome{err: signal.Unavailable(err)}
+		o.done <- outcome{err: unavailable(err)}
 	}
 }
 
@@ -291,7 +291,7 @@ func (w *writer) attempt(batches []*batch) {
 		acknowledged = pipe.Do(ctx, "WAIT", w.replicas, max(1, (timeout/2).Milliseconds()))
 	}
 	start := time.Now()
-	_, err = pipe.Exec(ctx) // of the first command that failed; each has its own
+	err = execute(ctx, pipe) // of the first command that failed; each has its own
 	if m := w.store.metrics; m != nil {
 		// A client with another timeout has lost the hooks.
 		m.observe("evalsha", start, err)
@@ -302,7 +302,7 @@ func (w *writer) attempt(batches []*batch) {
 		if err != nil {
 			lagging = fmt.Errorf("wait for replicas: %w", err)
 		} else if n < w.replicas {
-			lagging = fmt.Errorf("%d of %d replicas have the batch", n, w.replicas)
+			lagging = fmt.Errorf("%w: %d of %d have the batch", errReplicas, n, w.replicas)
 		}
 	}
 	for i, b := range batches {
@@ -334,8 +334,11 @@ func retriable(err error) bool {
 	if !errors.As(err, &answer) {
 		return true
 	}
+	if faultOf(err) != nil {
+		return true
+	}
 	text := answer.Error()
-	for _, fault := range []string{"WRONGTYPE", "CROSSSLOT", "NOPERM", "OLDBATCH"} {
+	for _, fault := range []string{"WRONGTYPE", "CROSSSLOT", "OLDBATCH"} {
 		if strings.HasPrefix(text, fault) {
 			return false
 		}

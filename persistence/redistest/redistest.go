@@ -25,19 +25,19 @@ type Server struct {
 	cmd    *exec.Cmd
 }
 
-// New starts a server without persistence. It is stopped when the test ends. The
-// test fails if no redis-server is installed.
-func New(tb testing.TB) *Server {
+// New starts a server without persistence, with more arguments for its command line. It
+// is stopped when the test ends. The test fails if no redis-server is installed.
+func New(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, "--save", "", "--appendonly", "no")
+	return start(tb, append([]string{"--save", "", "--appendonly", "no"}, args...)...)
 }
 
 // NewDurable starts a server with an append-only file, which survives Kill and
 // Restart: each change is written before it is answered. (With everysec it is not
 // while a sync is under way.)
-func NewDurable(tb testing.TB) *Server {
+func NewDurable(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return start(tb, "--save", "", "--appendonly", "yes", "--appendfsync", "no")
+	return start(tb, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"}, args...)...)
 }
 
 func start(tb testing.TB, args ...string) *Server {
@@ -64,6 +64,14 @@ func start(tb testing.TB, args ...string) *Server {
 
 // URL returns the server's address for persistence.Options.
 func (s *Server) URL() string { return "unix://" + s.socket }
+
+// URLFor is URL for a user, who may be empty, with a password.
+func (s *Server) URLFor(user, password string) string {
+	return "unix://" + user + ":" + password + "@" + s.socket
+}
+
+// Dir returns the server's directory.
+func (s *Server) Dir() string { return s.dir }
 
 // Client returns a client of the server, closed when the test ends.
 func (s *Server) Client() *redis.Client {
