@@ -40,7 +40,7 @@ var (
 
 // listAgents answers GET /v1/agents.
 func (s *Server) listAgents(c *call) error {
-	q := c.query("category", "status", "limit", "offset")
+	q := c.query
 	category := option(q, "category", categories)
 	status := option(q, "status", agentStatuses)
 	page := q.page()

@@ -158,7 +158,7 @@ func TestListSignalsPassesEveryFilterOn(t *testing.T) {
 		return []signal.Listing{newSignal().Listing(), content.Listing()}, 9, nil
 	}}
 	s := newServer(t, f)
-	a := do(t, s, "GET", "/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading&x=1&x=2", "")
+	a := do(t, s, "GET", "/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading", "")
 	item := `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum","direction":"long","confidence":0.4372,"entry_price":`
 	want := `{"signals":[` + item + `64250.125,"created_at":"2026-11-21T09:30:00.000Z"},` + item + `null,"created_at":"2026-11-21T09:30:00.000Z"}],"total":9,"limit":2,"offset":3,"has_more":true}`
 	if a.Status != 200 || a.Body != want {

@@ -82,7 +82,7 @@ func (s *Server) createKey(c *call) error {
 
 // listKeys answers GET /v1/auth/api-keys.
 func (s *Server) listKeys(c *call) error {
-	p := c.query("limit", "offset").page()
+	p := c.query.page()
 	if err := c.faults.err(); err != nil {
 		return err
 	}

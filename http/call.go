@@ -50,6 +50,7 @@ type call struct {
 	operation *operation
 	vars      map[string]string // of the path
 	principal signal.Principal  // zero on public endpoints
+	query     *query            // the parameters of the operation; their faults are among faults
 	faults    faults
 
 	status int // 0 until the answer begins
@@ -141,9 +142,6 @@ func (c *call) fail(p *problem) {
 	body := p.append(make([]byte, 0, 512), c.r.URL.EscapedPath(), c.id)
 	_ = c.send(p.Status, headerProblem, body)
 }
-
-// query reads the named parameters and notes their faults with the call's.
-func (c *call) query(names ...string) *query { return newQuery(c.r.URL.RawQuery, &c.faults, names...) }
 
 // body reads the body of the request, up to the endpoint's limit.
 func (c *call) body() ([]byte, error) {

@@ -70,7 +70,7 @@ func testData(id signal.WebhookID, p signal.Principal) []byte {
 
 // listDeliveries answers GET /v1/webhooks/{id}/deliveries.
 func (s *Server) listDeliveries(c *call) error {
-	q := c.query("status", "event", "limit", "offset")
+	q := c.query
 	p := q.page()
 	wanted := signal.DeliveryQuery{Status: option(q, "status", signal.DeliveryStatuses), Type: option(q, "event", signal.WebhookEvents),
 		Limit: p.Limit, Offset: p.Offset}

@@ -83,7 +83,7 @@ func TestDeliveriesAreListed(t *testing.T) {
 		return []signal.Delivery{newDelivery(), ended}, 7, nil
 	}
 	s := newServer(t, f)
-	a := do(t, s, "GET", aWebhook+"/deliveries?status=failed&event=agent.error&limit=2&offset=1&x=1", "")
+	a := do(t, s, "GET", aWebhook+"/deliveries?status=failed&event=agent.error&limit=2&offset=1", "")
 	ended := strings.NewReplacer(`"pending","attempt_count":1,"next_attempt_at":"2026-11-21T09:30:31.120Z","completed_at":null`,
 		`"succeeded","attempt_count":9,"next_attempt_at":null,"completed_at":"2026-11-21T09:31:00.000Z"`, `503,"error":"status 503"`, `204,"error":null`).Replace(shown)
 	if want := `{"deliveries":[` + shown + `},` + ended + `}],"total":7,"limit":2,"offset":1,"has_more":true}`; a.Status != 200 || a.Body != want {

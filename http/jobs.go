@@ -29,7 +29,7 @@ func (s *Server) jobByID(c *call) error {
 
 // listJobs answers GET /v1/jobs.
 func (s *Server) listJobs(c *call) error {
-	q := c.query("status", "limit", "offset")
+	q := c.query
 	status := option(q, "status", jobStatuses)
 	p := q.page()
 	if err := c.faults.err(); err != nil {

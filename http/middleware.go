@@ -118,6 +118,9 @@ func (s *Server) handle(c *call) error {
 		return err
 	}
 	s.selectVersion(c)
+	if !c.operation.anyQuery {
+		c.query = newQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
+	}
 	return c.operation.handle(c)
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 const (
@@ -27,16 +29,26 @@ type query struct {
 
 type param struct{ name, value string }
 
-// newQuery finds the named parameters in a raw query; others are ignored. One that
-// is given twice is noted, whatever its values.
+// newQuery reads a raw query whose parameters must be among names, each given once,
+// whatever its value. A misspelt one must not be dropped: the list would not be the one
+// that was asked for.
 func newQuery(raw string, f *faults, names ...string) *query {
 	q := &query{faults: f}
-	for raw != "" {
+	for raw != "" && len(f.list) < maxFaults {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
+		if pair == "" {
+			continue
+		}
 		key, value, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(key)
-		if err != nil || !slices.Contains(names, name) {
+		if err != nil {
+			name = key
+		}
+		if !slices.Contains(names, name) {
+			if name = shorten(name); !q.isBad(name) {
+				q.faults.add(inQuery, name, faultUnknown, unknownParameter(name, names))
+			}
 			continue
 		}
 		if slices.ContainsFunc(q.params, func(p param) bool { return p.name == name }) {
@@ -53,14 +65,39 @@ func newQuery(raw string, f *faults, names ...string) *query {
 	return q
 }
 
+// unknownParameter says which of names was probably meant.
+func unknownParameter(name string, names []string) string {
+	if len(names) == 0 {
+		return "there is no such parameter: this endpoint has none"
+	}
+	if near := spelling.Nearest(name, names); len(near) > 0 {
+		return "there is no such parameter; the nearest one is " + strings.Join(near, ", ")
+	}
+	return "there is no such parameter; there are " + strings.Join(names, ", ")
+}
+
+// maxNamed is how many characters are shown of a name that a client made up.
+const maxNamed = 64
+
+// shorten returns the beginning of name, in valid UTF-8.
+func shorten(name string) string {
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	if utf8.RuneCountInString(name) <= maxNamed {
+		return name
+	}
+	return string([]rune(name)[:maxNamed]) + "…"
+}
+
 // bad notes a fault once for each parameter.
 func (q *query) bad(name, code, detail string) {
-	for _, f := range q.faults.list {
-		if f.In == inQuery && f.Name == name {
-			return
-		}
+	if !q.isBad(name) {
+		q.faults.add(inQuery, name, code, detail)
 	}
-	q.faults.add(inQuery, name, code, detail)
+}
+
+// isBad reports whether a fault of a parameter was noted.
+func (q *query) isBad(name string) bool {
+	return slices.ContainsFunc(q.faults.list, func(f fault) bool { return f.In == inQuery && f.Name == name })
 }
 
 // get returns the value of a parameter; "" if it is absent or empty.

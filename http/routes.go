@@ -27,8 +27,11 @@ type operation struct {
 	scope  signal.Scope // that the credential must carry; "" for none
 	class  limits.Class // of its rate limit; "" for none
 	handle func(*call) error
-	always bool // answered while the process ends, too
-	secret bool // its answers hold a secret: they are kept encrypted
+	params []string // of its query; others are refused
+	// anyQuery leaves the query alone: what links to a page carries is not ours.
+	anyQuery bool
+	always   bool // answered while the process ends, too
+	secret   bool // its answers hold a secret: they are kept encrypted
 
 	method string
 	tally  tally
@@ -51,9 +54,9 @@ func (*endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 // methods are the operations of a path.
 type methods map[string]*operation
 
-// get is an operation of the class reads.
-func get(scope signal.Scope, handle func(*call) error) *operation {
-	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle}
+// get is an operation of the class reads, with the parameters of its query.
+func get(scope signal.Scope, handle func(*call) error, params ...string) *operation {
+	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle, params: params}
 }
 
 // change is an operation of the class writes.
@@ -72,6 +75,14 @@ func open(handle func(*call) error) methods {
 	}}}
 }
 
+// anyQuery has m leave the query alone.
+func anyQuery(m methods) methods {
+	for _, op := range m {
+		op.anyQuery = true
+	}
+	return m
+}
+
 // addRoutes is the list of all routes, grouped by the credential they want. The
 // router tries them in this order, so the busiest stand first.
 func (s *Server) addRoutes() {
@@ -79,13 +90,15 @@ func (s *Server) addRoutes() {
 
 	// A token with a scope.
 	s.add("/v1/agents/{id}/run", methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
-	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals)})
-	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather)})
+	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals,
+		"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")})
+	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
+		"region", "commodity", "severity", "limit", "offset", "since")})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
-	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs)})
-	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents)})
+	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
+	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset")})
 	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
 
 	s.addWork()
@@ -97,14 +110,16 @@ func (s *Server) addRoutes() {
 	s.add("/v1/versions", methods{"GET": get("", s.listVersions)})
 
 	// The stream.
-	s.add("/ws/dashboard", methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream}})
-	s.add("/v1/ws/dashboard", methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream}})
+	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
+		s.add(path, methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream, params: credentialParams}})
+	}
 
 	// An access token.
 	s.add("/v1/auth/logout", methods{"POST": {guard: jwtOnly, class: limits.Sessions, handle: s.logout}})
 	s.add("/v1/auth/password", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: s.changePassword}})
 	s.add("/v1/auth/api-key", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: s.createKey}})
-	s.add("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: s.listKeys}})
+	s.add("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: s.listKeys,
+		params: []string{"limit", "offset"}}})
 	s.add("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes, handle: s.revokeKey}})
 
 	// No token.
@@ -132,11 +147,11 @@ func (s *Server) addWebhooks() {
 	const scope = signal.WebhooksManage
 	create := change(scope, s.createWebhook)
 	create.secret = true
-	s.add("/v1/webhooks", methods{"GET": get(scope, s.listWebhooks), "POST": create})
+	s.add("/v1/webhooks", methods{"GET": get(scope, s.listWebhooks, "status", "limit", "offset"), "POST": create})
 	s.add("/v1/webhooks/{id}", methods{"GET": get(scope, s.webhookByID), "PATCH": change(scope, s.changeWebhook), "DELETE": change(scope, s.removeWebhook)})
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
-	s.add("/v1/webhooks/{id}/deliveries", methods{"GET": get(scope, s.listDeliveries)})
+	s.add("/v1/webhooks/{id}/deliveries", methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
 	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})
@@ -146,11 +161,11 @@ func (s *Server) addWebhooks() {
 
 // addPages adds what people read.
 func (s *Server) addPages() {
-	s.add("/", open(redirect("/docs")))
+	s.add("/", anyQuery(open(redirect("/docs"))))
 	for path, handle := range map[string]func(*call) error{
 		"/docs": s.docs, "/docs/{file}": s.docsFile, "/problems": s.problemIndex, "/problems/{code}": s.problemPage,
 	} {
-		e := s.add(path, open(handle))
+		e := s.add(path, anyQuery(open(handle)))
 		e.cached, e.page = true, true
 	}
 }

@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
+
+	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 func TestBodiesThatAreNotValid(t *testing.T) {
@@ -159,6 +163,11 @@ func TestQueriesThatAreNotValid(t *testing.T) {
 		{"/v1/agents?category=sport&status=gone&limit=101", []string{"query category invalid_value", "query status invalid_value", "query limit out_of_range"}},
 		{"/v1/jobs?status=done&limit=x", []string{"query status invalid_value", "query limit invalid_type"}},
 		{"/v1/auth/api-keys?limit=1000", []string{"query limit out_of_range"}},
+		{"/v1/signals?assets=BTC&assets=ETH", []string{"query assets unknown_field"}},
+		{"/v1/signals?Asset=BTC&asset%20=x&limit=x", []string{"query Asset unknown_field", "query asset  unknown_field", "query limit invalid_type"}},
+		{"/v1/signals?%zz=1&%ff=2&&=3", []string{"query %zz unknown_field", "query \uFFFD unknown_field", "query  unknown_field"}},
+		{"/v1/signals?" + strings.Repeat("é", 65) + "=1", []string{"query " + strings.Repeat("é", 64) + "… unknown_field"}},
+		{"/v1/account?limit=1", []string{"query limit unknown_field"}},
 	}
 	s := newServer(t, &fakes{})
 	for _, test := range tests {
@@ -224,6 +233,85 @@ func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 		if a.Header.Get("X-Service-Version") != "2026-11-01" {
 			t.Errorf("%s answers in version %q", operation, a.Header.Get("X-Service-Version"))
 		}
+	}
+}
+
+// TestEveryOperationRefusesAnUnknownParameter: but pages, to which anybody may link.
+func TestEveryOperationRefusesAnUnknownParameter(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	for _, operation := range s.Routes() {
+		method, path, _ := strings.Cut(operation, " ")
+		page := path == "/" || strings.HasPrefix(path, "/docs") || strings.HasPrefix(path, "/problems")
+		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
+		body := ""
+		if method == "POST" {
+			body = `{}`
+		}
+		a := do(t, s, method, path+"?nosuch=1", body, "Authorization: Bearer jwt")
+		if page {
+			if a.Status == 400 {
+				t.Errorf("%s: %s", operation, a.Body)
+			}
+			continue
+		}
+		if a.Status != 400 || !strings.Contains(strings.Join(a.faults(t), ","), "query nosuch unknown_field") {
+			t.Errorf("%s: %d %s", operation, a.Status, a.Body)
+		}
+	}
+}
+
+// TestEveryDescribedParameterIsTaken holds the parameters of operations against the
+// description: an empty value is as good as none.
+func TestEveryDescribedParameterIsTaken(t *testing.T) {
+	t.Parallel()
+	doc, err := openapi3.NewLoader().LoadFromData(signalhttp.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, &fakes{})
+	taken := 0
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			target := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
+			if !slices.Contains(s.Routes(), method+" "+path) {
+				target = "/v1" + target
+			}
+			for _, p := range operation.Parameters {
+				if p.Value.In != openapi3.ParameterInQuery {
+					continue
+				}
+				a := do(t, s, method, target+"?"+p.Value.Name+"=", "", "Authorization: Bearer jwt")
+				if strings.Contains(a.Body, "unknown_field") {
+					t.Errorf("%s %s: %s", method, target, a.Body)
+				}
+				taken++
+			}
+		}
+	}
+	if taken < 20 {
+		t.Errorf("only %d parameters are described", taken)
+	}
+}
+
+func TestUnknownParametersNameTheNearest(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	for target, want := range map[string]string{
+		"/v1/signals?assets=BTC":   "there is no such parameter; the nearest one is asset",
+		"/v1/jobs?colour=1":        "there is no such parameter; there are status, limit, offset",
+		"/v1/account?verbose=true": "there is no such parameter: this endpoint has none",
+	} {
+		if a := do(t, s, "GET", target, ""); a.Status != 400 || a.problem(t).Errors[0].Detail != want {
+			t.Errorf("%s: %d %s", target, a.Status, a.Body)
+		}
+	}
+	many := "/v1/jobs?"
+	for i := range 200 {
+		many += fmt.Sprintf("p%d=1&", i)
+	}
+	if a := do(t, s, "GET", many, ""); a.Status != 400 || len(a.problem(t).Errors) != 100 {
+		t.Errorf("of 200 faults %d are listed", len(a.problem(t).Errors))
 	}
 }
 

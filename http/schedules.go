@@ -186,7 +186,7 @@ func (s *Server) createSchedule(c *call) error {
 
 // listSchedules answers GET /v1/schedules.
 func (s *Server) listSchedules(c *call) error {
-	q := c.query("status", "limit", "offset")
+	q := c.query
 	status := option(q, "status", signal.ScheduleStatuses)
 	p := q.page()
 	if err := c.faults.err(); err != nil {
@@ -286,7 +286,7 @@ func (s *Server) addSchedules() {
 		return
 	}
 	const scope = signal.AgentsRun
-	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules), "POST": change(scope, s.createSchedule)})
+	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules, "status", "limit", "offset"), "POST": change(scope, s.createSchedule)})
 	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule), "DELETE": change(scope, s.removeSchedule)})
 }
 

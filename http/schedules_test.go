@@ -190,10 +190,10 @@ func TestSchedulesAreReadAndListed(t *testing.T) {
 		`"last_run_at":null,"last_error":null,"failures":0,"skipped":0`, `"last_run_at":"2026-11-21T09:30:00.000Z","last_error":{"error_code":"STALE_DATA",`+
 			`"message":"the price of \"eth\" is old","at":"2026-11-21T09:30:01.000Z"},"failures":2,"skipped":3`).Replace(scheduleRecord)
 	for query, want := range map[string]string{
-		"":                           scheduleRecord + `,` + disabled + `],"total":2,"limit":25,"offset":0,"has_more":false}`,
-		"?status=disabled":           disabled + `],"total":1,"limit":25,"offset":0,"has_more":false}`,
-		"?limit=1":                   scheduleRecord + `],"total":2,"limit":1,"offset":0,"has_more":true}`,
-		"?offset=5&status=&foreign=": `],"total":2,"limit":25,"offset":5,"has_more":false}`,
+		"":                  scheduleRecord + `,` + disabled + `],"total":2,"limit":25,"offset":0,"has_more":false}`,
+		"?status=disabled":  disabled + `],"total":1,"limit":25,"offset":0,"has_more":false}`,
+		"?limit=1":          scheduleRecord + `],"total":2,"limit":1,"offset":0,"has_more":true}`,
+		"?offset=5&status=": `],"total":2,"limit":25,"offset":5,"has_more":false}`,
 	} {
 		if a := do(t, s, "GET", "/v1/schedules"+query, ""); a.Status != 200 || a.Body != `{"schedules":[`+want {
 			t.Errorf("%s: %d %s", query, a.Status, a.Body)

@@ -249,7 +249,7 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
-	do(t, s, "GET", "/v1/signals?asset=private&api_key=hidden", "", "X-Request-Id: r1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	do(t, s, "GET", "/v1/signals?asset=private", "", "X-Request-Id: r1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	do(t, s, "GET", "/v1/"+strings.Repeat("x", 5000), "")
 	do(t, s, "GET", "/ws/dashboard?api_key=hidden", "", "Authorization:")
 	lines := bufio.NewScanner(&log)

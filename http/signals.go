@@ -39,7 +39,7 @@ const listingBytes = 240
 
 // listSignals answers GET /v1/signals.
 func (s *Server) listSignals(c *call) error {
-	q := c.query("asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")
+	q := c.query
 	p := q.page()
 	wanted := catalogue.Query{
 		Account:       c.principal.Account,

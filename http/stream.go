@@ -40,11 +40,7 @@ func newUpgrader() websocket.Upgrader {
 func (s *Server) authenticateStream(c *call) (err error) {
 	token := bearerToken(c.r.Header)
 	if token == "" {
-		var f faults
-		token = newQuery(c.r.URL.RawQuery, &f, "api_key").get("api_key")
-		if f.any() {
-			token = malformedToken
-		}
+		token = credentialOf(c.r.URL.RawQuery)
 	}
 	if token != "" {
 		if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), token); err != nil {
@@ -55,6 +51,26 @@ func (s *Server) authenticateStream(c *call) (err error) {
 		return errForeignOrigin
 	}
 	return nil
+}
+
+// credentialParams are the parameters of a handshake: the credential, by one of the
+// names that it has in the message auth.
+var credentialParams = []string{"api_key", "token"}
+
+// credentialOf returns the credential of a handshake's query; "" if it has none. One that
+// cannot be read, and more than one, are no credential.
+func credentialOf(raw string) (token string) {
+	var f faults
+	q := newQuery(raw, &f, credentialParams...)
+	for _, name := range credentialParams {
+		switch v := q.get(name); {
+		case q.isBad(name), v != "" && token != "":
+			return malformedToken
+		case v != "":
+			token = v
+		}
+	}
+	return token
 }
 
 // originAllowed says that a page of the request's origin may open the stream: the

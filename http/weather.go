@@ -30,7 +30,7 @@ func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (signa
 
 // listWeather answers GET /v1/signals/weather.
 func (s *Server) listWeather(c *call) error {
-	q := c.query("region", "commodity", "severity", "limit", "offset", "since")
+	q := c.query
 	p := q.page()
 	wanted := catalogue.WeatherQuery{Account: c.principal.Account, Region: option(q, "region", agent.Regions), Commodity: option(q, "commodity", agent.Commodities),
 		Severity: option(q, "severity", signal.Severities), Since: q.since(), Limit: p.Limit, Offset: p.Offset}

@@ -195,9 +195,8 @@ func TestValuesComeBeforeTheResource(t *testing.T) {
 		want := 400
 		switch r.method {
 		case "GET":
-			path, want = path+"?status=x&limit=0", 400
-			if !strings.HasSuffix(r.path, "s") { // it is no list
-				want = 404
+			if want = 404; strings.HasSuffix(r.path, "s") { // a list
+				path, want = path+"?status=x&limit=0", 400
 			}
 		case "DELETE":
 			want = 404

@@ -101,7 +101,7 @@ func (s *Server) createWebhook(c *call) error {
 
 // listWebhooks answers GET /v1/webhooks.
 func (s *Server) listWebhooks(c *call) error {
-	q := c.query("status", "limit", "offset")
+	q := c.query
 	status := option(q, "status", signal.WebhookStatuses)
 	p := q.page()
 	if err := c.faults.err(); err != nil {

@@ -151,7 +151,7 @@ func (c *call) queued(job signal.Job, err error) error {
 
 // scorecard answers GET /v1/scorecard.
 func (s *Server) scorecard(c *call) error {
-	q := c.query("agent_id", "strategy", "asset", "timeframe", "since")
+	q := c.query
 	wanted := scorecard.Query{
 		Account:   c.principal.Account,
 		Agent:     option(q, "agent_id", agentIDs),
@@ -177,6 +177,6 @@ func (s *Server) addWork() {
 		s.add("/v1/backtests", methods{"POST": change(signal.AgentsRun, s.createBacktest)})
 	}
 	if s.o.Scorecards != nil {
-		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard)})
+		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard, "agent_id", "strategy", "asset", "timeframe", "since")})
 	}
 }

@@ -169,7 +169,7 @@ func badQueries(t *testing.T, trader *client) {
 		"min_confidence=Infinity", "min_confidence=-0.1", "min_confidence=1.0001", "min_confidence=1e400", "min_confidence=.5", "min_confidence=0x1p-2",
 		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody", "since=yesterday",
 		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00", "asset=" + strings.Repeat("A", 65),
-		"asset=%00", "asset=%c3%28"} {
+		"asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
 		p := trader.get("/v1/signals?"+bad).fails(t, http.StatusBadRequest, "invalid_request")
 		if len(p.Errors) != 1 || p.Errors[0].Parameter != name {
@@ -177,10 +177,10 @@ func badQueries(t *testing.T, trader *client) {
 		}
 	}
 	p := trader.get("/v1/signals?limit=0&offset=-1&direction=up&min_confidence=2&since=x&unknown=1").fails(t, http.StatusBadRequest, "invalid_request")
-	if len(p.Errors) != 5 {
-		t.Errorf("of five faults are told: %+v", p.Errors)
+	if len(p.Errors) != 6 {
+		t.Errorf("of six faults are told: %+v", p.Errors)
 	}
-	for _, fine := range []string{"limit=", "unknown=1&unknown=2", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21", "asset=nosuch"} {
+	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21", "asset=nosuch"} {
 		trader.get("/v1/signals?"+fine).want(t, http.StatusOK)
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars", "/v1/signals/weather?limit=101",
