@@ -114,7 +114,7 @@ func (o *RealOptions) alpaca(m *Metrics) *alpaca.Client {
 }
 
 func (o *RealOptions) feeds(m *Metrics) *fetch.Client {
-	return fetch.New(fetch.Options{Name: feeds.Name, Rate: feedsRate, Burst: feedsBurst, Done: m.asked})
+	return fetch.New(fetch.Options{Name: feeds.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
 }
 
 // quotes are what coins are priced in: all stand for a dollar.

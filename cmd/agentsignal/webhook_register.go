@@ -85,6 +85,9 @@ const (
 	apiTimeout   = 10 * time.Second
 )
 
+// apiClient does not follow redirects: the body of a registration may hold a secret.
+var apiClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 // ask sends a request to the service. An answer other than 2xx is an error that
 // shows it.
 func (g *registration) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
@@ -98,7 +101,7 @@ func (g *registration) ask(ctx context.Context, method, path string, body []byte
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	w, err := http.DefaultClient.Do(r)
+	w, err := apiClient.Do(r)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -26,6 +27,8 @@ const (
 	maxBody   = 8 << 20
 	errorBody = 512
 	maxTries  = 3
+	// maxRedirects bounds the redirects of a request within a host.
+	maxRedirects = 5
 	// firstPause is the pause before the second try; the one before the third is
 	// twice as long. Both are jittered by half.
 	firstPause = 250 * time.Millisecond
@@ -52,6 +55,9 @@ type Options struct {
 	Burst int
 	// Header is sent with every request.
 	Header http.Header
+	// AnyHost follows redirects to other hosts. A client with a secret in its header or
+	// its addresses must not: the other host would get it.
+	AnyHost bool
 	// Transport is for tests. The default bounds the time to connect.
 	Transport http.RoundTripper
 	// Rest says, by the start of the body of an error, for how long the server wants to be
@@ -88,9 +94,35 @@ func New(o Options) *Client {
 	if o.Rest == nil {
 		o.Rest = func([]byte) time.Duration { return 0 }
 	}
-	return &Client{o: o, http: &http.Client{Transport: o.Transport, Timeout: requestTimeout},
+	client := &http.Client{Transport: o.Transport, Timeout: requestTimeout, CheckRedirect: sameHost}
+	if o.AnyHost {
+		client.CheckRedirect = anyHost
+	}
+	return &Client{o: o, http: client,
 		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
 }
+
+// sameHost refuses a redirect that leaves the scheme or host that was asked: net/http
+// sends all headers but Authorization and cookies there, too, and the address that was
+// asked in Referer.
+func sameHost(to *http.Request, via []*http.Request) error {
+	if asked := via[0].URL; to.URL.Scheme != asked.Scheme || to.URL.Host != asked.Host {
+		return fmt.Errorf("%w to %s://%s, which is not followed", errRedirect, to.URL.Scheme, to.URL.Host)
+	}
+	return anyHost(to, via)
+}
+
+// anyHost follows redirects, up to a limit, without saying where they came from.
+func anyHost(to *http.Request, via []*http.Request) error {
+	to.Header.Del("Referer")
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
+	}
+	return nil
+}
+
+// errRedirect is part of the cause of a refused redirect.
+var errRedirect = errors.New("the source redirects")
 
 // Name is the source's.
 func (c *Client) Name() string { return c.o.Name }
@@ -224,6 +256,12 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	}
 	w, err := c.http.Do(request)
 	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // without the address, which may hold a key
+		}
+		if errors.Is(err, errRedirect) {
+			return nil, fail(Refused, 0, err)
+		}
 		return nil, fail(Network, 0, err)
 	}
 	defer w.Body.Close()
