@@ -17,7 +17,7 @@ func refused(code, message string) error {
 
 var (
 	errNotOpen  = refused("signal_closed", "the signal is closed")
-	errChanged  = refused(signal.CodeSignalChanged, "the signal has been changed meanwhile")
+	errChanged  = error(signal.Changed(0)) // callers get the sequence that is stored
 	errOldEpoch = refused(signal.CodeNotOwner, "another node owns the partition")
 	errRunEnded = refused("run_ended", "the run has ended already")
 )

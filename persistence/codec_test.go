@@ -308,17 +308,17 @@ func FuzzReply(f *testing.F) {
 
 func TestParseBatchReply(t *testing.T) {
 	t.Parallel()
-	first, stamp, refused, err := parseBatchReply("12-3 11-0 0:1 17:0")
+	first, stamp, refused, err := parseBatchReply("12-3 11-0 0:1 17:0=300")
 	if err != nil || first != (signal.Position{MS: 12, Seq: 3}) || stamp != (signal.Position{MS: 11}) {
 		t.Errorf("parseBatchReply = %v, %v, %v", first, stamp, err)
 	}
-	if diff := cmp.Diff(map[int]int{0: 1, 17: 0}, refused); diff != "" {
+	if diff := cmp.Diff(map[int]refusal{0: {guard: 1}, 17: {sequence: 300}}, refused, cmp.AllowUnexported(refusal{})); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	if first, stamp, _, err := parseBatchReply("- -"); err != nil || !first.IsZero() || !stamp.IsZero() {
 		t.Errorf("a batch without ids: %v, %v, %v", first, stamp, err)
 	}
-	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b"} {
+	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b", "- - 1:1=", "- - 1:1=x"} {
 		if _, _, _, err := parseBatchReply(reply); err == nil {
 			t.Errorf("parseBatchReply(%q) has no error", reply)
 		}

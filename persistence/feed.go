@@ -39,15 +39,19 @@ func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, err
 }
 
 // StoreEnginePosition stores that the events of partition p up to position have had
-// their effect. KindConflict: another epoch holds the partition.
+// their effect. KindConflict: another epoch holds the partition, or the log ends before
+// the position, because Redis has lost its end (CodeRolledBack).
 func (s *Store) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
-	stored, err := positionStoreScript.Run(ctx, s.rdb, []string{epochKey(p), positionKey(p)},
+	stored, err := positionStoreScript.Run(ctx, s.rdb, []string{epochKey(p), positionKey(p), eventsKey(p)},
 		strconv.FormatInt(epoch, 10), position.String()).Int()
 	if err != nil {
 		return unavailable(fmt.Errorf("store position of partition %d: %w", p, err))
 	}
-	if stored == 0 {
+	switch stored {
+	case 0:
 		return errOldEpoch
+	case -1:
+		return signal.ErrRolledBack
 	}
 	return nil
 }

@@ -234,9 +234,11 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 		sequence int64
 		typ      signal.EventType
 		want     error
+		stored   int64 // of a refusal
 	}{
-		{3, signal.SignalUpdated, errChanged}, {2, signal.SignalUpdated, nil}, {2, signal.SignalUpdated, errChanged}, {2, signal.SignalClosed, errChanged},
-		{3, signal.SignalUpdated, nil}, {200, signal.SignalClosed, errChanged}, {4, signal.SignalClosed, nil}, {4, signal.SignalClosed, errNotOpen},
+		{3, signal.SignalUpdated, errChanged, 1}, {2, signal.SignalUpdated, nil, 0}, {2, signal.SignalUpdated, errChanged, 2},
+		{2, signal.SignalClosed, errChanged, 2}, {3, signal.SignalUpdated, nil, 0}, {200, signal.SignalClosed, errChanged, 3},
+		{4, signal.SignalClosed, nil, 0}, {4, signal.SignalClosed, errNotOpen, 0},
 	} {
 		next := *s
 		next.Sequence = c.sequence
@@ -244,12 +246,24 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 			next.Closing = &signal.Closing{Reason: signal.Expired, At: time.Now()}
 		}
 		_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: c.typ}}})
-		if !errors.Is(err, c.want) {
+		if signal.CodeOf(err) != signal.CodeOf(c.want) {
 			t.Errorf("change %d: %v, want %v", i, err, c.want)
+		}
+		if stored, known := signal.StoredSequence(err); known != (c.want == errChanged) || stored != c.stored {
+			t.Errorf("change %d: the refusal tells of the sequence %d, want %d", i, stored, c.stored)
 		}
 	}
 	if n := len(b.eventsOf(account)) - before; n != 3 {
 		t.Errorf("%d events, want 3", n)
+	}
+	long := logSignal(account)
+	long.Sequence = 300
+	b.append(created(long))
+	next := *long
+	next.Sequence = 300
+	_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: signal.SignalUpdated}}})
+	if stored, _ := signal.StoredSequence(err); stored != 300 {
+		t.Errorf("the refusal tells of the sequence %d, want 300", stored)
 	}
 }
 

@@ -66,6 +66,7 @@ type Store struct {
 	log          *slog.Logger
 	metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
+	appended     []newest     // by partition
 }
 
 // Open prepares the connection. It does not wait for Redis: see Ready. It fails
@@ -98,7 +99,8 @@ func Open(o Options) (*Store, error) {
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
 	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
-	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics}
+	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics,
+		appended: make([]newest, o.Partitions)}
 	s.rdb = newClient(base)
 	blocking := *base
 	blocking.PoolSize = o.BlockingReaders + 2

@@ -30,9 +30,11 @@ type TailOptions struct {
 // What it promises: subscribers are given every event that is appended after Run
 // has attached, once, in the order of its partition's log, by one goroutine at a
 // time. Redis may be away meanwhile, or restart. Where events were removed before
-// they were read, or Redis came back without some, the functions of OnGap are told;
-// then events go on from there. Passed, Head, Wait and Attached may be called from
-// anywhere.
+// they were read, the functions of OnGap are called; then events go on from there.
+// Where Redis came back without some that were read, or that this process has
+// appended, those of OnRollback are called before; then come the events that follow
+// the last one that both have, also if their positions are below those that were
+// lost. Passed, Head, Wait and Attached may be called from anywhere.
 type Tail struct {
 	store *Store
 	count int
@@ -41,6 +43,7 @@ type Tail struct {
 
 	subscribers []func(partition int, events []signal.Event)
 	gaps        []func(partition int)
+	rollbacks   []func(partition int)
 	delivering  sync.Mutex // held while subscribers are called
 
 	partitions []tailPartition
@@ -53,6 +56,7 @@ type tailPartition struct {
 	// The reading goroutine's own.
 	cursor  signal.Position
 	suspect bool // entries may have been removed unread since the last look
+	recent  recent
 
 	mu      sync.Mutex // guards the rest
 	passed  signal.Position
@@ -94,6 +98,10 @@ func (t *Tail) Subscribe(f func(partition int, events []signal.Event)) {
 // OnGap has f called when events of a partition are lost to the subscribers. It
 // must be called before Run.
 func (t *Tail) OnGap(f func(partition int)) { t.gaps = append(t.gaps, f) }
+
+// OnRollback has f called when Redis has lost events of a partition that it had
+// acknowledged, before the functions of OnGap. It must be called before Run.
+func (t *Tail) OnRollback(f func(partition int)) { t.rollbacks = append(t.rollbacks, f) }
 
 // Attached says that Run follows the logs, and that Redis answered its last reads.
 func (t *Tail) Attached() bool {
@@ -188,6 +196,7 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 		}
 		part := &t.partitions[p]
 		part.cursor, part.suspect = end, false
+		part.recent = recent{base: end}
 		part.pass(end)
 	}
 	return nil
@@ -213,8 +222,12 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 	for _, p := range partitions {
 		part := &t.partitions[p]
 		if part.suspect || len(found) == 0 && part.awaited() {
-			if err := t.inspect(ctx, p, len(found[p]) > 0); err != nil {
+			rolledBack, err := t.inspect(ctx, p, len(found[p]) > 0)
+			if err != nil {
 				return err
+			}
+			if rolledBack {
+				continue // what was found is read again, behind what may lie before it
 			}
 		}
 		if entries := found[p]; len(entries) > 0 {
@@ -267,28 +280,37 @@ func (t *Tail) hand(p int, entries []entry) {
 		t.delivering.Unlock()
 	}
 	part.cursor = entries[len(entries)-1].position
+	part.recent.add(entries)
 	part.pass(part.cursor)
 }
 
 // inspect asks whether entries behind the cursor were removed before they were
-// read, and tells of it. found says that there are entries to be handed on.
-func (t *Tail) inspect(ctx context.Context, p int, found bool) error {
+// read, and tells of it. found says that there are entries to be handed on;
+// rolledBack that they must be read again.
+func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
 	part := &t.partitions[p]
+	appended := t.store.appended[p].position() // before the question, whose answer has it
 	retained, info, err := t.store.retains(ctx, p, part.cursor)
 	if err != nil {
-		return err
+		return false, err
+	}
+	lost := !retained && info.wentBack(part.cursor)
+	if !lost && part.cursor.Compare(appended) < 0 {
+		if lost, err = t.store.lost(ctx, p, appended); err != nil {
+			return false, err
+		}
+	}
+	if lost {
+		return true, t.rollBack(ctx, p, info)
 	}
 	if !retained {
-		t.gap(p)
+		t.log.Warn("events were removed before they were read", "component", "tail", "partition", p, "after", part.cursor.String())
+		t.tell(p, t.gaps)
 	}
 	switch {
 	case !info.exists:
 		part.cursor = signal.Position{}
-	case !info.complete:
-	case info.generated.Compare(part.cursor) < 0:
-		// Redis has come back without the log's end, which may have gone on since.
-		part.cursor = info.generated
-	case !found && info.last.Compare(part.cursor) <= 0:
+	case info.complete && !found && info.last.Compare(part.cursor) <= 0:
 		// Whatever was behind the cursor is gone: nobody must wait for it.
 		part.cursor = info.generated
 	}
@@ -296,15 +318,58 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) error {
 	if !found {
 		part.pass(part.cursor)
 	}
+	return false, nil
+}
+
+// rollBack goes back to the last event that both the tail and the log have, and tells
+// of the others.
+func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
+	part := &t.partitions[p]
+	common := signal.Position{}
+	if info.exists {
+		var err error
+		if common, err = t.common(ctx, p, info); err != nil {
+			return err
+		}
+	}
+	t.log.Warn("Redis has lost events that it had acknowledged", "component", "tail", "partition", p,
+		"read", part.cursor.String(), "left", common.String())
+	t.store.appended[p].reset()
+	part.cursor, part.suspect = common, false
+	part.recent.cut(common)
+	t.tell(p, t.rollbacks)
+	t.tell(p, t.gaps)
+	part.pass(common)
 	return nil
 }
 
-// gap tells that events of p were lost.
-func (t *Tail) gap(p int) {
-	t.log.Warn("events were removed before they were read", "component", "tail", "partition", p, "after", t.partitions[p].cursor.String())
+// common returns the position of the last event of the log of which all before it,
+// and it, were read.
+func (t *Tail) common(ctx context.Context, p int, info streamInfo) (signal.Position, error) {
+	part := &t.partitions[p]
+	known := part.recent
+	entries, err := t.store.readRange(ctx, eventsKey(p), "("+known.base.String(), part.cursor.String(), len(known.positions)+1)
+	if err != nil {
+		return signal.Position{}, signal.Unavailable(err)
+	}
+	at := known.base
+	for i := range entries {
+		if !known.has(entries[i].position) {
+			break
+		}
+		at = entries[i].position
+	}
+	if info.complete && info.generated.Compare(at) < 0 {
+		return info.generated, nil // before everything that the tail remembers
+	}
+	return at, nil
+}
+
+// tell calls functions of OnGap or OnRollback.
+func (t *Tail) tell(p int, functions []func(partition int)) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
-	for _, f := range t.gaps {
+	for _, f := range functions {
 		f(p)
 	}
 }

@@ -189,7 +189,7 @@ func (w *writer) write(batches []*batch) {
 			switch {
 			case b.err == nil:
 				w.recovered() // before callers know, who may come back at once
-				b.succeed()
+				b.succeed(w.store)
 			case !retriable(b.err):
 				w.recovered()
 				b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err))
@@ -382,21 +382,26 @@ func (b *batch) encode() {
 }
 
 // succeed answers the operations by the script's reply.
-func (b *batch) succeed() {
+func (b *batch) succeed(s *Store) {
 	first, stamp, refused, err := parseBatchReply(b.reply)
 	if err != nil {
 		b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, err))
 		return
 	}
 	left := parseLeft(b.reply)
+	if !first.IsZero() {
+		events := 0
+		for i, o := range b.operations {
+			if _, no := refused[i]; !no {
+				events += o.events
+			}
+		}
+		s.appended[b.queue.partition].note(first.Plus(events - 1))
+	}
 	at, next := stamp, first
 	for i, o := range b.operations {
-		if g, no := refused[i]; no {
-			if g < len(o.refusals) {
-				o.done <- outcome{err: o.refusals[g]}
-			} else {
-				o.done <- outcome{err: fmt.Errorf("append to partition %d: guard %d is not known", b.queue.partition, g)}
-			}
+		if r, no := refused[i]; no {
+			o.done <- outcome{err: r.of(o, b.queue.partition)}
 			continue
 		}
 		if o.events == 0 {
@@ -415,9 +420,26 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// parseBatchReply reads what scripts/append.lua returns. refused maps an operation
-// to the guard that refused it.
-func parseBatchReply(reply string) (first, stamp signal.Position, refused map[int]int, err error) {
+// refusal says which guard has refused an operation.
+type refusal struct {
+	guard    int
+	sequence int64 // that is stored; of guardSequence only
+}
+
+// of returns what the caller of o is told.
+func (r refusal) of(o *operation, partition int) error {
+	if r.guard >= len(o.refusals) {
+		return fmt.Errorf("append to partition %d: guard %d is not known", partition, r.guard)
+	}
+	err := o.refusals[r.guard]
+	if err == errChanged {
+		return signal.Changed(r.sequence)
+	}
+	return err
+}
+
+// parseBatchReply reads what scripts/append.lua returns. refused is by operation.
+func parseBatchReply(reply string) (first, stamp signal.Position, refused map[int]refusal, err error) {
 	words := strings.Split(reply, " ")
 	if len(words) < 2 {
 		return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)
@@ -433,15 +455,20 @@ func parseBatchReply(reply string) (first, stamp signal.Position, refused map[in
 			continue
 		}
 		operation, guard, ok := strings.Cut(word, ":")
+		guard, stored, more := strings.Cut(guard, "=")
 		o, err := strconv.Atoi(operation)
 		g, err2 := strconv.Atoi(guard)
-		if !ok || err != nil || err2 != nil {
+		sequence, ok2 := int64(0), true
+		if more {
+			sequence, ok2 = parseDigits([]byte(stored))
+		}
+		if !ok || !ok2 || err != nil || err2 != nil {
 			return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)
 		}
 		if refused == nil {
-			refused = map[int]int{}
+			refused = map[int]refusal{}
 		}
-		refused[o] = g
+		refused[o] = refusal{g, sequence}
 	}
 	return first, stamp, refused, nil
 }

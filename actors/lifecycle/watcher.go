@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -248,24 +247,43 @@ func (w *watcher) append(c engine.Context) {
 
 func (w *watcher) onAppended(c engine.Context, m appended) {
 	if w.change == nil || w.change.next != m.next {
-		return // of an incarnation before; if it was stored, the next change is refused
+		return // of an incarnation before; if it was stored, the next change is refused once
 	}
 	switch {
 	case m.err == nil:
 		w.onStored(c)
 	case signal.KindOf(m.err) != signal.KindConflict:
-		w.o.log.Log(context.Background(), w.change.failed.Level(), "change of a signal is not stored", "signal", string(w.r.id), "err", m.err)
-		c.After(w.change.failed.Next(), retryDue{})
+		w.retry(c, m.err)
 	case signal.CodeOf(m.err) == signal.CodeNotOwner:
 		w.o.owner.Tell(signal.Lost{Err: m.err})
-	case signal.CodeOf(m.err) == signal.CodeSignalChanged && m.next.Closing == nil:
-		w.onStored(c) // at a try before, or another in its place
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
-		w.r.sequence++ // an update was stored of which nobody knew
-		w.append(c)
+		w.onChanged(c, m)
 	default:
 		w.parent.Tell(ended{w.r.id, c.Self()}) // closed already, or erased
 	}
+}
+
+// onChanged goes on where the signal is stored with another sequence than expected. One
+// more is a change of this epoch whose answer was lost. Anything else says that Redis has
+// lost writes: then no watcher of the partition can rely on what it holds in memory, and
+// the owner loads them all again.
+func (w *watcher) onChanged(c engine.Context, m appended) {
+	stored, _ := signal.StoredSequence(m.err)
+	switch {
+	case stored != m.next.Sequence:
+		w.o.owner.Tell(signal.Lost{Err: m.err})
+	case m.next.Closing == nil:
+		w.onStored(c) // at a try before, or another update in its place
+	default:
+		w.r.sequence = stored // of an update that an incarnation before had under way
+		w.retry(c, m.err)
+	}
+}
+
+// retry has the change appended again after a pause.
+func (w *watcher) retry(c engine.Context, err error) {
+	w.o.retries.log(w.o.log, w.r.id, err)
+	c.After(w.change.failed.Next(), retryDue{})
 }
 
 // onStored goes on when the change is stored.

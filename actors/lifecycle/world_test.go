@@ -33,6 +33,9 @@ type world struct {
 	block   chan struct{} // appends wait for it; nil: they do not
 	most    int           // appends under way at once, at most
 	now     int           // appends under way
+	appends int           // how often the log was asked
+	epoch   int64         // that Redis knows
+	retake  bool          // a partition that is lost is taken again
 	lost    []error
 
 	node     *Node
@@ -76,6 +79,7 @@ func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) (
 func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	w.mu.Lock()
 	w.now++
+	w.appends++
 	w.most = max(w.most, w.now)
 	block := w.block
 	w.mu.Unlock()
@@ -91,11 +95,14 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 	if w.failing != nil {
 		return signal.Position{}, w.failing
 	}
+	if c.Epoch != w.epoch {
+		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another epoch"}
+	}
 	if _, ok := w.open[c.Signal.ID]; !ok {
 		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "signal_closed", Message: "closed"}
 	}
-	if c.Signal.Sequence != w.open[c.Signal.ID].Sequence+1 {
-		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeSignalChanged, Message: "changed"}
+	if stored := w.open[c.Signal.ID].Sequence; c.Signal.Sequence != stored+1 {
+		return signal.Position{}, signal.Changed(stored)
 	}
 	w.changes = append(w.changes, c)
 	if c.Signal.Closing != nil {
@@ -155,15 +162,30 @@ type partitionOwner struct {
 func (o *partitionOwner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		f := o.node.Start(c, 3, 7)
-		o.w.mu.Lock()
-		o.w.follower = f
-		o.w.mu.Unlock()
+		o.start(c)
 	case signal.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
+		if o.w.retake && len(o.w.lost) == 1 {
+			c.Stop(o.w.follower.parent)
+		}
 		o.w.mu.Unlock()
+	case engine.Terminated: // the signals of the former epoch
+		o.w.mu.Lock()
+		o.w.epoch++
+		o.w.mu.Unlock()
+		o.start(c)
 	}
+}
+
+func (o *partitionOwner) start(c engine.Context) {
+	o.w.mu.Lock()
+	epoch := o.w.epoch
+	o.w.mu.Unlock()
+	f := o.node.Start(c, 3, epoch)
+	o.w.mu.Lock()
+	o.w.follower = f
+	o.w.mu.Unlock()
 }
 
 // newWorld starts the signals of a partition in which those given are open. It is
@@ -183,7 +205,7 @@ func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
 
 // unstartedWorld is newWorld before the start.
 func unstartedWorld(open ...signal.Signal) *world {
-	w := &world{open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
+	w := &world{epoch: 7, open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
 	for _, s := range open {
 		w.open[s.ID] = s
 	}

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -371,5 +372,42 @@ func TestJoinWaitsForRedis(t *testing.T) {
 		if err := a.Join(t.Context()); err != nil {
 			t.Errorf("Join with Redis back: %v", err)
 		}
+	})
+}
+
+// TestAnOwnerBeginsAgainWhereRedisWentBack: it holds positions that the log has lost, and
+// events that come since may lie below them.
+func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		for i := range 10 {
+			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+		}
+		time.Sleep(time.Second)
+		epoch := r.now().epoch[0]
+		r.set(func() {
+			log := r.logs[0][:5]
+			last := log[4].Position
+			r.position[0] = last
+			r.logs[0] = append(log, signal.Event{Account: name(100), Type: signal.AccountDeleted, Position: last.Plus(1)})
+		})
+		for range 3 { // of several who notice it
+			a.RolledBack(0)
+		}
+		time.Sleep(time.Second)
+		if got := r.now().epoch[0]; got != epoch+1 {
+			t.Errorf("epoch %d after %d, want the next", got, epoch)
+		}
+		if !slices.Contains(r.now().erased[0], name(100)) {
+			t.Errorf("effects %v, want that of the event after the loss", r.now().erased[0])
+		}
+		if n := a.Owned(); n != 1 {
+			t.Errorf("%d partitions are owned", n)
+		}
+		a.RolledBack(0)
+		synctest.Wait()
+		a.RolledBack(0) // while nobody owns it
 	})
 }

@@ -50,7 +50,7 @@ type partition struct {
 	epoch int64     // 0 while it is not owner
 	until time.Time // when the lease runs out, at the earliest
 	over  engine.Timer
-	gone  bool // the lease is another's, or nobody's
+	gone  bool // the lease is another's, or nobody's, or the epoch is given up
 	// granted is the epoch that take was given, for the case that the actor is told
 	// to stop before it hears of it.
 	granted atomic.Int64
@@ -128,6 +128,8 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 		return
 	}
 	a.epoch = m.epoch
+	self := c.Self()
+	a.p.owners[a.number].Store(&self)
 	a.p.owned.Add(1)
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
@@ -185,8 +187,9 @@ func (a *partition) onLeaseOver(c engine.Context) {
 	}
 }
 
-// drop ends the ownership because of err: the lease is gone. The actor stops with
-// all its children and timers; the supervisor starts a new one.
+// drop ends the ownership because of err: the lease is gone, or Redis has lost what this
+// epoch has stored. The actor stops with all its children and timers; the supervisor starts
+// a new one, which may take the lease back under a new epoch.
 func (a *partition) drop(c engine.Context, err error) {
 	if a.gone {
 		return
@@ -211,6 +214,7 @@ func (a *partition) end(c engine.Context) {
 	}
 	p.owned.Add(-1)
 	p.inboxes[number].Store(nil)
+	p.owners[number].Store(nil)
 	if a.gone {
 		return
 	}

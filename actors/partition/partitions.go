@@ -106,7 +106,8 @@ type Partitions struct {
 	pollEvery  time.Duration
 	renewEvery time.Duration
 
-	inboxes []atomic.Pointer[inbox] // by partition; nil where this node is not owner
+	inboxes []atomic.Pointer[inbox]      // by partition; nil where this node is not owner
+	owners  []atomic.Pointer[engine.Ref] // by partition, from the lease on; nil where this node is not owner
 	owned   atomic.Int64
 	wanted  atomic.Int64
 
@@ -126,7 +127,8 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 	}
 	p := &Partitions{node: node, store: store, log: log, options: o, slog: o.Log.With("component", "partition"),
 		pollEvery: min(o.Lease/10, 300*time.Millisecond), renewEvery: o.Lease / 3,
-		inboxes: make([]atomic.Pointer[inbox], store.Partitions()), joined: make(chan struct{})}
+		inboxes: make([]atomic.Pointer[inbox], store.Partitions()), owners: make([]atomic.Pointer[engine.Ref], store.Partitions()),
+		joined: make(chan struct{})}
 	sys.Spawn(engine.Supervisor, "partitions", func() engine.Actor { return newSupervisor(p) }, partitionFailures)
 	return p
 }
@@ -173,7 +175,17 @@ func (p *Partitions) Owned() int { return int(p.owned.Load()) }
 // Wanted returns how many partitions this node should own, as far as it knows.
 func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 
-// lost says that err is the refusal of a write by an owner that is none.
+// RolledBack says that Redis has lost events of a partition that it had acknowledged.
+// Its owner gives it up and takes it again, under a new epoch, so that nothing in memory
+// is ahead of what is stored.
+func (p *Partitions) RolledBack(partition int) {
+	if owner := p.owners[partition].Load(); owner != nil {
+		owner.Tell(signal.Lost{Err: signal.ErrRolledBack})
+	}
+}
+
+// lost says that err is the refusal of a write by an owner that must give up.
 func lost(err error) bool {
-	return signal.CodeOf(err) == signal.CodeNotOwner
+	code := signal.CodeOf(err)
+	return code == signal.CodeNotOwner || code == signal.CodeRolledBack
 }

@@ -127,6 +127,13 @@ func (c *Scorecards) account(id signal.AccountID) *account {
 	return a
 }
 
+// ForgetAll has everything read again at the next questions: Redis has lost records.
+func (c *Scorecards) ForgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.accounts)
+}
+
 // note counts what more is kept of an account, and drops those that have not asked for
 // the longest time where that is too much.
 func (c *Scorecards) note(id signal.AccountID, more int) {

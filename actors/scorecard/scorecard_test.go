@@ -344,3 +344,31 @@ func BenchmarkCard(b *testing.B) {
 		}
 	})
 }
+
+// TestLostRecordsAreForgotten: a signal whose closing Redis has lost closes again, and
+// counts once.
+func TestLostRecordsAreForgotten(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 6 {
+		r.add("acc_0", i, nil, 101.5)
+	}
+	c := New(r, Options{Now: clock})
+	card := func() int {
+		t.Helper()
+		got, err := c.Card(t.Context(), Query{Account: "acc_0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Statistics.Count
+	}
+	if n := card(); n != 6 {
+		t.Fatalf("%d signals, want 6", n)
+	}
+	r.list = r.list[:6] // the other three are lost
+	r.add("acc_0", 7, nil, 101.5)
+	c.ForgetAll()
+	if n := card(); n != 4 {
+		t.Errorf("%d signals after the loss, want 4", n)
+	}
+}

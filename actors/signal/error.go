@@ -2,6 +2,7 @@ package signal
 
 import (
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -65,12 +66,37 @@ func CodeOf(err error) string {
 // Codes of conflicts that packages tell apart; the others are for clients only.
 const (
 	CodeNotOwner       = "not_owner"       // the writer does not own the partition any more
-	CodeSignalChanged  = "signal_changed"  // the signal has more changes than the writer knows of
+	CodeSignalChanged  = "signal_changed"  // the stored signal has other changes than the writer knows of; see StoredSequence
+	CodeRolledBack     = "rolled_back"     // Redis has lost writes that it had acknowledged
 	CodeWebhookChanged = "webhook_changed" // another change of the record came first
 )
 
-// Lost is a message to the owner of a partition: a write of what it has started was
-// refused, another node owns the partition now.
+// ErrRolledBack is why an owner gives up a partition: Redis has lost writes that it had
+// acknowledged, so what the owner keeps in memory may be ahead of it.
+var ErrRolledBack = &Error{Kind: KindConflict, Code: CodeRolledBack, Message: "Redis has lost its newest writes"}
+
+// storedSequence is the cause of a CodeSignalChanged.
+type storedSequence int64
+
+func (s storedSequence) Error() string {
+	return "the stored signal has the sequence " + strconv.FormatInt(int64(s), 10)
+}
+
+// Changed returns the refusal of a change to a signal which is stored with another
+// sequence than the one before the change.
+func Changed(stored int64) *Error {
+	return &Error{Kind: KindConflict, Code: CodeSignalChanged, Message: "the signal has been changed meanwhile", Cause: storedSequence(stored)}
+}
+
+// StoredSequence returns the sequence that a refusal by Changed names.
+func StoredSequence(err error) (int64, bool) {
+	s, ok := errors.AsType[storedSequence](err)
+	return int64(s), ok
+}
+
+// Lost is a message to the owner of a partition: it must give the partition up. A write
+// of what it has started was refused, because another node owns the partition now or
+// because Redis has lost writes.
 type Lost struct{ Err error }
 
 // NotFound returns an error that says that the named thing does not exist.

@@ -205,6 +205,10 @@ func (p *process) subscribe() {
 	p.tail.Subscribe(p.hub.Publish)
 	p.tail.Subscribe(p.catalogue.Publish)
 	p.tail.Subscribe(func(n int, events []signal.Event) { p.partitions.Publish(n, events) })
+	p.tail.OnRollback(func(n int) {
+		p.scorecards.ForgetAll()
+		p.partitions.RolledBack(n)
+	})
 	p.tail.OnGap(func(n int) {
 		p.credentials.ForgetAll()
 		p.hub.Gap(n)

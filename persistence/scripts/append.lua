@@ -9,7 +9,8 @@
 -- ARGV[2] program, see operation.go: all numbers are big-endian
 -- ARGV[3..] values, used up from left to right by the program
 --
--- Returns "FIRST STAMP", " OPERATION:GUARD" for each refused operation and
+-- Returns "FIRST STAMP", " OPERATION:GUARD" for each refused operation, followed by
+-- "=SEQUENCE" with what is stored where that was not the expected one, and
 -- " OPERATION.DELIVERY" for each delivery that an operation has left out.
 -- FIRST is the id of the first event ("-" without one): the others follow by
 -- ones. STAMP is the id that operations before the first event were given ("-" if
@@ -63,6 +64,16 @@ local left = ''
 
 -- The epoch, which no operation changes.
 local epoch
+
+-- The number that begins at byte i of s, as Go's binary.Uvarint reads it.
+local function uvarint(s, i)
+  local n, unit = 0, 1
+  repeat
+    local b = byte(s, i) or 0
+    n, unit, i = n + b % 128 * unit, unit * 128, i + 1
+  until b < 128
+  return string.format('%.0f', n)
+end
 
 local function leave()
   left = left .. ' ' .. operation .. '.' .. item
@@ -262,6 +273,7 @@ while pc <= size do
     local k = k1 * 256 + k2
     local key = k < 16 and keys[k] or keys[base + k - 16]
     local ok
+    local is = '' -- what is stored instead
     if kind == 1 then -- field exists
       local value = call('HGET', key, args[a])
       a = a + 1
@@ -295,10 +307,13 @@ while pc <= size do
     elseif kind == 9 then -- the open signal that was found has the sequence, see appendOpen
       local _, stamps = string.find(found, '^[^ ]* [^ ]* ')
       ok = stamps and cut(found, stamps + 10, stamps + 9 + #args[a]) == args[a]
+      if stamps and not ok then
+        is = '=' .. uvarint(found, stamps + 10)
+      end
       a = a + 1
     end
     if not ok then
-      refused = refused .. ' ' .. operation .. ':' .. (g - 1)
+      refused = refused .. ' ' .. operation .. ':' .. (g - 1) .. is
       pc = stop
       break
     end

@@ -9,7 +9,10 @@ if holder and holder ~= ARGV[1] then
 end
 local epoch = tonumber(redis.call('GET', KEYS[2]) or '0')
 if ARGV[3] == '0' then
-  epoch = redis.call('INCR', KEYS[2])
+  -- Not only the next one: a Redis that lost its newest writes would give it twice.
+  local t = redis.call('TIME')
+  epoch = math.max(epoch + 1, t[1] * 1000 + math.floor(t[2] / 1000))
+  redis.call('SET', KEYS[2], string.format('%.0f', epoch))
 elseif epoch ~= tonumber(ARGV[3]) then
   return 0
 end

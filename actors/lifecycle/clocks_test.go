@@ -1,0 +1,53 @@
+package lifecycle
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+)
+
+// Clocks that disagree: that of Redis, as it was measured last, and those of price sources.
+
+// TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis, also if that was measured again
+// since the watcher began to wait.
+func TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var behind atomic.Int64
+		s := openSignal("1") // for 24 minutes
+		s.Levels = nil
+		w := newWorldWith(t, Options{Now: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }}, s)
+		defer w.end()
+		behind.Store(int64(time.Hour))
+		time.Sleep(83 * time.Minute)
+		synctest.Wait()
+		if got := w.types(); got != nil {
+			t.Fatalf("events %v before the expiry", got)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := w.types(); len(got) != 1 || !w.changes[0].Signal.Closing.At.Equal(s.ExpiresAt) {
+			t.Errorf("events %v after the expiry, want a closing at %s", got, s.ExpiresAt)
+		}
+	})
+}
+
+// TestASignalIsNotClosedBeforeItsCreation, although the clock of the price's source is behind.
+func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openSignal("1")
+		w := newWorld(t, s)
+		defer w.end()
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(-3*time.Minute, 116)})
+		if len(w.changes) != 1 {
+			t.Fatalf("%d changes, want 1", len(w.changes))
+		}
+		if c := w.changes[0].Signal.Closing; !c.At.Equal(s.CreatedAt) || c.DurationMinutes != 0 {
+			t.Errorf("closed at %s after %d min, want at its creation %s", c.At, c.DurationMinutes, s.CreatedAt)
+		}
+	})
+}

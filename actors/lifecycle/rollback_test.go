@@ -1,0 +1,148 @@
+package lifecycle
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// A Redis that has lost its newest writes, as after a failover to a replica that lagged.
+
+// rollBack stores the only signal as it was with another sequence. From now on a partition
+// that is lost is taken again.
+func (w *world) rollBack(s signal.Signal, sequence int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.Sequence = sequence
+	w.open[s.ID] = s
+	w.retake, w.appends, w.changes = true, 0, nil
+}
+
+// TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere: the watcher asks for the
+// partition to be loaded again, once, and the signal closes once.
+func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]any{
+		"an update":               market.Closed{Price: 103},
+		"a closing":               market.Reached{Tick: market.Tick{Price: 116}},
+		"a closing by expiration": market.Expired{Price: 104, At: time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := openSignal("1")
+				w := newWorld(t, s)
+				defer w.end()
+				for _, price := range []float64{105, 99, 106} {
+					w.tell(t, "BTC", market.Closed{Price: price})
+				}
+				if n := len(w.changes); n != 3 {
+					t.Fatalf("%d updates, want 3", n)
+				}
+				w.rollBack(s, 1)
+				w.tell(t, "BTC", first)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != signal.CodeSignalChanged {
+					t.Fatalf("the owner was told %v, want once that the signal is another", w.lost)
+				}
+				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				w.demand(t, []signal.EventType{signal.SignalClosed})
+				if w.appends > 3 {
+					t.Errorf("the log was asked %d times", w.appends)
+				}
+			})
+		})
+	}
+}
+
+// TestAClosingThatRedisHasLostIsMadeAgain: its watcher has ended. When the partition is
+// taken again, the signal is watched once more, and closes.
+func TestAClosingThatRedisHasLostIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openSignal("1")
+		w := newWorld(t, s)
+		defer w.end()
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		w.demand(t, []signal.EventType{signal.SignalClosed})
+		w.rollBack(s, 1)
+		w.owner.Tell(signal.Lost{Err: signal.ErrRolledBack})
+		time.Sleep(time.Minute)
+		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.demand(t, []signal.EventType{signal.SignalClosed})
+	})
+}
+
+// fail has the log answer with err.
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = err
+}
+
+// TestEveryRetryPauses, whatever the log answers, and few of them are logged.
+func TestEveryRetryPauses(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{
+		"unavailable":         signal.Unavailable(nil),
+		"one more is stored":  signal.Changed(2),
+		"fewer are stored":    signal.Changed(0),
+		"many more":           signal.Changed(100),
+		"a fault of the code": &signal.Error{Message: "wrong type"},
+	} {
+		for kind, m := range map[string]any{"update": market.Closed{Price: 105}, "closing": market.Reached{Tick: market.Tick{Price: 116}}} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var lines bytes.Buffer
+					w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
+					defer w.end()
+					w.fail(answer)
+					w.tell(t, "BTC", m)
+					time.Sleep(10 * time.Minute)
+					synctest.Wait()
+					if w.appends > 10*60/5+10 {
+						t.Errorf("the log was asked %d times in ten minutes", w.appends)
+					}
+					if n := strings.Count(lines.String(), "\n"); n > 11 || n == 0 && len(w.lost) == 0 && w.appends > 1 {
+						t.Errorf("%d lines:\n%s", n, &lines)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestFailuresOfManySignalsAreFewLines.
+func TestFailuresOfManySignalsAreFewLines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var open []signal.Signal
+		for i := range 50 {
+			open = append(open, openSignal(string(rune('A'+i%5))+string(rune('0'+i/5))))
+		}
+		var lines bytes.Buffer
+		w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, open...)
+		defer w.end()
+		w.fail(signal.Unavailable(nil))
+		for _, a := range w.alerts["BTC"] {
+			a.Ref.Tell(market.Reached{Tick: tickAt(0, 116)})
+		}
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if n := strings.Count(lines.String(), "\n"); n != 2 || !strings.Contains(lines.String(), "times=") {
+			t.Errorf("%d lines, want one and another after a minute:\n%s", n, &lines)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package persistence
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What a process remembers of a log, to notice when Redis has lost the end of it: a
+// replica that became master without the newest writes, a restart without the end of
+// the file.
+
+// recentEvents is how many of the events that it has read last the tail remembers of a
+// partition, at least. The loss must not exceed them if events with positions below the
+// lost ones are not to be passed over.
+const recentEvents = 2048
+
+// recent are the positions of the events that were read last.
+type recent struct {
+	base      signal.Position // where the first of them follows
+	positions []signal.Position
+}
+
+func (r *recent) add(entries []entry) {
+	for i := range entries {
+		r.positions = append(r.positions, entries[i].position)
+	}
+	if n := len(r.positions); n > 2*recentEvents {
+		r.base = r.positions[n-recentEvents-1]
+		r.positions = append(r.positions[:0], r.positions[n-recentEvents:]...)
+	}
+}
+
+func (r *recent) has(p signal.Position) bool {
+	_, found := slices.BinarySearchFunc(r.positions, p, signal.Position.Compare)
+	return found
+}
+
+// cut forgets what lies behind p.
+func (r *recent) cut(p signal.Position) {
+	i, found := slices.BinarySearchFunc(r.positions, p, signal.Position.Compare)
+	if found {
+		i++
+	}
+	r.positions = r.positions[:i]
+	if p.Compare(r.base) < 0 {
+		r.base = p
+	}
+}
+
+// newest is the position of the newest event of a partition that this process has
+// appended.
+type newest struct {
+	mu sync.Mutex
+	at signal.Position
+}
+
+func (n *newest) note(p signal.Position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.at = p
+}
+
+func (n *newest) reset() { n.note(signal.Position{}) }
+
+func (n *newest) position() signal.Position {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.at
+}
+
+// wentBack reports whether the entry at p, which was there once and is not now, was
+// lost: trimming removes the oldest entries first, and what is deleted singly is counted.
+func (i *streamInfo) wentBack(p signal.Position) bool {
+	switch {
+	case !i.exists:
+		return !p.IsZero()
+	case !i.complete:
+		return false
+	}
+	return i.generated.Compare(p) < 0 || i.length > 0 && i.first.Compare(p) < 0 && i.maxDeleted.Compare(p) < 0
+}
+
+// lost reports whether Redis has lost the event at p of partition p's log.
+func (s *Store) lost(ctx context.Context, partition int, p signal.Position) (bool, error) {
+	retained, info, err := s.retains(ctx, partition, p)
+	return !retained && info.wentBack(p), err
+}

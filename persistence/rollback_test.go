@@ -1,0 +1,242 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Redis that has lost its newest writes, as after a failover to a replica that lagged.
+
+// rollBack returns a function that brings a key back to its present state.
+func (b *tailBench) rollBack(key string) func() {
+	b.Helper()
+	state := b.rdb.Dump(b.Context(), key).Val()
+	return func() {
+		b.Helper()
+		if err := b.rdb.RestoreReplace(b.Context(), key, 0, state).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// addAt appends an event with a given id, as a Redis would whose clock is behind.
+func (b *tailBench) addAt(p signal.Position, text string) {
+	b.Helper()
+	header := appendEvent(nil, &signal.Event{ID: signal.NewEventID(), Account: accountIn(b.store, 0), Type: signal.WebhookTest})
+	add := &redis.XAddArgs{Stream: eventsKey(0), ID: p.String(), Values: []string{"h", string(header), "d", text}}
+	if err := b.rdb.XAdd(b.Context(), add).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// readAll has the tail read until it has seen the event of that text.
+func (b *tailBench) readAll(last string) {
+	b.Helper()
+	for range 10 {
+		if err := b.tail.read(b.Context(), []int{0, 1, 2, 3}); err != nil {
+			b.Fatal(err)
+		}
+		if texts := b.texts(0); len(texts) > 0 && texts[len(texts)-1] == last {
+			return
+		}
+	}
+	b.Fatalf("seen %v, which does not end with %q", b.texts(0), last)
+}
+
+func TestTailGoesBackWithRedis(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		seen, lost int // events that stay, then those that Redis loses
+		after      []int64
+		want       int // of the events after the loss
+	}{
+		{"the new ones lie behind the lost ones", 3, 2, []int64{10, 11}, 2},
+		{"the clock is behind", 3, 2, []int64{-1, 0, 10}, 3},
+		{"more than the tail remembers", 3 * recentEvents, 2, []int64{-1, 10}, 2},
+		{"all is lost", 0, 3, []int64{-1, 10}, 2},
+		{"nothing has come since", 3, 2, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newTailBench(t, redistest.New(t), TailOptions{})
+			var rolledBack []int
+			b.tail.OnRollback(func(p int) { rolledBack = append(rolledBack, p) })
+			if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
+				t.Fatal(err)
+			}
+			pipe := b.rdb.Pipeline() // far from the present: at is where the lost events lie
+			at := int64(1_000_000)
+			header := appendEvent(nil, &signal.Event{Account: accountIn(b.store, 0), Type: signal.WebhookTest})
+			for i := range c.seen {
+				pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: eventsKey(0), ID: fmt.Sprintf("%d-1", at-int64(c.seen-i)*10-1000),
+					Values: []string{"h", string(header), "d", strconv.Itoa(i)}})
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil && c.seen > 0 {
+				t.Fatal(err)
+			}
+			back := b.rollBack(eventsKey(0))
+			if c.seen == 0 {
+				back = func() { b.rdb.Del(t.Context(), eventsKey(0)) }
+			}
+			for i := range c.lost {
+				b.addAt(signal.Position{MS: at + int64(i)}, "lost "+strconv.Itoa(i))
+			}
+			b.readAll("lost " + strconv.Itoa(c.lost-1))
+			back()
+			for i, d := range c.after {
+				b.addAt(signal.Position{MS: at + d, Seq: 5}, "new "+strconv.Itoa(i))
+			}
+			before := len(b.texts(0))
+			b.tail.partitions[0].suspect = true // the connection was lost
+			if len(c.after) > 0 {
+				b.readAll("new " + strconv.Itoa(len(c.after)-1))
+			} else if err := b.tail.read(t.Context(), []int{0, 1, 2, 3}); err != nil {
+				t.Fatal(err)
+			}
+			got := b.texts(0)[before:]
+			if len(got) != c.want {
+				t.Errorf("seen %v after the loss, want %d events", got, c.want)
+			}
+			for i, text := range got {
+				if text != "new "+strconv.Itoa(i) {
+					t.Errorf("event %d after the loss is %q", i, text)
+				}
+			}
+			if len(rolledBack) != 1 || rolledBack[0] != 0 || b.gapsOf(0) != 1 {
+				t.Errorf("told of the loss in partitions %v, and of %d gaps; want once each", rolledBack, b.gapsOf(0))
+			}
+			b.addAt(signal.Position{MS: 2_000_000}, "later")
+			b.tail.partitions[0].suspect = true
+			b.readAll("later")
+			if len(rolledBack) != 1 || b.gapsOf(0) != 1 {
+				t.Errorf("the loss is told again: %v, %d gaps", rolledBack, b.gapsOf(0))
+			}
+		})
+	}
+}
+
+// TestTailKnowsWhatItsProcessHasAppended: an event that was acknowledged and lost before
+// the tail had read it is a loss, too.
+func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{})
+	losses := 0
+	b.tail.OnRollback(func(int) { losses++ })
+	account := accountIn(b.store, 0)
+	b.append(noted(account, "seen"))
+	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	back := b.rollBack(eventsKey(0))
+	lost := b.append(noted(account, "lost"))
+	back()
+	b.addAt(lost.Plus(10), "next")
+	b.tail.partitions[0].suspect = true
+	b.readAll("next")
+	if losses != 1 || b.gapsOf(0) != 1 {
+		t.Errorf("%d losses, %d gaps, want one of each", losses, b.gapsOf(0))
+	}
+	b.tail.partitions[0].suspect = true
+	b.append(noted(account, "later"))
+	b.readAll("later")
+	if losses != 1 {
+		t.Errorf("the loss is told %d times", losses)
+	}
+}
+
+// TestRemovedEventsAreNoLoss: trimming and erasing remove events, and no owner has to
+// give up its partition for that.
+func TestRemovedEventsAreNoLoss(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
+		"trimmed behind the tail": func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 1) },
+		"all trimmed":             func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 0) },
+		"the last is erased": func(b *tailBench, seen []signal.Position) {
+			b.rdb.XDel(b.Context(), eventsKey(0), seen[len(seen)-1].String())
+		},
+		"all are erased": func(b *tailBench, seen []signal.Position) {
+			for _, p := range seen {
+				b.rdb.XDel(b.Context(), eventsKey(0), p.String())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTailBench(t, redistest.New(t), TailOptions{})
+			b.tail.OnRollback(func(int) { t.Error("told of a loss") })
+			if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
+				t.Fatal(err)
+			}
+			account := accountIn(b.store, 0)
+			var seen []signal.Position
+			for i := range 5 {
+				seen = append(seen, b.append(noted(account, strconv.Itoa(i))))
+			}
+			b.readAll("4")
+			b.append(noted(account, "unread"))
+			remove(b, seen)
+			b.tail.partitions[0].suspect = true
+			b.append(noted(account, "next"))
+			b.readAll("next")
+		})
+	}
+}
+
+// TestAReaderThatIsOvertakenIsTold: trimming removes entries behind a tail that lags
+// although all its reads succeed.
+func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{Count: 3})
+	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	account := accountIn(b.store, 0)
+	for i := range 12 {
+		b.append(noted(account, strconv.Itoa(i)))
+	}
+	read := func() {
+		t.Helper()
+		if err := b.tail.read(t.Context(), []int{0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	if n := b.gapsOf(0); n != 0 {
+		t.Fatalf("%d gaps before anything was removed", n)
+	}
+	b.rdb.XTrimMaxLen(context.Background(), eventsKey(0), 4)
+	read()
+	read()
+	b.wantTexts(0, "0", "1", "2", "8", "9", "10", "11")
+	if n := b.gapsOf(0); n != 1 {
+		t.Errorf("%d gaps, want 1: the events 3 to 7 were never seen", n)
+	}
+}
+
+// TestTheFeedersEpochIsNewAfterALoss: else the feeders before and after it would both pass
+// for the present one.
+func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
+	t.Parallel()
+	m, rdb, first := newMarketBench(t)
+	if err := rdb.Set(t.Context(), feederEpochKey(), first-1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb.Del(t.Context(), feederKey())
+	eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
+	second, err := m.TakeLease(t.Context(), "other", time.Minute)
+	if err != nil || second <= first {
+		t.Errorf("epoch %d after %d, %v", second, first, err)
+	}
+	err = m.Store(t.Context(), &signal.MarketStep{Epoch: first, Checkpoint: []byte("x")})
+	if signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("the feeder from before the loss stores: %v", err)
+	}
+}
