@@ -350,7 +350,7 @@ func (t *Tail) common(ctx context.Context, p int, info streamInfo) (signal.Posit
 	known := part.recent
 	entries, err := t.store.readRange(ctx, eventsKey(p), "("+known.base.String(), part.cursor.String(), len(known.positions)+1)
 	if err != nil {
-		return signal.Position{}, signal.Unavailable(err)
+		return signal.Position{}, unavailable(err)
 	}
 	at := known.base
 	for i := range entries {

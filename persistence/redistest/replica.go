@@ -1,0 +1,168 @@
+package redistest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// nobody is a port that no server has: a replica of it keeps what it has.
+const nobody = "1"
+
+// Follow makes s a replica of master and waits until it has the same data.
+func (s *Server) Follow(master *Server) {
+	s.tb.Helper()
+	ctx := context.Background()
+	c := master.Client()
+	port := FreePort(s.tb)
+	for name, value := range map[string]string{"port": port, "repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"} {
+		if now := c.ConfigGet(ctx, name).Val()[name]; name == "port" && now != "0" {
+			port = now // of another replica
+		} else if err := c.ConfigSet(ctx, name, value).Err(); err != nil {
+			s.tb.Fatalf("let replicas follow: %v", err)
+		}
+	}
+	s.follow("127.0.0.1", port)
+	own := s.Client()
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(2 * time.Millisecond) {
+		info := own.Info(ctx, "replication").Val()
+		if strings.Contains(info, "master_link_status:up") && !strings.Contains(info, "master_sync_in_progress:1") {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.tb.Fatalf("the replica does not follow:\n%s", info)
+		}
+	}
+}
+
+// Detach has a replica follow nobody: it keeps what it has, and takes no writes.
+func (s *Server) Detach() {
+	s.tb.Helper()
+	s.follow("127.0.0.1", nobody)
+}
+
+// Promote makes a replica a master.
+func (s *Server) Promote() {
+	s.tb.Helper()
+	s.follow("NO", "ONE")
+}
+
+func (s *Server) follow(host, port string) {
+	s.tb.Helper()
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
+	defer c.Close()
+	if err := c.ReplicaOf(context.Background(), host, port).Err(); err != nil {
+		s.tb.Fatalf("replica of %s %s: %v", host, port, err)
+	}
+}
+
+// InStep waits until a replica has all that its master has written.
+func (s *Server) InStep(master *Server) {
+	s.tb.Helper()
+	ctx := context.Background()
+	own, other := s.Client(), master.Client()
+	offset := func(c *redis.Client, field string) string {
+		for line := range strings.Lines(c.Info(ctx, "replication").Val()) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	for deadline := time.Now().Add(startTimeout); offset(own, "slave_repl_offset") != offset(other, "master_repl_offset"); {
+		if time.Now().After(deadline) {
+			s.tb.Fatal("the replica lags behind")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Proxy is an address behind which the server may change, as in a failover.
+type Proxy struct {
+	tb     testing.TB
+	listen net.Listener
+
+	mu    sync.Mutex
+	to    *Server
+	conns map[net.Conn]struct{}
+}
+
+// NewProxy starts a proxy for to. It is stopped when the test ends.
+func NewProxy(tb testing.TB, to *Server) *Proxy {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Proxy{tb: tb, to: to, conns: map[net.Conn]struct{}{}}
+	if p.listen, err = net.Listen("unix", filepath.Join(dir, "proxy")); err != nil {
+		tb.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := p.listen.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { p.pass(c) })
+		}
+	})
+	tb.Cleanup(func() {
+		p.listen.Close()
+		p.Switch(nil)
+		wg.Wait()
+		os.RemoveAll(dir)
+	})
+	return p
+}
+
+// URL returns the proxy's address for persistence.Options.
+func (p *Proxy) URL() string { return "unix://" + p.listen.Addr().String() }
+
+// Switch ends all connections; the next ones lead to another server. Without one, they
+// are refused.
+func (p *Proxy) Switch(to *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// pass passes on one connection.
+func (p *Proxy) pass(c net.Conn) {
+	defer c.Close()
+	p.mu.Lock()
+	var server net.Conn
+	if p.to != nil {
+		server, _ = net.Dial("unix", p.to.socket)
+	}
+	if server != nil {
+		p.conns[c], p.conns[server] = struct{}{}, struct{}{}
+	}
+	p.mu.Unlock()
+	if server == nil {
+		return
+	}
+	go func() {
+		io.Copy(server, c)
+		server.Close()
+		c.Close()
+	}()
+	io.Copy(c, server)
+	server.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+	delete(p.conns, server)
+}
