@@ -182,12 +182,19 @@ func TestNoMoreSessionsEndThanMust(t *testing.T) {
 	a := addAccount(t, s, "a@example.com").ID
 	manySessions(t, server, a, 6)
 	event := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SessionEnded}
-	ended, err := s.endOldest(t.Context(), event, 3, "ses_1", "", nowMS())
-	if err != nil || len(ended) != 3 {
-		t.Errorf("%+v end, %v", ended, err)
-	}
-	if d := cmp.Diff([]string{"ses_1", "ses_4", "ses_5"}, server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()); d != "" {
-		t.Errorf("left (-want +got):\n%s", d)
+	for _, test := range []struct {
+		left int
+		keep signal.SessionID
+		want []string
+	}{{4, "ses_1", []string{"ses_1", "ses_3", "ses_4", "ses_5"}}, {2, "ses_5", []string{"ses_4", "ses_5"}}} {
+		before := server.Client().ZCard(t.Context(), sessionsOfKey(a)).Val()
+		ended, err := s.endOldest(t.Context(), event, test.left, test.keep, "", nowMS())
+		if err != nil || len(ended) != int(before)-test.left {
+			t.Errorf("%+v end, %v", ended, err)
+		}
+		if d := cmp.Diff(test.want, server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()); d != "" {
+			t.Errorf("left (-want +got):\n%s", d)
+		}
 	}
 }
 
