@@ -91,6 +91,9 @@ type Auth struct {
 	// MaxSessions is how many logins of an account are valid at a time. One more ends
 	// the login that was not refreshed for longest.
 	MaxSessions int `yaml:"max_sessions" env:"MAX_SESSIONS"`
+	// HashQueue is how many passwords may wait to be checked; more are answered with
+	// 503. One a core but one is checked at a time.
+	HashQueue int `yaml:"hash_queue" env:"HASH_QUEUE"`
 	// LockAfter failed logins within LockWindow lock an email for LockDuration, for
 	// longer if that comes again within a day.
 	LockAfter    int      `yaml:"lock_after" env:"LOCK_AFTER"`
@@ -269,7 +272,7 @@ func Default() Config {
 		RateLimit: RateLimit{Reads: "3000/m", Runs: "600/m", Writes: "300/m", Streams: "20000/m", Logins: "20/m",
 			Registrations: "5/h", Sessions: "60/m", Failures: "300/m"},
 		Auth: Auth{Registration: "closed", AccessTTL: Duration(15 * time.Minute), RefreshTTL: Duration(720 * time.Hour),
-			SessionTTL: Duration(2160 * time.Hour), MaxSessions: 100,
+			SessionTTL: Duration(2160 * time.Hour), MaxSessions: 100, HashQueue: 100,
 			LockAfter: 5, LockWindow: Duration(15 * time.Minute), LockDuration: Duration(15 * time.Minute)},
 		Dashboard: Dashboard{Heartbeat: Duration(30 * time.Second), AuthTimeout: Duration(10 * time.Second), QueueMessages: 256,
 			QueueBytes: 1 << 20, MaxConnections: 10_000, ReplayMessages: 10_000, ReplayAge: Duration(time.Hour)},

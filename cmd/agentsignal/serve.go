@@ -101,9 +101,9 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 
 	p.credentials = credentials.New(p.store, p.events, keys, credentials.Options{
 		AccessTTL: time.Duration(c.Auth.AccessTTL), RefreshTTL: time.Duration(c.Auth.RefreshTTL), SessionTTL: time.Duration(c.Auth.SessionTTL),
-		MostSessions: c.Auth.MaxSessions,
-		Lock:         signal.LockRules{After: c.Auth.LockAfter, Window: time.Duration(c.Auth.LockWindow), Duration: time.Duration(c.Auth.LockDuration)},
-		Now:          p.store.Now, Log: log, Metrics: credentials.NewMetrics(p.registry)})
+		MostSessions: c.Auth.MaxSessions, HashQueue: c.Auth.HashQueue,
+		Lock: signal.LockRules{After: c.Auth.LockAfter, Window: time.Duration(c.Auth.LockWindow), Duration: time.Duration(c.Auth.LockDuration)},
+		Now:  p.store.Now, Log: log, Metrics: credentials.NewMetrics(p.registry)})
 	quotas, err := quotasOf(c.RateLimit)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,9 @@ package credentials
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,13 +126,11 @@ func TestPasswordsAreStoredAsTheDecisionsSay(t *testing.T) {
 
 func TestHashesWaitForTheirTurn(t *testing.T) {
 	t.Parallel()
-	h := newHasher(cheap, 2)
-	release := make([]func(), 2)
-	for i := range release {
+	h := newHasher(cheap, 2, 1)
+	for range 2 {
 		if err := h.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		release[i] = func() { <-h.slots }
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -142,14 +142,66 @@ func TestHashesWaitForTheirTurn(t *testing.T) {
 			t.Errorf("%s without a free turn: %v", name, err)
 		}
 	}
-	for _, f := range release {
-		f()
+	for range 2 {
+		h.release()
 	}
 	if _, err := h.hash(t.Context(), "x"); err != nil {
 		t.Errorf("with a free turn: %v", err)
 	}
-	if len(h.slots) != 0 {
-		t.Error("a turn is not given back")
+	if len(h.slots) != 0 || len(h.places) != 0 {
+		t.Errorf("%d turns and %d places are not given back", len(h.slots), len(h.places))
+	}
+}
+
+// TestNoMorePasswordsWaitThanMay fills the only turn and the queue behind it. What
+// comes then is refused at once, before it costs a hash, and not counted as a guess.
+func TestNoMorePasswordsWaitThanMay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{HashesAtOnce: 1, HashQueue: 2})
+	a := w.register(t, "a@example.com")
+	p := w.principal(t, w.login(t, a.Email).Access)
+	if err := w.hashes.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if _, err := w.Login(t.Context(), a.Email, goodPassword); err != nil {
+				t.Errorf("a login that waited: %v", err)
+			}
+		})
+	}
+	for start := time.Now(); len(w.hashes.places) < 3; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("the logins do not wait")
+		}
+	}
+	for range 6 { // more than lock an email
+		_, login := w.Login(t.Context(), a.Email, "wrong password")
+		_, unknown := w.Login(t.Context(), "b@example.com", goodPassword)
+		_, register := w.CreateAccount(t.Context(), "c@example.com", goodPassword)
+		for name, err := range map[string]error{"login": login, "unknown email": unknown, "register": register,
+			"password": w.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
+			e, _ := errors.AsType[*signal.Error](err)
+			if e == nil || e.Kind != signal.KindUnavailable || e.Code != "unavailable" || e.RetryAfter <= 0 {
+				t.Errorf("%s: %+v, want unavailable with a time to come back", name, err)
+			}
+		}
+	}
+	w.hashes.release()
+	wg.Wait()
+	w.login(t, a.Email)
+}
+
+func TestHashingLeavesACore(t *testing.T) {
+	cores := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(cores)
+	for n, want := range map[int]int{1: 1, 2: 1, 8: 7} {
+		runtime.GOMAXPROCS(n)
+		h := New(nil, nil, KeyRing{}, Options{}).hashes
+		if cap(h.slots) != want || cap(h.places) != want+100 {
+			t.Errorf("%d cores: %d hashes at once, %d with those that wait", n, cap(h.slots), cap(h.places))
+		}
 	}
 }
 
@@ -168,7 +220,7 @@ func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	before := stored()
 	better := cheap
 	better.Iterations = 2
-	w.hashes = newHasher(better, 2)
+	w.hashes = newHasher(better, 2, 2)
 	w.login(t, "a@example.com")
 	after := stored()
 	if after == before || !strings.Contains(after, "m=8,t=2,p=1") {

@@ -12,8 +12,12 @@ var (
 	errInvalidToken       = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "The token is not valid."}
 	errJWTRequired        = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required", Message: "This needs an access token from login; an API key is not accepted."}
 	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials", Message: "The email or the password is wrong."}
+	errBusy               = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "Too many passwords are being checked. Try again in a moment.", RetryAfter: busyFor}
 	errInvalidRefresh     = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token", Message: "The refresh token is not valid."}
 )
+
+// busyFor is when a client should come back that found too many passwords waiting.
+const busyFor = 5 * time.Second
 
 // locked says that logins of an email are refused for d.
 func locked(d time.Duration) error {

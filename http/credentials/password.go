@@ -47,40 +47,55 @@ func isCommon(p string) bool {
 	return false
 }
 
-// hasher makes and compares password hashes, a few at once: each takes 19 MiB and
-// a core for a while, so more at once would only make all of them late.
+// hasher makes and compares password hashes. Each takes 19 MiB and a core for a while:
+// so only a few run at once, which leaves cores to others, a few more wait, and beyond
+// that they are refused.
 type hasher struct {
 	params argon2id.Params
-	slots  chan struct{}
+	slots  chan struct{} // of those that run
+	places chan struct{} // of those that run or wait
 	// dummy is compared where there is no account. No password gives it.
 	dummy string
 }
 
-func newHasher(p argon2id.Params, atOnce int) *hasher {
+func newHasher(p argon2id.Params, atOnce, waiting int) *hasher {
 	salt, key := make([]byte, p.SaltLength), make([]byte, p.KeyLength)
 	rand.Read(salt)
 	rand.Read(key)
 	encode := base64.RawStdEncoding.EncodeToString
 	const argon2Version = 0x13
-	return &hasher{params: p, slots: make(chan struct{}, atOnce),
+	return &hasher{params: p, slots: make(chan struct{}, atOnce), places: make(chan struct{}, atOnce+waiting),
 		dummy: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2Version, p.Memory, p.Iterations, p.Parallelism, encode(salt), encode(key))}
 }
 
-// acquire waits for its turn. KindUnavailable if ctx ends before.
+// acquire waits for its turn. KindUnavailable if too many wait already, or if ctx
+// ends before.
 func (h *hasher) acquire(ctx context.Context) error {
+	select {
+	case h.places <- struct{}{}:
+	default:
+		return errBusy
+	}
 	select {
 	case h.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
+		<-h.places
 		return signal.Unavailable(fmt.Errorf("wait for password hash: %w", ctx.Err()))
 	}
+}
+
+// release gives the turn back.
+func (h *hasher) release() {
+	<-h.slots
+	<-h.places
 }
 
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	if err := h.acquire(ctx); err != nil {
 		return "", err
 	}
-	defer func() { <-h.slots }()
+	defer h.release()
 	text, err := argon2id.CreateHash(password, &h.params)
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
@@ -95,7 +110,7 @@ func (h *hasher) compare(ctx context.Context, password, hash string) (right, out
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
 	}
-	defer func() { <-h.slots }()
+	defer h.release()
 	known := hash != ""
 	if !known {
 		hash = h.dummy

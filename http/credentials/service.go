@@ -24,6 +24,7 @@ const (
 	defaultMostKeys   = 100
 	defaultSessions   = 100
 	defaultCached     = 65_536
+	defaultHashQueue  = 100
 )
 
 // Store keeps the records. Each change is atomic.
@@ -52,7 +53,8 @@ type Options struct {
 	MostKeys         int // API keys of an account
 	MostSessions     int // of an account; default 100
 	Password         argon2id.Params
-	HashesAtOnce     int // password hashes; default 2 for each core
+	HashesAtOnce     int // password hashes; default one for each core but one, at least 1
+	HashQueue        int // password hashes that wait for their turn; default 100
 	Cached           int // credentials remembered, of each sort
 	Now              func() time.Time
 	Log              *slog.Logger
@@ -90,7 +92,8 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	o.MostKeys = cmp.Or(o.MostKeys, defaultMostKeys)
 	o.MostSessions = cmp.Or(o.MostSessions, defaultSessions)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
-	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, 2*runtime.GOMAXPROCS(0))
+	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, max(1, runtime.GOMAXPROCS(0)-1))
+	o.HashQueue = cmp.Or(o.HashQueue, defaultHashQueue)
 	if o.Password == (argon2id.Params{}) {
 		o.Password = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 	}
@@ -102,7 +105,7 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	}
 	s := &Service{store: store, events: events, o: o, log: o.Log.With("component", "credentials"), metrics: o.Metrics,
 		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
-		hashes:   newHasher(o.Password, o.HashesAtOnce),
+		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
 		keys:     newCache[signal.Digest, keyState](o.Cached),
 		sessions: newCache[signal.SessionID, sessionState](o.Cached),
 		tokens:   newBounded[signal.Digest, accessToken](o.Cached),
