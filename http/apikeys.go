@@ -72,7 +72,7 @@ func (s *Server) createKey(c *call) error {
 	}); err != nil {
 		return err
 	}
-	k, secret, err := s.o.Credentials.CreateKey(c.r.Context(), c.principal.Account, name, scopes, expiresIn)
+	k, secret, err := s.o.Credentials.CreateKey(c.client(), c.principal.Account, name, scopes, expiresIn)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *Server) revokeKey(c *call) error {
 	if !ok {
 		return signal.NotFound("API key")
 	}
-	if err := s.o.Credentials.RevokeKey(c.r.Context(), c.principal.Account, id); err != nil {
+	if err := s.o.Credentials.RevokeKey(c.client(), c.principal.Account, id); err != nil {
 		return err
 	}
 	return c.noContent()

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -67,6 +68,24 @@ func (s *Server) authenticate(c *call) (err error) {
 	return nil
 }
 
+// client returns the context of a request that uses or changes a credential.
+func (c *call) client() context.Context {
+	return credentials.WithClient(c.r.Context(), credentials.Client{Address: c.address, Request: c.id})
+}
+
+// audit writes the line of the log about a change that the caller made to a webhook.
+// It holds neither the address of the endpoint nor a secret.
+func (s *Server) audit(c *call, what string, webhook signal.WebhookID) {
+	attrs := []slog.Attr{slog.String("account", string(c.principal.Account)), slog.String("webhook", string(webhook))}
+	if c.principal.Session != "" {
+		attrs = append(attrs, slog.String("session", string(c.principal.Session)))
+	} else {
+		attrs = append(attrs, slog.String("key", string(c.principal.Key)))
+	}
+	attrs = append(attrs, slog.String("address", c.address), slog.String("request", c.id))
+	s.log.LogAttrs(c.r.Context(), slog.LevelInfo, what, attrs...)
+}
+
 // tokensView is the Login token object of the specification.
 type tokensView struct {
 	AccessToken  string `json:"access_token"`
@@ -115,7 +134,7 @@ func (s *Server) login(c *call) error {
 	}); err != nil {
 		return err
 	}
-	t, err := s.o.Credentials.Login(c.r.Context(), email, password)
+	t, err := s.o.Credentials.Login(c.client(), email, password)
 	if err != nil {
 		return err
 	}
@@ -128,7 +147,7 @@ func (s *Server) refresh(c *call) error {
 	if err := c.decode(func(o *object) { token = o.given("refresh_token") }); err != nil {
 		return err
 	}
-	t, err := s.o.Credentials.Refresh(c.r.Context(), token)
+	t, err := s.o.Credentials.Refresh(c.client(), token)
 	if err != nil {
 		return err
 	}
@@ -145,7 +164,7 @@ func (s *Server) logout(c *call) error {
 	if err := c.finish(o, func(o *object) { all, _ = o.boolean("all") }); err != nil {
 		return err
 	}
-	if err := s.o.Credentials.Logout(c.r.Context(), c.principal, all); err != nil {
+	if err := s.o.Credentials.Logout(c.client(), c.principal, all); err != nil {
 		return err
 	}
 	return c.noContent()
@@ -183,7 +202,7 @@ func (s *Server) register(c *call) error {
 	}); err != nil {
 		return err
 	}
-	a, err := s.o.Credentials.CreateAccount(c.r.Context(), email, password)
+	a, err := s.o.Credentials.CreateAccount(c.client(), email, password)
 	if err != nil {
 		return err
 	}
@@ -198,7 +217,7 @@ func (s *Server) changePassword(c *call) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.o.Credentials.ChangePassword(c.r.Context(), c.principal, current, next); err != nil {
+	if err := s.o.Credentials.ChangePassword(c.client(), c.principal, current, next); err != nil {
 		return err
 	}
 	return c.noContent()

@@ -95,6 +95,7 @@ func (s *Server) createWebhook(c *call) error {
 		if err != nil {
 			return nil, err
 		}
+		s.audit(c, "webhook created", w.ID)
 		return appendNewWebhook(make([]byte, 0, 1024), &w, secret), nil
 	})
 }
@@ -147,7 +148,7 @@ func (s *Server) changeWebhook(c *call) error {
 	}); err != nil {
 		return err
 	}
-	w, err := s.update(c, in.apply)
+	w, err := s.update(c, "webhook changed", in.apply)
 	if err != nil {
 		return err
 	}
@@ -155,8 +156,9 @@ func (s *Server) changeWebhook(c *call) error {
 }
 
 // update changes the webhook that the path names by change, which says whether
-// anything is another than before. If another change comes first, it is made anew.
-func (s *Server) update(c *call, change func(w *signal.Webhook, now time.Time) bool) (signal.Webhook, error) {
+// anything is another than before. If another change comes first, it is made anew. The
+// log says what was done.
+func (s *Server) update(c *call, what string, change func(w *signal.Webhook, now time.Time) bool) (signal.Webhook, error) {
 	for range maxUpdates {
 		w, err := s.webhook(c)
 		if err != nil {
@@ -168,6 +170,9 @@ func (s *Server) update(c *call, change func(w *signal.Webhook, now time.Time) b
 		}
 		w.UpdatedAt = now
 		w, err = s.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
+		if err == nil {
+			s.audit(c, what, w.ID)
+		}
 		if signal.CodeOf(err) != signal.CodeWebhookChanged {
 			return w, err
 		}
@@ -187,6 +192,7 @@ func (s *Server) removeWebhook(c *call) error {
 	if err := s.o.Webhooks.RemoveWebhook(c.r.Context(), c.principal.Account, id); err != nil {
 		return err
 	}
+	s.audit(c, "webhook removed", id)
 	return c.noContent()
 }
 
@@ -203,7 +209,7 @@ func (s *Server) rotateSecret(c *call) error {
 	if secret == "" {
 		secret = signal.NewSecret()
 	}
-	w, err := s.update(c, func(w *signal.Webhook, now time.Time) bool {
+	w, err := s.update(c, "webhook secret rotated", func(w *signal.Webhook, now time.Time) bool {
 		w.PreviousSecret, w.PreviousUntil = w.Secret, now.Add(secretOverlap)
 		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
 		return true

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -52,6 +54,7 @@ func (s *settings) withCredentials(ctx context.Context, f func(context.Context, 
 	return s.withStore(ctx, func(ctx context.Context, store *persistence.Store) (err error) {
 		log := persistence.NewLog(store, persistence.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
-		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now}))
+		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
+		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now, Log: audit}))
 	})
 }

@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -37,6 +38,7 @@ func (s *Service) CreateAccount(ctx context.Context, email, password string) (si
 	if err := s.store.CreateAccount(ctx, a, hash); err != nil {
 		return signal.Account{}, err
 	}
+	s.audit(ctx, slog.LevelInfo, "account created", a.ID)
 	return a, nil
 }
 
@@ -80,7 +82,7 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 	}
 	// A stolen access token must not open a way round the lock.
 	who := signal.DigestOf(account.Email)
-	if err := s.checkLock(ctx, who); err != nil {
+	if err := s.checkLock(ctx, who, account.ID); err != nil {
 		return err
 	}
 	right, _, err := s.hashes.compare(ctx, current, stored.Hash)
@@ -88,22 +90,23 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 		return err
 	}
 	if !right {
-		return s.failLogin(ctx, who)
+		return s.failLogin(ctx, who, account.ID)
 	}
 	hash, err := s.hashes.hash(ctx, next)
 	if err != nil {
 		return err
 	}
-	if err := s.checkLock(ctx, who); err != nil {
+	if err := s.checkLock(ctx, who, account.ID); err != nil {
 		return err
 	}
 	ended, err := s.store.SetPassword(ctx, account.ID, hash, stored.Version, p.Session, s.now())
 	if is(err, signal.KindConflict) {
-		return s.failLogin(ctx, who) // another request changed it meanwhile
+		return s.failLogin(ctx, who, account.ID) // another request changed it meanwhile
 	}
 	if err != nil {
 		return err
 	}
+	s.audit(ctx, slog.LevelInfo, "password changed", account.ID, sessionAttr(p.Session), slog.Int("ended", len(ended)))
 	s.announce(ctx, ended)
 	return nil
 }
@@ -129,6 +132,7 @@ func (s *Service) SetPassword(ctx context.Context, id signal.AccountID, password
 	if err != nil {
 		return err
 	}
+	s.audit(ctx, slog.LevelInfo, "password changed", id, slog.Int("ended", len(ended)))
 	s.announce(ctx, ended)
 	return nil
 }
@@ -146,6 +150,7 @@ func (s *Service) DeleteAccount(ctx context.Context, id signal.AccountID) error 
 	if err != nil {
 		return err
 	}
+	s.audit(ctx, slog.LevelInfo, "account deleted", id)
 	s.announce(ctx, events)
 	return nil
 }

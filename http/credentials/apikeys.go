@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,6 +55,7 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MostKeys); err != nil {
 		return signal.APIKey{}, "", err
 	}
+	s.audit(ctx, slog.LevelInfo, "API key created", account, keyAttr(k.ID))
 	return k, secret, nil
 }
 
@@ -100,6 +102,7 @@ func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id si
 	if err != nil {
 		return err
 	}
+	s.audit(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
 	s.announce(ctx, events)
 	return nil
 }

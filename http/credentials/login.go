@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -52,7 +53,7 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 		return Tokens{}, err
 	}
 	who := signal.DigestOf(email)
-	if err := s.checkLock(ctx, who); err != nil {
+	if err := s.checkLock(ctx, who, ""); err != nil {
 		return Tokens{}, err
 	}
 	account, stored, err := s.store.AccountByEmail(ctx, email)
@@ -64,7 +65,7 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 		return Tokens{}, err
 	}
 	if !right {
-		return Tokens{}, s.failLogin(ctx, who)
+		return Tokens{}, s.failLogin(ctx, who, account.ID)
 	}
 	if outdated {
 		s.rehash(ctx, account.ID, password, stored.Hash)
@@ -72,23 +73,30 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 	return s.begin(ctx, account.ID, stored.Version, who)
 }
 
-// checkLock returns an error if logins with the email are refused now.
-func (s *Service) checkLock(ctx context.Context, email signal.Digest) error {
+// checkLock returns an error if logins with the email are refused now. account is that
+// of the email, for the log, if it is known without asking.
+func (s *Service) checkLock(ctx context.Context, email signal.Digest, account signal.AccountID) error {
 	until, err := s.store.LockedUntil(ctx, email)
 	if err != nil {
 		return err
 	}
 	if d := until.Sub(s.now()); d > 0 {
-		s.metrics.refused(accountLocked)
-		return locked(d)
+		return s.refuseLocked(ctx, account, d)
 	}
 	return nil
+}
+
+// refuseLocked answers a login of an email that is locked for d.
+func (s *Service) refuseLocked(ctx context.Context, account signal.AccountID, d time.Duration) error {
+	s.metrics.refused(accountLocked)
+	s.audit(ctx, slog.LevelInfo, "login refused: the email is locked", account)
+	return locked(d)
 }
 
 // failLogin counts a wrong password and returns the error that answers it.
 // Passwords that were compared at the same time count in the order in which they
 // come here, so that those after the one that locks learn nothing.
-func (s *Service) failLogin(ctx context.Context, email signal.Digest) error {
+func (s *Service) failLogin(ctx context.Context, email signal.Digest, account signal.AccountID) error {
 	now := s.now()
 	// A client that hangs up must not escape the count.
 	until, justLocked, err := s.store.FailLogin(context.WithoutCancel(ctx), email, s.o.Lock, now)
@@ -97,10 +105,11 @@ func (s *Service) failLogin(ctx context.Context, email signal.Digest) error {
 	}
 	if justLocked {
 		s.metrics.locked()
-		s.log.Info("an email is locked after failed logins", "until", until)
+		s.audit(ctx, slog.LevelWarn, "email locked after failed logins", account, slog.Time("until", until))
 	} else if d := until.Sub(now); d > 0 {
-		s.metrics.refused(accountLocked)
-		return locked(d)
+		return s.refuseLocked(ctx, account, d)
+	} else {
+		s.audit(ctx, slog.LevelInfo, "login failed", account)
 	}
 	s.metrics.refused(wrongPassword)
 	return errInvalidCredentials
@@ -131,15 +140,18 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 	s.announce(ctx, ended)
 	if is(err, signal.KindConflict) {
 		// The account was deleted, or its password changed, while it was compared.
-		return Tokens{}, s.failLogin(ctx, email)
+		return Tokens{}, s.failLogin(ctx, email, account)
 	}
 	if err != nil {
 		return Tokens{}, err
 	}
 	if d := until.Sub(now); d > 0 {
-		s.metrics.refused(accountLocked)
-		return Tokens{}, locked(d)
+		return Tokens{}, s.refuseLocked(ctx, account, d)
 	}
+	if len(ended) > 0 {
+		s.audit(ctx, slog.LevelInfo, "sessions ended: the account has too many", account, slog.Int("ended", len(ended)))
+	}
+	s.audit(ctx, slog.LevelInfo, "login", account, sessionAttr(n.ID))
 	return tokens, nil
 }
 
@@ -203,7 +215,7 @@ func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 		return Tokens{}, err
 	}
 	if len(ended) > 0 {
-		s.log.Warn("a refresh token was used twice; its session is ended", "account", n.Account, "session", n.ID)
+		s.audit(ctx, slog.LevelWarn, "session ended: a refresh token was used twice", n.Account, sessionAttr(n.ID))
 		s.announce(ctx, ended)
 		return refuse(reusedRefresh)
 	}
@@ -226,6 +238,7 @@ func (s *Service) Logout(ctx context.Context, p signal.Principal, all bool) erro
 	if err != nil {
 		return err
 	}
+	s.audit(ctx, slog.LevelInfo, "logout", p.Account, sessionAttr(p.Session), slog.Bool("all", all))
 	s.announce(ctx, ended)
 	return nil
 }
