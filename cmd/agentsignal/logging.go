@@ -12,7 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// newLogger writes to w: JSON, or text for people on a terminal.
+// newLogger writes to w: JSON, or text for people on a terminal. Faults that keep coming
+// are logged once a minute, see repeats.
 func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 	setLevel(level, c.Level)
 	terminal := false
@@ -20,9 +21,9 @@ func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 		terminal = term.IsTerminal(int(f.Fd()))
 	}
 	if c.Format == "text" || c.Format == "auto" && terminal {
-		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal}))
+		return slog.New(newRepeats(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})))
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	return slog.New(newRepeats(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
 // setLevel sets level to the configured name, which has been checked.

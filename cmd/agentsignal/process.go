@@ -175,7 +175,9 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		if signal.KindOf(err) == signal.KindConflict {
 			return err
 		}
-		p.log.Warn("redis is waited for", "err", err)
+		if !p.reportRefusal(err) {
+			p.log.Warn("redis is waited for", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -196,6 +198,16 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		return p.runDemo(ctx)
 	}
 	return nil
+}
+
+// reportRefusal logs an error of Redis that waiting does not cure, and returns whether
+// err is one.
+func (p *process) reportRefusal(err error) bool {
+	reason, setting := persistence.Refusal(err)
+	if setting {
+		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason, "err", err)
+	}
+	return setting
 }
 
 // subscribe hands what the tail reads to all who follow it: first who may no
@@ -303,7 +315,7 @@ func (p *process) serveAdmin(context.Context) error {
 // syncClock keeps this node's clock by that of Redis.
 func (p *process) syncClock(ctx context.Context) error {
 	return every(ctx, clockEvery, func() {
-		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil {
+		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
 			p.log.Debug("clock is not compared", "err", err)
 		}
 	})
