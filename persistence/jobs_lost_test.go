@@ -67,6 +67,34 @@ func TestJobOfGoneNode(t *testing.T) {
 	}
 }
 
+// TestJobsSeenByANodeThatIsNotAnnounced: a node that is not among the live ones knows
+// nothing of them, so it judges no other as gone: their announcements may be lost as its
+// own is.
+func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
+	b := newJobBench(t, 1)
+	busy, me := b.jobs("busy", time.Hour), b.jobs("me", time.Hour)
+	job := b.enqueue(busy, signal.NewAccountID())
+	entry := b.next(busy).Entry.String()
+	ctx := t.Context()
+	if err := b.server.Client().Do(ctx, "XCLAIM", jobQueueKey(0), jobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
+		t.Fatal(err)
+	}
+	announce := func(node string) {
+		t.Helper()
+		if _, err := b.store.AnnounceNode(ctx, node, time.Minute, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	announce("third")
+	if jobs, err := me.Next(ctx, 10); len(jobs) != 0 || err != nil {
+		t.Errorf("a node that is not announced took %d jobs of another (%v)", len(jobs), err)
+	}
+	announce("me")
+	if again := b.next(me); again.ID != job.ID || again.Attempt != 2 {
+		t.Errorf("took %s attempt %d, want the job of a node that is gone", again.ID, again.Attempt)
+	}
+}
+
 // TestJobOfFormerProcess: a restarted node takes its jobs back at once.
 func TestJobOfFormerProcess(t *testing.T) {
 	b := newJobBench(t, 4)
