@@ -151,6 +151,8 @@ type Content struct {
 type Signals struct {
 	// Retention is how long a signal is shown, from its creation.
 	Retention Duration `yaml:"retention" env:"RETENTION"`
+	// MaxOpen is how many open signals an account may have; runs beyond it are refused.
+	MaxOpen int `yaml:"max_open" env:"MAX_OPEN"`
 }
 
 // Market says where prices come from.
@@ -277,7 +279,7 @@ func Default() Config {
 		Dashboard: Dashboard{Heartbeat: Duration(30 * time.Second), AuthTimeout: Duration(10 * time.Second), QueueMessages: 256,
 			QueueBytes: 1 << 20, MaxConnections: 10_000, ReplayMessages: 10_000, ReplayAge: Duration(time.Hour)},
 		Runs:    Runs{Timeout: Duration(30 * time.Second), MaxConcurrent: 20, MaxQueued: 1000, JobRetention: Duration(24 * time.Hour)},
-		Signals: Signals{Retention: Duration(2160 * time.Hour)},
+		Signals: Signals{Retention: Duration(2160 * time.Hour), MaxOpen: 100_000},
 		Market:  Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather: Weather{Source: "simulated"},
 		Costs:   Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3},

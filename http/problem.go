@@ -44,6 +44,7 @@ var problemKinds = []problemKind{
 	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request", "The same Idempotency-Key came with another body. Make a new key for each request."},
 	{"rate_limited", 429, "Too many requests", "The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is left."},
 	{"too_many_runs", 429, "Too many runs at once", "The account has as many runs under way, or jobs waiting, as it may have."},
+	{"too_many_signals", 429, "Too many open signals", "The account has as many open signals as it may have. Runs are possible again when some of them have closed. The operator sets the number by signals.max_open."},
 	{"account_locked", 429, "The account is locked for a while", "Too many logins failed. The header Retry-After says when the lock ends."},
 	{"agent_failed", 500, "The agent's run failed", "The request was valid but the run ended with an error. The members error_code and retryable say which and whether trying again may help."},
 	{"internal", 500, "Something went wrong", "An unexpected error. Its cause is in the log of the service, under the request_id."},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,6 +37,10 @@ type Options struct {
 	Timeout       time.Duration // of a run; default 30 s
 	MaxConcurrent int           // synchronous runs of an account in this process; default 20
 	MaxQueued     int           // queued jobs of an account; default 1,000
+	MaxOpen       int           // open signals of an account; default 100,000
+	// Open returns how many open signals an account has, without waiting; nil: none is
+	// counted. Runs under way and queued jobs may add to them.
+	Open          func(signal.AccountID) int
 	JobRetention  time.Duration // how long a job is kept after its end; default 24 h
 	JobWorkers    int           // jobs at once in this process; default 2 for each core
 	Workers       int           // runs at once of an agent; default 1,024. As many more may wait
@@ -84,6 +89,7 @@ func New(sys *engine.System, o Options) *Agents {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 20)
 	o.MaxQueued = cmp.Or(o.MaxQueued, 1000)
+	o.MaxOpen = cmp.Or(o.MaxOpen, 100_000)
 	o.JobRetention = cmp.Or(o.JobRetention, 24*time.Hour)
 	o.JobWorkers = cmp.Or(o.JobWorkers, 2*runtime.GOMAXPROCS(0))
 	o.Workers = cmp.Or(o.Workers, 1024)
@@ -166,6 +172,9 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 	if err := a.known(req); err != nil {
 		return Outcome{}, err
 	}
+	if err := a.room(req.Account); err != nil {
+		return Outcome{}, err
+	}
 	if !a.begin() {
 		return Outcome{}, signal.Unavailable(errDrained)
 	}
@@ -185,6 +194,18 @@ func (a *Agents) known(req signal.RunRequest) error {
 		return &signal.Error{Kind: signal.KindInvalid, Code: "invalid_request", Message: "the agent has no such strategy"}
 	}
 	return nil
+}
+
+// fullPause is when to come back where an account has too many open signals.
+const fullPause = time.Minute
+
+// room returns why an account may have no more signals, or nil.
+func (a *Agents) room(account signal.AccountID) error {
+	if a.o.Open == nil || a.o.Open(account) < a.o.MaxOpen {
+		return nil
+	}
+	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: fullPause,
+		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) + " open signals, which is as many as it may have: wait until some have closed"}
 }
 
 func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job) *run {

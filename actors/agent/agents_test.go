@@ -45,6 +45,37 @@ func TestAdmission(t *testing.T) {
 	})
 }
 
+// TestOpenSignalsAreBounded: an account with as many as it may have gets no run and no job that
+// would make one more; scans make none.
+func TestOpenSignalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := map[signal.AccountID]int{"acc_2": 8}
+		b := newBench(t, Options{MaxOpen: 9, Open: func(a signal.AccountID) int { return open[a] }})
+		defer b.close()
+		req := request("BTC")
+		open[req.Account] = 9
+		_, err := b.agents.Run(t.Context(), req)
+		want := &signal.Error{Kind: signal.KindTooMany, Code: "too_many_signals", RetryAfter: time.Minute,
+			Message: "the account has 9 open signals, which is as many as it may have: wait until some have closed"}
+		if d := cmp.Diff(error(want), err); d != "" {
+			t.Errorf("a run: %s", d)
+		}
+		if _, err := b.agents.Submit(t.Context(), req, nil); signal.CodeOf(err) != "too_many_signals" {
+			t.Errorf("a job: %v", err)
+		}
+		if _, err := b.agents.SubmitScan(t.Context(), req, []string{"BTC"}); err != nil {
+			t.Errorf("a scan: %v", err)
+		}
+		req.Account = "acc_2"
+		if _, err := b.agents.Run(t.Context(), req); err != nil {
+			t.Errorf("another account's run: %v", err)
+		}
+		if _, err := b.agents.Submit(t.Context(), req, nil); err != nil {
+			t.Errorf("another account's job: %v", err)
+		}
+	})
+}
+
 // TestSteadyClientsAreNotRefused: as many clients as may run at once, each of which
 // waits for its answer, never meet the limit.
 func TestSteadyClientsAreNotRefused(t *testing.T) {

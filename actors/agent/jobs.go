@@ -49,6 +49,11 @@ func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job
 	if err := a.known(j.Request); err != nil {
 		return signal.Job{}, err
 	}
+	if j.Kind == signal.JobRun { // the others make no signals
+		if err := a.room(j.Request.Account); err != nil {
+			return signal.Job{}, err
+		}
+	}
 	if a.o.Jobs == nil || j.Kind == signal.JobBacktest && a.o.Past == nil {
 		return signal.Job{}, signal.Unavailable(errNoJobs)
 	}

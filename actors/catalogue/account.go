@@ -93,6 +93,7 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 	}
 	if !closed.IsZero() {
 		v.closed = a.rows.pack(closed, n, 1)
+		a.rows.open--
 		if a.index != nil {
 			a.index.open.Remove(n)
 		}

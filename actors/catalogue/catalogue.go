@@ -162,11 +162,7 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 		part.mu.Unlock()
 		return nil
 	case unbuilt:
-		part.state = building
-		part.built = make(chan struct{})
-		part.waiting = nil
-		// The pass serves everyone: it does not end with the caller that began it.
-		go c.pass(context.WithoutCancel(ctx), p, part.built)
+		c.begin(context.WithoutCancel(ctx), p)
 	}
 	built := part.built
 	part.mu.Unlock()
@@ -178,6 +174,14 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 	case <-ctx.Done():
 		return signal.Unavailable(ctx.Err())
 	}
+}
+
+// begin begins a pass over an unbuilt partition, whose lock is held. The pass serves
+// everyone: ctx must not end with the caller.
+func (c *Catalogue) begin(ctx context.Context, p int) {
+	part := &c.partitions[p]
+	part.state, part.built, part.waiting = building, make(chan struct{}), nil
+	go c.pass(ctx, p, part.built)
 }
 
 // passTimeout bounds one pass over a partition's signal log.
@@ -361,6 +365,25 @@ func (c *Catalogue) Size() int {
 		part.mu.Unlock()
 	}
 	return n
+}
+
+// Open returns how many signals of an account are open, as far as this node has read. It
+// does not wait: of a partition that nobody has asked for it knows none, and has it read.
+func (c *Catalogue) Open(id signal.AccountID) int {
+	p := c.records.Partition(id)
+	part := &c.partitions[p]
+	part.mu.Lock()
+	if part.state == unbuilt {
+		c.begin(context.Background(), p)
+	}
+	a := part.accounts[id]
+	part.mu.Unlock()
+	if a == nil {
+		return 0
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.rows.open
 }
 
 // Page answers q from what is known now: without asking Redis what else was

@@ -245,6 +245,72 @@ func TestSequenceNumbersThatDoNotFitARow(t *testing.T) {
 	}
 }
 
+// TestOpenSignalsAreCounted: of an account, whatever has been created, closed, forgotten and
+// read again.
+func TestOpenSignalsAreCounted(t *testing.T) {
+	t.Parallel()
+	f := &fakeLog{}
+	start := time.UnixMilli(1_800_000_000_000).UTC()
+	now := start
+	o := options(start)
+	o.Now, o.Retention = func() time.Time { return now }, time.Hour
+	c := New(f, f, 1, o)
+	const account = signal.AccountID("acc_1")
+	var made []signal.Signal
+	at := signal.Position{MS: start.UnixMilli()}
+	publish := func(t signal.EventType, s *signal.Signal) {
+		at = at.Plus(1)
+		l := s.Listing()
+		e := signal.Event{Account: s.Account, Position: at, Type: t, Listing: &l}
+		f.add(e)
+		c.Publish(0, []signal.Event{e})
+	}
+	create := func(a signal.AccountID) {
+		s := signal.Signal{ID: signal.NewSignalID(), Account: a, Asset: "BTC", Strategy: "momentum", Direction: signal.Long, CreatedAt: at.Time()}
+		made = append(made, s)
+		publish(signal.SignalCreated, &s)
+	}
+	check := func(want int) {
+		t.Helper()
+		if got := c.Open(account); got != want {
+			t.Errorf("%d open signals, want %d", got, want)
+		}
+	}
+	create(account)
+	create("acc_2")
+	create(account)
+	// Nobody has asked for a list: the first question has it built.
+	for deadline := time.Now().Add(10 * time.Second); c.Open(account) != 2 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	check(2)
+	create(account)
+	check(3)
+	publish(signal.SignalClosed, &made[0])
+	publish(signal.SignalClosed, &made[0])
+	publish(signal.SignalUpdated, &made[2])
+	publish(signal.SignalClosed, &made[1])
+	check(2)
+	c.Gap(0)
+	if _, total, err := c.List(t.Context(), Query{Account: account, Limit: 1}); total != 3 || err != nil {
+		t.Fatalf("%d signals, %v", total, err)
+	}
+	check(2)
+	for range 3 * blockRows {
+		create(account)
+	}
+	check(2 + 3*blockRows)
+	now = start.Add(2 * time.Hour)
+	at = signal.Position{MS: now.UnixMilli()}
+	create(account)
+	c.Trim()
+	if got := c.Open(account); got > blockRows {
+		t.Errorf("%d open signals are counted after the others were forgotten", got)
+	}
+	publish(signal.AccountDeleted, &made[0])
+	check(0)
+}
+
 func TestFindOfWhatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	log := &fakeLog{}

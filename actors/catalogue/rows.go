@@ -62,6 +62,7 @@ type rows struct {
 	blocks []block
 	first  uint32 // number of the first row of blocks[0]; a multiple of blockRows
 	next   uint32 // number of the next row
+	open   int    // rows that are not closed
 	// far has the sequence numbers that do not fit a place: 2n for the creation of
 	// row n, 2n+1 for its closing. It stays empty unless the clock of Redis stood.
 	far map[uint64]int64
@@ -86,6 +87,7 @@ func (r *rows) add(v row) uint32 {
 	ms := ulidTime(v.id)
 	b.minID, b.maxID = min(b.minID, ms), max(b.maxID, ms)
 	r.next++
+	r.open++
 	return n
 }
 
@@ -165,6 +167,13 @@ func (r *rows) drop(n uint32) uint32 {
 	whole := int(n-r.first) / blockRows
 	if whole == 0 {
 		return r.first
+	}
+	for _, b := range r.blocks[:whole] {
+		for i := range b.rows {
+			if b.rows[i].closed == 0 {
+				r.open--
+			}
+		}
 	}
 	r.blocks = append([]block(nil), r.blocks[whole:]...)
 	r.first += uint32(whole * blockRows)

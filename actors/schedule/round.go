@@ -59,6 +59,9 @@ func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 			e.closed[asset] = o.now().Add(r.RetryAfter)
 		}
 		o.log.Debug("a scheduled run made no signal", "schedule", string(s.ID), "asset", asset, "err", err)
+		if signal.CodeOf(err) == signal.CodeTooManySignals {
+			break // and so it would be with the other assets
+		}
 	}
 	return e
 }
@@ -99,7 +102,7 @@ func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset str
 	for try := 1; ; try++ {
 		err := o.agents.Run(ctx, signal.RunRequest{Account: s.Account, Agent: s.Agent, Asset: asset, Strategy: s.Strategy, Timeframe: s.Timeframe, Risk: s.Risk})
 		e, ok := errors.AsType[*signal.Error](err)
-		if !ok || e.Kind != signal.KindTooMany || try == busyTries {
+		if !ok || e.Kind != signal.KindTooMany || e.Code == signal.CodeTooManySignals || try == busyTries {
 			return err
 		}
 		pause := e.RetryAfter

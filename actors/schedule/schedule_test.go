@@ -401,6 +401,27 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 	})
 }
 
+// TestARoundEndsWhereTooManySignalsAreOpen: one refusal is one failed run, and is not waited for.
+func TestARoundEndsWhereTooManySignalsAreOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			w.run = func(signal.RunRequest) error {
+				return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, Message: "too many", RetryAfter: time.Minute}
+			}
+		})
+		w.put(every("a", 60, 100, "BTC", "ETH", "SOL"))
+		begun := time.Now()
+		w.expect(t, "0s acc_1 BTC")
+		want := []signal.Round{{At: begun, Runs: 1, Failures: 1, Error: &signal.ScheduleError{Code: "too_many_signals", Message: "too many", At: begun}}}
+		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
+			t.Errorf("round (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestRoundsAreRecorded: their failures with the last error; not one that was interrupted.
 func TestRoundsAreRecorded(t *testing.T) {
 	t.Parallel()

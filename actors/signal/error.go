@@ -71,6 +71,10 @@ const (
 	CodeWebhookChanged = "webhook_changed" // another change of the record came first
 )
 
+// CodeTooManySignals is the code of a run that was refused because its account has as many
+// open signals as it may have.
+const CodeTooManySignals = "too_many_signals"
+
 // ErrRolledBack is why an owner gives up a partition: Redis has lost writes that it had
 // acknowledged, so what the owner keeps in memory may be ahead of it.
 var ErrRolledBack = &Error{Kind: KindConflict, Code: CodeRolledBack, Message: "Redis has lost its newest writes"}

@@ -113,6 +113,35 @@ func TestASchedulesLastErrorIsShown(t *testing.T) {
 	}
 }
 
+// TestOpenSignalsOfAnAccountAreBounded: in requests, jobs and schedules alike.
+func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Signals.MaxOpen = 2
+	svc := start(t, c)
+	trader, _ := svc.account(t)
+	other, _ := svc.account(t)
+	for range 2 {
+		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+	}
+	if n := trader.signals("status=open").Total; n != 2 {
+		t.Fatalf("%d open signals", n)
+	}
+	a := trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags"))
+	a.fails(t, http.StatusTooManyRequests, "too_many_signals")
+	if a.Header.Get("Retry-After") != "60" {
+		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
+	}
+	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).fails(t, http.StatusTooManyRequests, "too_many_signals")
+	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil || got.LastError.Code != "too_many_signals" {
+		t.Errorf("%+v, error %+v", got, got.LastError)
+	}
+	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+}
+
 func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
 	t.Parallel()
 	reader, _ := shared(t).account(t, "signals:read", "agents:read", "webhooks:manage")

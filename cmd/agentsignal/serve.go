@@ -126,10 +126,12 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err != nil {
 		return nil, err
 	}
+	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
+		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
 	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs, Content: texts, Weather: p.weather,
 		Past: p.market, Cost: costsOf(c.Costs).Of,
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
-		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, JobRetention: time.Duration(c.Runs.JobRetention),
+		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, MaxOpen: c.Signals.MaxOpen, Open: p.catalogue.Open, JobRetention: time.Duration(c.Runs.JobRetention),
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
 	p.undo.add("runs", within(runGrace, p.agents.Drain))
 	p.undo.add("background", p.stopBackground)
@@ -140,8 +142,6 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 
-	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
-		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
 	p.schedules = persistence.NewSchedules(p.store, p.events)
 	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue, p.store}, schedule.Options{Speed: p.speedOf, Quota: runQuota{p.limiter},
 		Now: p.store.Now, Log: log, Metrics: schedule.NewMetrics(p.registry)})
