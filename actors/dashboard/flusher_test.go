@@ -87,7 +87,7 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 		change(&o)
 	}
 	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: map[signal.AccountID]int{}}
-	h.ring = newRing(h.o.RingFrames)
+	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	tb.Cleanup(h.resumer.close)
 	f := newFlusher(h)

@@ -38,7 +38,8 @@ type Options struct {
 	ReplayMessages int           // 10,000
 	ReplayAge      time.Duration // 1 h
 	ReplayEntries  int           // 200,000 entries of the event log read for one resume
-	RingFrames     int           // 65,536
+	RingFrames     int           // 65,536 newest frames are in memory
+	RingBytes      int           // of at most 128 MiB together
 	Flushers       int           // GOMAXPROCS
 }
 
@@ -65,6 +66,7 @@ func (o Options) withDefaults() Options {
 	o.ReplayAge = cmp.Or(o.ReplayAge, time.Hour)
 	o.ReplayEntries = cmp.Or(o.ReplayEntries, 200_000)
 	o.RingFrames = cmp.Or(o.RingFrames, 65_536)
+	o.RingBytes = cmp.Or(o.RingBytes, 128<<20)
 	o.Flushers = cmp.Or(o.Flushers, runtime.GOMAXPROCS(0))
 	return o
 }
@@ -99,7 +101,7 @@ type Hub struct {
 // NewHub starts a hub. Drain ends it.
 func NewHub(sys *engine.System, o Options) *Hub {
 	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: make(map[signal.AccountID]int)}
-	h.ring = newRing(h.o.RingFrames)
+	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	for range h.o.Flushers {
 		f := newFlusher(h)
@@ -186,6 +188,7 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
+	h.resumer.counts.passed(partition, o.last, len(events))
 	// First the ring, then the inboxes: see flusher.missed.
 	h.ring.add(partition, o.first, o.last, o.frames)
 	for _, f := range h.flushers {

@@ -50,6 +50,7 @@ type resumer struct {
 	entries  int
 	age      time.Duration
 	reads    chan struct{}
+	counts   *entryCounts
 
 	mu    sync.Mutex
 	stock map[signal.AccountID]*backfill
@@ -70,7 +71,7 @@ type backfill struct {
 
 func newResumer(r *ring, o Options) *resumer {
 	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, age: o.ReplayAge,
-		reads: make(chan struct{}, readsAt), stock: make(map[signal.AccountID]*backfill)}
+		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), stock: make(map[signal.AccountID]*backfill)}
 }
 
 // find returns what account missed of sub after the event called id. An error is
@@ -88,6 +89,10 @@ func (r *resumer) find(ctx context.Context, partition int, account signal.Accoun
 		return replay{complete: true, from: p, frames: e.frames, known: e.head}, nil
 	case e.covered && !e.edge, r.log == nil:
 		return replay{}, nil // nothing of the account happened there
+	}
+	floor, _ := r.ring.floor(partition)
+	if r.counts.exceed(partition, p, floor, r.entries) {
+		return replay{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -233,34 +238,47 @@ func (r *resumer) read(ctx context.Context, b *backfill, partition int, account 
 	return frames, upTo, nil
 }
 
-// scan is read without a look at what was trimmed.
+// scan is read without a look at what was trimmed. What is too long is counted to its end,
+// so that no other resume needs to read as much to learn that.
 func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) (frames []*frame, upTo signal.Position, err error) {
+	var milestones []milestone
+	number, tooLong := int64(0), false
+	defer func() {
+		if tooLong {
+			r.counts.read(partition, milestones)
+		}
+	}()
 	for at := span.after; ; {
 		events, err := r.log.ReadLog(ctx, partition, at, readPage)
 		if err != nil {
 			return nil, upTo, err
 		}
+		end := len(events) == 0
 		for i := range events {
 			e := &events[i]
-			if span.bounded && e.Position.Compare(span.until) > 0 {
-				return frames, later(at, span.until), nil
+			if end = span.bounded && e.Position.Compare(span.until) > 0; end {
+				break
 			}
 			at, span.anchor = e.Position, e.Position
-			if e.Account != account {
+			if e.Account != account || tooLong {
 				continue
 			}
 			if f := newFrame(e); f != nil && f.revoked == nil {
 				frames = append(frames, f)
 			}
 		}
-		if len(events) == 0 {
-			if span.bounded {
-				at = later(at, span.until)
-			}
+		switch {
+		case end && tooLong:
+			return nil, upTo, nil
+		case end && span.bounded:
+			return frames, later(at, span.until), nil
+		case end:
 			return frames, at, nil
 		}
+		number += int64(len(events))
+		milestones = append(milestones, milestone{at, number})
 		if b.entries += len(events); b.entries > r.entries {
-			return nil, upTo, nil
+			frames, tooLong = nil, true
 		}
 	}
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +21,8 @@ func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 		change(&o)
 	}
 	o = o.withDefaults()
-	r := newResumer(newRing(o.RingFrames), o)
-	j.hub = &Hub{o: o, ring: r.ring}
+	r := newResumer(newRing(o.RingFrames, o.RingBytes), o)
+	j.hub = &Hub{o: o, ring: r.ring, resumer: r}
 	tb.Cleanup(r.close)
 	return r, j
 }
@@ -142,6 +143,100 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 
 	r.now = func() time.Time { return time.Now().Add(time.Hour + time.Second) }
 	wantUnknown(t, r, live[0].String()) // too old
+}
+
+// TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read where the
+// node has seen the events go by, and costs one read of the log where it has not.
+func TestTooFarIsReadOnce(t *testing.T) {
+	t.Parallel()
+	bounded := func(o *Options) { o.ReplayEntries, o.RingFrames = 3*readPage, 100 }
+	t.Run("seen", func(t *testing.T) {
+		t.Parallel()
+		r, j := newFinder(t, bounded)
+		var p []signal.Position
+		for range 10 {
+			p = append(p, j.append(several(readPage/2)...)...)
+		}
+		for i := range 20 {
+			wantUnknown(t, r, p[2*i].String())
+		}
+		if j.reads > 0 {
+			t.Errorf("the log was read %d times", j.reads)
+		}
+		near := every(p[len(p)-2*readPage:])
+		wantReplay(t, r, everything, near[0].String(), near[1:])
+	})
+	t.Run("unseen", func(t *testing.T) {
+		t.Parallel()
+		r, j := newFinder(t, bounded)
+		past := j.record(several(5 * readPage)...)
+		j.skip()
+		live := j.append(several(100)...)
+		wantUnknown(t, r, past[0].String())
+		reads := j.reads
+		for i := 1; i < 20; i++ {
+			wantUnknown(t, r, past[200*i].String())
+		}
+		if j.reads != reads {
+			t.Errorf("the log was read %d times after it was known to be too long", j.reads-reads)
+		}
+		near := every(append(past[len(past)-2*readPage:], live...))
+		wantReplay(t, r, everything, near[0].String(), near[1:])
+		// What goes by is added to what was read.
+		for range 4 {
+			j.append(several(readPage / 2)...)
+		}
+		r.stock = map[signal.AccountID]*backfill{}
+		reads = j.reads
+		wantUnknown(t, r, near[0].String())
+		if j.reads != reads {
+			t.Errorf("the log was read %d times", j.reads-reads)
+		}
+	})
+}
+
+// TestEntryCountsNeverExceed compares with a plain list: what is said to be more than a limit
+// is, and what is by two milestones and more is said to be.
+func TestEntryCountsNeverExceed(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(3, 3))
+	for range 50 {
+		x := newEntryCounts(time.Hour)
+		const unseen = 40_000
+		n := int64(unseen) // entry k is at millisecond k
+		for n < unseen+60_000 {
+			step := 1 + rnd.Int64N(700)
+			n += step
+			x.passed(0, at(n), int(step))
+			if rnd.IntN(40) == 0 {
+				var list []milestone
+				from := rnd.Int64N(n)
+				for k := from; k < n; k += readPage {
+					list = append(list, milestone{at(k), k - from})
+				}
+				x.read(0, list)
+			}
+			from, until, limit := rnd.Int64N(n), rnd.Int64N(n)+1, rnd.IntN(30_000)
+			between := until - from
+			exceeds := x.exceed(0, at(from), at(until), limit)
+			if exceeds && between <= int64(limit) {
+				t.Fatalf("%d entries after %d are more than %d", between, from, limit)
+			}
+			if !exceeds && from > unseen && between > int64(limit)+2*milestoneEvery+1400 {
+				t.Fatalf("%d entries after %d are not more than %d", between, from, limit)
+			}
+			if got := x.exceed(0, at(from), signal.Position{}, limit); got && n-from <= int64(limit) {
+				t.Fatalf("%d entries after %d, to the end, are more than %d", n-from, from, limit)
+			}
+		}
+	}
+	x := newEntryCounts(time.Second)
+	for k := range int64(100) {
+		x.passed(0, at(k*1000), milestoneEvery)
+	}
+	if k := len(x.parts[0].milestones); k > 3 {
+		t.Errorf("%d milestones of 100 s are kept for 1 s", k)
+	}
 }
 
 func TestResumeWhenTheLogCannotBeRead(t *testing.T) {

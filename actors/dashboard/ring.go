@@ -14,7 +14,10 @@ type ring struct {
 	mu    sync.RWMutex
 	size  uint64
 	slots []slot // grows up to size, then the oldest is replaced
+	first uint64 // number of the oldest entry
 	next  uint64 // number of the next entry; entry i is in slots[i%size]
+	bytes int    // of the frames, at most most
+	most  int
 	// last is the newest entry of an account, counted from 1.
 	last  map[signal.AccountID]uint64
 	parts map[int]*reach
@@ -33,8 +36,9 @@ type reach struct {
 	floor, head signal.Position
 }
 
-func newRing(size int) *ring {
-	return &ring{size: uint64(size), last: make(map[signal.AccountID]uint64), parts: make(map[int]*reach)}
+// newRing returns a ring of at most size frames with at most so many bytes together.
+func newRing(size, bytes int) *ring {
+	return &ring{size: uint64(size), most: bytes, last: make(map[signal.AccountID]uint64), parts: make(map[int]*reach)}
 }
 
 // before returns the last position that lies before p.
@@ -72,18 +76,29 @@ func (r *ring) add(partition int, first, last signal.Position, frames []*frame) 
 }
 
 func (r *ring) push(s slot) {
+	r.bytes += len(s.frame.bytes)
+	for r.first < r.next && (r.next-r.first == r.size || r.bytes > r.most) {
+		r.drop()
+	}
 	if uint64(len(r.slots)) < r.size {
 		r.slots = append(r.slots, s)
 	} else {
-		old := &r.slots[r.next%r.size]
-		r.reach(old.partition).raise(old.frame.at)
-		if r.last[old.frame.account] == r.next-r.size+1 {
-			delete(r.last, old.frame.account)
-		}
-		*old = s
+		r.slots[r.next%r.size] = s
 	}
 	r.next++
 	r.last[s.frame.account] = r.next
+}
+
+// drop gives up the oldest entry.
+func (r *ring) drop() {
+	old := &r.slots[r.first%r.size]
+	r.reach(old.partition).raise(old.frame.at)
+	r.first++
+	if r.last[old.frame.account] == r.first {
+		delete(r.last, old.frame.account)
+	}
+	r.bytes -= len(old.frame.bytes)
+	*old = slot{}
 }
 
 // raise notes that the entry at p is no longer held.
@@ -143,7 +158,7 @@ func (r *ring) after(partition int, account signal.AccountID, sub *subscription,
 		return extract{}
 	}
 	e := extract{covered: true, edge: p == c.floor, head: c.head}
-	for n := r.last[account]; n > 0 && n+r.size > r.next; {
+	for n := r.last[account]; n > r.first; {
 		s := &r.slots[(n-1)%r.size]
 		if s.frame.at.Compare(p) <= 0 {
 			e.found = s.frame.at == p

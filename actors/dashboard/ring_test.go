@@ -34,7 +34,7 @@ func positions(frames []*frame) []int64 {
 
 func TestRing(t *testing.T) {
 	t.Parallel()
-	r := newRing(4)
+	r := newRing(4, 1<<20)
 	add := func(partition int, frames ...*frame) {
 		r.add(partition, frames[0].at, frames[len(frames)-1].at, frames)
 	}
@@ -103,12 +103,57 @@ func TestRing(t *testing.T) {
 	}
 }
 
+// TestTheBytesOfTheRingAreBounded: large frames push out more than one small one, one that is
+// larger than the bound all others.
+func TestTheBytesOfTheRingAreBounded(t *testing.T) {
+	t.Parallel()
+	sized := func(ms int64, bytes int) []*frame {
+		return []*frame{{at: at(ms), account: alice, channel: signalNew, bytes: make([]byte, bytes)}}
+	}
+	r := newRing(8, 1000)
+	for ms := int64(1); ms <= 20; ms++ {
+		r.add(0, at(ms), at(ms), sized(ms, 200))
+	}
+	check := func(floor int64, bytes int, want ...int64) {
+		t.Helper()
+		if got, _ := r.floor(0); got != at(floor) || r.bytes != bytes {
+			t.Errorf("it begins after %v with %d bytes, want %d and %d", got, r.bytes, floor, bytes)
+		}
+		if e := r.after(0, alice, everything, at(floor), at(0), 100); !e.covered || !cmp.Equal(positions(e.frames), want) {
+			t.Errorf("it holds %v, want %v", positions(e.frames), want)
+		}
+		if e := r.after(0, alice, everything, at(floor-1), at(0), 100); e.covered {
+			t.Error("what is gone is covered")
+		}
+		held := 0
+		for _, s := range r.slots {
+			if s.frame != nil {
+				held++
+			}
+		}
+		if held != len(want) {
+			t.Errorf("%d frames are held, want %d", held, len(want))
+		}
+	}
+	check(15, 1000, 16, 17, 18, 19, 20)
+	r.add(0, at(21), at(21), sized(21, 500))
+	check(18, 900, 19, 20, 21)
+	r.add(0, at(22), at(22), sized(22, 5000))
+	check(21, 5000, 22)
+	r.add(0, at(23), at(23), sized(23, 10))
+	check(22, 10, 23)
+	for ms := int64(24); ms <= 40; ms++ {
+		r.add(0, at(ms), at(ms), sized(ms, 1))
+	}
+	check(32, 8, 33, 34, 35, 36, 37, 38, 39, 40)
+}
+
 // TestRingAgainstList compares the ring with a plain list of everything.
 func TestRingAgainstList(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 1))
 	const size = 32
-	r := newRing(size)
+	r := newRing(size, 1<<20)
 	var all []*frame
 	accounts := []signal.AccountID{alice, bob, signal.NewAccountID()}
 	for ms := int64(1); ms < 2000; ms++ {
