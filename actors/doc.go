@@ -96,7 +96,7 @@
 // the job's result. The scorecard: http/work.go → scorecard.Scorecards.Card → the signal
 // log, from where it was read last (persistence/outcomes.go).
 //
-// A tick: a source → market/feeder.go → market:ticks → market/reader.go on every
+// A tick: a source → market/feeder.go → {market}:ticks → market/reader.go on every
 // node → the asset's actor (market/watch.go) → the snapshot that runs read, and the
 // alerts that it concerns (market/alerts.go) → the signal's actor (lifecycle/watcher.go)
 // → signal.updated or signal.closed on the event log. What came before somebody asked

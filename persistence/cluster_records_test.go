@@ -104,15 +104,15 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if kept, err := m.RenewLease(ctx, "a", epoch, time.Minute); !kept || err != nil {
 		t.Errorf("renew: %v, %v", kept, err)
 	}
-	if err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: signal.Tick{Price: 6, Time: 1}}}); err != nil {
+	if err := m.AppendTicks(ctx, epoch, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: signal.Tick{Price: 6, Time: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"asset", "BTC"}})
-	ticks, err := m.ReadTicks(ctx, signal.Position{}, time.Second)
+	ticks, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, time.Second)
 	if len(ticks) != 2 || err != nil {
 		t.Fatalf("%d ticks, %v", len(ticks), err)
 	}
-	if end, err := m.TicksEnd(ctx); end != ticks[1].Position || err != nil {
+	if end, err := m.TicksEnd(ctx, signal.OwnTicks); end != ticks[1].Position || err != nil {
 		t.Errorf("the ticks end at %v, %v", end, err)
 	}
 	bars, err := m.ReadBars(ctx, signal.Position{}, time.Second)

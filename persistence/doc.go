@@ -54,8 +54,9 @@
 //	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
 //	{node}:installation           hash    what was fixed at first start                        for ever
 //	{node}:live                   zset    nodes by the time until which they are live          as announced
-//	market:ticks                  stream  prices as they come in, from anybody                 15 min and 1 M
+//	market:ticks                  stream  prices as anybody gives them                         15 min and 1 M
 //	market:bars                   stream  bars as they come in, from anybody                   until they are stored
+//	{market}:ticks                stream  prices of the feeder's sources, from it alone        15 min and 1 M
 //	{market}:closed               stream  bars that were closed                                15 min
 //	{market}:bars:TF:ASSET        zset    bars of an asset and timeframe by time               the newest 1,500
 //	{market}:news                 stream  news                                                 as far as strategies look back

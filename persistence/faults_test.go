@@ -136,7 +136,9 @@ func (b *faultBench) writes() map[string]func(context.Context) error {
 			_, err := b.store.AnnounceNode(ctx, "node", time.Minute, false)
 			return err
 		},
-		"ticks":   func(ctx context.Context) error { return b.market.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC"}}) },
+		"ticks": func(ctx context.Context) error {
+			return b.market.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC"}})
+		},
 		"install": b.store.Install,
 	}
 }

@@ -125,7 +125,9 @@ func nodesKey() string { return "{node}:live" }
 // The two streams through which prices come in have the names that others write to.
 
 func marketTicksKey() string { return "market:ticks" }
-func marketBarsKey() string  { return "market:bars" }
+
+func marketOwnTicksKey() string { return "{market}:ticks" }
+func marketBarsKey() string     { return "market:bars" }
 
 // marketClosedKey is the stream of the bars that the feeder closed, barsKey the
 // record of an asset's bars, marketStateKey the feeder's checkpoint.

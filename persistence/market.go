@@ -15,7 +15,7 @@ import (
 const (
 	// barsKept is how many bars a series keeps.
 	barsKept = 1500
-	// ticksKept and ticksKeptFor bound market:ticks, closedKept the stream of closed
+	// ticksKept and ticksKeptFor bound the streams of ticks, closedKept the stream of closed
 	// bars, which a reader that lags farther behind makes up from the records.
 	ticksKept    = 1_000_000
 	ticksKeptFor = 15 * time.Minute
@@ -33,10 +33,13 @@ var (
 	marketStoreSource string
 	//go:embed scripts/market_fill.lua
 	marketFillSource string
+	//go:embed scripts/market_ticks.lua
+	marketTicksSource string
 
 	marketLeaseScript = redis.NewScript(marketLeaseSource)
 	marketStoreScript = redis.NewScript(marketStoreSource)
 	marketFillScript  = redis.NewScript(marketFillSource)
+	marketTicksScript = redis.NewScript(marketTicksSource)
 )
 
 // Market is what the market keeps in Redis: its feeder's lease and state, the two
@@ -181,40 +184,60 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 	return nil
 }
 
-// AppendTicks writes ticks to market:ticks, in their order. They carry their
-// source, by which readers know them from what somebody else writes there; one
-// without is such an entry of somebody else.
-func (m *Market) AppendTicks(ctx context.Context, ticks []signal.AssetTick) error {
+// AppendTicks writes ticks of the feeder's sources, in their order. It returns
+// KindConflict, and writes nothing, if another feeder took over.
+func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 1+6*len(ticks))
+	args = append(args, epoch)
+	for _, t := range ticks {
+		missed := ""
+		if t.Missed != 0 {
+			missed = strconv.FormatInt(t.Missed, 10)
+		}
+		args = append(args, t.Asset, t.Source, decimal(t.Price), decimal(t.Volume), t.Time, missed)
+	}
+	stored, err := marketTicksScript.Run(ctx, m.s.rdb, []string{feederEpochKey(), marketOwnTicksKey()}, args...).Int64()
+	if err != nil {
+		return unavailable(fmt.Errorf("append ticks: %w", err))
+	}
+	if stored == 0 {
+		return errFeederFenced()
+	}
+	return nil
+}
+
+// GiveTicks writes ticks to market:ticks, as anybody may who has prices.
+func (m *Market) GiveTicks(ctx context.Context, ticks []signal.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
 	p := m.s.rdb.Pipeline()
 	for _, t := range ticks {
-		values := []any{"asset", t.Asset,
-			"price", strconv.FormatFloat(t.Price, 'f', -1, 64), "volume", strconv.FormatFloat(t.Volume, 'f', -1, 64),
-			"time", t.Time}
-		if t.Source != "" {
-			values = append(values, "source", t.Source)
-		}
-		if t.Missed != 0 {
-			values = append(values, "missed", t.Missed)
-		}
-		p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(), Values: values})
+		p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(),
+			Values: []any{"asset", t.Asset, "price", decimal(t.Price), "volume", decimal(t.Volume), "time", t.Time}})
 	}
 	if err := execute(ctx, p); err != nil {
-		return unavailable(fmt.Errorf("append ticks: %w", err))
+		return unavailable(fmt.Errorf("give ticks: %w", err))
 	}
 	return nil
 }
 
-// Trim drops what no one needs: ticks up to processed that are old or too many,
-// closed bars that are old, and news from before newsSince. now is the time by
+// decimal writes a number without an exponent.
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// Trim drops what no one needs: ticks that are old or too many, of those from outside
+// only up to processed, closed bars that are old, and news from before newsSince. now is the time by
 // the clock of Redis.
 func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
 	old := now.Add(-ticksKeptFor)
 	p := m.s.rdb.Pipeline()
 	p.XTrimMinIDApprox(ctx, marketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
 	p.XTrimMaxLenApprox(ctx, marketTicksKey(), ticksKept, 0)
+	p.XTrimMinIDApprox(ctx, marketOwnTicksKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
+	p.XTrimMaxLenApprox(ctx, marketOwnTicksKey(), ticksKept, 0)
 	p.XTrimMinIDApprox(ctx, marketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
 	p.XTrimMaxLenApprox(ctx, marketClosedKey(), closedKept, 0)
 	p.XTrimMinID(ctx, marketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))

@@ -11,13 +11,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ReadTicks returns the entries of market:ticks after a position, oldest first.
-// It waits for up to block, at most a second, if there are none.
-func (m *Market) ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
-	return m.readInput(ctx, marketTicksKey(), after, block)
+// ticksKey is where a stream of ticks lies.
+func ticksKey(stream signal.TickStream) string {
+	if stream == signal.OwnTicks {
+		return marketOwnTicksKey()
+	}
+	return marketTicksKey()
 }
 
-// ReadBars is ReadTicks for market:bars.
+// ReadTicks returns the entries of a stream of ticks after a position, oldest first.
+// It waits for up to block, at most a second, if there are none.
+func (m *Market) ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) (
+	[]signal.MarketEntry, error) {
+	return m.readInput(ctx, ticksKey(stream), after, block)
+}
+
+// ReadBars returns the entries of market:bars after a position, as ReadTicks does.
 func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
 	return m.readInput(ctx, marketBarsKey(), after, block)
 }
@@ -53,19 +62,19 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 	return result, nil
 }
 
-// TicksEnd returns the position of the newest entry of market:ticks.
-func (m *Market) TicksEnd(ctx context.Context) (signal.Position, error) {
-	last, err := m.s.rdb.XRevRangeN(ctx, marketTicksKey(), "+", "-", 1).Result()
+// TicksEnd returns the position of the newest entry of a stream of ticks.
+func (m *Market) TicksEnd(ctx context.Context, stream signal.TickStream) (signal.Position, error) {
+	last, err := m.s.rdb.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
 		return signal.Position{}, unavailable(fmt.Errorf("find end of ticks: %w", err))
 	}
 	return endOf(last), nil
 }
 
-// TicksKept says that no entry of market:ticks behind a position, which was read there,
-// was trimmed. When in doubt it says no.
-func (m *Market) TicksKept(ctx context.Context, after signal.Position) (bool, error) {
-	info, err := m.s.readInfo(ctx, marketTicksKey())
+// TicksKept reports whether no entry of a stream of ticks behind a position, which was
+// read there, was trimmed. When in doubt it returns false.
+func (m *Market) TicksKept(ctx context.Context, stream signal.TickStream, after signal.Position) (bool, error) {
+	info, err := m.s.readInfo(ctx, ticksKey(stream))
 	if err != nil {
 		return false, unavailable(err)
 	}

@@ -214,27 +214,27 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ctx := t.Context()
-	if end, err := m.TicksEnd(ctx); !end.IsZero() || err != nil {
+	if end, err := m.TicksEnd(ctx, signal.GivenTicks); !end.IsZero() || err != nil {
 		t.Errorf("end of no stream is %v, %v", end, err)
 	}
-	err := m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC", Source: "simulated", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
+	err := m.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC", Source: "simulated", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
 		{Asset: "ETH", Tick: signal.Tick{Price: 1e7, Time: 5}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := m.ReadTicks(ctx, signal.Position{}, 0)
+	entries, err := m.ReadTicks(ctx, signal.GivenTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
-	want := map[string]string{"asset": "BTC", "price": "67000.125", "volume": "0.0000001", "time": "1795253400123", "source": "simulated"}
+	want := map[string]string{"asset": "BTC", "price": "67000.125", "volume": "0.0000001", "time": "1795253400123"}
 	if d := cmp.Diff(want, entries[0].Fields); d != "" {
 		t.Errorf("entry (-want +got):\n%s", d)
 	}
-	if end, err := m.TicksEnd(ctx); end != entries[1].Position || err != nil {
+	if end, err := m.TicksEnd(ctx, signal.GivenTicks); end != entries[1].Position || err != nil {
 		t.Errorf("end is %v, %v", end, err)
 	}
 	begun := time.Now()
-	if more, err := m.ReadTicks(ctx, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
+	if more, err := m.ReadTicks(ctx, signal.GivenTicks, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
 		t.Errorf("%d entries behind the end after %v, %v", len(more), time.Since(begun), err)
 	}
 
@@ -320,7 +320,7 @@ func FuzzMarketRecords(f *testing.F) {
 func TestMarketKeys(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		marketTicksKey(): "market:ticks", marketBarsKey(): "market:bars", marketClosedKey(): "{market}:closed",
+		marketTicksKey(): "market:ticks", marketOwnTicksKey(): "{market}:ticks", marketBarsKey(): "market:bars", marketClosedKey(): "{market}:closed",
 		barsKey("BTC", signal.H1): "{market}:bars:1h:BTC", marketNewsKey(): "{market}:news", marketStateKey(): "{market}:state",
 		marketAssetsKey(): "{market}:assets", marketLiveKey(): "{market}:live", feederKey(): "{market}:feeder",
 		feederEpochKey(): "{market}:feederepoch",
@@ -344,7 +344,7 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 		"State":       func() error { _, err := m.State(ctx); return err },
 		"Store":       func() error { return m.Store(ctx, &signal.MarketStep{}) },
 		"Fill":        func() error { return m.Fill(ctx, 1, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1}}) },
-		"AppendTicks": func() error { return m.AppendTicks(ctx, []signal.AssetTick{{Asset: "BTC"}}) },
+		"AppendTicks": func() error { return m.AppendTicks(ctx, 1, []signal.AssetTick{{Asset: "BTC"}}) },
 		"Trim":        func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
 		"TrimBars":    func() error { return m.TrimBars(ctx, signal.Position{}) },
 		"EachRecent": func() error {
@@ -352,8 +352,9 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 		},
 		"Bars":      func() error { _, _, err := m.Bars(ctx, "BTC", signal.H1); return err },
 		"Asset":     func() error { _, _, err := m.Asset(ctx, "BTC"); return err },
-		"ReadTicks": func() error { _, err := m.ReadTicks(ctx, signal.Position{}, time.Second); return err },
-		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx); return err },
+		"GiveTicks": func() error { return m.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC"}}) },
+		"ReadTicks": func() error { _, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, time.Second); return err },
+		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx, signal.GivenTicks); return err },
 		"ClosedEnd": func() error { _, _, err := m.ClosedEnd(ctx); return err },
 		"Follow": func() error {
 			_, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -78,12 +80,26 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	tick := signal.AssetTick{Asset: "BTC", Source: "binance", Tick: signal.Tick{Price: 1, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
-	if err := m.AppendTicks(ctx, []signal.AssetTick{tick, missing}); err != nil {
+	epoch, err := m.TakeLease(ctx, "one", time.Minute)
+	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := m.ReadTicks(ctx, signal.Position{}, 0)
+	if err := m.AppendTicks(ctx, epoch-1, []signal.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("a former feeder writes ticks: %v", err)
+	}
+	if err := m.AppendTicks(ctx, epoch, []signal.AssetTick{tick, missing}); err != nil {
+		t.Fatal(err)
+	}
+	if given, err := m.ReadTicks(ctx, signal.GivenTicks, signal.Position{}, 0); len(given) != 0 || err != nil {
+		t.Errorf("they stand where anybody writes: %v, %v", given, err)
+	}
+	entries, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	want := map[string]string{"asset": "BTC", "source": "binance", "price": "1", "volume": "0", "time": "1795253400123"}
+	if d := cmp.Diff(want, entries[0].Fields); d != "" {
+		t.Errorf("a tick (-want +got):\n%s", d)
 	}
 	if _, there := entries[0].Fields["missed"]; there || entries[1].Fields["missed"] != "1795253400000" {
 		t.Errorf("%v, %v", entries[0].Fields, entries[1].Fields)

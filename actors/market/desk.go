@@ -165,7 +165,7 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 	return t.publishKept(ctx, a, d.ticks)
 }
 
-// publishKept lets an asset's ticks through the filter and writes them to market:ticks.
+// publishKept lets an asset's ticks through the filter and writes them for all nodes.
 func (t *term) publishKept(ctx context.Context, a *fed, ticks []signal.Tick) error {
 	var passed []signal.AssetTick
 	for _, tick := range ticks {

@@ -10,7 +10,7 @@
 //
 //	source ──┐                           ┌─> records ─────────┐ (first use)
 //	keeper ──┼─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
-//	streams ─┘     └─────> market:ticks  └─> stream of closed ┘
+//	streams ─┘     └─────> stream of ticks └> stream of closed ┘
 //	                             └───────────────────────────────┘
 //
 // A source is the simulated market. A keeper asks real sources for one asset, which is
@@ -24,9 +24,10 @@
 //     at most.
 //   - Between the records and the stream of closed bars nothing is missed: entries
 //     are counted, and who misses one reads the records again.
-//   - An asset has one source at a time. Ticks of our own carry their source; what
-//     anybody else writes of an asset that another source gives is counted as
-//     skipped, and is in no bar and no snapshot.
+//   - An asset has one source at a time. Ticks of our own lie in a stream of their own,
+//     {market}:ticks, which an ACL of Redis can close to all but the service; what
+//     anybody writes to market:ticks of an asset that another source gives, or in the
+//     name of a source, is counted as skipped, and is in no bar and no snapshot.
 //   - Of a real source nothing counts that cannot be true: each tick and bar is checked,
 //     and counted if it is refused.
 //   - What was traded while a real source was out of reach is in the records before the
@@ -40,7 +41,7 @@
 //     feeds it and however often the feeder changes, as long as no gap is longer
 //     than a thousand of its minutes; a longer gap is made up in coarser steps.
 //   - Ticks are not promised: what is read here is at most once. Who must not miss
-//     one reads market:ticks.
+//     one reads the streams of ticks.
 //
 // Where to read: market.go (questions), watch.go (asset actors), reader.go (the
 // streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and

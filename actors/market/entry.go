@@ -30,11 +30,12 @@ const (
 	skipSource    reason = "source"    // another source gives the asset's prices
 	skipAssets    reason = "assets"    // one asset more than there may be
 	skipLevel     reason = "level"     // so far from the price before that it is of something else
+	skipForged    reason = "forged"    // it has fields that only the feeder's own ticks have
 )
 
 // skipReasons lists them for the metric.
 var skipReasons = []reason{skipFields, skipAsset, skipNumber, skipPrice, skipVolume, skipRange, skipTimeframe, skipTime,
-	skipOld, skipJump, skipLate, skipSource, skipAssets, skipLevel}
+	skipOld, skipJump, skipLate, skipSource, skipAssets, skipLevel, skipForged}
 
 const (
 	maxAssetLength = 64 // characters
@@ -49,18 +50,23 @@ const (
 	futureMS = 5_000
 )
 
-// parseTick reads an entry of market:ticks. Asset is the name as it stands. Source
-// is that of a tick of our own, which carries it in a field, and streamName for
-// what somebody else wrote.
-func parseTick(e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
+// parseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
+// is that of a tick of our own, which carries it in a field, and streamName for what
+// somebody gave: who may write to market:ticks must not pass for a source.
+func parseTick(stream signal.TickStream, e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
 	known := 0
 	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
 		if _, ok := e.Fields[field]; ok {
 			known++
 		}
 	}
-	if known != len(e.Fields) {
+	_, named := e.Fields["source"]
+	_, missed := e.Fields["missed"]
+	switch {
+	case known != len(e.Fields), stream == signal.OwnTicks && !named:
 		return t, skipFields
+	case stream == signal.GivenTicks && (named || missed):
+		return t, skipForged
 	}
 	t.Source, t.Time = streamName, e.Position.MS
 	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
@@ -89,9 +95,6 @@ func parseTick(e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
 		t.Source = source
 	}
 	if text, ok := e.Fields["missed"]; ok {
-		if t.Source == streamName {
-			return t, skipFields
-		}
 		if t.Missed, skipped = parseTime(text); skipped != "" {
 			return t, skipped
 		}

@@ -1,7 +1,6 @@
 package market
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"strings"
@@ -36,55 +35,78 @@ func TestTicksAreChecked(t *testing.T) {
 		changes []string
 		want    signal.Tick
 		skipped reason
-		source  string // where it is not the stream
 	}{
-		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, "", ""},
-		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, "", ""},
-		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, "", ""},
-		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, "", ""},
-		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, "", ""},
-		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime, ""},
-		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime, ""},
-		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime, ""},
-		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime, ""},
-		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime, ""},
-		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields, ""},
-		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields, ""},
-		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields, ""},
-		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset, ""},
-		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset, ""},
-		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset, ""},
-		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset, ""},
-		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset, ""},
-		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset, ""},
-		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber, ""},
-		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber, ""},
-		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber, ""},
-		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber, ""},
-		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber, ""},
-		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber, ""},
-		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber, ""},
-		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice, ""},
-		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice, ""},
-		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice, ""},
-		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice, ""},
-		{"of our own", []string{"source", "simulated"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, "", "simulated"},
-		{"source that is none", []string{"source", "exchange"}, signal.Tick{}, skipFields, ""},
-		{"source of nobody's own", []string{"source", "stream"}, signal.Tick{}, skipFields, ""},
-		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume, ""},
-		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber, ""},
+		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
+		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
+		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
+		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime},
+		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime},
+		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime},
+		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime},
+		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields},
+		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields},
+		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields},
+		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset},
+		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset},
+		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset},
+		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber},
+		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber},
+		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber},
+		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber},
+		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber},
+		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber},
+		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber},
+		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice},
+		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice},
+		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice},
+		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice},
+		{"passing for a source", []string{"source", "simulated"}, signal.Tick{}, skipForged},
+		{"passing for another", []string{"source", "stream"}, signal.Tick{}, skipForged},
+		{"passing for one after a gap", []string{"missed", "1795253400000"}, signal.Tick{}, skipForged},
+		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, signal.Tick{}, skipFields},
+		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume},
+		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-			got, skipped := parseTick(e)
+			got, skipped := parseTick(signal.GivenTicks, e)
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
 			}
-			want := signal.AssetTick{Asset: "BTC", Source: cmp.Or(c.source, "stream"), Tick: c.want}
+			want := signal.AssetTick{Asset: "BTC", Source: "stream", Tick: c.want}
 			if d := gocmp.Diff(want, got); skipped == "" && d != "" {
 				t.Errorf("tick (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+func TestOwnTicksNameTheirSource(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		changes []string
+		missed  int64
+		skipped reason
+	}{
+		{"a whole one", []string{"source", "simulated"}, 0, ""},
+		{"after a gap", []string{"source", "simulated", "missed", "1795253400000"}, 1_795_253_400_000, ""},
+		{"after a gap without a beginning", []string{"source", "simulated", "missed", "5"}, 0, skipTime},
+		{"no source", nil, 0, skipFields},
+		{"a source that is unknown", []string{"source", "exchange"}, 0, skipFields},
+		{"a source that has no ticks of its own", []string{"source", "stream"}, 0, skipFields},
+	} {
+		e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
+		got, skipped := parseTick(signal.OwnTicks, e)
+		if skipped != c.skipped || skipped == "" && (got.Source != "simulated" || got.Missed != c.missed || got.Price != 67000.5) {
+			t.Errorf("%s: %+v, skipped for %q, want %q", c.name, got, skipped, c.skipped)
+		}
 	}
 }
 
@@ -141,7 +163,7 @@ func FuzzParseTick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, asset, price, volume, time string) {
 		e := &signal.MarketEntry{Position: signal.Position{MS: at},
 			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
-		tick, skipped := parseTick(e)
+		tick, skipped := parseTick(signal.GivenTicks, e)
 		if skipped != "" {
 			return
 		}

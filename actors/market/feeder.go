@@ -77,8 +77,8 @@ type FeederStore interface {
 	Store(ctx context.Context, step *signal.MarketStep) error
 	Fill(ctx context.Context, epoch int64, series []signal.MarketSeries) error
 	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int, f func(asset string, bars []signal.MarketBar)) error
-	AppendTicks(ctx context.Context, ticks []signal.AssetTick) error
-	ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error
+	ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
 	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error

@@ -32,14 +32,14 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 }
 
-// path returns the ticks of an asset that stand in market:ticks, without the
+// path returns the ticks of an asset that the feeder wrote, without the
 // copies of a feeder that took over.
 func (b *bench) path(asset string) map[int64]float64 {
 	b.t.Helper()
 	all := make(map[int64]float64)
 	var after signal.Position
 	for {
-		entries, err := b.store.ReadTicks(b.t.Context(), after, 0)
+		entries, err := b.store.ReadTicks(b.t.Context(), signal.OwnTicks, after, 0)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func (b *bench) path(asset string) map[int64]float64 {
 		}
 		for i := range entries {
 			after = entries[i].Position
-			x, skipped := parseTick(&entries[i])
+			x, skipped := parseTick(signal.OwnTicks, &entries[i])
 			if skipped != "" {
 				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
 			}
@@ -78,7 +78,7 @@ func (b *bench) drive(c *clock, step time.Duration, times int) {
 		c.Add(step)
 		want := c.Now().UnixMilli() / 100 * 100
 		eventually(b.t, fmt.Sprintf("tick of %d", want), func() bool {
-			last, err := b.server.Client().XRevRangeN(b.t.Context(), "market:ticks", "+", "-", 1).Result()
+			last, err := b.server.Client().XRevRangeN(b.t.Context(), "{market}:ticks", "+", "-", 1).Result()
 			return err == nil && len(last) == 1 && last[0].Values["time"] == fmt.Sprint(want)
 		})
 	}

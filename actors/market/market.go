@@ -22,11 +22,10 @@ type Store interface {
 	Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error)
 	// Bars returns the bars, and how many closed bars readers had been told of then.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error)
-	TicksEnd(ctx context.Context) (signal.Position, error)
-	// TicksKept says that no tick behind a position was trimmed; when in doubt, that one
-	// may have been.
-	TicksKept(ctx context.Context, after signal.Position) (bool, error)
-	ReadTicks(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	TicksEnd(ctx context.Context, stream signal.TickStream) (signal.Position, error)
+	// TicksKept reports whether no tick behind a position was trimmed; false when in doubt.
+	TicksKept(ctx context.Context, stream signal.TickStream, after signal.Position) (bool, error)
+	ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error)
@@ -56,10 +55,11 @@ type Market struct {
 	// changed: mu guards making the next one.
 	watches atomic.Pointer[map[string]*watch]
 	mu      sync.Mutex
-	tapes   tapes
+	tapes   *tapes
 	news    *newsbook
 
-	ticksUp, closedUp atomic.Bool // the reader's last read of each went well
+	ticksUp  [tickStreams]atomic.Bool // the reader's last read of each went well
+	closedUp atomic.Bool
 }
 
 // New returns a Market whose actors live in sys.
@@ -71,7 +71,7 @@ func New(sys *engine.System, o Options) *Market {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: tapes{read: make(chan struct{})}}
+	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: newTapes()}
 	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
 	m.simulates = slices.Contains(names, simulatedName)
 	m.real = slices.ContainsFunc(names, isVenue)
@@ -175,7 +175,7 @@ func tickLimit(class string, speed int64) int64 {
 
 // stale says that prices are too old, or why that is if it is known.
 func (m *Market) stale(format string, what any, symbol string, ageMS int64) error {
-	if !m.ticksUp.Load() || !m.closedUp.Load() {
+	if !m.ticksUp[signal.GivenTicks].Load() || !m.ticksUp[signal.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)
 	}
 	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)

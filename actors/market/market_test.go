@@ -58,11 +58,15 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 	return bars, count, nil
 }
 
-func (f *fakeStore) TicksEnd(context.Context) (signal.Position, error) { return signal.Position{}, nil }
-func (f *fakeStore) Want(context.Context, string) (string, error)      { return "unknown", nil }
+func (f *fakeStore) TicksEnd(context.Context, signal.TickStream) (signal.Position, error) {
+	return signal.Position{}, nil
+}
+func (f *fakeStore) Want(context.Context, string) (string, error) { return "unknown", nil }
 
-func (f *fakeStore) TicksKept(context.Context, signal.Position) (bool, error) { return true, nil }
-func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
+func (f *fakeStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {
+	return true, nil
+}
+func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.TickStream, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -81,7 +85,8 @@ func newFake(tb testing.TB, store *fakeStore, c *clock) *Market {
 	sys := engine.NewSystem(engine.Options{})
 	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
 	m := New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
-	m.ticksUp.Store(true)
+	m.ticksUp[signal.GivenTicks].Store(true)
+	m.ticksUp[signal.OwnTicks].Store(true)
 	m.closedUp.Store(true)
 	return m
 }
@@ -270,7 +275,7 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 			live: signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 1.5, Time: now - 2000}}}
 		m := newFake(t, store, c)
 		at := signal.Position{MS: now - 1000}
-		m.tellTicks([]signal.MarketEntry{
+		m.tellTicks(signal.GivenTicks, []signal.MarketEntry{
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulatedName}},
 		})

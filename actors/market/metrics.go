@@ -20,7 +20,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ticks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "agentsignal_market_ticks_total", Help: "Entries of market:ticks that this process read as the market's feeder.",
+			Name: "agentsignal_market_ticks_total", Help: "Ticks that this process had as the market's feeder: of its sources, and from market:ticks.",
 		}),
 		skipped: make(map[reason]prometheus.Counter, len(skipReasons)),
 	}

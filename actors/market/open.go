@@ -80,7 +80,7 @@ func (t *term) keeps(r *signal.MarketAsset) bool {
 // catchUp works in all that stands in the two streams.
 func (t *term) catchUp(ctx context.Context) error {
 	for {
-		entries, err := t.store.ReadTicks(ctx, t.ticksTo, 0)
+		entries, err := t.store.ReadTicks(ctx, signal.GivenTicks, t.ticksTo, 0)
 		if err != nil {
 			return err
 		}

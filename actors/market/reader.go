@@ -24,7 +24,10 @@ const (
 // ends. It survives that Redis is away: after that, all bars are read again.
 func (m *Market) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { m.loop(ctx, "ticks", &m.ticksUp, m.ticksReader()) })
+	loops.Go(func() {
+		m.loop(ctx, "given ticks", &m.ticksUp[signal.GivenTicks], m.ticksReader(signal.GivenTicks))
+	})
+	loops.Go(func() { m.loop(ctx, "own ticks", &m.ticksUp[signal.OwnTicks], m.ticksReader(signal.OwnTicks)) })
 	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
 	loops.Wait()
 	return nil
@@ -53,56 +56,61 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	}
 }
 
-// ticksReader returns a function that reads what came into market:ticks since its
+// ticksReader returns a function that reads what came into a stream of ticks since its
 // last call; at first, all that is there.
-func (m *Market) ticksReader() func(context.Context) error {
+func (m *Market) ticksReader(stream signal.TickStream) func(context.Context) error {
 	var at, end signal.Position
 	var before time.Time // when the last read ended
-	attached, failed := false, false
+	attached, caughtUp, failed := false, false, false
 	return func(ctx context.Context) (err error) {
 		// A process that was halted notices nothing but the time.
 		failed = failed || time.Now().Round(0).Sub(before) > readPause
 		defer func() { failed, before = err != nil, time.Now().Round(0) }()
 		if !attached {
-			if end, err = m.o.Store.TicksEnd(ctx); err != nil {
+			if end, err = m.o.Store.TicksEnd(ctx, stream); err != nil {
 				return err
 			}
 			attached = true
 		}
 		if failed && !at.IsZero() {
-			kept, err := m.o.Store.TicksKept(ctx, at)
+			kept, err := m.o.Store.TicksKept(ctx, stream, at)
 			if err != nil {
 				return err
 			}
 			if !kept {
 				m.log.Warn("ticks were missed: bars make up for them")
-				m.tapes.clear()
-				m.tellAll(ticksMissed{})
+				m.tapes.clear(stream)
+				for _, w := range *m.watches.Load() {
+					if streamOf(w.record.Load().Source) == stream {
+						w.ref.Tell(ticksMissed{})
+					}
+				}
 			}
 		}
-		entries, err := m.o.Store.ReadTicks(ctx, at, readBlock)
+		entries, err := m.o.Store.ReadTicks(ctx, stream, at, readBlock)
 		if err != nil {
 			return err
 		}
 		for i := range entries {
 			at = entries[i].Position
 		}
-		m.tellTicks(entries)
-		if at.Compare(end) >= 0 && !m.tapes.done() {
-			close(m.tapes.read)
+		m.tellTicks(stream, entries)
+		if at.Compare(end) >= 0 && !caughtUp {
+			caughtUp = true
+			m.tapes.caughtUp()
 		}
 		return nil
 	}
 }
 
 // tellTicks tells the assets' actors of ticks, and remembers them.
-func (m *Market) tellTicks(entries []signal.MarketEntry) {
+func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntry) {
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
 	for i := range entries {
 		// The feeder counts and logs what is wrong.
-		t, skipped := parseTick(&entries[i])
+		t, skipped := parseTick(stream, &entries[i])
 		if skipped != "" {
 			continue
 		}

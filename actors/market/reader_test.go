@@ -15,9 +15,11 @@ type trimmedStore struct {
 	at int64
 }
 
-func (f *trimmedStore) TicksKept(context.Context, signal.Position) (bool, error) { return false, nil }
+func (f *trimmedStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {
+	return false, nil
+}
 
-func (f *trimmedStore) ReadTicks(context.Context, signal.Position, time.Duration) ([]signal.MarketEntry, error) {
+func (f *trimmedStore) ReadTicks(context.Context, signal.TickStream, signal.Position, time.Duration) ([]signal.MarketEntry, error) {
 	f.at++
 	return []signal.MarketEntry{{Position: signal.Position{MS: f.at}, Fields: map[string]string{"asset": "X", "price": "1"}}}, nil
 }
@@ -29,7 +31,7 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, newClock())
 		m.o.Store = &trimmedStore{fakeStore: &fakeStore{}}
-		read := m.ticksReader()
+		read := m.ticksReader(signal.GivenTicks)
 		for _, c := range []struct {
 			pause time.Duration
 			ticks int

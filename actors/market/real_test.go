@@ -9,16 +9,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// ticksOf returns the entries of market:ticks of an asset, in order.
+// ticksOf returns the ticks that the feeder wrote of an asset, in order.
 func (b *bench) ticksOf(asset string) []signal.AssetTick {
 	b.t.Helper()
-	entries, err := b.store.ReadTicks(b.t.Context(), signal.Position{}, 0)
+	entries, err := b.store.ReadTicks(b.t.Context(), signal.OwnTicks, signal.Position{}, 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	var all []signal.AssetTick
 	for i := range entries {
-		x, skipped := parseTick(&entries[i])
+		x, skipped := parseTick(signal.OwnTicks, &entries[i])
 		if skipped != "" {
 			b.t.Fatalf("a tick of our own is not valid: %s %v", skipped, entries[i].Fields)
 		}

@@ -255,6 +255,40 @@ func TestForeignTicksDoNotTouchASimulatedAsset(t *testing.T) {
 	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == 3 })
 }
 
+// TestAForgedSourceIsRefused: whoever may write to market:ticks must not pass for the
+// service itself.
+func TestAForgedSourceIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	rdb := b.server.Client()
+	registry := prometheus.NewRegistry()
+	b.feed(FeederOptions{Metrics: NewMetrics(registry)})
+	m := b.market(Options{})
+	sol := func() (Snapshot, bool) {
+		s, err := m.Series(t.Context(), "SOL", signal.M1)
+		return s, err == nil && s.Ticks
+	}
+	eventually(t, "a price", func() bool { _, ok := sol(); return ok })
+	before, _ := sol()
+	forged := before.Last.Price * 1.03
+	const tries = 20
+	for i := range tries {
+		fields := []any{"asset", "SOL", "price", forged, "time", time.Now().UnixMilli(), "source", "simulated"}
+		if i%2 == 1 {
+			fields = append(fields, "missed", time.Now().UnixMilli()-1000)
+		}
+		b.write(rdb, "market:ticks", fields...)
+	}
+	eventually(t, "prices behind the forged ones", func() bool {
+		s, ok := sol()
+		if s.Last.Price == forged {
+			t.Fatalf("the last price is the forged one")
+		}
+		return ok && s.Last.Time > before.Last.Time+500
+	})
+	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == tries })
+}
+
 func TestStreamBeforeSimulated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)

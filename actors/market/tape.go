@@ -3,6 +3,7 @@ package market
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -11,15 +12,32 @@ import (
 // keeps them.
 const tapeKept = 900_000
 
-// tapes remembers the ticks of all assets as they were read from market:ticks, by
+// tickStreams is how many streams of ticks there are.
+const tickStreams = 2
+
+// tapes remembers the ticks of all assets as they were read from the two streams, by
 // source: for those who ask for an asset later than its ticks came, and for alerts
 // that began before.
 type tapes struct {
-	read chan struct{} // closed when what was in the stream at first has been read
+	read   chan struct{} // closed when what was in the streams at first has been read
+	unread atomic.Int32  // how many streams that is not true of
 
 	mu    sync.Mutex // held while ticks are told, and while a watch is added
 	of    map[tapeKey]*tape
 	swept int64 // when tapes of assets that trade no more were looked for
+}
+
+func newTapes() *tapes {
+	s := &tapes{read: make(chan struct{})}
+	s.unread.Store(tickStreams)
+	return s
+}
+
+// caughtUp notes that what was in a stream at first has been read.
+func (s *tapes) caughtUp() {
+	if s.unread.Add(-1) == 0 {
+		close(s.read)
+	}
 }
 
 // tapeKey names an asset by its key, and who gave the ticks.
@@ -68,16 +86,6 @@ func (s *tapes) note(key tapeKey, t signal.Tick, at int64, missed bool) {
 	}
 }
 
-// done says that what was in the stream at first has been read.
-func (s *tapes) done() bool {
-	select {
-	case <-s.read:
-		return true
-	default:
-		return false
-	}
-}
-
 // newest returns the newest tick, or false if there is none. Called with mu held.
 func (s *tapes) newest(key tapeKey) (signal.Tick, bool) {
 	if p := s.of[key]; p != nil && len(p.ticks) > p.first {
@@ -101,9 +109,17 @@ func (s *tapes) upTo(key tapeKey, at int64) []signal.Tick {
 	return p.ticks[p.first:end:end]
 }
 
-// clear forgets all ticks: some behind them were missed.
-func (s *tapes) clear() {
+// clear forgets the ticks of a stream: some behind them were missed.
+func (s *tapes) clear(stream signal.TickStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.of)
+	maps.DeleteFunc(s.of, func(key tapeKey, _ *tape) bool { return streamOf(key.source) == stream })
+}
+
+// streamOf returns where the ticks of a source are.
+func streamOf(source string) signal.TickStream {
+	if source == streamName {
+		return signal.GivenTicks
+	}
+	return signal.OwnTicks
 }

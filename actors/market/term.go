@@ -83,7 +83,7 @@ func (t *term) run(ctx context.Context) error {
 	t.desk = t.openDesk(reading)
 	defer t.desk.group.Wait()
 	defer stop()
-	ticks := t.follow(reading, &readers, t.store.ReadTicks, t.ticksTo)
+	ticks := t.follow(reading, &readers, t.readGiven, t.ticksTo)
 	bars := t.follow(reading, &readers, t.store.ReadBars, t.barsTo)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,6 +113,11 @@ func (t *term) run(ctx context.Context) error {
 		}
 		timer.Reset(t.rest())
 	}
+}
+
+// readGiven reads the ticks that anybody gives.
+func (t *term) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	return t.store.ReadTicks(ctx, signal.GivenTicks, after, block)
 }
 
 // guarded runs open while another goroutine keeps the lease: on a busy machine a
@@ -274,11 +279,13 @@ func (t *term) newsKept() time.Duration {
 	return time.Duration(kept) * time.Millisecond
 }
 
+// publish writes ticks of sources for all nodes.
 func (t *term) publish(ctx context.Context, ticks []signal.AssetTick) error {
 	for chunk := range slices.Chunk(ticks, tickChunk) {
-		if err := t.store.AppendTicks(ctx, chunk); err != nil {
+		if err := t.store.AppendTicks(ctx, t.epoch, chunk); err != nil {
 			return err
 		}
+		t.o.Metrics.addTicks(len(chunk))
 	}
 	return nil
 }

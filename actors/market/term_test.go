@@ -38,7 +38,7 @@ func (s *stepStore) Store(_ context.Context, step *signal.MarketStep) error {
 	return nil
 }
 
-func (s *stepStore) AppendTicks(context.Context, []signal.AssetTick) error {
+func (s *stepStore) AppendTicks(context.Context, int64, []signal.AssetTick) error {
 	s.writes++
 	return nil
 }

@@ -86,9 +86,9 @@ func (s *supervisor) Receive(c engine.Context) {
 		w := &watch{key: m.key}
 		w.record.Store(&m.record)
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
-			return &assetActor{watch: w, store: s.market.o.Store, tapes: &s.market.tapes, now: s.market.o.Now}
+			return &assetActor{watch: w, store: s.market.o.Store, tapes: s.market.tapes, now: s.market.o.Now}
 		}, engine.Supervision{})
-		tapes := &s.market.tapes
+		tapes := s.market.tapes
 		tapes.mu.Lock()
 		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
 		if last, ok := tapes.newest(tapeKey{m.key, m.record.Source}); ok {
@@ -330,8 +330,8 @@ func (a *assetActor) forgetPrices() {
 	a.watch.last.Store(nil)
 }
 
-// onTick takes the tick of the source that gives the asset's prices. Anybody may
-// write to market:ticks: what others say of the asset is not its price.
+// onTick takes the tick of the source that gives the asset's prices: what others say of
+// the asset is not its price.
 func (a *assetActor) onTick(c engine.Context, m ticked) {
 	if m.tick.Source != a.watch.record.Load().Source {
 		return

@@ -30,18 +30,25 @@ type watchedPrices struct {
 	mistakes, panics int
 }
 
+// readTicks is what the readers note once the streams are read up to their ends.
+func (m *Market) readTicks() {
+	for range tickStreams {
+		m.tapes.caughtUp()
+	}
+}
+
 func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
 	w := &watchedPrices{t: t, sys: engine.NewSystem(engine.Options{}), rng: rand.New(rand.NewPCG(seed, 11)), price: 1000,
 		store: &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
 	w.market = New(w.sys, Options{Store: w.store, Now: time.Now, Sources: "stream"})
-	close(w.market.tapes.read)
+	w.market.readTicks()
 	return w
 }
 
 // say writes a trade to the stream.
 func (w *watchedPrices) say(price float64) {
 	now := time.Now().UnixMilli()
-	w.market.tellTicks([]signal.MarketEntry{{Position: signal.Position{MS: now},
+	w.market.tellTicks(signal.GivenTicks, []signal.MarketEntry{{Position: signal.Position{MS: now},
 		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'g', -1, 64)}}})
 }
 
@@ -259,7 +266,7 @@ func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 			m.store.bars = append(m.store.bars, flatMinute(m.Now().UnixMilli()+1000*(i-10)))
 		}
 		m.Market = New(m.sys, Options{Store: m.store, Now: m.Now, Sources: "stream"})
-		close(m.tapes.read)
+		m.readTicks()
 		test(t, m)
 	})
 }
@@ -350,7 +357,7 @@ func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
 			if missed != 0 {
 				fields["missed"] = strconv.FormatInt(missed, 10)
 			}
-			m.tellTicks([]signal.MarketEntry{{Position: signal.Position{MS: m.Now().UnixMilli()}, Fields: fields}})
+			m.tellTicks(signal.OwnTicks, []signal.MarketEntry{{Position: signal.Position{MS: m.Now().UnixMilli()}, Fields: fields}})
 			synctest.Wait()
 		}
 		begin := m.Now().UnixMilli()

@@ -20,12 +20,9 @@ func (t *term) workTicks(entries []signal.MarketEntry) {
 }
 
 func (t *term) workTick(e *signal.MarketEntry) reason {
-	tick, skipped := parseTick(e)
+	tick, skipped := parseTick(signal.GivenTicks, e)
 	if skipped != "" {
 		return skipped
-	}
-	if tick.Source != streamName {
-		return "" // our own, or those of a feeder before, and in the bars already
 	}
 	a, skipped := t.asset(tick.Asset)
 	if skipped != "" {

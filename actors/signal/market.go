@@ -10,6 +10,17 @@ type Tick struct {
 	Time   int64
 }
 
+// TickStream is one of the two streams of ticks.
+type TickStream int
+
+// The streams.
+const (
+	// GivenTicks is market:ticks, to which anybody may write.
+	GivenTicks TickStream = iota
+	// OwnTicks has the ticks of the feeder's sources. Only the feeder writes there.
+	OwnTicks
+)
+
 // AssetTick is a tick with the asset's symbol.
 type AssetTick struct {
 	Asset  string

@@ -185,7 +185,7 @@ func appendTicks(ctx context.Context, market *persistence.Market, price float64,
 	for i := range ticks {
 		ticks[i] = signal.AssetTick{Asset: watchedAsset(i), Tick: signal.Tick{Price: price, Volume: 1, Time: now}}
 	}
-	return market.AppendTicks(ctx, ticks)
+	return market.GiveTicks(ctx, ticks)
 }
 
 // underTicks returns how much of a processor the service uses while prices move that

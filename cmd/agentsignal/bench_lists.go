@@ -79,7 +79,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	market := persistence.NewMarket(r.store)
 	for i := range listAssets {
 		tick := signal.AssetTick{Asset: fmt.Sprintf("A%03d", i), Tick: signal.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
-		if err := market.AppendTicks(ctx, []signal.AssetTick{tick}); err != nil {
+		if err := market.GiveTicks(ctx, []signal.AssetTick{tick}); err != nil {
 			return err
 		}
 	}
