@@ -291,4 +291,7 @@ func (b *clusterBench) testGauges(t *testing.T) {
 	if n := testutil.ToFloat64(b.store.metrics.streams.length.WithLabelValues("signals", "")); n < 1 {
 		t.Errorf("the gauge shows %v signals", n)
 	}
+	if n := testutil.ToFloat64(b.store.metrics.sizes.bytes.WithLabelValues("06")); n < 100 {
+		t.Errorf("partition 6 has %v bytes", n)
+	}
 }

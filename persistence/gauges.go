@@ -30,8 +30,8 @@ func newStreamMetrics(r prometheus.Registerer) streamMetrics {
 	return m
 }
 
-// UpdateGauges asks Redis about its streams. It is called every 15 s, not at a
-// scrape.
+// UpdateGauges asks Redis about its streams, and about the size of some of its keys. It is
+// called every 15 s, not at a scrape.
 func (s *Store) UpdateGauges(ctx context.Context) error {
 	if s.metrics == nil {
 		return nil
@@ -48,7 +48,7 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 			m.oldest.WithLabelValues(t.Stream, t.Group).Set(t.Oldest.Seconds())
 		}
 	}
-	return nil
+	return s.metrics.sizes.update(ctx, s, sizedKeys)
 }
 
 // countReclaimed counts jobs that another worker had before.

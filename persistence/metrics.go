@@ -16,6 +16,7 @@ type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
 	streams         streamMetrics
+	sizes           *sizes
 	registry        prometheus.Registerer
 }
 
@@ -31,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"command"}),
 	}
 	r.MustRegister(m.commandDuration, m.errors)
-	m.streams, m.registry = newStreamMetrics(r), r
+	m.streams, m.sizes, m.registry = newStreamMetrics(r), newSizes(r), r
 	for c := range knownCommands {
 		m.errors.WithLabelValues(c)
 	}

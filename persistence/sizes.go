@@ -1,0 +1,136 @@
+package persistence
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// sizedKeys is how many keys are measured at each update of the gauges, sizedAtOnce how
+	// many by one pipeline: Redis serves others between two.
+	sizedKeys   = 10_000
+	sizedAtOnce = 500
+	// otherKeys is the label of keys that lie in no partition.
+	otherKeys = "other"
+)
+
+// sizes measures what the keys of each partition take in Redis. A pass over all keys takes
+// as many updates as it needs; the gauges show the newest whole pass.
+type sizes struct {
+	bytes *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	refused bool               // this user of Redis may not
+	master  int                // of a cluster: the one that is passed over
+	cursor  uint64             // there
+	found   map[string]float64 // bytes of the pass so far by partition
+}
+
+func newSizes(r prometheus.Registerer) *sizes {
+	z := &sizes{found: map[string]float64{}, bytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "agentsignal_redis_bytes",
+		Help: "Bytes of Redis that the keys of a partition take, estimated from samples of each key. The same in every process."},
+		[]string{"partition"})}
+	r.MustRegister(z.bytes)
+	return z
+}
+
+// update goes on with the pass by at most limit keys.
+func (z *sizes) update(ctx context.Context, s *Store, limit int) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.refused {
+		return nil
+	}
+	masters, err := s.masters(ctx)
+	if err != nil {
+		return unavailable(fmt.Errorf("list servers: %w", err))
+	}
+	for n := 0; n < limit; {
+		if z.master >= len(masters) {
+			z.publish()
+			return nil
+		}
+		keys, next, err := masters[z.master].Scan(ctx, z.cursor, "", sizedAtOnce).Result()
+		if err == nil {
+			err = z.measure(ctx, masters[z.master], keys)
+		}
+		if f := faultOf(err); f != nil && f.reason == lacksRights {
+			z.refused = true
+			s.log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
+			return nil
+		}
+		if err != nil {
+			return unavailable(fmt.Errorf("measure keys: %w", err))
+		}
+		n += max(len(keys), 1)
+		if z.cursor = next; next == 0 {
+			z.master++
+		}
+	}
+	return nil
+}
+
+// masters returns the servers that hold the keys, in a lasting order.
+func (s *Store) masters(ctx context.Context) ([]redis.Cmdable, error) {
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{s.rdb}, nil
+	}
+	var mu sync.Mutex
+	var clients []*redis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		clients = append(clients, c)
+		return nil
+	})
+	slices.SortFunc(clients, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
+	masters := make([]redis.Cmdable, len(clients))
+	for i, c := range clients {
+		masters[i] = c
+	}
+	return masters, err
+}
+
+// measure adds the bytes of keys, of which some may have ended meanwhile.
+func (z *sizes) measure(ctx context.Context, server redis.Cmdable, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	pipe := server.Pipeline()
+	used := make([]*redis.IntCmd, len(keys))
+	for i, key := range keys {
+		used[i] = pipe.MemoryUsage(ctx, key)
+	}
+	if err := execute(ctx, pipe); err != nil {
+		return err
+	}
+	for i, key := range keys {
+		z.found[partitionLabel(key)] += float64(used[i].Val())
+	}
+	return nil
+}
+
+// partitionLabel returns the partition of a key, in two digits.
+func partitionLabel(key string) string {
+	if rest, ok := strings.CutPrefix(key, "{p"); ok && len(rest) > 3 && rest[2:4] == "}:" {
+		return rest[:2]
+	}
+	return otherKeys
+}
+
+// publish shows what the pass has found, and begins the next one.
+func (z *sizes) publish() {
+	z.bytes.Reset()
+	for partition, bytes := range z.found {
+		z.bytes.WithLabelValues(partition).Set(bytes)
+	}
+	z.master, z.cursor, z.found = 0, 0, map[string]float64{}
+}

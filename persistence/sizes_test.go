@@ -1,0 +1,115 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestBytesOfPartitionsAreMeasured(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: NewMetrics(registry)})
+	ctx := t.Context()
+	large := strings.Repeat("x", 100_000)
+	for i := range 3000 {
+		s.rdb.Set(ctx, partitionKey(3, fmt.Sprint("small:", i)), "x", 0)
+	}
+	for key, value := range map[string]string{partitionKey(7, "large"): large, partitionKey(12, "a"): large, partitionKey(12, "b"): large, "market:ticks": large, "{p1}:none": large, "{p": large} {
+		if err := s.rdb.Set(ctx, key, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	z := s.metrics.sizes
+	shown := func(label string) float64 { return testutil.ToFloat64(z.bytes.WithLabelValues(label)) }
+	// A pass takes several updates, and shows nothing before its end.
+	updates := 0
+	for z.found = map[string]float64{}; ; updates++ {
+		if err := z.update(ctx, s, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if len(z.found) == 0 {
+			break
+		}
+		if n := testutil.CollectAndCount(z.bytes); n > 0 {
+			t.Fatalf("%d partitions are shown before the end of the pass", n)
+		}
+	}
+	if updates < 2 {
+		t.Errorf("3000 keys are measured in %d updates of 1000", updates)
+	}
+	if n := testutil.CollectAndCount(z.bytes); n != 4 {
+		t.Errorf("%d partitions are shown, want 3 and the others", n)
+	}
+	for label, want := range map[string]float64{"07": 100_000, "12": 200_000, otherKeys: 300_000, "03": 3000 * 75} {
+		if got := shown(label); math.Abs(got-want) > want/4 {
+			t.Errorf("partition %s has %v bytes, want about %v", label, got, want)
+		}
+	}
+	// The next pass forgets what is gone.
+	if err := s.rdb.Del(ctx, partitionKey(7, "large"), partitionKey(12, "a")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.UpdateGauges(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown("12"); math.Abs(got-100_000) > 25_000 {
+		t.Errorf("partition 12 has %v bytes after one of two keys is removed", got)
+	}
+	if n := testutil.CollectAndCount(z.bytes); n != 3 {
+		t.Errorf("%d partitions are shown", n)
+	}
+}
+
+// TestARedisThatDoesNotMeasure: one that refuses is asked once.
+func TestARedisThatDoesNotMeasure(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s := openStore(t, Options{URL: redis.URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
+	ctx := t.Context()
+	if err := s.rdb.Set(ctx, partitionKey(1, "a"), "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.rdb.Do(ctx, "ACL", "SETUSER", "default", "-memory").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.UpdateGauges(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.metrics.sizes.refused || testutil.CollectAndCount(s.metrics.sizes.bytes) > 0 {
+		t.Error("a refusal is taken for an answer")
+	}
+}
+
+// BenchmarkSizes measures the keys of one update.
+func BenchmarkSizes(b *testing.B) {
+	s, err := Open(Options{URL: redistest.New(b).URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	ctx := context.Background()
+	for from := 0; from < 50_000; from += 1000 {
+		pipe := s.rdb.Pipeline()
+		for i := range 1000 {
+			pipe.HSet(ctx, partitionKey(i%16, fmt.Sprint("job:", from+i)), "a", "some text", "b", "more of it", "c", i)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if err := s.metrics.sizes.update(ctx, s, sizedKeys); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
