@@ -235,10 +235,12 @@ func (c *connection) run(ctx context.Context) error {
 		alive()
 		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(writeTimeout))
 	})
-	messages, failed := make(chan message, 256), make(chan error, 1)
+	// The end of the connection comes behind its last message, through the same channel:
+	// what was answered before it is not dropped.
+	incoming := make(chan received, 256)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { failed <- c.read(reading, alive, messages) }()
+	go c.read(reading, alive, incoming)
 	renew, pace := time.NewTimer(lifetime), time.NewTicker(requestEvery)
 	defer renew.Stop()
 	defer pace.Stop()
@@ -247,12 +249,13 @@ func (c *connection) run(ctx context.Context) error {
 		case <-ctx.Done():
 			ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
 			return ctx.Err()
-		case err := <-failed:
-			return err
 		case <-renew.C:
 			return errRenew
-		case m := <-messages:
-			if err := c.take(m); err != nil {
+		case r := <-incoming:
+			if r.err != nil {
+				return r.err
+			}
+			if err := c.take(r.message); err != nil {
 				return err
 			}
 		case <-pace.C:
@@ -263,28 +266,39 @@ func (c *connection) run(ctx context.Context) error {
 	}
 }
 
-// read decodes what comes until the connection ends.
-func (c *connection) read(ctx context.Context, alive func(), out chan<- message) error {
+// received is a message, or why there are no more.
+type received struct {
+	message
+	err error
+}
+
+// read passes on what comes, in its order, until the connection or ctx ends.
+func (c *connection) read(ctx context.Context, alive func(), out chan<- received) {
 	faults := 0
 	for {
+		var r received
 		_, data, err := c.ws.ReadMessage()
 		if err != nil {
-			return fmt.Errorf("read: %w", err)
-		}
-		alive()
-		m, err := decodeMessage(data)
-		if err != nil {
-			c.s.o.Faulty()
-			if faults++; faults > faultsAllowed {
-				return err
+			r.err = fmt.Errorf("read: %w", err)
+		} else {
+			alive()
+			if r.message, err = decodeMessage(data); err != nil {
+				c.s.o.Faulty()
+				if faults++; faults <= faultsAllowed {
+					continue
+				}
+				r.err = err
+			} else {
+				faults = 0
 			}
-			continue
 		}
-		faults = 0
 		select {
-		case out <- m:
+		case out <- r:
 		case <-ctx.Done():
-			return ctx.Err()
+			return
+		}
+		if r.err != nil {
+			return
 		}
 	}
 }
