@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 )
 
 func BenchmarkTell(b *testing.B) {
@@ -49,4 +50,26 @@ func BenchmarkSpawnChildren(b *testing.B) {
 		}
 	}), Supervision{})
 	<-done
+}
+
+// BenchmarkEnd ends an actor with so many idle children: the time is that of one.
+func BenchmarkEnd(b *testing.B) {
+	for name, sup := range map[string]Supervision{"stopped": {}, "discarded": {Discard: true}} {
+		b.Run(name, func(b *testing.B) {
+			s := NewSystem(Options{})
+			child := made(func(Context) {})
+			s.Spawn(Partition, "p", made(func(c Context) {
+				if _, ok := c.Message().(Started); ok {
+					for range b.N {
+						c.Spawn(Signal, "s", child, Supervision{})
+					}
+				}
+			}), sup)
+			for idle := false; !idle; time.Sleep(time.Millisecond) {
+				idle = s.metrics.of(Signal).running.Load() == int64(b.N) && s.Alive(b.Context()) == nil
+			}
+			b.ResetTimer()
+			shutdown(b, s)
+		})
+	}
 }

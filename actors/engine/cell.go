@@ -52,6 +52,8 @@ type cell struct {
 	message     any
 	ctx         context.Context // made when first asked for
 	cancel      context.CancelFunc
+	parent      bool   // it has spawned children
+	brood       *brood // its children, with Supervision.Discard
 
 	timers *timer // the first one; guarded by the heap's mutex
 }
@@ -80,7 +82,16 @@ func (c *cell) Context() context.Context {
 
 // Spawn implements Context.
 func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervision) Ref {
-	return c.sys.spawn(c.lib, kind, name, produce, sup)
+	c.parent = true
+	child := c.sys.newCell(kind, name, produce, sup)
+	if !c.sup.Discard {
+		return c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.lib.SpawnNamed(props, "") })
+	}
+	if c.brood == nil {
+		c.brood = &brood{alive: make(map[*cell]struct{})}
+	}
+	c.brood.alive[child] = struct{}{}
+	return c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.sys.start(props, c.lib) })
 }
 
 // Stop implements Context.
@@ -152,6 +163,9 @@ func (s *shell) Receive(lib actor.Context) {
 		}
 	case *actor.Terminated:
 		child := s.sys.claim(m.Who)
+		if c.brood != nil {
+			delete(c.brood.alive, child)
+		}
 		if !c.ending {
 			c.deliver(Terminated{Ref: Ref{child}, Kind: child.stats.kind})
 		}

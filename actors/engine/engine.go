@@ -14,7 +14,8 @@
 //     message at which it failed is not delivered again; those behind it are.
 //   - What an incarnation has begun does not reach the next one: its context is
 //     cancelled, its timers are dropped, results of its Go functions are dropped.
-//   - Stopping or Restarting is the last message that an incarnation receives.
+//   - Stopping or Restarting is the last message that an incarnation receives, unless
+//     its parent ends and discards it.
 //   - After System.Shutdown returned nil, no goroutine of the system is left.
 //
 // It promises nothing across processes, and nothing after a crash: what matters
@@ -102,6 +103,11 @@ type (
 type Supervision struct {
 	Restarts int
 	Within   time.Duration
+	// Discard ends the children all at once when their parent ends or restarts: those
+	// that are idle are dropped without Stopping, in a fraction of a microsecond each.
+	// It is for children in great number that hold nothing beyond their memory, or for
+	// which their parent lets go when it receives Stopping itself.
+	Discard bool
 }
 
 const (

@@ -127,6 +127,10 @@ func (c *cell) ended() <-chan struct{} {
 func (c *cell) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closeLocked()
+}
+
+func (c *cell) closeLocked() {
 	left := append(c.batch[c.next:], c.user...)
 	c.batch, c.next, c.user, c.system, c.closed = nil, 0, nil, nil, true
 	c.systemLeft.Store(0)
@@ -238,8 +242,14 @@ func (c *cell) handleSystem() {
 	case *actor.Restart:
 		// The library would revive an actor that was told to stop meanwhile.
 		if !c.stopping {
-			c.lib.InvokeSystemMessage(m)
+			c.endIncarnationWith(m, Restarting{})
 		}
+	case *actor.Stop:
+		c.stopping = true
+		c.endIncarnationWith(m, Stopping{})
+	case *actor.Terminated:
+		c.lib.InvokeSystemMessage(m)
+		c.afterBrood()
 	default:
 		c.lib.InvokeSystemMessage(m)
 	}

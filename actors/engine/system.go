@@ -33,6 +33,9 @@ type System struct {
 	root    Ref
 	work    *workers // goroutines of Context.Go and of mailboxes
 
+	// ending is set when Shutdown begins.
+	ending atomic.Bool
+
 	// crippled is set when a child of the root failed too often.
 	crippled atomic.Bool
 
@@ -66,23 +69,32 @@ func NewSystem(o Options) *System {
 	// actor: the cell being spawned is handed over in s.next.
 	s.props = actor.PropsFromProducer(func() actor.Actor { return &shell{sys: s} },
 		actor.WithMailbox(func() actor.Mailbox { return s.next }),
-		actor.WithSpawnFunc(func(library *actor.ActorSystem, _ string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-			// A path of names as id, the library's default, would be kept for each actor.
-			return actor.DefaultSpawner(library, library.ProcessRegistry.NextId(), p, parent)
+		actor.WithSpawnFunc(func(_ *actor.ActorSystem, _ string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
+			return s.start(p, parent)
 		}))
-	s.root = s.spawn(s.library.Root, Supervisor, "root", func() Actor { return &root{sys: s} }, Supervision{})
+	s.root = s.spawn(s.newCell(Supervisor, "root", func() Actor { return &root{sys: s} }, Supervision{}),
+		func(props *actor.Props) (*actor.PID, error) { return s.library.Root.SpawnNamed(props, "") })
 	return s
 }
 
-// spawn starts an actor as a child of parent.
-func (s *System) spawn(parent actor.SpawnerContext, kind Kind, name string, produce func() Actor, sup Supervision) Ref {
-	c := &cell{sys: s, stats: s.metrics.of(kind), name: name, produce: produce, sup: sup}
+// start has the library start an actor whose failures and end parent is told of. A path
+// of names as id, the library's default, would be kept for each actor.
+func (s *System) start(props *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
+	return actor.DefaultSpawner(s.library, s.library.ProcessRegistry.NextId(), props, parent)
+}
+
+func (s *System) newCell(kind Kind, name string, produce func() Actor, sup Supervision) *cell {
+	return &cell{sys: s, stats: s.metrics.of(kind), name: name, produce: produce, sup: sup}
+}
+
+// spawn starts the actor c by start.
+func (s *System) spawn(c *cell, start func(*actor.Props) (*actor.PID, error)) Ref {
 	c.stats.running.Add(1)
 	s.spawning.Lock()
 	defer s.spawning.Unlock()
 	s.next = c
-	if _, err := parent.SpawnNamed(s.props, ""); err != nil {
-		panic(fmt.Errorf("spawn %s %s: %w", kind, name, err)) // ids are counted up: none is there twice
+	if _, err := start(s.props); err != nil {
+		panic(fmt.Errorf("spawn %s %s: %w", c.stats.kind, c.name, err)) // ids are counted up: none is there twice
 	}
 	s.next = nil
 	return Ref{c}
@@ -132,6 +144,7 @@ func (s *System) Alive(ctx context.Context) error {
 // before that it stops the others at once, waits no longer and returns ctx's
 // error. It may be called more than once.
 func (s *System) Shutdown(ctx context.Context) error {
+	s.ending.Store(true)
 	children, err := Ask(ctx, s.root, func(reply chan<- []Ref) any { return closeRequest{reply} })
 	if errors.Is(err, ErrStopped) {
 		err = nil
