@@ -26,7 +26,7 @@ func (m *silentMarket) Alert(_ context.Context, _ string, alerts []market.Alert)
 	return nil
 }
 
-func (m *silentMarket) Unalert(string, engine.Ref) {}
+func (m *silentMarket) Unalert(string, ...engine.Ref) {}
 
 func (m *silentMarket) Quote(string, engine.Ref) {}
 

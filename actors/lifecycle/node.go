@@ -29,8 +29,8 @@ type Log interface {
 type Market interface {
 	// Alert adds alerts to an asset. It waits.
 	Alert(ctx context.Context, asset string, alerts []market.Alert) error
-	// Unalert takes one back. It does not wait.
-	Unalert(asset string, ref engine.Ref)
+	// Unalert takes those of refs back. It does not wait.
+	Unalert(asset string, refs ...engine.Ref)
 	// Quote has who has an alert told the newest price. It does not wait.
 	Quote(asset string, ref engine.Ref)
 }

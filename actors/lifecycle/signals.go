@@ -73,8 +73,10 @@ const (
 	appendTimeout = 10 * time.Second
 )
 
-// signalFailures restarts the actor of a signal that panicked.
-var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
+// signalFailures restarts the actor of a signal that panicked. There may be a million,
+// and what they know is in Redis: when the parent ends, it takes their alerts back, and
+// they end with it.
+var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute, Discard: true}
 
 // signals is the parent of the open signals of an owned partition. It keeps what they
 // ask for within bounds: alerts go to an asset together, and so many changes are
@@ -177,10 +179,24 @@ func (s *signals) Receive(c engine.Context) {
 	case accountDeleted:
 		s.onAccountDeleted(c, m)
 	case engine.Stopping, engine.Restarting:
-		s.o.leave(c.Self())
-		for agent, n := range s.open {
-			s.o.options.Metrics.opened(agent, -n)
+		s.onEnd(c)
+	}
+}
+
+// onEnd takes back what the children hold beyond their memory: they end with the parent.
+func (s *signals) onEnd(c engine.Context) {
+	s.o.leave(c.Self())
+	for agent, n := range s.open {
+		s.o.options.Metrics.opened(agent, -n)
+	}
+	watching := map[string][]engine.Ref{}
+	for _, child := range s.children {
+		if child.kind.prices {
+			watching[child.kind.asset] = append(watching[child.kind.asset], child.ref)
 		}
+	}
+	for asset, refs := range watching {
+		s.o.market.Unalert(asset, refs...)
 	}
 }
 
@@ -310,9 +326,11 @@ func (s *signals) alertAll(c engine.Context) {
 			}
 			m := alerted{asset, alerts, o.market.Alert(ctx, asset, told)}
 			if owner.Err() != nil { // its actors have ended, perhaps before the asset heard of them
+				refs := make([]engine.Ref, len(alerts))
 				for i := range alerts {
-					o.market.Unalert(asset, alerts[i].Ref)
+					refs[i] = alerts[i].Ref
 				}
+				o.market.Unalert(asset, refs...)
 			}
 			return m
 		})
@@ -326,8 +344,8 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	w := s.wanted[m.asset]
 	if m.err == nil {
 		s.warned = false
-		for _, ref := range w.gone { // they took back what was not there yet
-			s.o.market.Unalert(m.asset, ref)
+		if len(w.gone) > 0 {
+			s.o.market.Unalert(m.asset, w.gone...) // they took back what was not there yet
 		}
 		for i := range m.alerts { // a forecast may have arrived before
 			if ref := m.alerts[i].Ref; s.weather[ref] != nil {

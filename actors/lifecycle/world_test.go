@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,14 +30,17 @@ type world struct {
 	silent  bool          // it cannot be asked
 	away    bool          // reading the store ends with an error
 	reads   int           // of the store
+	reading chan struct{} // the search for open signals waits for it; nil: it does not
 	asked   chan struct{} // questions to it wait for it; nil: they do not
 	deaf    bool          // answers of the log are lost
 	block   chan struct{} // appends wait for it; nil: they do not
-	most    int           // appends under way at once, at most
-	now     int           // appends under way
-	appends int           // how often the log was asked
-	epoch   int64         // that Redis knows
-	retake  bool          // a partition that is lost is taken again
+	// turns are the same for appends of one type of event.
+	turns   map[signal.EventType]chan struct{}
+	most    int   // appends under way at once, at most
+	now     int   // appends under way
+	appends int   // how often the log was asked
+	epoch   int64 // that Redis knows
+	retake  bool  // a partition that is lost is taken again
 	lost    []error
 
 	node     *Node
@@ -46,13 +51,19 @@ type world struct {
 
 func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.reads++
-	for _, s := range w.open {
+	open, reading := slices.Collect(maps.Values(w.open)), w.reading
+	w.mu.Unlock()
+	if reading != nil {
+		<-reading
+	}
+	for _, s := range open {
 		if err := f(s, signal.Position{}); err != nil {
 			return err
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.away {
 		return signal.Unavailable(errors.New("away"))
 	}
@@ -81,12 +92,14 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 	w.now++
 	w.appends++
 	w.most = max(w.most, w.now)
-	block := w.block
+	waits := []chan struct{}{w.block, w.turns[c.Events[0].Type]}
 	w.mu.Unlock()
-	if block != nil {
-		select {
-		case <-block:
-		case <-ctx.Done():
+	for _, wait := range waits {
+		if wait != nil {
+			select {
+			case <-wait:
+			case <-ctx.Done():
+			}
 		}
 	}
 	w.mu.Lock()
@@ -135,10 +148,10 @@ func (w *world) Alert(_ context.Context, asset string, alerts []market.Alert) er
 	return nil
 }
 
-func (w *world) Unalert(_ string, ref engine.Ref) {
+func (w *world) Unalert(_ string, refs ...engine.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.undone = append(w.undone, ref)
+	w.undone = append(w.undone, refs...)
 }
 
 func (w *world) Quote(_ string, ref engine.Ref) {
@@ -153,6 +166,9 @@ func (w *world) Quote(_ string, ref engine.Ref) {
 // dayBar is how long a bar of a day lasts at speed 60.
 const dayBar = 24 * time.Minute
 
+// lose ends the partitionOwner.
+type lose struct{}
+
 // partitionOwner stands for the actor of a partition.
 type partitionOwner struct {
 	w    *world
@@ -163,6 +179,8 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		o.start(c)
+	case lose:
+		c.Stop(c.Self())
 	case signal.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
@@ -232,6 +250,13 @@ func (w *world) tell(t *testing.T, asset string, m any) {
 	}
 	alerts[len(alerts)-1].Ref.Tell(m)
 	synctest.Wait()
+}
+
+// underWay returns how many changes are being appended.
+func (w *world) underWay() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
 }
 
 // types returns the types of the events of all changes.

@@ -67,8 +67,8 @@ type setAlerts struct {
 	reply  chan<- struct{}
 }
 
-// dropAlert takes one back.
-type dropAlert struct{ ref engine.Ref }
+// dropAlerts takes the alerts of some back.
+type dropAlerts struct{ refs []engine.Ref }
 
 // askPrice asks for the newest price on behalf of who has an alert.
 type askPrice struct{ ref engine.Ref }
@@ -92,8 +92,9 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
 	return nil
 }
 
-// Unalert takes an alert back. It does not wait.
-func (m *Market) Unalert(name string, ref engine.Ref) { m.tell(name, dropAlert{ref}) }
+// Unalert takes the alerts of refs back, which must not be changed afterwards. It does
+// not wait.
+func (m *Market) Unalert(name string, refs ...engine.Ref) { m.tell(name, dropAlerts{refs}) }
 
 // Quote has the Ref of an alert told the newest price, behind all that has happened
 // before. Who has no alert any more, or asks while no price is known, is told nothing. It

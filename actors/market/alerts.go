@@ -2,6 +2,7 @@ package market
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -238,15 +239,10 @@ func (s *alerts) next() int64 {
 	return max(next, s.quiet)
 }
 
-// drop forgets the alert of ref.
-func (s *alerts) drop(ref engine.Ref) {
-	s.book.remove(ref)
-	for i := range s.overdue {
-		if s.overdue[i].Ref == ref {
-			s.overdue = append(s.overdue[:i], s.overdue[i+1:]...)
-			return
-		}
-	}
+// drop forgets the alerts of gone.
+func (s *alerts) drop(gone map[engine.Ref]struct{}) {
+	s.book.removeAll(gone)
+	s.overdue = slices.DeleteFunc(s.overdue, func(p place) bool { return in(gone, p.Ref) })
 }
 
 // refs returns all who have an alert.

@@ -208,9 +208,13 @@ func TestAlertsAreThoseOfAPlainList(t *testing.T) {
 				list[a.Ref] = a
 				s.book.add(placeOf(a))
 			case 1:
-				ref := who[rng.IntN(len(who))]
-				delete(list, ref)
-				s.drop(ref)
+				gone := map[engine.Ref]struct{}{}
+				for range 1 + rng.IntN(2)*rng.IntN(len(who)) { // one, or many
+					ref := who[rng.IntN(len(who))]
+					delete(list, ref)
+					gone[ref] = struct{}{}
+				}
+				s.drop(gone)
 			default:
 				price += rng.NormFloat64() / 2
 				want := told{}

@@ -82,6 +82,24 @@ func (b *alertBook) remove(ref engine.Ref) {
 	b.free = append(b.free, i)
 }
 
+// removeAll removes the alerts of gone. Where those are most of the book it is made anew
+// of the others, since taking each out of its heaps takes ten times as long.
+func (b *alertBook) removeAll(gone map[engine.Ref]struct{}) {
+	if len(gone) <= b.len()/2 {
+		for ref := range gone {
+			b.remove(ref)
+		}
+		return
+	}
+	places := b.places
+	*b = alertBook{}
+	for i := range places {
+		if ref := places[i].Ref; !ref.IsZero() && !in(gone, ref) {
+			b.add(places[i])
+		}
+	}
+}
+
 // top returns the alert with the least key of an order, nil if there is none.
 func (b *alertBook) top(order int) *place {
 	if len(b.heaps[order]) == 0 {

@@ -61,12 +61,21 @@ func (a *assetActor) quote(ref engine.Ref) {
 	}
 }
 
-// drop takes an alert back.
-func (a *assetActor) drop(ref engine.Ref) {
-	a.waiting = slices.DeleteFunc(a.waiting, func(p place) bool { return p.Ref == ref })
-	if a.alerts != nil {
-		a.alerts.drop(ref)
+// drop takes alerts back.
+func (a *assetActor) drop(refs []engine.Ref) {
+	gone := make(map[engine.Ref]struct{}, len(refs))
+	for _, ref := range refs {
+		gone[ref] = struct{}{}
 	}
+	a.waiting = slices.DeleteFunc(a.waiting, func(p place) bool { return in(gone, p.Ref) })
+	if a.alerts != nil {
+		a.alerts.drop(gone)
+	}
+}
+
+func in(set map[engine.Ref]struct{}, ref engine.Ref) bool {
+	_, ok := set[ref]
+	return ok
 }
 
 // dropWaiting tells those who wait that this actor knows nothing of them any more.

@@ -169,8 +169,8 @@ func (a *assetActor) Receive(c engine.Context) {
 		}
 		m.reply <- struct{}{}
 		a.alertWaiting(c)
-	case dropAlert:
-		a.drop(m.ref)
+	case dropAlerts:
+		a.drop(m.refs)
 	case askPrice:
 		a.quote(m.ref)
 	case expireDue:

@@ -36,10 +36,12 @@ func (p *prices) Alert(_ context.Context, _ string, alerts []market.Alert) error
 	return nil
 }
 
-func (p *prices) Unalert(_ string, ref engine.Ref) {
+func (p *prices) Unalert(_ string, refs ...engine.Ref) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.refs, ref)
+	for _, ref := range refs {
+		delete(p.refs, ref)
+	}
 }
 
 func (p *prices) Quote(string, engine.Ref) {}

@@ -1,0 +1,88 @@
+package lifecycle
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// A signal that is created while the open ones are being read may be missing there.
+func TestSignalsThatAreCreatedWhileTheOpenOnesAreReadAreWatched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := unstartedWorld(openSignal("1"))
+		w.reading = make(chan struct{})
+		w.start(Options{})
+		defer w.end()
+		s := openSignal("2")
+		s.Asset = "ETH"
+		w.mu.Lock()
+		w.open[s.ID] = s
+		w.mu.Unlock()
+		listing := s.Listing()
+		w.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Account: s.Account, Listing: &listing}})
+		synctest.Wait()
+		close(w.reading)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if n, m := len(w.alerts["BTC"]), len(w.alerts["ETH"]); n != 1 || m != 1 {
+			t.Errorf("%d alerts for the one that was open and %d for the one that was created, want 1 and 1", n, m)
+		}
+	})
+}
+
+// When a partition is lost, or its signals' parent fails, nothing is left of its signals
+// on this node but what is watched again.
+func TestNothingIsLeftOfALostPartition(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  func(w *world)
+		left int // signals that are watched after it
+	}{
+		"the partition is lost": {func(w *world) { w.owner.Tell(lose{}) }, 0},
+		"the parent fails":      {func(w *world) { w.follower.parent.Tell(alertDue{"an asset that nobody wants"}) }, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewPedanticRegistry()
+				metrics := NewMetrics(registry)
+				content := openSignal("1000")
+				content.Agent, content.Asset, content.Levels = "seo", "standing desk", nil
+				list := []signal.Signal{content}
+				for i := range 100 {
+					list = append(list, openSignal(strconv.Itoa(i)))
+				}
+				w := unstartedWorld(list...)
+				w.start(Options{Metrics: metrics})
+				defer w.end()
+				gauge := func(agent string) int { return int(testutil.ToFloat64(metrics.watched.WithLabelValues(agent))) }
+				if n, m := gauge("trading"), gauge("seo"); n != 100 || m != 1 {
+					t.Fatalf("%d and %d signals are counted, want 100 and 1", n, m)
+				}
+				c.end(w)
+				synctest.Wait()
+				if n, m := gauge("trading"), gauge("seo"); n != c.left || m != min(c.left, 1) {
+					t.Errorf("%d and %d signals are counted, want %d and %d", n, m, c.left, min(c.left, 1))
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				missing := slices.DeleteFunc(slices.Clone(w.alerts["BTC"][:100]), func(a market.Alert) bool { return slices.Contains(w.undone, a.Ref) })
+				if len(missing) != 0 || len(w.undone) != 100 {
+					t.Errorf("%d alerts are taken back, %d are not", len(w.undone), len(missing))
+				}
+				if n := len(w.alerts["BTC"]); n != 100+c.left {
+					t.Errorf("%d alerts were made, want %d", n, 100+c.left)
+				}
+			})
+		})
+	}
+}
