@@ -251,7 +251,11 @@ func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b := r.take(alice)
-	b.turn <- struct{}{}
+	select {
+	case b.turn <- struct{}{}:
+	default:
+		t.Fatal("a read that failed keeps its turn")
+	}
 	if _, err := r.find(ctx, testPartition, alice, everything, past[0].String()); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for a turn: %v", err)
 	}
@@ -259,6 +263,34 @@ func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 	r.release(alice, b)
 	j.fail = nil
 	wantReplay(t, r, everything, past[0].String(), every(past)[1:])
+}
+
+// However a resume ends, the next one of the account may read, and others too.
+func TestResumesGiveTheirTurnBack(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, func(o *Options) { o.ReplayEntries = 200 })
+	past := j.record(several(150)...)
+	j.skip()
+	for _, c := range []struct {
+		name string
+		from signal.Position
+		fail error
+	}{
+		{"a failed read", past[200], errors.New("out of order")},
+		{"too many entries", past[0], nil},
+		{"no such event", past[0].Plus(1000), nil},
+		{"a resume", past[200], nil},
+	} {
+		j.fail = c.fail
+		if _, err := r.find(t.Context(), testPartition, alice, everything, c.from.String()); !errors.Is(err, c.fail) {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		b := r.take(alice)
+		if len(b.turn) != 0 || len(r.reads) != 0 || b.users != 1 {
+			t.Fatalf("%s: %d turns and %d reads are kept, by %d", c.name, len(b.turn), len(r.reads), b.users-1)
+		}
+		r.release(alice, b)
+	}
 }
 
 // TestTrimmingDuringARead has the log lose its beginning between two reads.

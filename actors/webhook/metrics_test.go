@@ -15,12 +15,23 @@ import (
 func TestMetricsOfNothing(t *testing.T) {
 	t.Parallel()
 	var m *Metrics
-	m.Observe(signal.WebhookStats{}, time.Now())
-	m.attempted(&Result{})
-	m.recorded(1)
-	m.ended(signal.DeliveryFailed)
-	m.disabled(signal.DisabledManual)
-	m.emailed(mailSent)
+	for name, count := range map[string]func(){
+		"Observe":   func() { m.Observe(signal.WebhookStats{}, time.Now()) },
+		"attempted": func() { m.attempted(&Result{}) },
+		"recorded":  func() { m.recorded(1) },
+		"ended":     func() { m.ended(signal.DeliveryFailed) },
+		"disabled":  func() { m.disabled(signal.DisabledManual) },
+		"emailed":   func() { m.emailed(mailSent) },
+	} {
+		func() {
+			defer func() {
+				if reason := recover(); reason != nil {
+					t.Errorf("%s without metrics panics: %v", name, reason)
+				}
+			}()
+			count()
+		}()
+	}
 }
 
 func TestMetricsStartAtZero(t *testing.T) {
