@@ -2,17 +2,21 @@ package http
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Health answers how the process is. A nil function finds nothing wrong.
+// Health answers how the process is. A nil function finds nothing wrong. The message of
+// an error that is a *signal.Error is shown among the warnings.
 type Health struct {
 	Alive    func(ctx context.Context) error // the root actor answers
-	Redis    func(ctx context.Context) error // Redis answers a PING
+	Redis    func(ctx context.Context) error // Redis takes writes
 	Streams  func(ctx context.Context) error // the tail is attached
 	Actors   func(ctx context.Context) error // the actors are started and answer
 	Warnings func() []string                 // for people, such as that nothing survives a restart
@@ -66,14 +70,15 @@ func (s *Server) readyz(c *call) error {
 	return c.value(status, r)
 }
 
-// Ready says whether the process should get requests, and what is wrong if not.
-// What a failed check said is logged, not shown.
+// Ready says whether the process should get requests, and what is wrong if not. What
+// else a failed check said is logged, not shown.
 func (s *Server) Ready(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	h := s.o.Health
 	r := Readiness{Status: "ready", Checks: Checks{checkOK, checkOK, checkOK}, Warnings: []string{}}
 	var wg sync.WaitGroup
+	var mu sync.Mutex // guards r.Warnings
 	run := func(name string, check func(context.Context) error, result *string) {
 		if check == nil {
 			return
@@ -82,6 +87,11 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 			if err := check(ctx); err != nil {
 				s.log.Debug("readiness check failed", "check", name, "err", err)
 				*result = checkFailed
+				if e, ok := errors.AsType[*signal.Error](err); ok {
+					mu.Lock()
+					defer mu.Unlock()
+					r.Warnings = append(r.Warnings, e.Message)
+				}
 			}
 		})
 	}

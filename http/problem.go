@@ -48,7 +48,7 @@ var problemKinds = []problemKind{
 	{"account_locked", 429, "The account is locked for a while", "Too many logins failed. The header Retry-After says when the lock ends."},
 	{"agent_failed", 500, "The agent's run failed", "The request was valid but the run ended with an error. The members error_code and retryable say which and whether trying again may help."},
 	{"internal", 500, "Something went wrong", "An unexpected error. Its cause is in the log of the service, under the request_id."},
-	{"unavailable", 503, "The service is not available", "The service cannot reach its store, is about to stop, or has too many passwords waiting to be checked. Try again after the time in the header Retry-After."},
+	{"unavailable", 503, "The service is not available", "The service cannot reach its store, its store refuses to be written (it may be full), the service is about to stop, or it has too many passwords waiting to be checked. Try again after the time in the header Retry-After."},
 }
 
 var problemsByCode = func() map[string]*problemKind {

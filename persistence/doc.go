@@ -22,6 +22,7 @@
 //	{pNN}:owner                   string  node and epoch that own the partition                the lease
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
 //	{pNN}:position                string  up to where events have had their effect             for ever
+//	{pNN}:probe                   string  nothing: what is written to see whether replicas have it 1 min
 //	{pNN}:erase                   hash    deleted accounts that are being erased               until that is done
 //	{pNN}:webhooks:ACCOUNT        hash    webhooks of an account, behind their position        until they are removed
 //	{pNN}:webhookhealth:ACCOUNT   hash    since when their endpoints fail                      until a success

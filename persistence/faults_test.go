@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -222,6 +223,7 @@ func TestARedisThatRefuses(t *testing.T) {
 			t.Parallel()
 			b := newFaultBench(t, redistest.New(t))
 			before := b.dump()
+			b.wantReady("", false)
 			c.break_(b)
 			if c.reads { // connections that are about to be closed are
 				eventually(t, func() bool { reason, _ := Refusal(b.reads()["webhook"](t.Context())); return reason == c.reason })
@@ -233,7 +235,11 @@ func TestARedisThatRefuses(t *testing.T) {
 			}
 			b.check(reads, c.reads, c.reason, c.setting)
 			b.check(writes, true, c.reason, c.setting)
+			if !slices.Contains(c.except, "install") {
+				b.wantReady(c.reason, true)
+			}
 			c.heal(b)
+			b.wantReady("", false)
 			eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 			for key, content := range before {
 				if got := b.dump()[key]; got != content && !strings.HasSuffix(key, ":events") && !strings.Contains(key, ":batch:") {
@@ -244,6 +250,16 @@ func TestARedisThatRefuses(t *testing.T) {
 			b.check(b.writes(), false, "", false)
 		})
 	}
+}
+
+// wantReady waits until Ready fails, or does not, and names the reason.
+func (b *faultBench) wantReady(reason string, fails bool) {
+	b.Helper()
+	eventually(b.T, func() bool {
+		err := b.store.Ready(b.Context())
+		got, _ := Refusal(err)
+		return (err != nil) == fails && got == reason
+	})
 }
 
 // dump returns the contents of all keys.

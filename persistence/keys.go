@@ -49,6 +49,9 @@ func ownerKey(p int) string    { return partitionKey(p, "owner") }
 func epochKey(p int) string    { return partitionKey(p, "epoch") }
 func positionKey(p int) string { return partitionKey(p, "position") }
 
+// probeKey is what Ready tries to write.
+func probeKey(p int) string { return partitionKey(p, "probe") }
+
 // eraseKey holds the deleted accounts of which records are left, with how far the
 // erasing has come: a hash.
 func eraseKey(p int) string { return partitionKey(p, "erase") }

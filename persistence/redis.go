@@ -30,7 +30,6 @@ const (
 	// blockTimeout bounds a blocking read: go-redis does not heed the cancelling of
 	// a context while one waits.
 	blockTimeout = time.Second
-	readyTimeout = 500 * time.Millisecond
 	// clusterReload is how often the slot map is read again: the library's default
 	// of a minute hides a failover for as long.
 	clusterReload = 2 * time.Second
@@ -66,7 +65,8 @@ type Store struct {
 	log          *slog.Logger
 	metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
-	appended     []newest     // by partition
+	readiness    readiness
+	appended     []newest // by partition
 }
 
 // Open prepares the connection. It does not wait for Redis: see Ready. It fails
@@ -236,20 +236,6 @@ func parseURL(address string) (*redis.UniversalOptions, error) {
 
 // Close ends the connections.
 func (s *Store) Close() error { return errors.Join(s.rdb.Close(), s.blocking.Close()) }
-
-// Ready asks Redis for a sign of life, for at most half a second.
-func (s *Store) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.rdb.Ping(ctx).Err() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // Partitions returns how many partitions there are.
 func (s *Store) Partitions() int { return s.partitions }

@@ -74,6 +74,7 @@ type batch struct {
 	deadline   time.Time
 	probe      bool
 	err        error // of the last attempt
+	refused    error // of the last attempt that Redis refused
 	reply      string
 }
 
@@ -186,6 +187,9 @@ func (w *writer) write(batches []*batch) {
 		reloaded := false
 		now := time.Now()
 		for _, b := range batches {
+			if faultOf(b.err) != nil {
+				b.refused = b.err
+			}
 			switch {
 			case b.err == nil:
 				w.recovered() // before callers know, who may come back at once
@@ -217,6 +221,9 @@ func (w *writer) write(batches []*batch) {
 
 // failed answers b, whose deadline has passed, and refuses what waits.
 func (w *writer) failed(b *batch) {
+	if b.refused != nil {
+		b.err = b.refused // it says more than that the last, short attempt took too long
+	}
 	err := fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err)
 	w.mu.Lock()
 	if w.down == nil {

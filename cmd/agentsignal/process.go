@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,7 +253,14 @@ func (p *process) tellAll(ctx context.Context) error {
 func (p *process) health() signalhttp.Health {
 	return signalhttp.Health{
 		Alive: p.system.Alive,
-		Redis: p.store.Ready,
+		Redis: func(ctx context.Context) error {
+			err := p.store.Ready(ctx)
+			if err == nil {
+				return nil
+			}
+			reason, _ := persistence.Refusal(err)
+			return &signal.Error{Kind: signal.KindUnavailable, Message: cmp.Or(reason, "redis cannot be reached"), Cause: err}
+		},
 		Streams: func(context.Context) error {
 			if !p.tail.Attached() {
 				return errors.New("the tail is not attached")

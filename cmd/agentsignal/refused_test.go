@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -68,3 +70,59 @@ func TestAWrongRedisPassword(t *testing.T) {
 }
 
 const refusesUserOrPassword = `"reason":"redis refuses the user or the password of redis.url"`
+
+// While Redis refuses writes the service is not ready and says why, and so does a request
+// that was to write. It goes on by itself afterwards.
+func TestAServiceWhoseWritesAreRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	s := start(t, testConfig(t, server.URL()))
+	trader, _ := s.account(t)
+	rdb := server.Client()
+	write := func() answer {
+		return trader.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"blog_post"}`)
+	}
+	for _, c := range []struct{ reason, setting, refusing, taking string }{
+		{"redis is full", "maxmemory", "1", "0"},
+		{"replicas are missing", "min-replicas-to-write", "1", "0"},
+		{"redis is read-only", "", "", ""},
+	} {
+		set := func(value, host, port string) {
+			t.Helper()
+			var err error
+			if c.setting == "" {
+				err = rdb.ReplicaOf(t.Context(), host, port).Err()
+			} else {
+				err = rdb.ConfigSet(t.Context(), c.setting, value).Err()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(c.refusing, "127.0.0.1", "1")
+		began := time.Now()
+		type readiness struct {
+			Status   string
+			Checks   struct{ Redis string }
+			Warnings []string
+		}
+		var r readiness
+		eventually(t, c.reason+": the service is not ready", func() bool {
+			health := s.client(t).get("/readyz")
+			r = decode[readiness](t, health.Body)
+			return health.Status == http.StatusServiceUnavailable && r.Checks.Redis == "failed"
+		})
+		t.Logf("%s: not ready after %s", c.reason, time.Since(began))
+		if r.Status != "not_ready" || !slices.Equal(r.Warnings, []string{c.reason}) {
+			t.Errorf("/readyz answers %+v, want the warning %q", r, c.reason)
+		}
+		refused := write()
+		refused.fails(t, http.StatusServiceUnavailable, "unavailable")
+		if !strings.Contains(refused.Body, c.reason) || strings.Contains(refused.Body, "reach") || refused.Header.Get("Retry-After") == "" {
+			t.Errorf("a write is answered with %s", refused.Body)
+		}
+		set(c.taking, "NO", "ONE")
+		s.awaitReady(t)
+		eventually(t, "a write is taken again", func() bool { return write().Status == http.StatusOK })
+	}
+}

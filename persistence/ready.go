@@ -1,0 +1,117 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	readyTimeout = 500 * time.Millisecond
+	// readyAge is how long an answer of Ready counts: whoever asks more often costs
+	// Redis nothing.
+	readyAge = 500 * time.Millisecond
+	// readyWait is how long replicas may take to have a write.
+	readyWait = 300 * time.Millisecond
+)
+
+// readiness is what Ready has found out last, or is about to.
+type readiness struct {
+	mu   sync.Mutex
+	last *probe
+}
+
+// probe is a try to write.
+type probe struct {
+	began time.Time
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+// Ready reports whether Redis takes writes: nil if it does. It waits for at most half a
+// second, and its answer may be as old. Refusal names what is wrong where Redis answers.
+func (s *Store) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	p := s.readiness.current(s.probeWrites)
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// current returns the last probe if it is under way or new enough, else one that it
+// begins.
+func (r *readiness) current(try func(context.Context) error) *probe {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.last; p != nil {
+		select {
+		case <-p.done:
+			if time.Since(p.began) < readyAge {
+				return p
+			}
+		default:
+			return p
+		}
+	}
+	p := &probe{began: time.Now(), done: make(chan struct{})}
+	r.last = p
+	go func() {
+		defer close(p.done)
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		p.err = try(ctx)
+	}()
+	return p
+}
+
+// probeWrites tries to write to each master that holds a partition.
+func (s *Store) probeWrites(ctx context.Context) error {
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if !ok {
+		return s.probeWrite(ctx, s.rdb, probeKey(0))
+	}
+	keys := map[*redis.Client]string{}
+	for p := range s.partitions {
+		master, err := cluster.MasterForKey(ctx, probeKey(p))
+		if err != nil {
+			return fmt.Errorf("find master of partition %d: %w", p, err)
+		}
+		keys[master] = probeKey(p)
+	}
+	errs := make(chan error)
+	for master, key := range keys {
+		go func() { errs <- s.probeWrite(ctx, master, key) }()
+	}
+	var err error
+	for range keys {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// probeWrite tries to write to one server. Redis refuses a write before it looks at the
+// key, so where replicas do not count, XX makes it one that changes nothing.
+func (s *Store) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
+	pipe := server.Pipeline()
+	if s.waitReplicas == 0 {
+		pipe.SetXX(ctx, key, "", time.Minute)
+		return execute(ctx, pipe)
+	}
+	pipe.Set(ctx, key, "", time.Minute)
+	have := pipe.Do(ctx, "WAIT", s.waitReplicas, readyWait.Milliseconds()) // on the connection of the write
+	if err := execute(ctx, pipe); err != nil {
+		return err
+	}
+	if n, err := have.Int(); err != nil || n < s.waitReplicas {
+		return fmt.Errorf("%w: %d of %d have a write", errReplicas, n, s.waitReplicas)
+	}
+	return nil
+}

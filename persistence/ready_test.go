@@ -1,0 +1,67 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// However often and by how many it is asked for, Redis is asked twice a second.
+func TestReadinessIsProbedTwiceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r readiness
+		tries, result := 0, error(nil)
+		try := func(context.Context) error {
+			tries++
+			err := result
+			time.Sleep(100 * time.Millisecond)
+			return err
+		}
+		for range 40 { // two seconds
+			for range 5 {
+				go r.current(try)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if tries != 4 {
+			t.Errorf("%d probes in two seconds, want 4", tries)
+		}
+		time.Sleep(time.Second)
+		result = errors.New("refused")
+		p := r.current(try)
+		if <-p.done; p.err != result {
+			t.Errorf("the probe says %v", p.err)
+		}
+		if r.current(try) != p {
+			t.Error("a new answer is not used again")
+		}
+	})
+}
+
+// With WaitReplicas a write counts when replicas have it: not without one, and not while
+// the only one stalls.
+func TestReadyWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.New(t), redistest.New(t)
+	b := &faultBench{T: t, store: openStore(t, Options{URL: master.URL(), WaitReplicas: 1})}
+	b.wantReady(reasonReplicas, true)
+	port := redistest.FreePort(t)
+	rdb := master.Client()
+	if err := rdb.ConfigSet(t.Context(), "port", port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb.ConfigSet(t.Context(), "repl-diskless-sync-delay", "0")
+	if err := replica.Client().ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.wantReady("", false)
+	replica.Pause()
+	b.wantReady(reasonReplicas, true)
+	replica.Continue()
+	b.wantReady("", false)
+}
