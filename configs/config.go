@@ -59,8 +59,9 @@ type Redis struct {
 	// URL is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://.
 	// Empty: a child server is started, or an in-process one where none is installed.
 	URL Secret `yaml:"url" env:"URL"`
-	// WaitReplicas is how many replicas must have an event before a client is
-	// answered.
+	// WaitReplicas is how many replicas must have a change before a client is
+	// answered: of signals, webhooks, schedules, jobs and credentials. With 0 a failover
+	// may lose changes, and bring revoked credentials back.
 	WaitReplicas int `yaml:"wait_replicas" env:"WAIT_REPLICAS"`
 }
 

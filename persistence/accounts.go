@@ -30,9 +30,12 @@ var (
 	passwordRehashScript = redis.NewScript(passwordRehashText)
 )
 
-// credentialError says that Redis could not be asked to do what verb says, or
-// that its answer was lost.
+// credentialError says that Redis could not be asked to do what verb says, that its
+// answer was lost, or that the replicas may lack it; nil for nil.
 func credentialError(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return unavailable(fmt.Errorf("%s: %w", verb, err))
 }
 
@@ -40,11 +43,11 @@ func credentialError(verb string, err error) error {
 // "email_taken": another account has its email.
 func (s *Store) CreateAccount(ctx context.Context, a signal.Account, passwordHash string) error {
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, signal.Password{Hash: passwordHash, Version: 1})...)
-	created, err := accountCreateScript.Run(ctx, s.rdb, []string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...).Int()
+	created, err := s.change(ctx, confirmAuthKey(), accountCreateScript, []string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...)
 	if err != nil {
 		return credentialError("create account", err)
 	}
-	if created == 0 {
+	if created.Val() == int64(0) {
 		return &signal.Error{Kind: signal.KindConflict, Code: "email_taken", Message: "an account with this email exists"}
 	}
 	return nil
@@ -109,41 +112,41 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Accou
 // SetPassword stores a new password, if the one until now has the given version
 // (0: any), and ends all sessions of the account but keep. It returns the events
 // that announce the ends, unsettled. KindNotFound; KindConflict if the password
-// has another version.
+// has another version. It may return events with KindUnavailable: those sessions have
+// ended, but may come back if the master is lost.
 func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
 	var events []signal.Event
 	for {
-		answer, err := passwordSetScript.Run(ctx, s.rdb, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
-			hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce).Result()
-		if err != nil {
-			return nil, credentialError("set password", err)
-		}
-		switch answer {
-		case int64(-1):
-			return nil, signal.NotFound("account")
-		case int64(-2):
-			return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
-		case int64(-3):
+		answer, err := s.change(ctx, confirmAuthKey(), passwordSetScript, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
+			hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce)
+		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last ones, so that none
 			// outlives it wherever this is interrupted.
 			more, err := s.endOldest(ctx, event, sessionsAtOnce, keep, "", now)
-			if err != nil {
-				return nil, err
-			}
 			events = append(events, more...)
+			if err != nil {
+				return events, err
+			}
 			continue
 		}
-		ids, ok := answer.([]any)
-		if !ok {
-			return nil, fmt.Errorf("set password: answer %v is not known", answer)
+		ids, set := answer.Val().([]any)
+		switch {
+		case !stands(err) || err != nil && !set:
+			return events, credentialError("set password", err)
+		case answer.Val() == int64(-1):
+			return nil, signal.NotFound("account")
+		case answer.Val() == int64(-2):
+			return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
+		case !set:
+			return nil, fmt.Errorf("set password: answer %v is not known", answer.Val())
 		}
 		for _, session := range ids {
 			event.Subject, _ = session.(string)
 			events = append(events, event)
 		}
-		return events, nil
+		return events, credentialError("set password", err)
 	}
 }
 
@@ -157,27 +160,30 @@ func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string
 }
 
 // DeleteAccount removes an account with its keys and sessions and frees its
-// email. It returns the events that announce it, unsettled. KindNotFound.
+// email. It returns the events that announce it, unsettled. KindNotFound. Events with
+// KindUnavailable: it is removed, but may come back if the master is lost.
 func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
+	if signal.KindOf(err) == signal.KindNotFound {
+		return nil, s.confirmed(ctx, confirmAuthKey(), err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.AccountDeleted}
 	var events []signal.Event
 	for {
-		deleted, err := accountDeleteScript.Run(ctx, s.rdb,
+		deleted, err := s.change(ctx, confirmAuthKey(), accountDeleteScript,
 			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()), apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
-			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce).Int()
-		if err != nil {
-			return nil, credentialError("delete account", err)
-		}
-		switch deleted {
-		case 0:
+			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce)
+		switch {
+		case stands(err) && deleted.Val() == int64(1):
+			return append(events, event), credentialError("delete account", err)
+		case err != nil:
+			return events, credentialError("delete account", err)
+		case deleted.Val() == int64(0):
 			return nil, signal.NotFound("account")
-		case 1:
-			return append(events, event), nil
 		}
 		ended := signal.Event{ID: event.ID, Account: id, Type: signal.SessionEnded}
 		if _, err := s.endOldest(ctx, ended, sessionsAtOnce, "", noSubject, now); err != nil {

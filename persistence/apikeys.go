@@ -32,16 +32,17 @@ var (
 // account has most keys. KindNotFound: there is no such account.
 func (s *Store) CreateKey(ctx context.Context, k signal.APIKey, secret signal.Digest, most int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
-	created, err := keyCreateScript.Run(ctx, s.rdb, []string{accountKey(k.Account), apiKeysOfKey(k.Account), apiKeyKey(secret.String())}, args...).Int()
+	created, err := s.change(ctx, confirmAuthKey(), keyCreateScript,
+		[]string{accountKey(k.Account), apiKeysOfKey(k.Account), apiKeyKey(secret.String())}, args...)
 	if err != nil {
 		return credentialError("create API key", err)
 	}
-	switch created {
-	case 0:
+	switch created.Val() {
+	case int64(0):
 		return &signal.Error{Kind: signal.KindConflict, Code: "name_taken", Message: "an API key with this name exists"}
-	case -1:
+	case int64(-1):
 		return signal.NotFound("account")
-	case -2:
+	case int64(-2):
 		return &signal.Error{Kind: signal.KindConflict, Code: "limit_reached", Message: "the account has as many API keys as it may have"}
 	}
 	return nil
@@ -94,18 +95,19 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.AP
 }
 
 // RevokeKey ends a key and frees its name. It returns the event that announces
-// it, unsettled. KindNotFound: the account has no such key.
+// it, unsettled. KindNotFound: the account has no such key. The event with
+// KindUnavailable: it has ended, but may come back if the master is lost.
 func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.KeyRevoked, Subject: string(id)}
-	revoked, err := keyRevokeScript.Run(ctx, s.rdb, []string{apiKeysOfKey(account), outboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey("")).Int()
-	if err != nil {
+	revoked, err := s.change(ctx, confirmAuthKey(), keyRevokeScript, []string{apiKeysOfKey(account), outboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""))
+	switch {
+	case stands(err) && revoked.Val() == int64(1):
+		return []signal.Event{event}, credentialError("revoke API key", err)
+	case err != nil:
 		return nil, credentialError("revoke API key", err)
 	}
-	if revoked == 0 {
-		return nil, signal.NotFound("API key")
-	}
-	return []signal.Event{event}, nil
+	return nil, signal.NotFound("API key")
 }
 
 // NoteKeyUses stores when keys were last used, by the digests of their secrets.

@@ -20,6 +20,7 @@
 //	{pNN}:jobs:ACCOUNT:ended      zset    those that ended by when they are forgotten          as that
 //	{pNN}:jobqueue                stream  jobs that wait or are worked on, group "jobs"        until a job ends
 //	{pNN}:owner                   string  node and epoch that own the partition                the lease
+//	{pNN}:confirm                 string  nothing: a write for a WAIT to wait for              a minute
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
 //	{pNN}:position                string  up to where events have had their effect             for ever
 //	{pNN}:probe                   string  nothing: what is written to see whether replicas have it 1 min
@@ -51,6 +52,7 @@
 //	{auth}:sessions:ACCOUNT       zset    sessions of an account by their end                  as the account, at most 100
 //	{auth}:refresh:DIGEST         string  the session of a refresh token's fixed part          as the session
 //	{auth}:lock:DIGEST            hash    failed logins and locks of an email                  24 h after the last
+//	{auth}:confirm                string  nothing: a write for a WAIT to wait for              a minute
 //	{auth}:outbox                 zset    events of credential changes, not yet in their log   until they are
 //	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
 //	{node}:installation           hash    what was fixed at first start                        for ever
@@ -76,12 +78,22 @@
 // once, however often it must be sent. The position of an event is its entry's id,
 // and its time: milliseconds of Redis' clock, ascending. What a caller was told
 // survives the end of any process of ours, and of Redis as far as its append-only
-// file does; with Options.WaitReplicas also the loss of the master. What a caller
-// was not told may have happened or not, but not twice.
+// file does. What a caller was not told may have happened or not, but not twice.
+//
+// With Options.WaitReplicas what a caller was told survives the loss of the master,
+// too, if one of so many replicas takes its place: every change that is answered
+// (Log, accounts, keys, sessions, jobs, replies) waits for them, and so do a kept reply
+// and a refusal, which may tell of a change that nobody waited for. Without enough
+// replicas the answer is KindUnavailable, although the change may stand; credentials
+// that were to end are refused by this master from then on. Not waited for: failed
+// logins and their locks, leases, positions, prices, bars and news, and what is
+// only read, such as lists and the events that Tail gives.
 //
 // Tail gives every node all events in their order, once, and says so where it cannot.
 // The engine of a partition's owner reads the same log from its stored position,
-// after which it may see events again. Trimming waits for it.
+// after which it may see events again. Trimming waits for it. Where Redis has lost events
+// that it had acknowledged, Tail.OnRollback reports it, and the owner begins again under
+// a new epoch.
 //
 // Writes that only the owner of a partition may make name its epoch and are refused
 // under a newer one. Refusals are *signal.Error of KindConflict; an unreachable Redis

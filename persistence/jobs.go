@@ -100,17 +100,17 @@ func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply
 		keys = append(keys, replyKey(p, account, replyDigest(&reply.ReplyKey)))
 		args = append(args, appendReply(nil, reply), replyRetention.Milliseconds())
 	}
-	var stored int
+	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		if stored, err = jobEnqueueScript.Run(ctx, j.store.rdb, keys, args...).Int(); err == nil || ctx.Err() != nil {
+		if stored, err = j.store.change(ctx, confirmKey(p), jobEnqueueScript, keys, args...); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	switch {
 	case err != nil:
 		return unavailable(fmt.Errorf("enqueue job: %w", err))
-	case stored == 0:
+	case stored.Val() == int64(0):
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
 			Message: "too many jobs are queued: wait until some have ended"}
 	}

@@ -12,6 +12,10 @@ func partitionKey(p int, name string) string {
 	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
 }
 
+// confirmKey and confirmAuthKey are written only so that a WAIT has something to wait for.
+func confirmKey(p int) string { return partitionKey(p, "confirm") }
+func confirmAuthKey() string  { return "{auth}:confirm" }
+
 func eventsKey(p int) string  { return partitionKey(p, "events") }
 func signalsKey(p int) string { return partitionKey(p, "signals") }
 func openKey(p int) string    { return partitionKey(p, "open") }

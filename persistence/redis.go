@@ -43,7 +43,7 @@ type Options struct {
 	URL string
 	// Partitions is 1 to MaxPartitions; 0 means 16.
 	Partitions int
-	// WaitReplicas is how many replicas must have an append before it is answered.
+	// WaitReplicas is how many replicas must have a change before it is answered.
 	WaitReplicas int
 	// BlockingReaders is how many loops read with BLOCK at once; default Partitions + 8.
 	BlockingReaders int

@@ -55,8 +55,10 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 		if locked {
 			return nil, nil
 		}
-		value, err := s.rdb.Get(ctx, key).Bytes()
-		if errors.Is(err, redis.Nil) {
+		var get *redis.StringCmd
+		err = s.durably(ctx, confirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
+		value, _ := get.Bytes()
+		if err == nil && errors.Is(get.Err(), redis.Nil) {
 			continue
 		}
 		if err != nil {
@@ -104,9 +106,10 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 	if r.Body == nil {
 		return errors.New("save reply: it has no body")
 	}
-	key := replyKey(s.Partition(account), account, replyDigest(&r.ReplyKey))
+	p := s.Partition(account)
+	key := replyKey(p, account, replyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), appendReply(nil, r)...)
-	if err := s.rdb.Set(ctx, key, value, replyRetention).Err(); err != nil {
+	if err := s.durably(ctx, confirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, replyRetention) }); err != nil {
 		return unavailable(fmt.Errorf("save reply: %w", err))
 	}
 	return nil

@@ -48,25 +48,25 @@ func (s *Store) CreateSession(ctx context.Context, n signal.Session, passwordVer
 	keys := []string{accountKey(n.Account), sessionKey(n.ID), sessionsOfKey(n.Account), refreshKey(n.Locator.String()),
 		lockKey(email.String()), outboxKey()}
 	for {
-		answer, err := sessionCreateScript.Run(ctx, s.rdb, keys, args...).Slice()
-		if err != nil {
-			return nil, time.Time{}, credentialError("create session", err)
+		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionCreateScript, keys, args...)
+		if !stands(unconfirmed) {
+			return ended, time.Time{}, credentialError("create session", unconfirmed)
 		}
-		code, ids, err := numberAndTexts(answer)
+		code, ids, err := numberAndTexts(answer.Val())
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("create session: %w", err)
 		}
 		switch code {
 		case 0:
-			return append(ended, endedEvents(event, ids)...), time.Time{}, nil
+			return append(ended, endedEvents(event, ids)...), time.Time{}, credentialError("create session", unconfirmed)
 		case -1:
 			return ended, time.Time{}, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the account was changed meanwhile"}
 		case -2:
 			more, err := s.endOldest(ctx, event, most, "", "", now)
-			if err != nil {
-				return nil, time.Time{}, err
-			}
 			ended = append(ended, more...)
+			if err != nil {
+				return ended, time.Time{}, err
+			}
 		default:
 			return ended, time.UnixMilli(code).UTC(), nil
 		}
@@ -76,23 +76,24 @@ func (s *Store) CreateSession(ctx context.Context, n signal.Session, passwordVer
 // endOldest ends sessions of the account of event, those first whose own end is
 // nearest, by as many scripts as it takes, until at most left are there. The session
 // keep stays; with one, left must be at least 1. Each is announced by event with the
-// session as subject, or all by one event with the given subject.
+// session as subject, or all by one event with the given subject. Events with
+// KindUnavailable: those sessions have ended, but may come back if the master is lost.
 func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string, now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
 	var ended []signal.Event
 	for {
-		answer, err := sessionsEndScript.Run(ctx, s.rdb, []string{sessionsOfKey(event.Account), outboxKey()}, now.UnixMilli(), sessionsAtOnce, left,
-			string(keep), sessionKey(""), refreshKey(""), before, after, subject).Slice()
-		if err != nil {
-			return nil, credentialError("end sessions", err)
+		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionsEndScript, []string{sessionsOfKey(event.Account), outboxKey()}, now.UnixMilli(),
+			sessionsAtOnce, left, string(keep), sessionKey(""), refreshKey(""), before, after, subject)
+		if !stands(unconfirmed) {
+			return ended, credentialError("end sessions", unconfirmed)
 		}
-		over, ids, err := numberAndTexts(answer)
+		over, ids, err := numberAndTexts(answer.Val())
 		if err != nil {
-			return nil, fmt.Errorf("end sessions: %w", err)
+			return ended, fmt.Errorf("end sessions: %w", err)
 		}
 		ended = append(ended, endedEvents(event, ids)...)
-		if over <= 0 {
-			return ended, nil
+		if over <= 0 { // the last write covers those before
+			return ended, credentialError("end sessions", unconfirmed)
 		}
 	}
 }
@@ -108,7 +109,8 @@ func endedEvents(event signal.Event, sessions []string) []signal.Event {
 }
 
 // numberAndTexts reads an answer of a script: a number and texts.
-func numberAndTexts(answer []any) (int64, []string, error) {
+func numberAndTexts(reply any) (int64, []string, error) {
+	answer, _ := reply.([]any)
 	texts := make([]string, max(0, len(answer)-1))
 	for i := range texts {
 		texts[i], _ = answer[i+1].(string)
@@ -150,55 +152,61 @@ func (s *Store) SessionByLocator(ctx context.Context, locator signal.Digest) (si
 // next, which is the session as it shall be; only its Refresh, RefreshUntil and
 // KeepUntil change. If presented is not the current token, it was used before:
 // the session is ended, and the event that announces it is returned, unsettled.
-// KindNotFound: the session has ended, or the token expired.
+// KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
+// known which of the tokens is the current one; where only the replicas lack the change,
+// it is taken back, so that presented stays it.
 func (s *Store) RotateSession(ctx context.Context, next signal.Session, presented signal.Digest, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: next.Account, Type: signal.SessionEnded, Subject: string(next.ID)}
-	run := func() (int, error) {
-		return sessionRotateScript.Run(ctx, s.rdb,
+	run := func(from, to signal.Digest) (*redis.Cmd, error) {
+		return s.change(ctx, confirmAuthKey(), sessionRotateScript,
 			[]string{refreshKey(next.Locator.String()), sessionKey(next.ID), sessionsOfKey(next.Account), outboxKey()},
-			presented.String(), next.Refresh.String(), now.UnixMilli(), next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(),
-			string(next.ID), encodeAnnouncement(event)).Int()
+			from.String(), to.String(), now.UnixMilli(), next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(),
+			string(next.ID), encodeAnnouncement(event))
 	}
-	done, err := run()
-	if err != nil && ctx.Err() == nil {
+	done, err := run(presented, next.Refresh)
+	if !stands(err) && ctx.Err() == nil {
 		// The reply may be lost and the token used up. The script knows its own work
 		// again, so asking once more saves the client's session.
-		done, err = run()
+		done, err = run(presented, next.Refresh)
 	}
-	if err != nil {
+	switch {
+	case stands(err) && done.Val() == int64(-1):
+		return []signal.Event{event}, credentialError("rotate session", err)
+	case errors.Is(err, errReplicas) && done.Val() == int64(1):
+		// The client keeps the token that it has: to use it again must not end its session.
+		if _, e := run(next.Refresh, presented); !stands(e) {
+			err = errors.Join(err, e)
+		}
 		return nil, credentialError("rotate session", err)
-	}
-	switch done {
-	case 1:
-		return nil, nil
-	case 0:
+	case err != nil:
+		return nil, credentialError("rotate session", err)
+	case done.Val() == int64(0):
 		return nil, signal.NotFound("session")
 	}
-	return []signal.Event{event}, nil
+	return nil, nil
 }
 
 // EndSession ends one session. It returns the event that announces it, unsettled,
-// or none if it had ended before.
+// or none if it had ended before. The event with KindUnavailable: it has ended, but may
+// come back if the master is lost.
 func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded, Subject: string(id)}
-	ended, err := sessionEndScript.Run(ctx, s.rdb, []string{sessionKey(id), sessionsOfKey(account), outboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), refreshKey("")).Int()
-	if err != nil {
-		return nil, credentialError("end session", err)
+	ended, err := s.change(ctx, confirmAuthKey(), sessionEndScript, []string{sessionKey(id), sessionsOfKey(account), outboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), refreshKey(""))
+	if stands(err) && ended.Val() == int64(1) {
+		return []signal.Event{event}, credentialError("end session", err)
 	}
-	if ended == 0 {
-		return nil, nil
-	}
-	return []signal.Event{event}, nil
+	return nil, credentialError("end session", err)
 }
 
 // EndSessions ends all sessions of an account. It returns the event that
-// announces it, unsettled, or none if there was no session.
+// announces it, unsettled, or none if there was no session. The event with
+// KindUnavailable: they have ended, but may come back if the master is lost.
 func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded}
 	ended, err := s.endOldest(ctx, event, 0, "", noSubject, now)
-	if err != nil || len(ended) == 0 {
+	if len(ended) == 0 {
 		return nil, err
 	}
-	return []signal.Event{event}, nil
+	return []signal.Event{event}, err
 }

@@ -200,7 +200,7 @@ func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, 
 	for range webhookTries {
 		record, err := h.store.rdb.HGet(ctx, webhooksKey(p, account), string(id)).Result()
 		if errors.Is(err, redis.Nil) {
-			return errNoWebhook
+			return h.store.confirmed(ctx, confirmKey(p), errNoWebhook)
 		}
 		if err != nil {
 			return unavailable(fmt.Errorf("read webhook: %w", err))

@@ -295,7 +295,7 @@ func (w *writer) attempt(batches []*batch) {
 	var acknowledged *redis.Cmd
 	if w.replicas > 0 {
 		// On the connection of the writes, which is what WAIT goes by.
-		acknowledged = pipe.Do(ctx, "WAIT", w.replicas, max(1, (timeout/2).Milliseconds()))
+		acknowledged = pipe.Do(ctx, waitFor(w.replicas, timeout/2)...)
 	}
 	start := time.Now()
 	err = execute(ctx, pipe) // of the first command that failed; each has its own
@@ -303,18 +303,13 @@ func (w *writer) attempt(batches []*batch) {
 		// A client with another timeout has lost the hooks.
 		m.observe("evalsha", start, err)
 	}
-	var lagging error
+	var unconfirmed error
 	if acknowledged != nil {
-		n, err := acknowledged.Int()
-		if err != nil {
-			lagging = fmt.Errorf("wait for replicas: %w", err)
-		} else if n < w.replicas {
-			lagging = fmt.Errorf("%w: %d of %d have the batch", errReplicas, n, w.replicas)
-		}
+		unconfirmed = lagging(acknowledged, w.replicas)
 	}
 	for i, b := range batches {
 		if b.reply, b.err = replies[i].Text(); b.err == nil {
-			b.err = lagging
+			b.err = unconfirmed
 		}
 	}
 	if c, ok := w.store.rdb.(*redis.ClusterClient); ok && batches[0].err != nil {

@@ -103,12 +103,11 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 	if is(err, signal.KindConflict) {
 		return s.failLogin(ctx, who, account.ID) // another request changed it meanwhile
 	}
-	if err != nil {
-		return err
+	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
+		s.audit(ctx, slog.LevelInfo, "password changed", account.ID, sessionAttr(p.Session), slog.Int("ended", len(ended)))
 	}
-	s.audit(ctx, slog.LevelInfo, "password changed", account.ID, sessionAttr(p.Session), slog.Int("ended", len(ended)))
 	s.announce(ctx, ended)
-	return nil
+	return err
 }
 
 // SetPassword replaces the password of an account, for its administrator, and
@@ -129,12 +128,11 @@ func (s *Service) SetPassword(ctx context.Context, id signal.AccountID, password
 	}
 	const anyVersion = 0
 	ended, err := s.store.SetPassword(ctx, id, hash, anyVersion, "", s.now())
-	if err != nil {
-		return err
+	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
+		s.audit(ctx, slog.LevelInfo, "password changed", id, slog.Int("ended", len(ended)))
 	}
-	s.audit(ctx, slog.LevelInfo, "password changed", id, slog.Int("ended", len(ended)))
 	s.announce(ctx, ended)
-	return nil
+	return err
 }
 
 // Unlock forgets the locks and failed logins of an email, whether an account has
@@ -147,10 +145,9 @@ func (s *Service) Unlock(ctx context.Context, email string) error {
 // the event it announces makes every process drop the rest. KindNotFound.
 func (s *Service) DeleteAccount(ctx context.Context, id signal.AccountID) error {
 	events, err := s.store.DeleteAccount(ctx, id, s.now())
-	if err != nil {
-		return err
+	if err == nil || len(events) > 0 { // in effect, also if replicas lack it
+		s.audit(ctx, slog.LevelInfo, "account deleted", id)
 	}
-	s.audit(ctx, slog.LevelInfo, "account deleted", id)
 	s.announce(ctx, events)
-	return nil
+	return err
 }

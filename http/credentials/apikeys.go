@@ -99,10 +99,9 @@ func (s *Service) KeyExpired(k signal.APIKey) bool {
 // second. KindNotFound: the account has no such key.
 func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
 	events, err := s.store.RevokeKey(ctx, account, id, s.now())
-	if err != nil {
-		return err
+	if err == nil || len(events) > 0 { // in effect, also if replicas lack it
+		s.audit(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
 	}
-	s.audit(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
 	s.announce(ctx, events)
-	return nil
+	return err
 }

@@ -211,13 +211,15 @@ func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 	if is(err, signal.KindNotFound) {
 		return refuse(invalidRefresh)
 	}
-	if err != nil {
-		return Tokens{}, err
-	}
 	if len(ended) > 0 {
 		s.audit(ctx, slog.LevelWarn, "session ended: a refresh token was used twice", n.Account, sessionAttr(n.ID))
 		s.announce(ctx, ended)
-		return refuse(reusedRefresh)
+		if err == nil {
+			return refuse(reusedRefresh)
+		}
+	}
+	if err != nil {
+		return Tokens{}, err
 	}
 	return tokens, nil
 }
@@ -235,10 +237,9 @@ func (s *Service) Logout(ctx context.Context, p signal.Principal, all bool) erro
 	} else {
 		ended, err = s.store.EndSession(ctx, p.Account, p.Session, s.now())
 	}
-	if err != nil {
-		return err
+	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
+		s.audit(ctx, slog.LevelInfo, "logout", p.Account, sessionAttr(p.Session), slog.Bool("all", all))
 	}
-	s.audit(ctx, slog.LevelInfo, "logout", p.Account, sessionAttr(p.Session), slog.Bool("all", all))
 	s.announce(ctx, ended)
-	return nil
+	return err
 }

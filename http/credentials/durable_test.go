@@ -1,0 +1,67 @@
+package credentials
+
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// TestRevocationsHoldHereThoughNoReplicaHasThem: they are answered as unavailable, since a
+// failover may undo them, but no credential that was to end is accepted any longer.
+func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		revoke     func(w *world, key signal.APIKey, session signal.Principal) error
+		key, token bool // whether it is still accepted
+	}{
+		"key": {func(w *world, k signal.APIKey, _ signal.Principal) error {
+			return w.RevokeKey(t.Context(), k.Account, k.ID)
+		}, false, true},
+		"logout": {func(w *world, _ signal.APIKey, p signal.Principal) error { return w.Logout(t.Context(), p, false) }, true, false},
+		"logout everywhere": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+			return w.Logout(t.Context(), p, true)
+		}, true, false},
+		"password, by its user": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+			p.Session = signal.NewSessionID() // another login
+			return w.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
+		}, true, false},
+		"password, by the operator": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+			return w.SetPassword(t.Context(), p.Account, "four brown foxes")
+		}, true, false},
+		"account": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+			return w.DeleteAccount(t.Context(), p.Account)
+		}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, Options{})
+			a := w.register(t, "a@example.com")
+			k, secret, err := w.CreateKey(t.Context(), a.ID, "name", nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := w.login(t, "a@example.com").Access
+			waiting, err := persistence.Open(persistence.Options{URL: w.server.URL(), WaitReplicas: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { waiting.Close() })
+			w.Service = New(waiting, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
+			w.principal(t, secret) // and remembered
+			if err := c.revoke(w, k, w.principal(t, token)); signal.KindOf(err) != signal.KindUnavailable {
+				t.Errorf("without a replica: %v, want unavailable", err)
+			}
+			if len(w.log.take()) == 0 {
+				t.Error("other processes are not told at once")
+			}
+			for credential, accepted := range map[string]bool{secret: c.key, token: c.token} {
+				if accepted {
+					w.principal(t, credential)
+				} else {
+					w.wantRefused(t, credential)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// replicaTimeout bounds how long Redis waits for replicas. It is shorter than
+// commandTimeout, after which the connection would be given up.
+const replicaTimeout = time.Second
+
+// confirmKept is how long a key of confirmKey or confirmAuthKey is kept.
+const confirmKept = time.Minute
+
+// durably sends commands about keys of one slot and, with Options.WaitReplicas, waits
+// until so many replicas have what they have changed and what they have read. errReplicas:
+// the commands were carried out, but the replicas may lack it. confirm is the slot's
+// confirmKey: WAIT goes by the last write of its connection, so there is one.
+func (s *Store) durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
+	if s.waitReplicas == 0 {
+		pipe := s.rdb.Pipeline()
+		add(pipe)
+		return execute(ctx, pipe)
+	}
+	var client redis.UniversalClient = s.rdb
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if ok { // the keyless WAIT would go to any node
+		master, err := cluster.MasterForKey(ctx, confirm)
+		if err != nil {
+			return err
+		}
+		client = master
+	}
+	pipe := client.Pipeline()
+	add(pipe)
+	pipe.Set(ctx, confirm, "", confirmKept)
+	wait := pipe.Do(ctx, waitFor(s.waitReplicas, replicaTimeout)...)
+	err := execute(ctx, pipe)
+	if err == nil {
+		err = lagging(wait, s.waitReplicas)
+	}
+	if ok && err != nil {
+		cluster.ReloadState(ctx)
+	}
+	return err
+}
+
+// change is durably for one script. After errReplicas its result stands.
+func (s *Store) change(ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	if s.waitReplicas == 0 {
+		result := script.Run(ctx, s.rdb, keys, args...)
+		return result, result.Err()
+	}
+	for loaded := false; ; loaded = true {
+		var result *redis.Cmd
+		err := s.durably(ctx, confirm, func(pipe redis.Pipeliner) { result = script.EvalSha(ctx, pipe, keys, args...) })
+		if loaded || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return result, err
+		}
+		if err := script.Load(ctx, s.rdb).Err(); err != nil {
+			return result, err
+		}
+	}
+}
+
+// stands reports whether what ended with err was carried out all the same.
+func stands(err error) bool { return err == nil || errors.Is(err, errReplicas) }
+
+// confirmed returns err, which says that there is nothing to change, as soon as the
+// replicas have what it was told by: a repeated request is no more certain than the first.
+func (s *Store) confirmed(ctx context.Context, confirm string, err error) error {
+	if s.waitReplicas == 0 {
+		return err
+	}
+	if e := s.durably(ctx, confirm, func(redis.Pipeliner) {}); e != nil {
+		return unavailable(fmt.Errorf("confirm %q: %w", err, e))
+	}
+	return err
+}
+
+// waitFor returns the words of a WAIT.
+func waitFor(replicas int, timeout time.Duration) []any {
+	return []any{"WAIT", replicas, max(1, timeout.Milliseconds())}
+}
+
+// lagging returns why the answer of a WAIT does not say that the replicas have it all.
+func lagging(wait *redis.Cmd, replicas int) error {
+	n, err := wait.Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for replicas: %w", err)
+	case n < replicas:
+		return fmt.Errorf("%w: %d of %d have the write", errReplicas, n, replicas)
+	}
+	return nil
+}
