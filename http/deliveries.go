@@ -56,7 +56,7 @@ func (s *Server) testWebhook(c *call) error {
 			return nil, err
 		}
 		return appendDelivery(make([]byte, 0, 1024), &d, sent), nil
-	})
+	}, nil)
 }
 
 // testData returns the payload of a webhook.test that p has asked for.
@@ -128,6 +128,9 @@ func (s *Server) retryDelivery(c *call) error {
 			return nil, err
 		}
 		return appendDelivery(make([]byte, 0, 2048), &d, sent), nil
+	}, func(context.Context) ([]byte, error) { // the attempts of a delivery can be long
+		d, sent, err := s.delivery(c)
+		return appendDelivery(make([]byte, 0, 2048), &d, sent), err
 	})
 }
 
@@ -162,7 +165,7 @@ func (s *Server) retryDeliveries(c *call) error {
 		}
 		n, err := s.o.Deliveries.RetryDeliveries(ctx, w.Account, w.ID, wanted)
 		return appendCount("retried", n), err
-	})
+	}, nil)
 }
 
 // cancelDelivery answers POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel.

@@ -26,6 +26,9 @@ type Replies interface {
 const (
 	keyHeader    = "Idempotency-Key"
 	maxKeyLength = 255
+	// maxKeptReply is the size in bytes beyond which an answer is not kept if it can be
+	// made again.
+	maxKeptReply = 1 << 10
 	// releaseTimeout bounds freeing a key; if it fails the claim expires by itself.
 	releaseTimeout = 2 * time.Second
 )
@@ -61,16 +64,16 @@ func checkIdempotencyKey(h http.Header, f *faults) {
 	}
 }
 
-// replayOr answers with the reply that is kept for key, or else by first, whose
-// failure frees the key. A reply that was stored nevertheless stays: releasing drops
-// a claim only.
-func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error) error {
+// replayOr answers with the reply that is kept for key, whose body again returns where it
+// is omitted; or else by first, whose failure frees the key. A reply that was stored
+// nevertheless stays: releasing drops a claim only.
+func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error, again answerer) error {
 	kept, err := s.o.Replies.Claim(c.r.Context(), account, key)
 	if err != nil {
 		return err
 	}
 	if kept != nil {
-		return s.replay(c, kept)
+		return s.replay(c, kept, again)
 	}
 	succeeded := false
 	defer func() { // also when first panics
@@ -88,14 +91,23 @@ func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey
 	return err
 }
 
+// answerer returns the body of an answer.
+type answerer func(ctx context.Context) ([]byte, error)
+
 // replay answers as the first time.
-func (s *Server) replay(c *call, kept *signal.Reply) error {
+func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
+	body := kept.Body
+	if kept.Omitted && again != nil {
+		var err error
+		if body, err = again(c.r.Context()); err != nil {
+			return err
+		}
+	}
 	h := c.Header()
 	for name, value := range kept.Header {
 		h.Set(name, value)
 	}
 	h.Set("Idempotency-Replayed", "true")
-	body := kept.Body
 	if body == nil && kept.Signal != nil {
 		body = appendSignal(nil, kept.Signal)
 	}
@@ -119,8 +131,9 @@ func (c *call) replyKey(body []byte) *signal.ReplyKey {
 }
 
 // once answers 200 with what do returns. With an Idempotency-Key it is done for the
-// first of the requests, and all get its answer. A client that goes away ends nothing.
-func (s *Server) once(c *call, body []byte, do func(ctx context.Context) ([]byte, error)) error {
+// first of the requests, and all get its answer: kept, or made by again, which may be nil,
+// where it is larger than maxKeptReply. A client that goes away ends nothing.
+func (s *Server) once(c *call, body []byte, do, again answerer) error {
 	ctx := context.WithoutCancel(c.r.Context())
 	key := c.replyKey(body)
 	answer := func() error {
@@ -129,34 +142,38 @@ func (s *Server) once(c *call, body []byte, do func(ctx context.Context) ([]byte
 			return err
 		}
 		if key != nil {
-			s.keep(ctx, c, *key, said)
+			s.keep(ctx, c, *key, said, again != nil && len(said) > maxKeptReply)
 		}
 		return c.json(http.StatusOK, said)
 	}
 	if key == nil {
 		return answer()
 	}
-	return s.replayOr(c, c.principal.Account, *key, answer)
+	return s.replayOr(c, c.principal.Account, *key, answer, again)
 }
 
 // onceEmpty is once for a request that has nothing to say.
-func (s *Server) onceEmpty(c *call, do func(ctx context.Context) ([]byte, error)) error {
+func (s *Server) onceEmpty(c *call, do, again answerer) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
 	body, err := c.empty()
 	if err != nil {
 		return err
 	}
-	return s.once(c, body, do)
+	return s.once(c, body, do, again)
 }
 
-// keep stores an answer for those who ask again. If that fails they are told for a
+// keep stores an answer for those who ask again, without its body if that is omitted. If that fails they are told for a
 // while that the first request is under way; the one who asked first must still be
 // told what was done.
-func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte) {
-	if c.operation.secret {
-		answer = s.o.Sealer.Seal(answer, replyPurpose(c, key.Key))
+func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
+	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Omitted: omit}
+	switch {
+	case omit:
+	case c.operation.secret:
+		r.Body = s.o.Sealer.Seal(answer, replyPurpose(c, key.Key))
+	default:
+		r.Body = answer
 	}
-	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Body: answer}
 	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
 		s.log.Warn("answer not kept", "request", c.id, "err", err)
 	}

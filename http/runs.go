@@ -24,7 +24,7 @@ func (s *Server) runAgent(c *call) error {
 		return err
 	}
 	if req.Reply = c.replyKey(body); req.Reply != nil {
-		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) })
+		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) }, nil)
 	}
 	return s.execute(c, req, async)
 }

@@ -90,6 +90,55 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 	}
 }
 
+// TestLargeAnswersAreNotKept: the retry of a delivery with many attempts is answered again from
+// the delivery as it is then; a smaller answer is kept as it was.
+func TestLargeAnswersAreNotKept(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	k := keepReplies(f)
+	now := newDelivery()
+	attempt := now.Attempts[0]
+	attempt.ResponseBody = strings.Repeat("x", 1000)
+	retries := 0
+	f.retry = func(signal.DeliveryID) (signal.Delivery, error) {
+		retries++
+		return now, nil
+	}
+	f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
+		if now.ID == "" {
+			return signal.Delivery{}, nil, signal.NotFound("delivery")
+		}
+		return now, []byte(sentBody), nil
+	}
+	s := newServer(t, f)
+	for range 50 {
+		now.Attempts = append(now.Attempts, attempt)
+	}
+	post := func(key string) answer { return do(t, s, "POST", aDelivery+"/retry", "", "Idempotency-Key: "+key) }
+	first := post("k1")
+	if first.Status != 200 || len(first.Body) < 50_000 || k.saved == nil || len(k.saved.Body) > 0 || !k.saved.Omitted {
+		t.Fatalf("%d, %d bytes, kept %+v", first.Status, len(first.Body), k.saved)
+	}
+	if again := post("k1"); again.Status != 200 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" || retries != 1 {
+		t.Errorf("replayed: %d, %d bytes, %d retries", again.Status, len(again.Body), retries)
+	}
+	now.Status = signal.DeliverySucceeded
+	if again := post("k1"); again.Status != 200 || !strings.Contains(again.Body, `"status":"succeeded"`) || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("replayed after a success: %d %v", again.Status, again.Header)
+	}
+	now.ID = ""
+	if again := post("k1"); again.Status != 404 || again.Header.Get("Idempotency-Replayed") != "" || retries != 1 {
+		t.Errorf("replayed after its removal: %d %v", again.Status, again.Header)
+	}
+	now = newDelivery()
+	now.Attempts = nil
+	small := post("k2")
+	now.Status = signal.DeliveryFailed
+	if again := post("k2"); len(small.Body) > 1024 || again.Body != small.Body || k.saved.Omitted {
+		t.Errorf("a small answer of %d bytes is replayed as %s", len(small.Body), again.Body)
+	}
+}
+
 func TestKeptSecretsAreSealed(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}

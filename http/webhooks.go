@@ -97,7 +97,7 @@ func (s *Server) createWebhook(c *call) error {
 		}
 		s.audit(c, "webhook created", w.ID)
 		return appendNewWebhook(make([]byte, 0, 1024), &w, secret), nil
-	})
+	}, nil)
 }
 
 // listWebhooks answers GET /v1/webhooks.

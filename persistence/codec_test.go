@@ -207,6 +207,7 @@ func TestReplyCodec(t *testing.T) {
 		"body":       {Status: 201, Header: map[string]string{"Location": "/v1/jobs/1", "Retry-After": "1"}, Body: []byte(`{"a":1}`)},
 		"empty body": {Status: 204, Body: []byte{}},
 		"signal":     {Status: 200},
+		"omitted":    {Status: 200, Omitted: true},
 	} {
 		r.RequestHash = [32]byte{1, 2, 31: 9}
 		got, p, err := decodeReply(append([]byte("5-6 "), appendReply(nil, &r)...))

@@ -82,7 +82,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 		return nil, errReplyPending
 	}
 	r.ReplyKey = *k
-	if r.Body == nil {
+	if r.Body == nil && !r.Omitted {
 		if r.Signal, err = s.record(ctx, p, at); err != nil {
 			return nil, fmt.Errorf("read signal of reply: %w", err)
 		}
@@ -100,10 +100,10 @@ func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.
 	return nil
 }
 
-// SaveReply keeps a reply with a body, for requests whose effect is not appended
+// SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect is not appended
 // with a Change.
 func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
-	if r.Body == nil {
+	if r.Body == nil && !r.Omitted {
 		return errors.New("save reply: it has no body")
 	}
 	p := s.Partition(account)
@@ -143,11 +143,21 @@ func appendReply(b []byte, r *signal.Reply) []byte {
 	for _, name := range names {
 		b = appendString(appendString(b, name), r.Header[name])
 	}
-	if r.Body == nil {
-		return append(b, 0)
+	switch {
+	case r.Omitted:
+		return append(b, bodyOmitted)
+	case r.Body == nil:
+		return append(b, bodySignal)
 	}
-	return append(append(b, 1), r.Body...)
+	return append(append(b, bodyKept), r.Body...)
 }
+
+// What a reply has for a body.
+const (
+	bodySignal  = 0 // the signal at its position
+	bodyKept    = 1 // what follows
+	bodyOmitted = 2
+)
 
 // decodeReply reads what a key holds. Of a lock, the reply has status 0.
 func decodeReply(value []byte) (*signal.Reply, signal.Position, error) {
@@ -173,8 +183,14 @@ func decodeReply(value []byte) (*signal.Reply, signal.Position, error) {
 				r.Header[name] = string(d.textBytes(d.byte()))
 			}
 		}
-		if d.byte() == 1 {
+		switch kind := d.byte(); kind {
+		case bodySignal:
+		case bodyKept:
 			r.Body = append([]byte{}, d.b...)
+		case bodyOmitted:
+			r.Omitted = true
+		default:
+			d.fail(fmt.Errorf("body of kind %d is not known", kind))
 		}
 	}
 	if d.err != nil {

@@ -83,6 +83,16 @@ func TestReplies(t *testing.T) {
 	if ttl := b.rdb.TTL(ctx, name).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("reply lives for %v", ttl)
 	}
+	omitted := signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/large", Key: "k"}, Status: 200, Omitted: true}
+	if err := b.store.SaveReply(ctx, account, &omitted); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.store.Claim(ctx, account, omitted.ReplyKey); err != nil || !cmp.Equal(got, &omitted) {
+		t.Errorf("a reply without its body: %+v, %v", got, err)
+	}
+	if n := b.rdb.StrLen(ctx, replyKey(b.store.Partition(account), account, replyDigest(&omitted.ReplyKey))).Val(); n > 64 {
+		t.Errorf("it takes %d bytes", n)
+	}
 	if err := b.store.SaveReply(ctx, account, &signal.Reply{ReplyKey: key, Status: 200}); err == nil {
 		t.Error("a reply without a body is saved")
 	}

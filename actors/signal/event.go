@@ -105,8 +105,11 @@ type Reply struct {
 	Status int
 	Header map[string]string // beside those that every answer carries
 	// Body is the answer's body. Nil: the answer is the signal that the change
-	// created, as it was then.
+	// created, as it was then, unless the body is omitted.
 	Body []byte
+	// Omitted reports that the body was too large to be kept: the answer is made again
+	// from what it showed.
+	Omitted bool
 	// Signal is that signal when a reply without body is read back; else nil.
 	Signal *Signal
 }
