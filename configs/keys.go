@@ -30,8 +30,8 @@ func (k Key) String() string { return k.Name + ":***" }
 // GoString keeps the key out of %#v.
 func (k Key) GoString() string { return k.String() }
 
-// ParseKeys reads a comma list of name:key, where key is the base64 of 32 bytes. An
-// empty list has no keys. Errors do not show keys.
+// ParseKeys reads a comma list of name:key, where key is the base64 of 32 bytes that
+// are random. An empty list has no keys. Errors do not show keys.
 func ParseKeys(list string) ([]Key, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, nil
@@ -52,9 +52,29 @@ func ParseKeys(list string) ([]Key, error) {
 		if err != nil || len(value) != keyBytes || strings.ContainsAny(encoded, "\r\n") {
 			return nil, fmt.Errorf("key %q is not the base64 of %d bytes", name, keyBytes)
 		}
+		if isTrivial(value) {
+			return nil, fmt.Errorf("key %q can be guessed: make one with openssl rand -base64 %d", name, keyBytes)
+		}
 		keys = append(keys, Key{name, [keyBytes]byte(value)})
 	}
 	return keys, nil
+}
+
+// minDifferent is how many different bytes a key must have. Of 32 random ones, some 30
+// differ; fewer than 16 do in less than one of 10^15 keys.
+const minDifferent = 16
+
+// isTrivial reports whether a key was not made at random: all zeros, a pattern, or bytes
+// that count up or down, as in examples.
+func isTrivial(key []byte) bool {
+	different, steps := map[byte]bool{}, map[byte]bool{}
+	for i, b := range key {
+		different[b] = true
+		if i > 0 {
+			steps[b-key[i-1]] = true
+		}
+	}
+	return len(different) < minDifferent || len(steps) == 1
 }
 
 func isKeyName(s string) bool {
@@ -98,7 +118,7 @@ func loadKeys(path string) ([]Key, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("read key: others may read %s: make a new key, or set its mode to 0600", path)
 	}
-	text, err := os.ReadFile(path)
+	text, err := ReadSecretFile(path)
 	if err != nil {
 		return nil, err
 	}

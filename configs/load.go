@@ -65,17 +65,16 @@ func fromFiles(environ []string) (map[string]string, error) {
 		if !strings.HasPrefix(name, Prefix) {
 			continue
 		}
-		base, ok := strings.CutSuffix(name, "_FILE")
-		if !ok || knownVariables()[name] {
+		if !isFileVariable(name) {
 			variables[name] = value
 			continue
 		}
-		raw, err := os.ReadFile(value)
+		raw, err := ReadSecretFile(value)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		variables[base] = strings.TrimRight(string(raw), "\r\n")
+		variables[strings.TrimSuffix(name, "_FILE")] = strings.TrimRight(string(raw), "\r\n")
 	}
 	return variables, errors.Join(faults...)
 }

@@ -42,7 +42,11 @@ func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
 				c.Webhooks.AllowedNetworks = demoNetworks
 			}
 			level := new(slog.LevelVar)
-			p, err := newProcess(cmd.Context(), c, newLogger(cmd.ErrOrStderr(), c.Log, level))
+			log := newLogger(cmd.ErrOrStderr(), c.Log, level)
+			for _, path := range configs.ReadableSecrets(os.Environ(), c.TLS.KeyFile) {
+				log.Warn("a file with a secret may be read by everybody on this machine", "file", path)
+			}
+			p, err := newProcess(cmd.Context(), c, log)
 			if err != nil {
 				return err
 			}

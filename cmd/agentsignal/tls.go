@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,15 @@ func (k *certificate) load(c configs.TLS) error {
 	if k == nil {
 		return nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	key, err := configs.ReadSecretFile(c.KeyFile)
+	if err != nil {
+		return fmt.Errorf("tls.key_file: %w", err)
+	}
+	chain, err := os.ReadFile(c.CertFile)
+	if err != nil {
+		return fmt.Errorf("tls.cert_file: %w", err)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		return fmt.Errorf("tls: %w", err)
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -133,8 +133,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 
 // encryptionKey returns a key as the setting has it, and as the keyring does.
 func encryptionKey(name string) (setting string, key webhook.Key) {
-	key.Name = name
-	copy(key.Value[:], strings.Repeat(name, 32))
+	key.Name, key.Value = name, sha256.Sum256([]byte(name))
 	return name + ":" + base64.StdEncoding.EncodeToString(key.Value[:]), key
 }
 
