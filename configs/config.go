@@ -75,6 +75,7 @@ type RateLimit struct {
 	Registrations string `yaml:"registrations" env:"REGISTRATIONS"`
 	Sessions      string `yaml:"sessions" env:"SESSIONS"`
 	Failures      string `yaml:"failures" env:"FAILURES"`
+	Scrapes       string `yaml:"scrapes" env:"SCRAPES"` // of /metrics, by address
 }
 
 // Auth rules accounts and sessions.
@@ -273,7 +274,7 @@ func Default() Config {
 		Partitions: 16,
 		Lease:      Duration(5 * time.Second),
 		RateLimit: RateLimit{Reads: "3000/m", Runs: "600/m", Writes: "300/m", Streams: "20000/m", Logins: "20/m",
-			Registrations: "5/h", Sessions: "60/m", Failures: "300/m"},
+			Registrations: "5/h", Sessions: "60/m", Failures: "300/m", Scrapes: "600/m"},
 		Auth: Auth{Registration: "closed", AccessTTL: Duration(15 * time.Minute), RefreshTTL: Duration(720 * time.Hour),
 			SessionTTL: Duration(2160 * time.Hour), MaxSessions: 100, HashQueue: 100,
 			LockAfter: 5, LockWindow: Duration(15 * time.Minute), LockDuration: Duration(15 * time.Minute)},

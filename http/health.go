@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -109,13 +107,4 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 		r.Warnings = append(r.Warnings, h.Warnings()...)
 	}
 	return r
-}
-
-// metrics answers GET /metrics.
-func (s *Server) metrics() func(*call) error {
-	h := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{})
-	return func(c *call) error {
-		h.ServeHTTP(c, c.r)
-		return nil
-	}
 }

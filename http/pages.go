@@ -54,11 +54,11 @@ var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'sel
 var headerCached = []string{"public, max-age=300"}
 
 // description answers with a description of the API.
-func description(document []byte, contentType string) func(*call) error {
-	types := []string{contentType}
+func description(text []byte, contentType string) func(*call) error {
+	d := &document{types: []string{contentType}, plain: text}
 	return func(c *call) error {
 		c.Header()["Cache-Control"] = headerCached
-		return c.send(http.StatusOK, types, document)
+		return c.document(d)
 	}
 }
 

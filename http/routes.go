@@ -131,7 +131,9 @@ func (s *Server) addRoutes() {
 	s.add("/healthz", open(s.healthz))
 	s.add("/readyz", open(s.readyz))
 	if s.o.Gatherer != nil {
-		s.add("/metrics", open(s.metrics()))
+		metrics := open(s.metrics())
+		metrics[http.MethodGet].class = limits.Scrapes
+		s.add("/metrics", metrics)
 	}
 	s.add("/v1/openapi.json", open(description(openAPIJSON, typeJSON))).cached = true
 	s.add("/v1/openapi.yaml", open(description(openAPI, typeYAML))).cached = true

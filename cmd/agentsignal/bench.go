@@ -168,7 +168,7 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 func (r *rig) start(ctx context.Context, env ...string) (*server, error) {
 	env = append(slices.Clip(env), "AGENTSIGNAL_REDIS_URL="+r.url, "AGENTSIGNAL_DATA_DIR="+filepath.Join(r.dir, "node"),
 		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000")
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES"} {
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
 		env = append(env, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
 	}
 	s, err := startServer(env, "serve")

@@ -8,11 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/configs"
@@ -216,7 +219,7 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many, Registrations: many,
-		Sessions: many, Failures: many}
+		Sessions: many, Failures: many, Scrapes: many}
 	return c
 }
 
@@ -343,7 +346,9 @@ func (s *service) awaitTrade(tb testing.TB, asset string, price float64) {
 // metric returns the sum of a metric of the service, see metricOf.
 func (s *service) metric(tb testing.TB, name string, labels ...string) float64 {
 	tb.Helper()
-	return metricOf(s.client(tb).get("/metrics").want(tb, http.StatusOK).Body, name, labels...)
+	w := httptest.NewRecorder() // GET /metrics may give an answer that is a second old
+	promhttp.HandlerFor(s.process.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return metricOf(w.Body.String(), name, labels...)
 }
 
 // command runs a command of the program and returns what it wrote.

@@ -117,7 +117,7 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	var faults []error
 	for class, text := range map[limits.Class]string{limits.Reads: c.Reads, limits.Runs: c.Runs, limits.Writes: c.Writes,
 		limits.Streams: c.Streams, limits.Logins: c.Logins, limits.Registrations: c.Registrations, limits.Sessions: c.Sessions,
-		limits.Failures: c.Failures} {
+		limits.Failures: c.Failures, limits.Scrapes: c.Scrapes} {
 		q, err := limits.ParseQuota(text)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("rate_limit.%s: %w", class, err))

@@ -191,9 +191,8 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	}
 	live.say(`{"action":"ping"}`)
 	live.await("the stream goes on", func(m told) bool { return m.Type == "pong" })
-	if want := float64(second.NotAfter.Unix()); !strings.Contains(trader.with("").at(s.url).trust(second).get("/metrics").Body,
-		"agentsignal_tls_certificate_expiry_timestamp_seconds "+fmt.Sprintf("%g", want)) {
-		t.Error("the metric does not show the new certificate's end")
+	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"), float64(second.NotAfter.Unix()); got != want {
+		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
 	}
 }
 

@@ -21,10 +21,11 @@ const (
 	Registrations Class = "registrations"
 	Sessions      Class = "sessions"
 	Failures      Class = "failures"
+	Scrapes       Class = "scrapes" // of /metrics, by address; each process counts its own
 )
 
 // Classes lists them all.
-var Classes = [...]Class{Reads, Runs, Writes, Streams, Logins, Registrations, Sessions, Failures}
+var Classes = [...]Class{Reads, Runs, Writes, Streams, Logins, Registrations, Sessions, Failures, Scrapes}
 
 // index returns the place of c in Classes, or false if there is no such class.
 func (c Class) index() (int, bool) {
@@ -106,6 +107,7 @@ func Defaults() Quotas {
 		Registrations: {5, time.Hour},
 		Sessions:      {60, time.Minute},
 		Failures:      {300, time.Minute},
+		Scrapes:       {600, time.Minute},
 	}
 }
 

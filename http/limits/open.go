@@ -1,0 +1,38 @@
+package limits
+
+import (
+	"strings"
+	"sync"
+)
+
+// Open bounds how many things an address may have open at a time in this process, such
+// as connections. Addresses of IPv6 count by their /64. Its methods are safe for
+// concurrent use.
+type Open struct {
+	most int
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// NewOpen returns a bound of most for each address.
+func NewOpen(most int) *Open { return &Open{most: most, open: make(map[string]int)} }
+
+// Begin counts one more of the address, unless it has the most: then it returns false.
+// What began ends by end, which may be called more than once.
+func (o *Open) Begin(address string) (end func(), ok bool) {
+	address = network(address)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open[address] >= o.most {
+		return nil, false
+	}
+	address = strings.Clone(address) // it may be a part of a whole request
+	o.open[address]++
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.open[address]--; o.open[address] <= 0 {
+			delete(o.open, address)
+		}
+	}), true
+}
