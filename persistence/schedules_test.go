@@ -175,6 +175,13 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	if err != nil || !got.NextRunAt.Equal(later) || got.Revision != early.Revision {
 		t.Errorf("moved: %+v, %v", got, err)
 	}
+	// An erased account's schedules leave the set first: none comes back.
+	if err := b.s.rdb.ZRem(ctx, schedulesDueKey(1), scheduleMember(late.Account, late.ID)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
+		t.Errorf("one that is due no more is moved: %v", err)
+	}
 	changed := got
 	changed.MaxOpen = 9
 	if _, err := b.h.ChangeSchedule(ctx, changed, false); err != nil {

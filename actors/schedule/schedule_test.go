@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type world struct {
 	epoch     int64
 	failing   error                             // of the store
 	onMove    func()                            // before a move
+	unmoved   signal.ScheduleID                 // whose move fails
 	run       func(req signal.RunRequest) error // nil: all succeed
 	takes     time.Duration                     // of a run
 	open      map[string]int                    // by asset
@@ -73,6 +75,8 @@ func (w *world) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Sch
 	defer w.mu.Unlock()
 	known, ok := w.list[s.ID]
 	switch {
+	case s.ID == w.unmoved:
+		return signal.Unavailable(errors.New("redis is away"))
 	case epoch != w.epoch:
 		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
 	case !ok || known.Revision != s.Revision:
@@ -392,11 +396,15 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 		if r := w.recorded(); len(r) != 1 || r[0].Skipped {
 			t.Errorf("third round %+v", r)
 		}
+		w.set(func() { w.quota = 4 })
+		time.Sleep(time.Minute)
+		w.expect(t, "3m0s acc_1 B", "3m0s acc_1 C", "3m0s acc_1 D", "3m0s acc_1 E") // no round was cut before it
+		w.recorded()
 		w.set(func() { w.quota = 0 })
 		time.Sleep(time.Minute)
 		w.expect(t)
 		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
-			t.Errorf("fourth round %+v", r)
+			t.Errorf("fifth round %+v", r)
 		}
 	})
 }
@@ -497,6 +505,128 @@ func TestRoundsOfAnAccountAreFew(t *testing.T) {
 		w.set(func() {
 			if len(runs) != 60 || w.most["acc_1"] != maxAccountRounds || w.most["acc_2"] != maxAccountRounds {
 				t.Errorf("%d runs, at once %v", len(runs), w.most)
+			}
+		})
+	})
+}
+
+// TestRoundsOfAPartitionAreBounded: of many accounts together, and those that wait.
+func TestRoundsOfAPartitionAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			w.takes = time.Second
+			for i := range 40 {
+				s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC")
+				s.Account = signal.AccountID(fmt.Sprint("acc_", i))
+				w.list[s.ID] = s
+			}
+		})
+		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+		for _, want := range []int{maxRounds, maxRounds, 40 - 2*maxRounds, 0} {
+			if runs := w.ran(); len(runs) != want {
+				t.Errorf("%d runs begin at once, want %d", len(runs), want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+	o := &owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)}
+	s := newSchedules(o)
+	for i := range maxWaiting + 3 {
+		s.enqueue(signal.Schedule{ID: signal.ScheduleID(fmt.Sprint(i))})
+	}
+	if len(s.waiting) != maxWaiting || len(s.busy) != maxWaiting {
+		t.Errorf("%d rounds wait, %d are busy, want %d", len(s.waiting), len(s.busy), maxWaiting)
+	}
+}
+
+// TestMoreThanOneLookIsDue: what is due beyond one look is looked for at once.
+func TestMoreThanOneLookIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			for i := range 2*lookLimit + 50 {
+				s := every(fmt.Sprintf("%03d", i), 60, 100, "BTC")
+				s.MaxOpen = 1000
+				w.list[s.ID] = s
+			}
+		})
+		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+		time.Sleep(time.Second)
+		if runs := w.ran(); len(runs) != 2*lookLimit+50 {
+			t.Errorf("%d runs within a second", len(runs))
+		}
+	})
+}
+
+// TestAChangeDuringALookIsSeen: one that is new is not left until the next look.
+func TestAChangeDuringALookIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		added := false
+		w.onMove = func() {
+			if !added {
+				added = true
+				w.put(every("b", 60, 100, "ETH"))
+				time.Sleep(time.Millisecond) // for the actor to hear of it
+			}
+		}
+		w.put(every("a", 60, 100, "BTC"))
+		time.Sleep(time.Second)
+		w.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
+	})
+}
+
+// TestWhatWasMovedRuns: though the move of another one fails, which runs when it succeeds.
+func TestWhatWasMovedRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			w.unmoved = "sch_b"
+			for id, asset := range map[string]string{"a": "BTC", "b": "ETH"} {
+				s := every(id, 60, 100, asset)
+				w.list[s.ID] = s
+			}
+		})
+		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+		time.Sleep(100 * time.Millisecond)
+		w.expect(t, "0s acc_1 BTC")
+		w.set(func() { w.unmoved = "" })
+		time.Sleep(2 * retryEvery)
+		w.expect(t, "1s acc_1 ETH")
+	})
+}
+
+// TestABusyAgentIsAskedThrice: a run that is refused each time is a failed one, and takes one
+// run of the quota.
+func TestABusyAgentIsAskedThrice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() {
+			w.bounded, w.quota = true, 9
+			w.run = func(signal.RunRequest) error {
+				return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: "busy"}
+			}
+		})
+		w.put(every("a", 60, 100, "BTC"))
+		time.Sleep(30 * time.Second)
+		w.expect(t, "0s acc_1 BTC", "1s acc_1 BTC", "2s acc_1 BTC")
+		if r := w.recorded(); len(r) != 1 || r[0].Failures != 1 || r[0].Error.Code != "too_many_runs" {
+			t.Errorf("recorded %+v", r)
+		}
+		w.set(func() {
+			if w.quota != 8 {
+				t.Errorf("%d runs of 9 are left", w.quota)
 			}
 		})
 	})
