@@ -38,6 +38,7 @@ type Options struct {
 	ReplayMessages int           // 10,000
 	ReplayAge      time.Duration // 1 h
 	ReplayEntries  int           // 200,000 entries of the event log read for one resume
+	ReplayBytes    int           // 256 MiB of frames that resumes of all accounts have read
 	RingFrames     int           // 65,536 newest frames are in memory
 	RingBytes      int           // of at most 128 MiB together
 	Flushers       int           // GOMAXPROCS
@@ -65,6 +66,7 @@ func (o Options) withDefaults() Options {
 	o.ReplayMessages = cmp.Or(o.ReplayMessages, 10_000)
 	o.ReplayAge = cmp.Or(o.ReplayAge, time.Hour)
 	o.ReplayEntries = cmp.Or(o.ReplayEntries, 200_000)
+	o.ReplayBytes = cmp.Or(o.ReplayBytes, 256<<20)
 	o.RingFrames = cmp.Or(o.RingFrames, 65_536)
 	o.RingBytes = cmp.Or(o.RingBytes, 128<<20)
 	o.Flushers = cmp.Or(o.Flushers, runtime.GOMAXPROCS(0))

@@ -48,29 +48,18 @@ type resumer struct {
 	now      func() time.Time
 	messages int
 	entries  int
+	bytes    int
 	age      time.Duration
 	reads    chan struct{}
 	counts   *entryCounts
 
 	mu    sync.Mutex
 	stock map[signal.AccountID]*backfill
-}
-
-// backfill is what was read of an account from the log: everything from its first
-// frame up to upTo. Requests for one account wait for each other, so that equal
-// ones share a read and a longer one adds only what is missing.
-type backfill struct {
-	turn    chan struct{} // holds a value while somebody has its turn
-	users   int           // guarded by resumer.mu
-	expiry  *time.Timer   // guarded by resumer.mu
-	frames  []*frame
-	upTo    signal.Position
-	anchor  signal.Position // the last event of the log, of any account, that was seen
-	entries int             // of the log that were read for it
+	held  int // bytes of all frames in stock, at most bytes
 }
 
 func newResumer(r *ring, o Options) *resumer {
-	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, age: o.ReplayAge,
+	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, bytes: o.ReplayBytes, age: o.ReplayAge,
 		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), stock: make(map[signal.AccountID]*backfill)}
 }
 
@@ -213,8 +202,8 @@ type logSpan struct {
 }
 
 // read returns account's frames in span, and the position up to which nothing is
-// missing. The zero position says that there are too many entries, or that some
-// are trimmed; b is then empty.
+// missing. The zero position says that there are too many entries or bytes, or that some
+// are trimmed; b is then empty, as it is after an error.
 func (r *resumer) read(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) ([]*frame, signal.Position, error) {
 	select {
 	case r.reads <- struct{}{}:
@@ -225,14 +214,16 @@ func (r *resumer) read(ctx context.Context, b *backfill, partition int, account 
 	anchor := span.anchor
 	frames, upTo, err := r.scan(ctx, b, partition, account, span)
 	if err != nil {
+		r.empty(b)
 		return nil, signal.Position{}, fmt.Errorf("read event log: %w", err)
 	}
 	first, err := r.log.ReadLog(ctx, partition, before(anchor), 1)
 	if err != nil {
+		r.empty(b)
 		return nil, signal.Position{}, fmt.Errorf("read event log: %w", err)
 	}
 	if upTo.IsZero() || len(first) == 0 || first[0].Position != anchor {
-		b.frames, b.upTo, b.anchor, b.entries = nil, signal.Position{}, signal.Position{}, 0
+		r.empty(b)
 		return nil, signal.Position{}, nil
 	}
 	return frames, upTo, nil
@@ -253,7 +244,7 @@ func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account 
 		if err != nil {
 			return nil, upTo, err
 		}
-		end := len(events) == 0
+		end, bytes := len(events) == 0, 0
 		for i := range events {
 			e := &events[i]
 			if end = span.bounded && e.Position.Compare(span.until) > 0; end {
@@ -265,7 +256,11 @@ func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account 
 			}
 			if f := newFrame(e); f != nil && f.revoked == nil {
 				frames = append(frames, f)
+				bytes += len(f.bytes) + frameOverhead
 			}
+		}
+		if bytes > 0 && !r.hold(b, bytes) {
+			return nil, upTo, nil
 		}
 		switch {
 		case end && tooLong:
@@ -281,49 +276,4 @@ func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account 
 			frames, tooLong = nil, true
 		}
 	}
-}
-
-// take returns the account's backfill, which stays until it is released.
-func (r *resumer) take(account signal.AccountID) *backfill {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.stock[account]
-	if b == nil {
-		b = &backfill{turn: make(chan struct{}, 1)}
-		r.stock[account] = b
-	}
-	b.users++
-	if b.expiry != nil {
-		b.expiry.Stop()
-		b.expiry = nil
-	}
-	return b
-}
-
-// release gives b back; it is dropped a minute after its last use.
-func (r *resumer) release(account signal.AccountID, b *backfill) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b.users--; b.users > 0 {
-		return
-	}
-	b.expiry = time.AfterFunc(keepRead, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if b.users == 0 && r.stock[account] == b {
-			delete(r.stock, account)
-		}
-	})
-}
-
-// close drops what was read.
-func (r *resumer) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.stock {
-		if b.expiry != nil {
-			b.expiry.Stop()
-		}
-	}
-	clear(r.stock)
 }

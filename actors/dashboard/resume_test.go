@@ -3,7 +3,10 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,6 +240,67 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	if k := len(x.parts[0].milestones); k > 3 {
 		t.Errorf("%d milestones of 100 s are kept for 1 s", k)
 	}
+}
+
+// TestBytesOfBackfillsAreBounded: what nobody uses gives way to what is asked for, which is
+// refused where it is too large by itself.
+func TestBytesOfBackfillsAreBounded(t *testing.T) {
+	t.Parallel()
+	const each = 100
+	r, j := newFinder(t, func(o *Options) { o.ReplayBytes = 100_000 })
+	large := func(account signal.AccountID, bytes int) signal.Event {
+		e := created(account, "BTC")
+		e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", bytes))
+		return e
+	}
+	first := map[signal.AccountID]signal.Position{}
+	carol := signal.NewAccountID()
+	for account, bytes := range map[signal.AccountID]int{alice: 200, bob: 300, carol: 2000} {
+		for i := range each {
+			if p := j.record(large(account, bytes)); i == 0 {
+				first[account] = p[0]
+			}
+		}
+	}
+	j.skip()
+	find := func(account signal.AccountID, want bool) {
+		t.Helper()
+		got, err := r.find(t.Context(), testPartition, account, everything, first[account].String())
+		if err != nil || got.complete != want || want && len(got.frames) != each-1 {
+			t.Fatalf("complete is %v with %d frames, want %v; %v", got.complete, len(got.frames), want, err)
+		}
+	}
+	check := func(accounts ...signal.AccountID) {
+		t.Helper()
+		held := 0
+		for account, b := range r.stock {
+			for _, f := range b.frames {
+				held += len(f.bytes) + frameOverhead
+			}
+			if len(b.frames) > 0 && !slices.Contains(accounts, account) {
+				t.Errorf("%d frames of %s are kept", len(b.frames), account)
+			}
+		}
+		if r.held != held || held > 100_000 || held == 0 != (len(accounts) == 0) {
+			t.Errorf("%d bytes are counted, %d are held", r.held, held)
+		}
+	}
+	find(alice, true)
+	check(alice)
+	find(bob, true) // not both
+	check(bob)
+	find(carol, false)
+	check()
+	find(alice, true)
+	check(alice)
+	j.fail = errors.New("out of order")
+	if _, err := r.find(t.Context(), testPartition, bob, everything, first[bob].String()); !errors.Is(err, j.fail) {
+		t.Error(err)
+	}
+	j.fail = nil
+	check(alice)
+	r.close()
+	check()
 }
 
 func TestResumeWhenTheLogCannotBeRead(t *testing.T) {

@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// frameOverhead is about what a frame takes in memory beside its bytes.
+const frameOverhead = 200
+
+// backfill is what was read of an account from the log: everything from its first
+// frame up to upTo. Requests for one account wait for each other, so that equal
+// ones share a read and a longer one adds only what is missing.
+type backfill struct {
+	turn    chan struct{} // holds a value while somebody has its turn
+	users   int           // guarded by resumer.mu
+	expiry  *time.Timer   // guarded by resumer.mu
+	frames  []*frame
+	upTo    signal.Position
+	anchor  signal.Position // the last event of the log, of any account, that was seen
+	entries int             // of the log that were read for it
+	bytes   int             // of its frames; guarded by resumer.mu
+}
+
+// take returns the account's backfill, which stays until it is released.
+func (r *resumer) take(account signal.AccountID) *backfill {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.stock[account]
+	if b == nil {
+		b = &backfill{turn: make(chan struct{}, 1)}
+		r.stock[account] = b
+	}
+	b.users++
+	if b.expiry != nil {
+		b.expiry.Stop()
+		b.expiry = nil
+	}
+	return b
+}
+
+// release gives b back; it is dropped a minute after its last use.
+func (r *resumer) release(account signal.AccountID, b *backfill) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return
+	}
+	b.expiry = time.AfterFunc(keepRead, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if b.users == 0 && r.stock[account] == b {
+			r.drop(account, b)
+		}
+	})
+}
+
+// drop forgets a backfill that nobody uses. r.mu is held.
+func (r *resumer) drop(account signal.AccountID, b *backfill) {
+	b.expiry.Stop()
+	delete(r.stock, account)
+	r.held -= b.bytes
+}
+
+// hold counts bytes that are read for b. It reports false if all accounts together have
+// read too many: the backfills that nobody uses give way before.
+func (r *resumer) hold(b *backfill, bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for account, other := range r.stock {
+		if r.held+bytes <= r.bytes {
+			break
+		}
+		if other.users == 0 {
+			r.drop(account, other)
+		}
+	}
+	if r.held+bytes > r.bytes {
+		return false
+	}
+	r.held += bytes
+	b.bytes += bytes
+	return true
+}
+
+// empty forgets what was read for b, by whoever has its turn.
+func (r *resumer) empty(b *backfill) {
+	b.frames, b.upTo, b.anchor, b.entries = nil, signal.Position{}, signal.Position{}, 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held -= b.bytes
+	b.bytes = 0
+}
+
+// close drops what was read.
+func (r *resumer) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.stock {
+		if b.expiry != nil {
+			b.expiry.Stop()
+		}
+	}
+	clear(r.stock)
+	r.held = 0
+}
