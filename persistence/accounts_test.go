@@ -291,14 +291,14 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	s, server := credentialStore(t)
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
-	addSession(t, s, a.ID)
+	n := addSession(t, s, a.ID)
 	if err := server.Client().ZAdd(ctx, outboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
 		t.Fatal(err)
 	}
-	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded}}
+	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(n.ID)}}
 	for range 2 {
 		if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
 			t.Errorf("outbox (-want +got):\n%s", d)

@@ -324,7 +324,7 @@ func (s *Store) eraseEntries(ctx context.Context, key string, account signal.Acc
 	if cursor == "" {
 		cursor = "-"
 		if raw, ok := signal.ULIDBytes(string(account)); ok {
-			// An hour for the clocks of the nodes, one of which has made the id.
+			// An hour for what the node that has made the id did not know of Redis' clock.
 			made := ulid.Time(ulid.ULID(raw).Time()).Add(-time.Hour)
 			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
 		}

@@ -199,11 +199,19 @@ func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id sig
 	return nil, credentialError("end session", err)
 }
 
-// EndSessions ends all sessions of an account. It returns the event that
-// announces it, unsettled, or none if there was no session. The event with
-// KindUnavailable: they have ended, but may come back if the master is lost.
+// EndSessions ends all sessions of an account. It returns the events that announce
+// it, unsettled: one for each, so that no clock decides which have ended, or one for all
+// of more than sessionsAtOnce. With KindUnavailable they have ended, but may come back if
+// the master is lost.
 func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded}
+	n, err := s.rdb.ZCard(ctx, sessionsOfKey(account)).Result()
+	if err != nil {
+		return nil, credentialError("count sessions", err)
+	}
+	if n <= sessionsAtOnce {
+		return s.endOldest(ctx, event, 0, "", "", now)
+	}
 	ended, err := s.endOldest(ctx, event, 0, "", noSubject, now)
 	if len(ended) == 0 {
 		return nil, err

@@ -141,7 +141,8 @@ func TestEndSessions(t *testing.T) {
 	if _, err := s.SessionByID(ctx, second.ID); err != nil {
 		t.Errorf("another session: %v", err)
 	}
-	if events, err := s.EndSessions(ctx, a, nowMS()); err != nil || len(events) != 1 || events[0].Subject != "" {
+	if events, err := s.EndSessions(ctx, a, nowMS()); err != nil || len(events) != 2 ||
+		events[0].Subject != string(second.ID) || events[1].Subject != string(third.ID) {
 		t.Errorf("end all: %v, %v", events, err)
 	}
 	for _, n := range []signal.Session{first, second, third} {

@@ -56,9 +56,11 @@ var ids = struct {
 	entropy *ulid.MonotonicEntropy
 }{entropy: ulid.Monotonic(rand.Reader, 0)}
 
-func newID(prefix string) string {
+func newID(prefix string) string { return newIDAt(prefix, time.Now()) }
+
+func newIDAt(prefix string, at time.Time) string {
 	ids.Lock()
-	id, err := ulid.New(ulid.Timestamp(time.Now()), ids.entropy)
+	id, err := ulid.New(ulid.Timestamp(at), ids.entropy)
 	ids.Unlock()
 	if err != nil {
 		// The operating system has no randomness, or one millisecond held 2^79 ids.
@@ -69,6 +71,10 @@ func newID(prefix string) string {
 
 // NewAccountID returns an identifier for a new account.
 func NewAccountID() AccountID { return AccountID(newID(prefixAccount)) }
+
+// NewAccountIDAt is NewAccountID at a time by the clock of Redis, to which the positions of
+// the account's entries are compared.
+func NewAccountIDAt(at time.Time) AccountID { return AccountID(newIDAt(prefixAccount, at)) }
 
 // NewSignalID returns an identifier for a new signal.
 func NewSignalID() SignalID { return SignalID(newID(prefixSignal)) }
@@ -87,6 +93,10 @@ func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
 
 // NewSessionID returns an identifier for a new login session.
 func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
+
+// NewSessionIDAt is NewSessionID at a time by the clock of Redis, to which the position of
+// a revocation is compared.
+func NewSessionIDAt(at time.Time) SessionID { return SessionID(newIDAt(prefixSession, at)) }
 
 // NewWebhookID returns an identifier for a new webhook.
 func NewWebhookID() WebhookID { return WebhookID(newID(prefixWebhook)) }

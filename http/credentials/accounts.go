@@ -34,7 +34,8 @@ func (s *Service) CreateAccount(ctx context.Context, email, password string) (si
 	if err != nil {
 		return signal.Account{}, err
 	}
-	a := signal.Account{ID: signal.NewAccountID(), Email: email, CreatedAt: s.now()}
+	now := s.now()
+	a := signal.Account{ID: signal.NewAccountIDAt(now), Email: email, CreatedAt: now}
 	if err := s.store.CreateAccount(ctx, a, hash); err != nil {
 		return signal.Account{}, err
 	}

@@ -131,7 +131,7 @@ func (s *Service) rehash(ctx context.Context, account signal.AccountID, password
 // that were not refreshed for longest.
 func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64, email signal.Digest) (Tokens, error) {
 	now := s.now()
-	n := signal.Session{ID: signal.NewSessionID(), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
+	n := signal.Session{ID: signal.NewSessionIDAt(now), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
 	tokens, n, err := s.renew(n, "", now)
 	if err != nil {
 		return Tokens{}, err
