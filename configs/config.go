@@ -230,6 +230,9 @@ type Webhooks struct {
 	// all of them from one process.
 	Concurrency int `yaml:"concurrency" env:"CONCURRENCY"`
 	InFlight    int `yaml:"in_flight" env:"IN_FLIGHT"`
+	// OrderWait is how long at most the events of a signal wait for an earlier one of it
+	// that is tried again; 0: they do not.
+	OrderWait Duration `yaml:"order_wait" env:"ORDER_WAIT"`
 }
 
 // Email is how mails are sent. Without SMTPURL they are logged as not sent.
@@ -289,7 +292,8 @@ func Default() Config {
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},
 			DisableAfter: Duration(72 * time.Hour), WarnAfter: []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
-			Retention: Duration(720 * time.Hour), Keep: 10_000, Concurrency: 8, InFlight: 1024},
+			Retention: Duration(720 * time.Hour), Keep: 10_000, Concurrency: 8, InFlight: 1024,
+			OrderWait: Duration(10 * time.Minute)},
 		Log: Log{Level: "info", Format: "auto"},
 	}
 }

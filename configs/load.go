@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 	"go.yaml.in/yaml/v3"
@@ -154,6 +155,8 @@ func (c *Config) Validate() error {
 			check(d > 0, key, "each must be more than 0")
 		}
 	}
+	wait := time.Duration(c.Webhooks.OrderWait)
+	check(wait >= 0 && wait <= 24*time.Hour, "webhooks.order_wait", "must be 0s to 24h")
 	check(slices.IsSorted(c.Webhooks.WarnAfter), "webhooks.warn_after", "must ascend")
 	check(c.Webhooks.Jitter >= 0 && c.Webhooks.Jitter <= 0.5, "webhooks.jitter", "must be 0 to 0.5")
 	for _, n := range c.Webhooks.AllowedNetworks {

@@ -68,6 +68,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out si
 	o.fence(epoch)
 	o.guard(guardFieldExists, o.key(webhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
 	o.addOutcomes(p, &out)
+	o.addWaits(p, out.Webhook, out.Waits)
 	if out.Health != nil {
 		k := o.key(webhookHealthKey(p, out.Account))
 		if *out.Health == (signal.WebhookHealth{}) {

@@ -36,6 +36,7 @@
 //	{pNN}:pending:WEBHOOK         zset    those that are pending by when they are due          until their end
 //	{pNN}:succeeded:WEBHOOK       zset    those that succeeded by creation                     as the delivery
 //	{pNN}:failed:WEBHOOK          zset    those that failed by creation                        as the delivery
+//	{pNN}:waits:WEBHOOK           hash    signals -> what their later events wait for              48 h after the last change
 //	{pNN}:bodies                  hash    ULID of an event, checksum -> what is sent of it     as its last delivery
 //	{pNN}:bodyrefs                hash    deliveries of a body beyond the first                as the body
 //	{pNN}:mails                   zset    mails to be sent by when                             until they are sent

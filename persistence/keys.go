@@ -83,6 +83,9 @@ func recordedKey(p int, w signal.WebhookID) string   { return partitionKey(p, "r
 func succeededKey(p int, w signal.WebhookID) string  { return partitionKey(p, "succeeded:"+string(w)) }
 func failedKey(p int, w signal.WebhookID) string     { return partitionKey(p, "failed:"+string(w)) }
 
+// waitsKey holds what the later events of a signal wait for at a webhook.
+func waitsKey(p int, w signal.WebhookID) string { return partitionKey(p, "waits:"+string(w)) }
+
 // bodiesKey holds what is sent of events, bodyRefsKey how many deliveries beyond the
 // first share a body.
 func bodiesKey(p int) string   { return partitionKey(p, "bodies") }

@@ -157,7 +157,7 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 		}
 	}
 	keys := []string{epochKey(p), webhooksEraseKey(p), webhooksKey(p, account), webhookAccountsKey(p), recordedKey(p, webhook),
-		deliveriesKey(p, webhook), pendingKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
+		deliveriesKey(p, webhook), pendingKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook), waitsKey(p, webhook)}
 	n, err := webhookErasedScript.Run(ctx, s.rdb, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
 	if err != nil {
 		return unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))

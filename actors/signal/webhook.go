@@ -248,6 +248,23 @@ type Outcomes struct {
 	Event *Event
 	// Mails are to be sent to the account.
 	Mails []Mail
+	// Waits replace those of their signals. One without Head and Last is forgotten.
+	Waits []Wait
+}
+
+// Wait says what the store has of a signal at one endpoint, so that its events go there
+// in their order.
+type Wait struct {
+	Signal SignalID
+	// Head is a delivery of an event that happened at HeadAt and has failed. Those of
+	// later events come behind Due: when it is tried again, or no longer waited for. It
+	// is empty once the delivery is over.
+	Head        DeliveryID
+	HeadAt, Due time.Time
+	// Last is the last of those that wait, of an event that happened at LastAt. Empty:
+	// none.
+	Last   DeliveryID
+	LastAt time.Time
 }
 
 // MailKind says what a mail is about.

@@ -76,7 +76,7 @@ func (e *endpoint) onSearchDue(c engine.Context) {
 // read reads a page if one is wanted and there is room.
 func (e *endpoint) read(c engine.Context) {
 	b := &e.backlog
-	if !b.wanted || b.reading || !e.known || e.sealed || !e.queue.backlogLow() {
+	if !b.wanted || b.reading || !e.known || e.sealed || e.unsorted > 0 || !e.queue.backlogLow() {
 		return
 	}
 	b.wanted, b.reading = false, true
@@ -115,29 +115,51 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	}
 	b.failed.Reset()
 	b.wanted = b.wanted || m.full
+	if m.full {
+		m.due = wholeMillis(m.due)
+	}
 	var items []*item
 	for _, d := range m.due {
 		if _, held := e.held[d.ID]; held {
 			continue
 		}
-		e.held[d.ID] = struct{}{}
-		items = append(items, &item{PendingDelivery: d}) // the page is not kept for one of it
+		e.held[d.ID] = true
+		// The page is not kept for one of it.
+		items = append(items, &item{PendingDelivery: d, signal: signalOf(d.Type, d.Body)})
 	}
 	e.letGo()
 	e.searchAt(c, m.next)
 	if e.disabled() {
 		items = e.giveUp(c, items)
+	} else {
+		items = e.admit(items)
+		e.store(c)
 	}
 	e.queue.addBacklog(items)
+	e.catchUp(&m)
 	e.fill(c)
 	if len(items) > 0 {
 		e.read(c) // else the next outcome that is stored makes room
 	}
 }
 
+// wholeMillis returns the deliveries of a full page but for those of its last
+// millisecond, which may not be all: they come with the next page, in the order of their
+// events.
+func wholeMillis(due []signal.PendingDelivery) []signal.PendingDelivery {
+	n := len(due)
+	for n > 0 && due[n-1].NextAttemptAt.Equal(due[len(due)-1].NextAttemptAt) {
+		n--
+	}
+	if n == 0 {
+		return due
+	}
+	return due[:n]
+}
+
 // refill has the queue filled anew: what is in it may not be what Redis has.
 func (e *endpoint) refill(c engine.Context) {
-	e.release(e.queue.clear())
+	e.empty()
 	e.backlog.stale = e.backlog.reading
 	e.search(c)
 }

@@ -14,6 +14,7 @@ type sent struct {
 	Request
 	ended     time.Time // zero while it is under way
 	cancelled bool
+	succeeded bool
 }
 
 // fakeCourier answers as the test says. Its zero value answers 200 at once.
@@ -36,17 +37,17 @@ func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
 	f.most[r.To.URL] = max(f.most[r.To.URL], f.running[r.To.URL])
 	answer := f.answer
 	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.running[r.To.URL]--
-		s.ended = time.Now()
-		s.cancelled = ctx.Err() != nil
-	}()
 	if answer == nil {
-		return answers200(ctx, r)
+		answer = answers200
 	}
-	return answer(ctx, r)
+	result := answer(ctx, r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running[r.To.URL]--
+	s.ended = time.Now()
+	s.cancelled = ctx.Err() != nil
+	s.succeeded = !s.cancelled && result.Error == ""
+	return result
 }
 
 // byEffect compares destinations by where they lead and how they sign.

@@ -30,6 +30,7 @@ type stay struct{ told int64 }
 type (
 	loaded struct {
 		record signal.Webhook
+		waits  []signal.Wait // read with the first one
 		err    error
 	}
 	resealed struct{ err error }
@@ -54,6 +55,8 @@ const (
 	// storeTimeout bounds one write, readTimeout one read.
 	storeTimeout = 5 * time.Second
 	readTimeout  = 5 * time.Second
+	// oldWait is for how long a wait is kept after its time.
+	oldWait = time.Hour
 	// sealedRetry is when a secret is tried again that no key opens.
 	sealedRetry = time.Minute
 )
@@ -83,10 +86,20 @@ type endpoint struct {
 	ticket ticket
 	waits  bool // with the ticket
 	// held are the deliveries that the queue or the report has; a page of the backlog
-	// leaves them out.
-	held    map[signal.DeliveryID]struct{}
+	// leaves them out. Those that go back to Redis are false.
+	held    map[signal.DeliveryID]bool
 	backlog backlog
 	report  report
+
+	order  waits
+	behind bool    // Redis may have deliveries that are due and not held
+	more   bool    // it had when it was read last
+	early  []*item // arrived before the record was read
+	shut   bool    // the queue sends no live ones before they are known
+	// unread are the deliveries that were given up before they were stored, until they
+	// are. Redis may have later ones than those that are true: so many are unsorted.
+	unread   map[signal.DeliveryID]bool
+	unsorted int
 
 	heard  int64 // messages of the parent
 	worked bool  // something was done since the last look
@@ -94,7 +107,7 @@ type endpoint struct {
 
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
 	return &endpoint{o: o, parent: parent, account: account, id: id, log: o.log.With("webhook", string(id)),
-		held: make(map[signal.DeliveryID]struct{})}
+		held: make(map[signal.DeliveryID]bool), unread: make(map[signal.DeliveryID]bool), order: newWaits()}
 }
 
 // Receive implements engine.Actor.
@@ -155,6 +168,7 @@ func (e *endpoint) start(c engine.Context) {
 	e.queue = newQueue(e.o.Node, func() { self.Tell(attemptsEnded{}) })
 	e.ticket.granted = func() { self.Tell(slotGranted{}) }
 	e.backlog.wanted = true
+	e.fallBehind(true)
 	c.After(restAfter, restDue{})
 	e.load(c)
 }
@@ -167,12 +181,16 @@ func (e *endpoint) load(c engine.Context) {
 		return
 	}
 	e.loading, e.again = true, false
-	store, account, id := e.o.store, e.account, e.id
+	o, account, id, first := e.o, e.account, e.id, !e.known
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		w, err := store.Webhook(ctx, account, id)
-		return loaded{w, err}
+		w, err := o.store.Webhook(ctx, account, id)
+		var waits []signal.Wait
+		if err == nil && first {
+			waits, err = o.store.SignalWaits(ctx, o.partition, id)
+		}
+		return loaded{w, waits, err}
 	})
 }
 
@@ -205,12 +223,22 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	// it can only be cleared.
 	if first {
 		e.report.health = m.record.Health
+		for _, w := range m.waits {
+			e.order.of[w.Signal] = &w
+		}
 	} else if e.report.health.FailingSince.Before(m.record.ClearedAt) {
 		e.report.health = signal.WebhookHealth{}
 	}
 	e.record, e.known, e.told = m.record, true, false
-	if !e.open(c) {
+	opened := e.open(c)
+	early := e.early
+	e.early = nil
+	e.onArrived(c, arrived{early})
+	if !opened {
 		return
+	}
+	if e.disabled() {
+		e.order.forget(e.o.now().Add(everything))
 	}
 	if e.disabled() || !first && before.Status == signal.WebhookDisabled {
 		e.refill(c) // what is read of a disabled webhook is given up
@@ -239,7 +267,7 @@ func (e *endpoint) open(c engine.Context) bool {
 	e.queue.aim(t)
 	if err != nil {
 		e.log.Error("secret of a webhook cannot be opened", "err", err)
-		e.release(e.queue.clear())
+		e.empty()
 		e.loadIn(c, sealedRetry)
 		return false
 	}
@@ -270,36 +298,90 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 		e.release(m.items)
 		return
 	}
+	if !e.known {
+		n := min(len(m.items), maxLive-len(e.early))
+		e.early = append(e.early, m.items[:n]...)
+		e.release(m.items[n:])
+		return
+	}
 	items := make([]*item, 0, len(m.items))
-	for _, d := range m.items {
-		if !d.pending.Load() {
-			e.held[d.ID] = struct{}{}
+	missed, back := false, false
+	for i, d := range m.items {
+		if d.pending.Load() {
+			missed = e.miss(d) || missed
+			continue
+		}
+		if back = back || e.goesBack(d); back {
+			e.release(m.items[i : i+1])
+			continue
+		}
+		e.held[d.ID] = true
+		if e.arrive(d) {
 			items = append(items, d)
 		}
 	}
-	if dropped := e.queue.addLive(items); len(dropped) > 0 {
-		e.release(dropped)
+	dropped := e.queue.addLive(items)
+	e.release(dropped)
+	if len(dropped) > 0 || missed {
 		e.search(c)
 	}
+	e.store(c)
 	e.fill(c)
+}
+
+// miss notes that d is, or is being, stored as pending and that the endpoint does not
+// have it. It reports whether that is so.
+func (e *endpoint) miss(d *item) bool {
+	if _, held := e.held[d.ID]; held {
+		return false
+	}
+	e.fallBehind(true)
+	e.await(d)
+	return true
 }
 
 // onStored looks for deliveries that Redis has now, unless they are all held.
 func (e *endpoint) onStored(c engine.Context, m stored) {
+	missed := false
 	for _, d := range m.items {
-		if _, held := e.held[d.ID]; !held {
-			e.search(c)
-			return
+		if _, held := e.held[d.ID]; held {
+			continue
 		}
+		missed = true
+		unsorted, released := e.unread[d.ID]
+		e.fallBehind(!released)
+		if unsorted {
+			e.unsorted--
+		}
+		delete(e.unread, d.ID)
 	}
+	if missed {
+		e.search(c)
+	}
+}
+
+// empty releases what is in the queue.
+func (e *endpoint) empty() {
+	e.release(e.queue.clear())
+	e.fallBehind(true)
+	e.sortUnread()
 }
 
 // release forgets deliveries that are not sent by this actor: they are in Redis, or
 // will be soon.
 func (e *endpoint) release(dropped []*item) {
 	for _, d := range dropped {
+		e.fallBehind(false)
 		delete(e.held, d.ID)
 		d.let.Store(true)
+		e.await(d)
+	}
+}
+
+// await notes that d will be stored, if it is not yet.
+func (e *endpoint) await(d *item) {
+	if _, known := e.unread[d.ID]; !known && d.isOpen() {
+		e.unread[d.ID] = false
 	}
 }
 
@@ -346,6 +428,7 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 // parent.
 func (e *endpoint) rest(c engine.Context) {
 	c.After(restAfter, restDue{})
+	e.order.forget(e.o.now().Add(-oldWait)) // somebody has cancelled what they were for
 	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.report.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {

@@ -292,31 +292,61 @@ func TestSlowAnswers(t *testing.T) {
 	})
 }
 
-// The order in which one worker sends what waits: of what is new the newest, of the
-// backlog the oldest, three to one.
+// What waits is sent in the order in which it has happened, the backlog first.
 func TestOrderOfSending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
-		backlog := w.backlogged(id, 8)
+		want := w.backlogged(id, 8)
 		w.courier.script(after(time.Second, answers200))
 		w.start() // the first of the backlog is under way now
-		events := w.emit(8)
+		for _, e := range w.emit(8) {
+			want = append(want, signal.DeliveryIDOf(e, id))
+		}
 		pass(time.Minute)
 		var got []signal.DeliveryID
 		for _, s := range w.courier.sent(w.url(id)) {
 			got = append(got, s.Delivery)
 		}
-		var live []signal.DeliveryID
-		for _, e := range slices.Backward(events) {
-			live = append(live, signal.DeliveryIDOf(e, id))
-		}
-		want := slices.Concat(backlog[:1], live[:2], backlog[1:2], live[2:5], backlog[2:3], live[5:8], backlog[3:])
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("order (-want +got):\n%s", d)
 		}
 	})
+}
+
+// After a failure three of the newest go for one of the oldest, until the endpoint gets
+// as many requests at once as before.
+func TestNewestFirstWhileRecovering(t *testing.T) {
+	t.Parallel()
+	q := newQueue(newWorld(t).node, func() {})
+	made := func(from, n int) (items []*item) {
+		for i := range n {
+			d := signal.Delivery{CreatedAt: time.UnixMilli(int64(from + i))}
+			items = append(items, &item{PendingDelivery: signal.PendingDelivery{Delivery: d}})
+		}
+		return items
+	}
+	q.addBacklog(made(0, 5))
+	q.addLive(made(100, 9))
+	q.pace.after(&Result{Error: "status 503", Class: ClassServerError})
+	var got []int64
+	take := func(n int) {
+		for range n {
+			got = append(got, q.pop().CreatedAt.UnixMilli())
+		}
+	}
+	take(6)
+	for range DefaultConcurrency {
+		q.pace.after(&Result{Class: ClassSuccess})
+	}
+	take(8)
+	if d := cmp.Diff([]int64{108, 107, 106, 0, 105, 104, 1, 2, 3, 4, 100, 101, 102, 103}, got); d != "" {
+		t.Errorf("order (-want +got):\n%s", d)
+	}
+	if q.pop() != nil {
+		t.Error("there is more")
+	}
 }
 
 func TestSlowStartAfterAnOutage(t *testing.T) {

@@ -28,6 +28,7 @@ type fakeStore struct {
 	accounts   map[signal.AccountID][]signal.WebhookID // those removed included
 	health     map[signal.WebhookID]signal.WebhookHealth
 	deliveries map[signal.DeliveryID]*signal.PendingDelivery
+	waits      map[signal.WebhookID]map[signal.SignalID]signal.Wait
 	mailbox    map[string]signal.Mail
 	mailDue    map[string]time.Time
 	position   signal.Position
@@ -58,7 +59,7 @@ type storedPage struct {
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]signal.Webhook{}, accounts: map[signal.AccountID][]signal.WebhookID{}, health: map[signal.WebhookID]signal.WebhookHealth{},
-		deliveries: map[signal.DeliveryID]*signal.PendingDelivery{}, mailbox: map[string]signal.Mail{}, mailDue: map[string]time.Time{},
+		deliveries: map[signal.DeliveryID]*signal.PendingDelivery{}, waits: map[signal.WebhookID]map[signal.SignalID]signal.Wait{}, mailbox: map[string]signal.Mail{}, mailDue: map[string]time.Time{},
 		pruned: map[signal.WebhookID]int{}, calls: map[string]int{}}
 }
 
@@ -462,6 +463,14 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 			s.notices = append(s.notices, *o.Event)
 			s.append(*o.Event)
 		}
+		for _, wait := range o.Waits {
+			if s.waits[o.Webhook] == nil {
+				s.waits[o.Webhook] = map[signal.SignalID]signal.Wait{}
+			}
+			if s.waits[o.Webhook][wait.Signal] = wait; wait.Head == "" && wait.Last == "" {
+				delete(s.waits[o.Webhook], wait.Signal)
+			}
+		}
 		for _, m := range o.Mails {
 			m.ID = strconv.Itoa(len(s.mailbox) + 1)
 			s.mailbox[m.ID], s.mailDue[m.ID] = m, s.now()
@@ -469,6 +478,14 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 		return nil
 	})
 	return left, err
+}
+
+func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID) (list []signal.Wait, err error) {
+	err = s.do(ctx, "SignalWaits", func() error {
+		list = slices.Collect(maps.Values(s.waits[id]))
+		return nil
+	})
+	return list, err
 }
 
 func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int) (more bool, err error) {

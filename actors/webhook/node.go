@@ -18,6 +18,7 @@ type Store interface {
 	schedules
 	records
 	backlogs
+	orders
 	outcomes
 	mails
 }
@@ -36,6 +37,9 @@ type Options struct {
 	Concurrency int
 	// InFlight is how many are under way at once in this process; default 1,024.
 	InFlight int
+	// OrderWait is how long at most the events of a signal wait for an earlier one of it
+	// that is to be retried; default 10 min, below 0: not at all.
+	OrderWait time.Duration
 	// Retention is how long deliveries are kept after their end, and Keep how many of
 	// one webhook at most; default 30 days and 10,000.
 	Retention time.Duration
@@ -55,6 +59,7 @@ type Options struct {
 const (
 	DefaultConcurrency = 8
 	DefaultInFlight    = 1024
+	DefaultOrderWait   = 10 * time.Minute
 	DefaultRetention   = 30 * 24 * time.Hour
 	DefaultKeep        = 10_000
 )
@@ -77,6 +82,7 @@ type Node struct {
 func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
+	o.OrderWait = cmp.Or(o.OrderWait, DefaultOrderWait)
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.Keep = cmp.Or(o.Keep, DefaultKeep)
 	if o.Now == nil {

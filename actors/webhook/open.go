@@ -33,6 +33,9 @@ type item struct {
 	pending atomic.Bool // it is, or is being, stored as pending
 	stored  atomic.Bool // Redis has it, in whatever state
 	let     atomic.Bool // no endpoint has it any more
+
+	signal signal.SignalID // that it is about; empty if its order does not matter
+	place  place           // in the endpoint's queue
 }
 
 // isOpen says that Redis may not have the delivery.

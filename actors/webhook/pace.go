@@ -33,6 +33,9 @@ func (p *pace) limit() int {
 	return p.allowed
 }
 
+// recovering reports whether an attempt has failed and too few have succeeded since.
+func (p *pace) recovering() bool { return p.allowed < p.most }
+
 // after notes how an attempt ended.
 func (p *pace) after(r *Result) {
 	success := r.Error == ""

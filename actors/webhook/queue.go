@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +30,12 @@ type queue struct {
 
 	mu      sync.Mutex
 	target  *target // nil: nothing is sent yet
-	live    ring    // recorded a moment ago: newest first
-	backlog []*item // read from Redis: oldest first
+	live    ring    // recorded a moment ago
+	shut    bool    // live ones wait: Redis may have earlier ones
+	backlog []*item // read from Redis, oldest first
+	ready   []*item // the delivery before them, of the same signal, is over
+	parked  int     // deliveries that wait for one of the same signal, ready ones included
+	chains  map[signal.SignalID]*chain
 	turn    int
 	pace    pace
 	workers [lanes]int // goroutines, by the lane in which they hold a slot
@@ -49,7 +54,7 @@ type attempt struct {
 }
 
 func newQueue(n *Node, told func()) *queue {
-	return &queue{n: n, told: told, pace: newPace(n.options.Concurrency)}
+	return &queue{n: n, told: told, pace: newPace(n.options.Concurrency), chains: map[signal.SignalID]*chain{}}
 }
 
 // aim says where requests go from now on.
@@ -60,22 +65,22 @@ func (q *queue) aim(t *target) {
 }
 
 // addLive adds new deliveries, oldest first. It returns those that there is no room
-// for, the oldest.
+// for, the newest.
 func (q *queue) addLive(items []*item) (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, d := range items {
-		if q.live.len() == maxLive {
-			dropped = append(dropped, q.live.popOldest())
-			q.live.push(d)
-		} else if q.n.room.Add(-1) >= 0 {
-			q.live.push(d)
-		} else {
-			q.n.room.Add(1)
-			dropped = append(dropped, d)
+	for i, d := range items {
+		if q.live.len()+q.parked >= maxLive {
+			return items[i:]
 		}
+		if q.n.room.Add(-1) < 0 {
+			q.n.room.Add(1)
+			return items[i:]
+		}
+		q.live.push(d)
+		q.link(d)
 	}
-	return dropped
+	return nil
 }
 
 // addBacklog adds deliveries that were read from Redis, oldest first.
@@ -83,6 +88,16 @@ func (q *queue) addBacklog(items []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.backlog = append(q.backlog, items...)
+	for _, d := range items {
+		q.link(d)
+	}
+}
+
+// setShut lets live deliveries wait, or not.
+func (q *queue) setShut(shut bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shut = shut
 }
 
 // clear empties the queue but for what is under way, and returns what was in it.
@@ -94,7 +109,39 @@ func (q *queue) clear() (dropped []*item) {
 		dropped = append(dropped, q.live.popOldest())
 		q.n.room.Add(1)
 	}
+	dropped = slices.DeleteFunc(dropped, func(d *item) bool { return d.place != queued })
+	dropped = append(dropped, q.unlink()...)
+	q.ready, q.parked = nil, 0
 	return dropped
+}
+
+// dropLive takes the live deliveries out that are to go through Redis, but for those
+// that others of their signal wait for; of an endpoint that recovers only those that
+// may have others before them.
+func (q *queue) dropLive() (dropped []*item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var kept []*item // newest first, as dropped
+	for q.live.len() > 0 {
+		d := q.live.popNewest()
+		if d.place == queued && !(q.pace.recovering() && d.begins()) && q.unlinkLast(d) {
+			q.n.room.Add(1)
+			dropped = append(dropped, d)
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	for _, d := range slices.Backward(kept) {
+		q.live.push(d)
+	}
+	return dropped
+}
+
+// recovering reports whether the endpoint has failed a short time ago.
+func (q *queue) recovering() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.pace.recovering()
 }
 
 // wants says whether one more goroutine has something to do, the lane in which it
@@ -103,7 +150,11 @@ func (q *queue) wants() (l lane, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	running := q.workers[fastLane] + q.workers[slowLane]
-	ok = q.target != nil && running < q.pace.limit() && q.live.len()+len(q.backlog) > q.idle && q.unstored+running < maxUnstored
+	waiting := len(q.ready) + len(q.backlog)
+	if !q.shut {
+		waiting += q.live.len()
+	}
+	ok = q.target != nil && running < q.pace.limit() && waiting > q.idle && q.unstored+running < maxUnstored
 	return q.pace.lane, running > 0, ok
 }
 
@@ -162,6 +213,9 @@ func (q *queue) next(l lane, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pace.after(&a.result)
+	if a.result.Error == "" {
+		q.leave(a.item) // after a failure the actor says what those behind it do
+	}
 	q.unstored++
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
 		q.told()
@@ -188,20 +242,47 @@ func (q *queue) take(l lane) (*item, *target) {
 	return d, q.target
 }
 
-// pop returns what is sent next: three of the newest, then one of the oldest, which
-// is in the backlog if that has any. q is locked.
+// pop returns what is sent next; nil if there is nothing. What waits for another
+// delivery of its signal is set aside. q is locked.
 func (q *queue) pop() *item {
-	q.turn++
-	oldest := q.turn%(liveTurns+1) == 0
-	if len(q.backlog) > 0 && (oldest || q.live.len() == 0) {
-		d := q.backlog[0]
-		q.backlog[0] = nil
-		if q.backlog = q.backlog[1:]; len(q.backlog) == 0 {
-			q.backlog = nil
+	for {
+		d := q.popAny()
+		switch {
+		case d == nil:
+			return nil
+		case d.place == gone:
+		case !q.begins(d):
+			d.place = parked
+			q.parked++
+		default:
+			return d
+		}
+	}
+}
+
+// popAny takes a delivery out: one whose turn has come, else the oldest. An endpoint
+// that recovers gets three of the newest, then one of the oldest, which is in the
+// backlog if that has any. q is locked.
+func (q *queue) popAny() (d *item) {
+	if len(q.ready) > 0 {
+		d, q.ready = cutFirst(q.ready)
+		q.parked--
+		if d.place == ready {
+			d.place = queued
 		}
 		return d
 	}
-	if q.live.len() == 0 {
+	live := q.live.len() > 0 && !q.shut
+	oldest := true
+	if q.pace.recovering() {
+		q.turn++
+		oldest = q.turn%(liveTurns+1) == 0
+	}
+	if len(q.backlog) > 0 && (!live || oldest && (q.pace.recovering() || !q.live.oldest().before(q.backlog[0]))) {
+		d, q.backlog = cutFirst(q.backlog)
+		return d
+	}
+	if !live {
 		return nil
 	}
 	q.n.room.Add(1)
@@ -209,6 +290,16 @@ func (q *queue) pop() *item {
 		return q.live.popOldest()
 	}
 	return q.live.popNewest()
+}
+
+// cutFirst returns the first of items and the others, nil if there are none.
+func cutFirst(items []*item) (*item, []*item) {
+	d := items[0]
+	items[0] = nil
+	if len(items) == 1 {
+		return d, nil
+	}
+	return d, items[1:]
 }
 
 // collect returns the attempts that ended since the last call, in their order.
@@ -231,14 +322,14 @@ func (q *queue) settle(n int) {
 func (q *queue) backlogLow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.backlog) <= lowBacklog && q.unstored < maxUnstored
+	return len(q.backlog) <= lowBacklog && q.parked < maxLive && q.unstored < maxUnstored
 }
 
 // empty says that nothing waits and nothing is under way.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.live.len()+len(q.backlog)+q.workers[fastLane]+q.workers[slowLane]+q.unstored == 0
+	return q.live.len()+len(q.backlog)+q.parked+q.workers[fastLane]+q.workers[slowLane]+q.unstored == 0
 }
 
 // ring is a queue with two ends that keeps at most maxLive deliveries. It grows as it
@@ -262,6 +353,8 @@ func (r *ring) push(d *item) {
 	r.items[(r.first+r.n)%len(r.items)] = d
 	r.n++
 }
+
+func (r *ring) oldest() *item { return r.items[r.first] }
 
 func (r *ring) popOldest() *item {
 	d := r.items[r.first]

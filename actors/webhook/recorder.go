@@ -192,7 +192,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	if err != nil {
 		return err
 	}
-	event := &openEvent{before: p.before}
+	event, about := &openEvent{before: p.before}, signalOf(e.Type, e.Data)
 	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
 		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
@@ -204,7 +204,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 			bodies[s.version] = body
 			p.bytes += len(body)
 		}
-		event.items = append(event.items, &item{event: event, PendingDelivery: signal.PendingDelivery{Body: body, Delivery: signal.Delivery{
+		event.items = append(event.items, &item{event: event, signal: about, PendingDelivery: signal.PendingDelivery{Body: body, Delivery: signal.Delivery{
 			ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
 			Status: signal.DeliveryPending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
 		}}})

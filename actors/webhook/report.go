@@ -74,6 +74,7 @@ type outcomeList struct {
 	disabled *signal.Webhook
 	event    *signal.Event
 	mails    []signal.Mail
+	waits    []signal.Wait
 }
 
 // outcome is a delivery in its new state, and as it was held.
@@ -106,8 +107,9 @@ func (l *outcomeList) split() outcomeList {
 func (e *endpoint) conclude() {
 	r, rules, schedule := &e.report, e.o.options.Health, e.o.options.Schedule
 	for _, a := range e.queue.collect() {
-		r.waiting.outcomes = append(r.waiting.outcomes,
-			outcome{schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter()), a.item})
+		state := schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter())
+		r.waiting.outcomes = append(r.waiting.outcomes, outcome{state, a.item})
+		e.tried(a.item, &state, a.result.Error == "")
 		before := r.health
 		after, v := rules.After(before, a.result.Error == "", a.ended)
 		r.health = after
@@ -163,6 +165,7 @@ func (e *endpoint) store(c engine.Context) {
 	}
 	r.busy, r.last = true, now
 	r.storing = r.waiting.split()
+	r.storing.waits = e.order.take()
 	e.write(c)
 }
 
@@ -180,7 +183,7 @@ func (e *endpoint) write(c engine.Context) {
 }
 
 func (e *endpoint) outcomes(l *outcomeList) signal.Outcomes {
-	o := signal.Outcomes{Account: e.account, Webhook: e.id, Disabled: l.disabled, Event: l.event, Mails: l.mails,
+	o := signal.Outcomes{Account: e.account, Webhook: e.id, Disabled: l.disabled, Event: l.event, Mails: l.mails, Waits: l.waits,
 		Deliveries: make([]signal.Delivery, len(l.outcomes)), Bodies: make([][]byte, len(l.outcomes))}
 	for i := range l.outcomes {
 		o.Deliveries[i] = l.outcomes[i].Delivery
@@ -267,7 +270,7 @@ func (e *endpoint) onDisabled(c engine.Context, record *signal.Webhook) {
 	e.o.options.Metrics.disabled(signal.DisabledFailing)
 	e.o.recorder.forget(e.account)
 	e.record = *record
-	e.release(e.queue.clear())
+	e.empty()
 	e.backlog.stale = e.backlog.reading
 	e.load(c)
 }
@@ -317,6 +320,7 @@ func (e *endpoint) storeLast(c engine.Context) {
 	}
 	for len(r.waiting.outcomes) > 0 {
 		l := r.waiting.split()
+		l.waits = e.order.take()
 		last = append(last, e.outcomes(&l))
 	}
 	if len(last) == 0 {

@@ -31,11 +31,13 @@ type world struct {
 	account signal.AccountID
 	lines   lines
 
+	epoch    int64 // of the owner
 	owner    engine.Ref
 	recorder *Recorder
 	read     int // events of the log that a test has seen
 	woken    chan struct{}
 	ended    chan struct{}
+	unfollow context.CancelFunc
 	mu       sync.Mutex
 	lost     []error
 }
@@ -67,7 +69,7 @@ type owner struct {
 func (o owner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		o.ready <- o.w.node.Start(c, 0, 1)
+		o.ready <- o.w.node.Start(c, 0, o.w.epoch)
 	case signal.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
@@ -86,7 +88,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 
 // newWorld makes the fakes. start sets them going.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
-	w := &world{t: t, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
+	w := &world{t: t, epoch: 1, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
 		metrics: prometheus.NewRegistry(), actors: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}
@@ -95,12 +97,7 @@ func newWorld(t *testing.T, change ...func(o *Options)) *world {
 	}
 	w.node = New(w.store, w.courier, w.keys, o)
 	w.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(w.actors)})
-	w.store.appended = func() {
-		select {
-		case w.woken <- struct{}{}:
-		default:
-		}
-	}
+	w.store.appended = w.wake
 	return w
 }
 
@@ -110,6 +107,7 @@ func (w *world) start() {
 	w.owner = w.system.Spawn(engine.Partition, "owner", func() engine.Actor { return owner{w, ready} }, engine.Supervision{})
 	w.recorder = <-ready
 	ctx, cancel := context.WithCancel(context.Background())
+	w.unfollow = cancel
 	go func() {
 		defer close(w.ended)
 		w.follow(ctx)
@@ -120,6 +118,38 @@ func (w *world) start() {
 		w.stop()
 	})
 	synctest.Wait()
+}
+
+// takeOver ends the owner of the partition and starts another one on a new node, over
+// the same store. If killed is set, the former one stores nothing more.
+func (w *world) takeOver(killed bool, change ...func(o *Options)) *world {
+	next := newWorld(w.t, change...)
+	next.store, next.courier, next.keys, next.account = w.store, w.courier, w.keys, w.account
+	next.node.store, next.node.courier, next.node.keys = w.store, w.courier, w.keys
+	next.epoch = w.epoch + 1
+	w.store.set(func() {
+		if killed {
+			w.store.epoch = next.epoch
+		}
+	})
+	w.unfollow()
+	<-w.ended
+	w.owner.Tell("stop")
+	synctest.Wait()
+	w.store.set(func() {
+		w.store.epoch = next.epoch
+		w.store.appended = next.wake
+	})
+	next.start()
+	return next
+}
+
+// wake has the events of the log recorded.
+func (w *world) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
 }
 
 func (w *world) stop() {

@@ -41,8 +41,17 @@ func (p *process) addWebhooks() error {
 		Schedule:    webhook.Schedule{Retries: durations(c.RetrySchedule), Jitter: c.Jitter},
 		Health:      webhook.HealthRules{DisableAfter: time.Duration(c.DisableAfter), WarnAfter: durations(c.WarnAfter)},
 		Concurrency: c.Concurrency, InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
-		Post: post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
+		OrderWait: orderWait(c.OrderWait),
+		Post:      post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
 	return nil
+}
+
+// orderWait returns the option for a setting, of which 0 is none.
+func orderWait(d configs.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return time.Duration(d)
 }
 
 // newPost returns what sends mails, nil if nothing is configured.

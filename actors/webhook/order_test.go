@@ -1,0 +1,297 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// allEvents subscribes a webhook to the life of signals and to runs.
+func allEvents(h *signal.Webhook) {
+	h.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
+}
+
+// emitOf appends an event of a signal.
+func (w *world) emitOf(s signal.SignalID, t signal.EventType) signal.EventID {
+	e := signal.Event{ID: signal.NewEventID(), Account: w.account, Type: t, Data: []byte(`{"signal_id":"` + s + `","n":1}`)}
+	w.store.set(func() { w.store.append(e) })
+	return e.ID
+}
+
+// mood is how an endpoint answers for a while.
+type mood struct {
+	fails, hangs float64       // how often
+	takes        time.Duration // at most
+}
+
+var moods = []mood{{takes: 20 * time.Millisecond}, {takes: 3 * time.Second}, {takes: 100 * time.Millisecond, fails: .3},
+	{takes: 100 * time.Millisecond, fails: 1}, {takes: time.Second, fails: .2, hangs: .3}, {takes: time.Second, hangs: 1}}
+
+// lives emits events of signals at random and keeps which belong to a signal, in their
+// order.
+type lives struct {
+	random *rand.Rand
+	open   []signal.SignalID
+	events map[signal.SignalID][]signal.EventID
+	all    []signal.EventID
+}
+
+func (l *lives) emit(w *world, n int) {
+	for range n {
+		if len(l.open) == 0 || l.random.IntN(3) == 0 {
+			s := signal.NewSignalID()
+			l.open = append(l.open, s)
+			l.note(s, w.emitOf(s, signal.SignalCreated))
+			continue
+		}
+		i, t := l.random.IntN(len(l.open)), signal.SignalUpdated
+		s := l.open[i]
+		if l.random.IntN(3) == 0 {
+			t = signal.SignalClosed
+			l.open = slices.Delete(l.open, i, i+1)
+		}
+		l.note(s, w.emitOf(s, t))
+		if l.random.IntN(4) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func (l *lives) note(s signal.SignalID, e signal.EventID) {
+	l.events[s] = append(l.events[s], e)
+	l.all = append(l.all, e)
+	if len(l.events[s]) > 1 {
+		time.Sleep(time.Millisecond) // no signal changes twice in one
+	}
+}
+
+// check reports what the attempts to one endpoint do against the order of a signal's
+// events.
+func (l *lives) check(t *testing.T, attempts []sent, wait time.Duration) {
+	t.Helper()
+	of := map[signal.EventID][]sent{}
+	for _, a := range attempts {
+		of[a.Event] = append(of[a.Event], a)
+	}
+	faults := 0
+	fault := func(format string, args ...any) {
+		if faults++; faults <= 5 {
+			t.Errorf(format, args...)
+		}
+	}
+	for s, events := range l.events {
+		var all []sent // of the signal, in their order
+		for i, e := range events {
+			if len(of[e]) == 0 {
+				fault("%s: event %d was not sent", s, i)
+				continue
+			}
+			all = append(all, of[e]...)
+			for j, before := range events[:i] {
+				first := of[e][0]
+				if len(of[before]) == 0 || of[before][0].At.After(first.At) {
+					fault("%s: event %d was sent before event %d", s, i, j)
+				} else if !over(of[before]).After(first.At) {
+					continue
+				} else if first.At.Sub(of[before][0].ended) < wait {
+					fault("%s: event %d was sent %v after the first attempt of event %d, which waits for a retry", s, i,
+						first.At.Sub(of[before][0].ended), j)
+				}
+			}
+		}
+		slices.SortStableFunc(all, func(a, b sent) int { return a.At.Compare(b.At) })
+		for i := 1; i < len(all); i++ {
+			if all[i-1].ended.After(all[i].At) {
+				fault("%s: two requests at once", s)
+			}
+		}
+	}
+	if faults > 5 {
+		t.Errorf("and %d more", faults-5)
+	}
+}
+
+// over returns when the first success of a delivery ended, or the last of its attempts.
+func over(attempts []sent) time.Time {
+	for _, a := range attempts {
+		if a.succeeded {
+			return a.ended
+		}
+	}
+	return attempts[len(attempts)-1].ended
+}
+
+// Whatever an endpoint does, and whoever owns the partition, two events of one signal
+// are never under way at once nor in the wrong order.
+func TestOrderOfASignal(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testOrderOfASignal(t, rand.New(rand.NewPCG(seed, 28))) })
+		})
+	}
+}
+
+func testOrderOfASignal(t *testing.T, random *rand.Rand) {
+	options := func(o *Options) {
+		o.Concurrency = []int{1, 3, 8}[random.IntN(3)]
+		o.Schedule.Retries = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+			time.Hour, time.Hour}
+		o.Health.DisableAfter = 100 * time.Hour
+	}
+	w := newWorld(t, options)
+	id := w.register(allEvents)
+	var mu sync.Mutex // guards answers and now
+	answers := rand.New(rand.NewPCG(random.Uint64(), 2))
+	now := mood{takes: 100 * time.Millisecond}
+	w.courier.script(func(ctx context.Context, r Request) Result {
+		mu.Lock()
+		takes := time.Duration(1 + answers.Int64N(int64(now.takes)))
+		fails, never := answers.Float64() < now.fails, answers.Float64() < now.hangs
+		mu.Unlock()
+		switch {
+		case never:
+			return hangs(ctx, r)
+		case fails:
+			return after(takes, answers503)(ctx, r)
+		}
+		return after(takes, answers200)(ctx, r)
+	})
+	l := &lives{random: rand.New(rand.NewPCG(random.Uint64(), 1)), events: map[signal.SignalID][]signal.EventID{}}
+	if random.IntN(2) == 0 {
+		l.emit(w, random.IntN(600)) // what the owner finds in the log
+	}
+	w.store.takes = time.Duration(random.IntN(2)*random.IntN(20)) * time.Millisecond
+	w.start()
+	for range 12 {
+		mu.Lock()
+		now = moods[random.IntN(len(moods))]
+		mu.Unlock()
+		for range random.IntN(6) {
+			l.emit(w, random.IntN(20))
+			pass(time.Duration(random.Int64N(int64(20 * time.Second))))
+		}
+		if random.IntN(3) == 0 {
+			l.emit(w, 300+random.IntN(400)) // more than is kept in memory
+		}
+		pass(time.Duration(random.Int64N(int64(3 * time.Minute))))
+		switch random.IntN(5) {
+		case 0:
+			w = w.takeOver(false, options)
+		case 1:
+			w = w.takeOver(true, options)
+		case 2:
+			w.recorder.parent.Tell(webhookPoked{w.account, id})
+		}
+	}
+	mu.Lock()
+	now = mood{takes: 50 * time.Millisecond}
+	mu.Unlock()
+	pass(5 * time.Hour)
+	synctest.Wait()
+	w.statuses(id, map[string]int{"succeeded": len(l.all)})
+	l.check(t, w.courier.sent(w.url(id)), 10*time.Minute)
+}
+
+func TestSignalOf(t *testing.T) {
+	t.Parallel()
+	data := []byte(`{"signal_id":"sig_1","agent_id":"trading","metadata":{"signal_id":"sig_2"}}`)
+	body := AppendBody(nil, "evt_1", signal.SignalUpdated, "2026-11-01", time.Now(), data)
+	for _, tt := range []struct {
+		name string
+		t    signal.EventType
+		b    []byte
+		want signal.SignalID
+	}{
+		{"payload", signal.SignalCreated, data, "sig_1"},
+		{"body", signal.SignalUpdated, body, "sig_1"},
+		{"in a text", signal.SignalClosed, []byte(`{"message":"\"signal_id\":\"sig_3\"","signal_id":"sig_4"}`), "sig_4"},
+		{"of a run", signal.AgentCompleted, data, ""},
+		{"none", signal.SignalCreated, []byte(`{"n":1}`), ""},
+		{"cut off", signal.SignalCreated, []byte(`{"signal_id":"sig_1`), ""},
+	} {
+		if got := signalOf(tt.t, tt.b); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func FuzzSignalOf(f *testing.F) {
+	f.Add([]byte(`{"signal_id":"sig_1"}`))
+	f.Add([]byte(`"signal_id":"`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if id := signalOf(signal.SignalCreated, b); id != "" && !bytes.Contains(b, []byte(`"signal_id":"`+string(id)+`"`)) {
+			t.Errorf("%q is read from %q", id, b)
+		}
+	})
+}
+
+// After ten minutes the later events of a signal wait no longer, and without a wait not
+// at all.
+func TestOrderIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(o *Options) { o.OrderWait = tt.option })
+			id := w.register(allEvents)
+			w.start()
+			pass(time.Second)
+			s := signal.NewSignalID()
+			w.courier.script(func(ctx context.Context, r Request) Result {
+				if r.Type == signal.SignalCreated {
+					return answers503(ctx, r)
+				}
+				return answers200(ctx, r)
+			})
+			w.emitOf(s, signal.SignalCreated)
+			first := time.Now()
+			pass(time.Millisecond)
+			closed := w.emitOf(s, signal.SignalClosed)
+			other := w.emitOf(signal.NewSignalID(), signal.SignalClosed)
+			pass(time.Hour)
+			for _, a := range w.courier.sent(w.url(id)) {
+				took := a.At.Sub(first)
+				if a.Event == closed && (took < tt.want || took > tt.want+100*time.Millisecond) {
+					t.Errorf("with %v: the next event was sent after %v", tt.option, took)
+				}
+				if a.Event == other && took > 100*time.Millisecond {
+					t.Errorf("an event of another signal was sent after %v", took)
+				}
+			}
+			w.statuses(id, map[string]int{"succeeded": 2, "pending, status 503": 1})
+		})
+	}
+}
+
+// A delivery that waits is shown with the time at which it will be sent.
+func TestAWaitIsSeen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.register(allEvents)
+		w.courier.script(answers503)
+		w.start()
+		s := signal.NewSignalID()
+		first := w.emitOf(s, signal.SignalCreated)
+		pass(10 * time.Millisecond)
+		second := w.emitOf(s, signal.SignalClosed)
+		pass(time.Second)
+		a, b := w.store.delivery(signal.DeliveryIDOf(first, id)), w.store.delivery(signal.DeliveryIDOf(second, id))
+		if wait := b.NextAttemptAt.Sub(a.NextAttemptAt); wait <= 0 || wait > 100*time.Millisecond || b.AttemptCount() != 0 {
+			t.Errorf("due %v after the one before it, with %d attempts", wait, b.AttemptCount())
+		}
+		w.courier.script(nil)
+		pass(time.Minute)
+		w.statuses(id, map[string]int{"succeeded": 2})
+		if n := len(w.store.waits[id]); n != 0 {
+			t.Errorf("%d waits are left", n)
+		}
+	})
+}

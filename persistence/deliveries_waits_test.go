@@ -1,0 +1,100 @@
+package persistence
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// someWaits are waits with all sorts of fields.
+func someWaits() []signal.Wait {
+	head, last := signal.NewDeliveryID(), signal.NewDeliveryID()
+	return []signal.Wait{
+		{Signal: signal.NewSignalID(), Head: head, HeadAt: milli(1), Due: milli(31_000)},
+		{Signal: signal.NewSignalID(), Head: head, HeadAt: milli(1), Due: milli(31_000), Last: last, LastAt: milli(20)},
+		{Signal: signal.NewSignalID(), HeadAt: milli(1), Due: milli(31_000), Last: last, LastAt: milli(20)},
+	}
+}
+
+func TestWaitCodec(t *testing.T) {
+	t.Parallel()
+	for _, w := range someWaits() {
+		b := appendWait(nil, &w)
+		got, err := decodeWait(w.Signal, b)
+		if d := gocmp.Diff(w, got); d != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, d)
+		}
+		for n := range b {
+			if _, err := decodeWait(w.Signal, b[:n]); err == nil {
+				t.Errorf("the first %d of %d bytes are taken for a wait", n, len(b))
+			}
+		}
+		b[0] = 9
+		if _, err := decodeWait(w.Signal, b); err == nil || !strings.Contains(err.Error(), "version 9") {
+			t.Errorf("of another version: %v", err)
+		}
+	}
+}
+
+func FuzzDecodeWait(f *testing.F) {
+	for _, w := range someWaits() {
+		f.Add(appendWait(nil, &w))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w, err := decodeWait("sig_1", b)
+		if err != nil {
+			return
+		}
+		if got := appendWait(nil, &w); string(got) != string(b) {
+			t.Errorf("%x is written as %x", b, got)
+		}
+	})
+}
+
+func TestWaitsAreKept(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx, w := b.Context(), b.register()
+	store := func(list ...signal.Wait) {
+		t.Helper()
+		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Waits: list})
+		b.must("store", err)
+	}
+	wants := func(want ...signal.Wait) {
+		t.Helper()
+		got, err := b.hooks.SignalWaits(ctx, b.p, w.ID)
+		b.must("read", err)
+		for _, list := range [][]signal.Wait{want, got} {
+			slices.SortFunc(list, func(a, b signal.Wait) int { return cmp.Compare(a.Signal, b.Signal) })
+		}
+		if d := gocmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	wants()
+	all := someWaits()
+	store(all...)
+	wants(all...)
+	if ttl := b.rdb.TTL(ctx, waitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
+		t.Errorf("kept for %v", ttl)
+	}
+	all[0].Last, all[0].LastAt = signal.NewDeliveryID(), milli(99)
+	store(all[0], signal.Wait{Signal: all[1].Signal})
+	wants(all[0], all[2])
+	many := make([]signal.Wait, 2*waitsChunk+1)
+	for i := range many {
+		many[i] = all[0]
+		many[i].Signal = signal.NewSignalID()
+	}
+	store(many...)
+	b.rdb.HSet(ctx, waitsKey(b.p, w.ID), "sig_unreadable", "x")
+	wants(append(slices.Clone(many), all[0], all[2])...)
+	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	b.erase()
+	wants()
+}
