@@ -305,14 +305,14 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 		return
 	}
 	items := make([]*item, 0, len(m.items))
-	missed, back := false, false
-	for i, d := range m.items {
+	missed, back := false, []*item(nil)
+	for _, d := range m.items {
 		if d.pending.Load() {
 			missed = e.miss(d) || missed
 			continue
 		}
-		if back = back || e.goesBack(d); back {
-			e.release(m.items[i : i+1])
+		if e.goesBack(d) {
+			back = append(back, d)
 			continue
 		}
 		e.held[d.ID] = true
@@ -321,7 +321,7 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 		}
 	}
 	dropped := e.queue.addLive(items)
-	e.release(dropped)
+	e.release(append(back, dropped...))
 	if len(dropped) > 0 || missed {
 		e.search(c)
 	}
@@ -370,6 +370,11 @@ func (e *endpoint) empty() {
 // release forgets deliveries that are not sent by this actor: they are in Redis, or
 // will be soon.
 func (e *endpoint) release(dropped []*item) {
+	if len(dropped) > 0 {
+		// What comes before them is stored, too: the next owner finds it in Redis, not
+		// only in the log.
+		e.queue.expose()
+	}
 	for _, d := range dropped {
 		e.fallBehind(false)
 		delete(e.held, d.ID)

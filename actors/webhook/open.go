@@ -32,7 +32,7 @@ type item struct {
 	event   *openEvent  // that it was made of; nil: it was read from Redis
 	pending atomic.Bool // it is, or is being, stored as pending
 	stored  atomic.Bool // Redis has it, in whatever state
-	let     atomic.Bool // no endpoint has it any more
+	let     atomic.Bool // it is to be stored soon: its endpoint has let it go, or a later one
 
 	signal signal.SignalID // that it is about; empty if its order does not matter
 	place  place           // in the endpoint's queue
@@ -95,7 +95,7 @@ func (o *openEvents) trim() (count int, before signal.Position) {
 }
 
 // overdue returns the deliveries that are to be stored: those told until then, and those
-// that no endpoint has.
+// that their endpoint has let go.
 func (o *openEvents) overdue(then time.Time) (items []*item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -137,6 +137,20 @@ func (q *queue) dropLive() (dropped []*item) {
 	return dropped
 }
 
+// expose has the open deliveries of the queue stored soon.
+func (q *queue) expose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.live.n {
+		q.live.at(i).let.Store(true)
+	}
+	for _, c := range q.chains {
+		for _, d := range c.items {
+			d.let.Store(true)
+		}
+	}
+}
+
 // recovering reports whether the endpoint has failed a short time ago.
 func (q *queue) recovering() bool {
 	q.mu.Lock()
@@ -355,6 +369,8 @@ func (r *ring) push(d *item) {
 }
 
 func (r *ring) oldest() *item { return r.items[r.first] }
+
+func (r *ring) at(i int) *item { return r.items[(r.first+i)%len(r.items)] }
 
 func (r *ring) popOldest() *item {
 	d := r.items[r.first]
