@@ -71,8 +71,11 @@ func (c *connection) Read(b []byte) (int, error) {
 // set, or a new one.
 func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool, deadline time.Time) (*connection, error) {
 	if !fresh {
-		if c := p.unused(to); c != nil {
-			return c, nil
+		for c := p.unused(to); c != nil; c = p.unused(to) {
+			if isQuiet(c.Conn) {
+				return c, nil
+			}
+			c.Close() // by the endpoint, mostly
 		}
 	}
 	dial := p.dialer.dialPlain
@@ -189,9 +192,9 @@ func (p *connections) close() {
 var postRequest = &http.Request{Method: http.MethodPost}
 
 // post sends a request, which is whole in b, and returns the answer, whose body is to
-// be read by the caller before done is called. A connection that was used before and
-// turns out to be closed is replaced: then the endpoint has not answered, and knows
-// the delivery by its id if it got it.
+// be read by the caller before done is called. A connection that was used before, and
+// that the endpoint closes after the look at it, is replaced: then the endpoint has not
+// answered, and knows the delivery by its id if it got it.
 func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (answer *http.Response, done func(whole bool), err error) {
 	for fresh := false; ; fresh = true {
 		c, err := p.take(ctx, to, fresh, deadline)

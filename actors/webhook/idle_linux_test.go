@@ -1,0 +1,99 @@
+package webhook
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A kept connection that the endpoint has closed, or on which it has sent something
+// unasked, gets no request.
+func TestAClosedConnectionGetsNoRequest(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *net.TCPConn){
+		"closed": func(c *net.TCPConn) { c.CloseWrite() },
+		"unasked answer": func(c *net.TCPConn) {
+			io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+		},
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		var connections, requests atomic.Int32
+		next := make(chan struct{}, 1)
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					first := connections.Add(1) == 1
+					for r := bufio.NewReader(conn); ; {
+						request, err := http.ReadRequest(r)
+						if err != nil {
+							return
+						}
+						io.Copy(io.Discard, request.Body)
+						requests.Add(1)
+						io.WriteString(conn, okAnswer)
+						if first && requests.Load() == 1 {
+							<-next // the answer was read
+							end(conn.(*net.TCPConn))
+							next <- struct{}{}
+						}
+					}
+				}()
+			}
+		}()
+		sender := newSender(t, SenderOptions{})
+		url := "http://" + ln.Addr().String()
+		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
+			t.Fatalf("%s: %+v", name, r)
+		}
+		next <- struct{}{}
+		<-next // loopback: what was sent has arrived
+		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if c, n := connections.Load(), requests.Load(); c != 2 || n != 2 {
+			t.Errorf("%s: %d requests over %d connections, want 2 over 2", name, n, c)
+		}
+	}
+}
+
+// What is quiet is used again, with TLS too, and after the time limit of the attempt
+// before.
+func TestAQuietConnectionIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	sender := newSender(t, SenderOptions{RootCAs: roots})
+	for range 3 {
+		if r := sender.Send(t.Context(), anAttempt(server.URL)); r.Status != 200 {
+			t.Fatalf("%+v", r)
+		}
+		for _, list := range sender.connections.idle {
+			list[0].SetDeadline(time.Unix(1, 0))
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
