@@ -122,12 +122,15 @@ func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
 
 // replyKey returns under what the answer to the request is kept; nil if it names no
 // Idempotency-Key.
-func (c *call) replyKey(body []byte) *signal.ReplyKey {
+func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
 	key, given := idempotencyKey(c.r.Header)
 	if !given {
 		return nil
 	}
-	return &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: sha256.Sum256(body)}
+	// By a key, since a body may hold a secret, and its digest is kept for a day.
+	digests := s.o.Sealer.Digests(body, "request "+replyPurpose(c, key))
+	former := append(digests[1:], sha256.Sum256(body)) // as version 1.0 kept them
+	return &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: digests[0], FormerHashes: former}
 }
 
 // once answers 200 with what do returns. With an Idempotency-Key it is done for the
@@ -135,7 +138,7 @@ func (c *call) replyKey(body []byte) *signal.ReplyKey {
 // where it is larger than maxKeptReply. A client that goes away ends nothing.
 func (s *Server) once(c *call, body []byte, do, again answerer) error {
 	ctx := context.WithoutCancel(c.r.Context())
-	key := c.replyKey(body)
+	key := s.replyKey(c, body)
 	answer := func() error {
 		said, err := do(ctx)
 		if err != nil {
@@ -162,10 +165,9 @@ func (s *Server) onceEmpty(c *call, do, again answerer) error {
 	return s.once(c, body, do, again)
 }
 
-// keep stores an answer for those who ask again, without its body if that is omitted. If that fails they are told for a
-// while that the first request is under way; the one who asked first must still be
-// told what was done.
-func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
+// reply returns an answer as it is kept for those who ask again, without its body if that
+// is omitted.
+func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *signal.Reply {
 	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Omitted: omit}
 	switch {
 	case omit:
@@ -174,6 +176,14 @@ func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer 
 	default:
 		r.Body = answer
 	}
+	return r
+}
+
+// keep stores an answer for those who ask again. If that fails they are told for a
+// while that the first request is under way; the one who asked first must still be
+// told what was done.
+func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
+	r := s.reply(c, key, answer, omit)
 	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
 		s.log.Warn("answer not kept", "request", c.id, "err", err)
 	}

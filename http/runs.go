@@ -23,7 +23,7 @@ func (s *Server) runAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	if req.Reply = c.replyKey(body); req.Reply != nil {
+	if req.Reply = s.replyKey(c, body); req.Reply != nil {
 		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) }, nil)
 	}
 	return s.execute(c, req, async)

@@ -3,6 +3,7 @@ package http_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"time"
@@ -25,6 +26,7 @@ const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created"
 // answer.
 type webhookFakes struct {
 	add        func(w signal.Webhook, limit int) (signal.Webhook, error)
+	kept       func(answer *signal.Reply) // with the new webhook
 	webhook    func(account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
 	webhooks   func(account signal.AccountID) ([]signal.Webhook, error)
 	change     func(w signal.Webhook, clearHealth bool) (signal.Webhook, error)
@@ -63,11 +65,17 @@ func newDelivery() signal.Delivery {
 			ResponseStatus: 503, Error: "status 503", ResponseBody: "busy"}}}
 }
 
-func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int) (signal.Webhook, error) {
-	if f.add == nil {
-		return w, nil
+func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {
+	if f.add != nil {
+		var err error
+		if w, err = f.add(w, limit); err != nil {
+			return w, err
+		}
 	}
-	return f.add(w, limit)
+	if answer != nil && f.kept != nil {
+		f.kept(answer)
+	}
+	return w, nil
 }
 
 func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error) {
@@ -159,6 +167,11 @@ func (fakeSealer) Seal(plain []byte, purpose string) []byte {
 	b := bytes.Clone(plain)
 	slices.Reverse(b)
 	return append([]byte(purpose+"|"), b...)
+}
+
+// Digests are by a present key and by a former one.
+func (fakeSealer) Digests(data []byte, purpose string) [][32]byte {
+	return [][32]byte{sha256.Sum256([]byte("present " + purpose + string(data))), sha256.Sum256([]byte("former " + purpose + string(data)))}
 }
 
 func (fakeSealer) Open(sealed []byte, purpose string) ([]byte, error) {

@@ -12,9 +12,9 @@ import (
 // Webhooks holds the endpoints that accounts have registered. See
 // persistence.Webhooks.
 type Webhooks interface {
-	// Register stores a new webhook. KindConflict, "limit_reached": the account has
-	// limit of them.
-	Register(ctx context.Context, w signal.Webhook, limit int) (signal.Webhook, error)
+	// Register stores a new webhook, together with the answer if it is to be kept; nil: it
+	// is not. KindConflict, "limit_reached": the account has limit of them.
+	Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error)
 	// Webhook returns one with its health and its revision. KindNotFound.
 	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
 	// Webhooks returns all of an account, newest first.
@@ -32,6 +32,9 @@ type Webhooks interface {
 type Sealer interface {
 	Seal(plain []byte, purpose string) []byte
 	Open(sealed []byte, purpose string) ([]byte, error)
+	// Digests returns at least one digest of data for a purpose, which nobody can make
+	// without the keys: by the present key, then by former ones.
+	Digests(data []byte, purpose string) [][32]byte
 }
 
 // Addresses knows where deliveries may be sent. See webhook.Guard.
@@ -81,23 +84,36 @@ func (s *Server) createWebhook(c *call) error {
 	}); err != nil {
 		return err
 	}
-	return s.once(c, body, func(ctx context.Context) ([]byte, error) {
-		now := s.o.Now()
-		w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name, Status: signal.WebhookEnabled,
-			CreatedAt: now, UpdatedAt: now}
-		in.apply(&w, now)
-		secret := in.secret
-		if secret == "" {
-			secret = signal.NewSecret()
-		}
-		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
-		w, err := s.o.Webhooks.Register(ctx, w, maxWebhooks)
-		if err != nil {
-			return nil, err
-		}
-		s.audit(c, "webhook created", w.ID)
-		return appendNewWebhook(make([]byte, 0, 1024), &w, secret), nil
-	}, nil)
+	key := s.replyKey(c, body)
+	if key == nil {
+		return s.registerWebhook(c, &in, nil)
+	}
+	return s.replayOr(c, c.principal.Account, *key, func() error { return s.registerWebhook(c, &in, key) }, nil)
+}
+
+// registerWebhook stores a new webhook and answers. Where the request has a key its answer is
+// stored in the same step, so that no crash in between makes a second webhook of it. A
+// client that goes away ends nothing.
+func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
+	now := s.o.Now()
+	w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name, Status: signal.WebhookEnabled,
+		CreatedAt: now, UpdatedAt: now}
+	in.apply(&w, now)
+	secret := in.secret
+	if secret == "" {
+		secret = signal.NewSecret()
+	}
+	w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
+	answer := appendNewWebhook(make([]byte, 0, 1024), &w, secret)
+	var kept *signal.Reply
+	if key != nil {
+		kept = s.reply(c, *key, answer, false)
+	}
+	if _, err := s.o.Webhooks.Register(context.WithoutCancel(c.r.Context()), w, maxWebhooks, kept); err != nil {
+		return err
+	}
+	s.audit(c, "webhook created", w.ID)
+	return c.json(http.StatusOK, answer)
 }
 
 // listWebhooks answers GET /v1/webhooks.

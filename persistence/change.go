@@ -116,12 +116,17 @@ func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Tim
 // addReferring stores the reply and the job of c, which may refer to its signal.
 func (o *operation) addReferring(p int, c *signal.Change) {
 	if c.Reply != nil {
-		k := o.key(replyKey(p, c.Account, replyDigest(&c.Reply.ReplyKey)))
-		o.stamped(stampID, 0, cmdSet, k, text(appendReply(nil, c.Reply)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
+		o.addReply(p, c.Account, c.Reply)
 	}
 	if c.Job != nil {
 		o.addJob(p, c.Job)
 	}
+}
+
+// addReply keeps the answer to a request.
+func (o *operation) addReply(p int, account signal.AccountID, r *signal.Reply) {
+	k := o.key(replyKey(p, account, replyDigest(&r.ReplyKey)))
+	o.stamped(stampID, 0, cmdSet, k, text(appendReply(nil, r)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
 }
 
 // text returns b as a string without a copy. Nobody may change b from then on: it

@@ -281,7 +281,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	w, err := h.Register(ctx, testWebhook(account), 1)
+	w, err := h.Register(ctx, testWebhook(account), 1, nil)
 	must("register", err)
 	w, err = h.ChangeWebhook(ctx, w, true)
 	must("change", err)

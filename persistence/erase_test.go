@@ -295,7 +295,7 @@ func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	list, err := h.Webhooks(ctx, a)
 	if err == nil && len(list) == 0 {
 		var w signal.Webhook
-		w, err = h.Register(ctx, testWebhook(a), 10)
+		w, err = h.Register(ctx, testWebhook(a), 10, nil)
 		list = append(list, w)
 	}
 	if err != nil {

@@ -46,7 +46,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
 	b.account = addAccount(t, b.store, "a@example.com")
 	var err error
-	if b.webhook, err = b.hooks.Register(t.Context(), testWebhook(b.account.ID), 10); err != nil {
+	if b.webhook, err = b.hooks.Register(t.Context(), testWebhook(b.account.ID), 10, nil); err != nil {
 		t.Fatal(err)
 	}
 	if b.schedule, err = b.schedules.AddSchedule(t.Context(), testSchedule(b.account.ID), 10); err != nil {

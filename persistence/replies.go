@@ -75,7 +75,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 	if err != nil {
 		return nil, err
 	}
-	if r.RequestHash != k.RequestHash {
+	if r.RequestHash != k.RequestHash && !slices.Contains(k.FormerHashes, r.RequestHash) {
 		return nil, errReplyMismatch
 	}
 	if r.Status == 0 {

@@ -107,3 +107,53 @@ func TestReplyWithoutSignal(t *testing.T) {
 		t.Error("a reply that shows a signal is stored without one")
 	}
 }
+
+// TestAWebhookAndItsAnswerAreOneWrite: the same request finds the answer wherever the process
+// has ended, and makes no second webhook.
+func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	hooks, account := NewWebhooks(b.store, b.log), signal.NewAccountID()
+	reply := func(key string) *signal.Reply {
+		return &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}, Status: 200, Body: []byte("sealed " + key)}
+	}
+	for _, key := range []string{"first", "too many"} {
+		if r, err := b.store.Claim(t.Context(), account, reply(key).ReplyKey); r != nil || err != nil {
+			t.Fatalf("claim: %v, %v", r, err)
+		}
+	}
+	if _, err := hooks.Register(t.Context(), testWebhook(account), 1, reply("first")); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.store.Claim(t.Context(), account, reply("first").ReplyKey); err != nil || r == nil || string(r.Body) != "sealed first" || r.Status != 200 {
+		t.Errorf("the same request: %+v, %v", r, err)
+	}
+	if ttl := b.rdb.PTTL(t.Context(), replyKey(b.store.Partition(account), account, replyDigest(&reply("first").ReplyKey))).Val(); ttl <= time.Hour {
+		t.Errorf("the answer is kept for %s", ttl)
+	}
+	_, err := hooks.Register(t.Context(), testWebhook(account), 1, reply("too many"))
+	wantError(t, err, signal.KindConflict, "limit_reached")
+	_, err = b.store.Claim(t.Context(), account, reply("too many").ReplyKey)
+	wantError(t, err, signal.KindConflict, "idempotency_in_progress")
+	if list, err := hooks.Webhooks(t.Context(), account); err != nil || len(list) != 1 {
+		t.Errorf("%d webhooks, %v", len(list), err)
+	}
+}
+
+// TestARequestIsKnownByAFormerKey: the installation's keys may change within a day.
+func TestARequestIsKnownByAFormerKey(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	key := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "k", RequestHash: [32]byte{1}}
+	if err := b.store.SaveReply(t.Context(), account, &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	key.RequestHash, key.FormerHashes = [32]byte{2}, [][32]byte{{3}, {1}}
+	if r, err := b.store.Claim(t.Context(), account, key); err != nil || r == nil {
+		t.Errorf("the same request: %v, %v", r, err)
+	}
+	key.FormerHashes = [][32]byte{{3}}
+	_, err := b.store.Claim(t.Context(), account, key)
+	wantError(t, err, signal.KindMismatch, "idempotency_key_reused")
+}

@@ -43,10 +43,10 @@ func NewWebhooks(s *Store, l *Log) *Webhooks {
 	return &Webhooks{store: s, log: l, scans: make(chan struct{}, typeScans)}
 }
 
-// Register stores a new webhook. Without a time of creation it gets the present one;
-// what is returned has its revision. KindConflict, "limit_reached": the account has
-// limit webhooks.
-func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (signal.Webhook, error) {
+// Register stores a new webhook, and in the same step the answer to the request for it;
+// nil: none is kept. Without a time of creation it gets the present one; what is returned
+// has its revision. KindConflict, "limit_reached": the account has limit webhooks.
+func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt = h.store.Now().Truncate(time.Millisecond)
 	}
@@ -67,6 +67,9 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int) (s
 	o.stamped(stampID, 1, cmdHSet, k, string(w.ID), text(record))
 	o.step(cmdSAdd, o.key(webhookAccountsKey(p)), string(w.Account))
 	o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
+	if answer != nil {
+		o.addReply(p, w.Account, answer)
+	}
 	announced, err := h.log.apply(ctx, p, o)
 	if err != nil {
 		return signal.Webhook{}, err

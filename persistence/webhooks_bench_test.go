@@ -50,7 +50,7 @@ func (b *hookBench) must(what string, err error) {
 // register stores a webhook of the account.
 func (b *hookBench) register() *signal.Webhook {
 	b.Helper()
-	w, err := b.hooks.Register(b.Context(), testWebhook(b.account), 100)
+	w, err := b.hooks.Register(b.Context(), testWebhook(b.account), 100, nil)
 	b.must("register", err)
 	return &w
 }

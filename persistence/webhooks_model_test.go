@@ -225,7 +225,7 @@ func (m *hookModel) live(a signal.AccountID) (n int) {
 
 func (m *hookModel) register() {
 	a := m.accounts[m.rand.IntN(len(m.accounts))]
-	w, err := m.hooks.Register(m.Context(), testWebhook(a), 4)
+	w, err := m.hooks.Register(m.Context(), testWebhook(a), 4, nil)
 	if m.live(a) == 4 {
 		wantError(m.T, err, signal.KindConflict, "limit_reached")
 		return

@@ -18,7 +18,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 	registered := make(chan signal.Webhook, 40)
 	for range cap(registered) {
 		wg.Go(func() {
-			w, err := b.hooks.Register(ctx, testWebhook(b.account), 7)
+			w, err := b.hooks.Register(ctx, testWebhook(b.account), 7, nil)
 			if err == nil {
 				registered <- w
 				return

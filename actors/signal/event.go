@@ -96,7 +96,10 @@ type RunDue struct {
 // methods and paths are different keys.
 type ReplyKey struct {
 	Method, Path, Key string
-	RequestHash       [32]byte // SHA-256 of the body
+	RequestHash       [32]byte // digest of the body, by a key of the installation
+	// FormerHashes are digests under which the same request may have been kept before the
+	// keys of the installation were changed.
+	FormerHashes [][32]byte
 }
 
 // Reply is the first successful answer to a request with an Idempotency-Key.

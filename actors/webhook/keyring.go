@@ -3,8 +3,11 @@ package webhook
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Key is a named key that encrypts secrets at rest.
@@ -19,6 +22,7 @@ type Key struct {
 type Keyring struct {
 	current string
 	ciphers map[string]cipher.AEAD
+	digests [][]byte // keys of Digests, in the order of the ring
 }
 
 // NewKeyring returns a ring of keys, of which there must be at least one, with
@@ -42,6 +46,9 @@ func NewKeyring(keys []Key) (*Keyring, error) {
 		if r.ciphers[k.Name], err = cipher.NewGCMWithRandomNonce(block); err != nil {
 			return nil, fmt.Errorf("make keyring: %w", err)
 		}
+		derived := hmac.New(sha256.New, k.Value[:]) // one key for one use
+		derived.Write([]byte("digests"))
+		r.digests = append(r.digests, derived.Sum(nil))
 	}
 	return r, nil
 }
@@ -72,6 +79,19 @@ func (r *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
 		return nil, fmt.Errorf("open sealed secret with the encryption key %q: %w", name, err)
 	}
 	return plain, nil
+}
+
+// Digests returns a digest of data for a purpose by each key of the ring. Without the key
+// nobody can find out by trying what data was.
+func (r *Keyring) Digests(data []byte, purpose string) [][32]byte {
+	list := make([][32]byte, len(r.digests))
+	for i, key := range r.digests {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(strconv.Itoa(len(purpose)) + " " + purpose))
+		mac.Write(data)
+		mac.Sum(list[i][:0])
+	}
+	return list
 }
 
 // Current says that sealed was sealed by the first key of the ring.

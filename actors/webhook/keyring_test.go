@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"strings"
 	"testing"
 )
@@ -137,4 +138,25 @@ func FuzzKeyringOpen(f *testing.F) {
 		}
 		r.Current(sealed)
 	})
+}
+
+// TestDigestsNeedTheKey, and stay known while a key is only behind another.
+func TestDigestsNeedTheKey(t *testing.T) {
+	t.Parallel()
+	old := newKeyring(t, keyNamed("old", 1))
+	rotated := newKeyring(t, keyNamed("new", 2), keyNamed("old", 1))
+	data := []byte("a body with a secret")
+	before, after := old.Digests(data, "a"), rotated.Digests(data, "a")
+	if len(before) != 1 || len(after) != 2 || after[1] != before[0] || after[0] == before[0] {
+		t.Errorf("before the rotation %x, after it %x", before, after)
+	}
+	bare := sha256.Sum256(data)
+	seen := map[[32]byte]string{bare: "no key"}
+	for name, digest := range map[string][32]byte{"old": after[1], "new": after[0], "other purpose": old.Digests(data, "b")[0],
+		"other data": old.Digests(data[1:], "a")[0], "longer purpose": old.Digests(data[1:], "aa")[0]} {
+		if with, twice := seen[digest]; twice {
+			t.Errorf("%s has the digest of %s", name, with)
+		}
+		seen[digest] = name
+	}
 }

@@ -75,7 +75,7 @@ func (w *webhookRig) register(ctx context.Context, account signal.AccountID, fir
 		hook := signal.Webhook{ID: signal.NewWebhookID(), Account: account, URL: w.receiver.url(first + i),
 			Events: []signal.EventType{signal.SignalCreated}, APIVersion: webhookVersion, Status: signal.WebhookEnabled}
 		hook.Secret = w.keys.Seal([]byte(w.receiver.secret), string(hook.ID))
-		if _, err := w.webhooks.Register(ctx, hook, n); err != nil {
+		if _, err := w.webhooks.Register(ctx, hook, n, nil); err != nil {
 			return nil, fmt.Errorf("register webhook: %w", err)
 		}
 		ids[i] = hook.ID
