@@ -52,6 +52,10 @@ type HTTP struct {
 	CORSOrigins []string `yaml:"cors_origins" env:"CORS_ORIGINS"`
 	// TrustedProxies are the networks whose X-Forwarded-For counts.
 	TrustedProxies []string `yaml:"trusted_proxies" env:"TRUSTED_PROXIES"`
+	// MaxAnonymous is how many connections of a client's address may be open on which no
+	// credential was accepted, those of the stream included; proxies of TrustedProxies
+	// are not counted.
+	MaxAnonymous int `yaml:"max_anonymous" env:"MAX_ANONYMOUS"`
 }
 
 // Redis is where the data is.
@@ -272,7 +276,7 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP:       HTTP{Addr: ":8080"},
+		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000},
 		DataDir:    defaultDataDir(),
 		Partitions: 16,
 		Lease:      Duration(5 * time.Second),

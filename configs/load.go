@@ -145,7 +145,7 @@ func (c *Config) Validate() error {
 	for key, n := range map[string]int{"dashboard.queue_messages": c.Dashboard.QueueMessages, "dashboard.queue_bytes": int(c.Dashboard.QueueBytes),
 		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
 		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued, "signals.max_open": c.Signals.MaxOpen, "webhooks.keep": c.Webhooks.Keep,
-		"auth.max_sessions":    c.Auth.MaxSessions,
+		"http.max_anonymous": c.HTTP.MaxAnonymous, "auth.max_sessions": c.Auth.MaxSessions,
 		"webhooks.concurrency": c.Webhooks.Concurrency, "webhooks.in_flight": c.Webhooks.InFlight} {
 		check(n >= 1, key, "must be 1 or more")
 	}

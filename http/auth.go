@@ -62,6 +62,7 @@ func (s *Server) authenticate(c *call) (err error) {
 	if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), bearerToken(c.r.Header)); err != nil {
 		return err
 	}
+	accepted(c.r.Context())
 	if c.operation.guard == jwtOnly {
 		return s.o.Credentials.RequireJWT(c.principal)
 	}

@@ -49,6 +49,7 @@ type fakes struct {
 	release  func(account signal.AccountID, key signal.ReplyKey) error
 	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
+	settle   func(settled func())
 	login    func(email, password string) (credentials.Tokens, error)
 	refresh  func(token string) (credentials.Tokens, error)
 	logout   func(p signal.Principal, all bool) error
@@ -158,7 +159,12 @@ func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *s
 	return f.save(account, r)
 }
 
-func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal) {
+func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
+	if f.settle != nil {
+		f.settle(settled)
+	} else {
+		settled()
+	}
 	if f.serve == nil {
 		_ = ws.Close()
 		return

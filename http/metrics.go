@@ -16,7 +16,9 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
-	limited  map[limits.Class]prometheus.Counter
+	// connections counts those that were refused.
+	connections prometheus.Counter
+	limited     map[limits.Class]prometheus.Counter
 }
 
 // NewMetrics registers the counters with r.
@@ -29,6 +31,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_http_requests_in_flight",
 			Help: "HTTP requests being answered; WebSocket connections count only during their handshake."}),
+		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsignal_http_connections_refused_total",
+			Help: "Connections refused because their address had too many without a credential."}),
 		limited: make(map[limits.Class]prometheus.Counter),
 	}
 	limited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_http_rate_limited_total",
@@ -36,7 +40,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, c := range limits.Classes {
 		m.limited[c] = limited.WithLabelValues(string(c))
 	}
-	r.MustRegister(m.requests, m.duration, m.inFlight, limited)
+	r.MustRegister(m.requests, m.duration, m.inFlight, m.connections, limited)
 	return m
 }
 
@@ -44,6 +48,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) refused(c limits.Class) {
 	if m != nil {
 		m.limited[c].Inc()
+	}
+}
+
+// refusedConnection counts a connection without a credential that was one too many.
+func (m *Metrics) refusedConnection() {
+	if m != nil {
+		m.connections.Inc()
 	}
 }
 

@@ -75,15 +75,16 @@ const statusClientGone = 499
 
 // Errors of this package.
 var (
-	errNotFound       = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path"}
-	errMethod         = &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed", Message: "the path does not have this method"}
-	errMediaType      = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON"}
-	errTooLarge       = &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large", Message: "the body is too large"}
-	errForeignOrigin  = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed", Message: "this origin may not open the stream"}
-	errDraining       = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the service is about to stop", RetryAfter: retryUnavailable}
-	errRateLimited    = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "the rate limit is used up"}
-	retryUnavailable  = 5 * time.Second
-	internalErrorText = "The service met an unexpected error. Name the request_id when you report it."
+	errNotFound         = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path"}
+	errMethod           = &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed", Message: "the path does not have this method"}
+	errMediaType        = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON"}
+	errTooLarge         = &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large", Message: "the body is too large"}
+	errForeignOrigin    = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed", Message: "this origin may not open the stream"}
+	errDraining         = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the service is about to stop", RetryAfter: retryUnavailable}
+	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "too many connections of this address wait for a credential", RetryAfter: 10 * time.Second}
+	errRateLimited      = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "the rate limit is used up"}
+	retryUnavailable    = 5 * time.Second
+	internalErrorText   = "The service met an unexpected error. Name the request_id when you report it."
 )
 
 // scopeError is a credential without the scope that the endpoint needs.

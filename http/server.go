@@ -53,6 +53,9 @@ type Options struct {
 	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; none by default
 	TLS            *tls.Config    // nil: plain HTTP
+	// MaxAnonymous is how many connections of a client's address may be open on which no
+	// credential was accepted; default 1,000.
+	MaxAnonymous int
 
 	Health   Health
 	Gatherer prometheus.Gatherer // for /metrics; nil: /metrics is not on this listener
@@ -72,6 +75,8 @@ const (
 	bodyTimeout    = 30 * time.Second // to receive its body
 	idleTimeout    = 2 * time.Minute  // between two requests
 	maxHeaderBytes = 64 << 10
+
+	defaultAnonymous = 1000
 )
 
 // Server answers the requests of the API. Its methods are safe for concurrent
@@ -87,7 +92,9 @@ type Server struct {
 	gzip     func(http.Handler) http.HandlerFunc
 	handler  http.Handler
 	http     *http.Server
-	versions []apiVersion
+	// anonymous counts connections without a credential.
+	anonymous *anonymous
+	versions  []apiVersion
 
 	draining atomic.Bool // not ready, but still serving
 	refusing atomic.Bool // requests that come now are refused
@@ -97,6 +104,7 @@ type Server struct {
 // that is none.
 func New(o Options) (*Server, error) {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 90*time.Second)
+	o.MaxAnonymous = cmp.Or(o.MaxAnonymous, defaultAnonymous)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -119,6 +127,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("make compression: %w", err)
 	}
 	s.upgrader = newUpgrader()
+	s.anonymous = newAnonymous(o.MaxAnonymous, o.TrustedProxies)
 	s.addRoutes()
 	s.handler = http.HandlerFunc(s.serve)
 	if o.Tracing {
@@ -126,6 +135,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.http = &http.Server{Handler: s.handler, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: o.WriteTimeout,
 		WriteTimeout: o.WriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: s.anonymous.context, ConnState: s.anonymous.state,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	return s, nil
 }
@@ -163,6 +173,11 @@ func (s *Server) Serve(ln net.Listener) error {
 	if s.o.TLS != nil {
 		serve = func(ln net.Listener) error { return s.http.ServeTLS(ln, "", "") }
 	}
+	refused := func(address string) {
+		s.o.Metrics.refusedConnection()
+		s.log.Debug("connection refused: the address has too many without a credential", "address", address)
+	}
+	ln = anonymousListener{ln, s.anonymous, refused, s.o.TLS == nil}
 	if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}

@@ -15,8 +15,9 @@ import (
 // Hub serves the connections of the dashboard stream.
 type Hub interface {
 	// Serve takes an upgraded connection over and closes it in the end. Without a
-	// principal the first message must authenticate.
-	Serve(ws *websocket.Conn, p *signal.Principal)
+	// principal the first message must authenticate; settled, if it is not nil, is called
+	// when that was done or the connection has ended.
+	Serve(ws *websocket.Conn, p *signal.Principal, settled func())
 }
 
 // handshakeTimeout bounds the writing of the answer to a handshake.
@@ -98,8 +99,18 @@ func (s *Server) stream(c *call) error {
 		c.Header().Set("Sec-Websocket-Version", "13")
 		return err
 	}
+	settled := func() {}
+	if c.principal.Account == "" {
+		end, ok := s.anonymous.open.Begin(c.address)
+		if !ok {
+			s.o.Metrics.refusedConnection()
+			return errTooManyAnonymous
+		}
+		settled = end
+	}
 	ws, err := s.upgrader.Upgrade(c, c.r, c.Header())
 	if err != nil {
+		settled()
 		if _, refused := err.(websocket.HandshakeError); refused {
 			return err // the connection cannot be taken over: nothing of the client's
 		}
@@ -113,7 +124,7 @@ func (s *Server) stream(c *call) error {
 		p = &copied
 	}
 	hub := s.o.Hub
-	c.then = func() { hub.Serve(ws, p) }
+	c.then = func() { hub.Serve(ws, p, settled) }
 	return nil
 }
 

@@ -95,7 +95,7 @@ func BenchmarkFanOut(b *testing.B) {
 				Channels: names(defaultChannels)}, time.Now())
 			a.expect(len(welcome))
 			for _, c := range a.servers {
-				s.hub.serve(c, principalOf(alice))
+				s.hub.serve(c, principalOf(alice), func() {})
 			}
 			a.wait()
 			events := make([]signal.Event, batch)

@@ -84,6 +84,29 @@ func TestConnectionsThatDoNotAuthenticateAreClosed(t *testing.T) {
 	c.wantClose(closeInternal)
 	c = s.dial(&signal.Principal{Account: alice, ExpiresAt: time.Now().Add(-time.Second)})
 	c.wantClose(closeUnauth)
+	until(t, "all are settled", func() bool { return s.unsettled.Load() == 0 })
+}
+
+func TestAConnectionIsSettledWhenItIsAuthenticated(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	s.tokens.known["ask_a"] = *principalOf(alice)
+	c, gone := s.dial(nil), s.dial(nil)
+	c.send(`{"action":"ping"}`)
+	c.want("error")
+	if n := s.unsettled.Load(); n != 2 {
+		t.Errorf("%d connections are not settled, want both", n)
+	}
+	c.send(`{"action":"auth","api_key":"ask_a"}`)
+	c.want("welcome")
+	until(t, "the authenticated one is settled", func() bool { return s.unsettled.Load() == 1 })
+	gone.ws.Close()
+	until(t, "the closed one is settled", func() bool { return s.unsettled.Load() == 0 })
+	if err := s.hub.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.dial(nil).wantClose(closeGoingAway)
+	until(t, "one that came after a drain is settled", func() bool { return s.unsettled.Load() == 0 })
 }
 
 func TestExpiryClosesUnlessExtended(t *testing.T) {

@@ -141,22 +141,30 @@ func (s *connections) Receive(c engine.Context) {
 func (h *Hub) clock() int64 { return int64(time.Since(h.born)) + 1 }
 
 // Serve takes over ws, which nothing was read from or written to since the
-// upgrade. p is who authenticated the handshake; nil: the first message must. It
-// returns at once. After a drain has begun the client is sent away.
-func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal) { h.serve(ws.NetConn(), p) }
+// upgrade. p is who authenticated the handshake; nil: the first message must. settled,
+// if it is not nil, is called when the client was authenticated or is gone, perhaps
+// more than once. Serve returns at once. After a drain has begun the client is sent
+// away.
+func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
+	if settled == nil {
+		settled = func() {}
+	}
+	h.serve(ws.NetConn(), p, settled)
+}
 
-func (h *Hub) serve(conn net.Conn, p *signal.Principal) {
+func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
+		settled()
 		go sendAway(conn)
 		return
 	}
 	h.open++
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
-	peer := &peer{id: signal.NewConnectionID(), flusher: f}
+	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
 	peer.socket = newSocket(conn, func() { f.post(takenOver{peer}) })
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
@@ -219,6 +227,7 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 	}
 	p.account = account
 	h.accounts[account]++
+	p.settled()
 	return true
 }
 
@@ -232,6 +241,7 @@ func (h *Hub) left(p *peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.departed = true
+	p.settled()
 	if p.account != "" {
 		if h.accounts[p.account]--; h.accounts[p.account] == 0 {
 			delete(h.accounts, p.account)

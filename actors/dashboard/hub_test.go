@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,6 +170,8 @@ type service struct {
 
 	mu        sync.Mutex
 	principal *signal.Principal // of the next handshake
+
+	unsettled atomic.Int64 // connections that were not authenticated and have not ended
 }
 
 func newService(tb testing.TB, change func(*Options)) *service {
@@ -195,7 +198,8 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 		p := s.principal
 		s.mu.Unlock()
 		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {
-			s.hub.Serve(ws, p)
+			s.unsettled.Add(1)
+			s.hub.Serve(ws, p, sync.OnceFunc(func() { s.unsettled.Add(-1) }))
 		}
 	}))
 	tb.Cleanup(func() {

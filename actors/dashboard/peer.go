@@ -15,6 +15,7 @@ type peer struct {
 	id      string
 	flusher *flusher
 	socket  socket
+	settled func() // is called when it is authenticated, or has ended
 
 	// Set before the reading goroutine starts.
 	ref     engine.Ref // the connection's actor

@@ -1,0 +1,142 @@
+package http
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
+)
+
+// anonymous bounds the connections of an address on which no credential was accepted
+// yet: those of the listener up to their first request with one, and those of the
+// stream while they may still send one. Proxies that are trusted are not counted.
+type anonymous struct {
+	open    *limits.Open
+	trusted []netip.Prefix
+
+	mu   sync.Mutex
+	ends map[net.Conn]func() // of the listener's connections that are counted
+}
+
+func newAnonymous(most int, trusted []netip.Prefix) *anonymous {
+	return &anonymous{open: limits.NewOpen(most), trusted: trusted, ends: make(map[net.Conn]func())}
+}
+
+// anonymousListener accepts connections within the bound; it answers the others.
+type anonymousListener struct {
+	net.Listener
+	*anonymous
+	log     func(address string)
+	answers bool // in plain HTTP; else they are only closed
+}
+
+// Accept implements net.Listener.
+func (l anonymousListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+		if err != nil { // a unix socket
+			return conn, nil
+		}
+		address := peer.Addr().Unmap().WithZone("")
+		if isTrusted(address, l.trusted) {
+			return conn, nil
+		}
+		end, ok := l.open.Begin(address.String())
+		if !ok {
+			l.log(address.String())
+			go refuseConnection(conn, l.answers)
+			continue
+		}
+		l.mu.Lock()
+		l.ends[conn] = end
+		l.mu.Unlock()
+		return conn, nil
+	}
+}
+
+// refusalTime is how long a connection that is refused is kept for its answer.
+const refusalTime = time.Second
+
+// tooManyConnections is the answer of a connection that is refused.
+var tooManyConnections = func() []byte {
+	p := problem{problemKind: problemsByCode["rate_limited"], Detail: "too many connections of this address have shown no credential"}
+	body := p.append(nil, "/", signal.NewRequestID())
+	head := "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 10\r\nConnection: close\r\n\r\n"
+	return append([]byte(head), body...)
+}()
+
+// refuseConnection answers and closes. It reads what the client sends meanwhile: else
+// the client would lose the answer.
+func refuseConnection(conn net.Conn, answer bool) {
+	defer conn.Close()
+	if !answer {
+		return
+	}
+	_ = conn.SetDeadline(time.Now().Add(refusalTime))
+	if _, err := conn.Write(tooManyConnections); err != nil {
+		return
+	}
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		var room [512]byte
+		for n := 0; n < maxHeaderBytes; {
+			read, err := conn.Read(room[:])
+			if err != nil {
+				return
+			}
+			n += read
+		}
+	}
+}
+
+// bare returns the connection that the listener accepted.
+func bare(conn net.Conn) net.Conn {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		return over.NetConn()
+	}
+	return conn
+}
+
+// acceptedKey is that of the function that says that a credential was accepted on the
+// connection of a request.
+type acceptedKey struct{}
+
+// context is http.Server.ConnContext.
+func (a *anonymous) context(ctx context.Context, conn net.Conn) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if end := a.ends[bare(conn)]; end != nil {
+		return context.WithValue(ctx, acceptedKey{}, end)
+	}
+	return ctx
+}
+
+// state is http.Server.ConnState.
+func (a *anonymous) state(conn net.Conn, state http.ConnState) {
+	if state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	conn = bare(conn)
+	a.mu.Lock()
+	end := a.ends[conn]
+	delete(a.ends, conn)
+	a.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// accepted says that a credential was accepted on the connection of a request.
+func accepted(ctx context.Context) {
+	if end, ok := ctx.Value(acceptedKey{}).(func()); ok {
+		end()
+	}
+}
