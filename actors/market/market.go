@@ -95,14 +95,35 @@ const (
 // reached or too many bars are missing; INSUFFICIENT_HISTORY without any bar;
 // STALE_DATA; MARKET_CLOSED outside of the sessions of a real asset. It asks Redis at
 // the first call for an asset and timeframe only. An asset that nobody asked for before
-// is taken up by the feeder, which may take some seconds.
+// is taken up by the feeder, which may take some seconds; on an empty Redis the simulated
+// market begins, which Series waits for until ctx ends. After the process was halted or
+// Redis was away it waits a moment for prices to be read again.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
-	w, frame, err := m.watched(ctx, name, tf)
-	if err != nil {
-		return Snapshot{}, err
+	patience := time.Now().Add(rereadPatience)
+	for {
+		w, frame, err := m.watched(ctx, name, tf)
+		if err == nil {
+			var s Snapshot
+			if s, err = m.snapshot(w, frame); err == nil {
+				return s, nil
+			}
+		}
+		if !errors.Is(err, errUnread) || time.Now().After(patience) {
+			return Snapshot{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return Snapshot{}, err
+		case <-time.After(wantEvery):
+		}
 	}
-	return m.snapshot(w, frame)
 }
+
+// rereadPatience bounds the wait for prices that cannot be read at the moment.
+const rereadPatience = 3 * time.Second
+
+// errUnread is in the causes of errors that say so.
+var errUnread = errors.New("prices are not read")
 
 // watched returns the watch of the asset that name means, with the timeframe read.
 func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
@@ -184,7 +205,7 @@ func (m *Market) stale(format string, what any, symbol string, ageMS int64) erro
 
 func (m *Market) unreachable(cause error) *signal.RunError {
 	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
-		Message: "prices cannot be read at the moment", Cause: cause}
+		Message: "prices cannot be read at the moment", Cause: errors.Join(errUnread, cause)}
 }
 
 // load makes sure that the asset is watched and the frame read.
@@ -219,9 +240,17 @@ const (
 )
 
 // record returns the record of an asset. One that real sources may have is taken up
-// when it is first asked for.
+// when it is first asked for; one of the simulated market is there when that has begun.
 func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAsset, error) {
 	record, _, err := m.o.Store.Asset(ctx, key)
+	for m.simulates && lookUp(name) != nil && signal.KindOf(err) == signal.KindNotFound && (!m.real || !m.mayHave(name)) {
+		select {
+		case <-ctx.Done():
+			return record, err
+		case <-time.After(wantEvery):
+		}
+		record, _, err = m.o.Store.Asset(ctx, key)
+	}
 	if !m.real || signal.KindOf(err) != signal.KindNotFound || !m.mayHave(name) {
 		return record, err
 	}

@@ -169,6 +169,10 @@ func TestOldPricesAreRefused(t *testing.T) {
 
 func TestAgeIsExplainedByTheStore(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, ageIsExplainedByTheStore)
+}
+
+func ageIsExplainedByTheStore(t *testing.T) {
 	c := newClock()
 	m := newFake(t, &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
@@ -184,22 +188,52 @@ func TestAgeIsExplainedByTheStore(t *testing.T) {
 	if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("while it does not: %+v", e)
 	}
+	// A process that was halted reads again a moment later.
+	asked := time.Now()
+	time.AfterFunc(time.Second, func() {
+		c.Add(-24 * time.Hour)
+		m.closedUp.Store(true)
+	})
+	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil || time.Since(asked) < time.Second {
+		t.Errorf("prices that are read again after a second: %v, %s later", err, time.Since(asked))
+	}
 }
 
-func TestKnownAssetsOfAMarketThatStartsAreWorthARetry(t *testing.T) {
+// Who asks for an asset of a simulated market that has not begun waits for it, as long as
+// the question may take.
+func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	sys := engine.NewSystem(engine.Options{})
-	t.Cleanup(func() { sys.Shutdown(context.Background()) })
-	m := New(sys, Options{Store: &fakeStore{}, Now: newClock().Now})
-	for name, retryable := range map[string]bool{"BTC": true, "btc-usd": true, "NOSUCH": false} {
-		_, err := m.Series(t.Context(), name, signal.H1)
-		if e := runError(t, err); e.Code != signal.DataUnavailable || e.Retryable != retryable {
-			t.Errorf("%s: %+v", name, e)
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock()
+		store := &fakeStore{}
+		m := newFake(t, store, c)
+		m.simulates = true
+		var begun time.Time
+		for name, want := range map[string]struct {
+			retryable bool
+			after     time.Duration
+		}{"BTC": {true, 5 * time.Second}, "btc-usd": {true, 5 * time.Second}, "NOSUCH": {}} {
+			begun = time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, err := m.Series(ctx, name, signal.H1)
+			cancel()
+			if e := runError(t, err); e.Code != signal.DataUnavailable || e.Retryable != want.retryable || time.Since(begun) != want.after {
+				t.Errorf("%s: %+v after %s", name, e, time.Since(begun))
+			}
 		}
-	}
-	if n := len(*m.watches.Load()); n != 0 {
-		t.Errorf("%d actors for assets that nobody knows", n)
-	}
+		if n := len(*m.watches.Load()); n != 0 {
+			t.Errorf("%d actors for assets that nobody knows", n)
+		}
+		begun = time.Now()
+		time.AfterFunc(2*time.Second, func() {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			store.asset, store.bars = signal.MarketAsset{Symbol: "BTC", Speed: 1}, hours(5, c.Now().UnixMilli(), 1)
+		})
+		if s, err := m.Series(t.Context(), "BTC", signal.H1); err != nil || s.Asset.Symbol != "BTC" || time.Since(begun) < 2*time.Second {
+			t.Errorf("%s: %v after %s", s.Asset.Symbol, err, time.Since(begun))
+		}
+	})
 }
 
 // TestNothingIsMissedBetweenReadingAndFollowing closes a bar while the records are
@@ -246,7 +280,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 }
 
 // TestAPanicHarmsNoOther: who waits for an actor that panics is told so at once, and
-// who asks next is served.
+// who asks for prices then is served.
 func TestAPanicHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
@@ -255,7 +289,7 @@ func TestAPanicHarmsNoOther(t *testing.T) {
 		store.onBars = func() { panic("broken") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := m.Series(ctx, "X", signal.M1)
+		_, _, err := m.watched(ctx, "X", signal.M1)
 		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || !e.Retryable || ctx.Err() != nil {
 			t.Errorf("got %v (context: %v), want DATA_UNAVAILABLE, retryable, at once", err, ctx.Err())
 		}

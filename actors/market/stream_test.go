@@ -337,7 +337,9 @@ func TestRedisAwayIsSaid(t *testing.T) {
 	b := newBench(t, time.Now)
 	m := b.market(Options{})
 	b.server.Kill()
-	_, err := m.Series(t.Context(), "BTC", signal.H1)
+	asking, enough := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer enough()
+	_, err := m.Series(asking, "BTC", signal.H1)
 	if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("error is %+v", e)
 	}

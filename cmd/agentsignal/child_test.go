@@ -54,7 +54,7 @@ func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.newest())
 		default:
 		}
-		line := c.log.line(`"msg":"agentsignal serves"`)
+		line := c.log.line(`"msg":"agentsignal listens"`)
 		if line == "" || !strings.HasSuffix(line, "\n") {
 			return false
 		}

@@ -115,7 +115,7 @@ func (p *process) run(ctx context.Context) error {
 		p.start(background, failed, what, f)
 	}
 	p.start(background, failed, "join installation", func(ctx context.Context) error { return p.join(ctx, failed) })
-	p.log.Info("agentsignal serves", "addr", p.listener.Addr().String(), "version", version, "node", p.node)
+	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", version, "node", p.node)
 	var err error
 	select {
 	case <-ctx.Done():

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// Who is told that the service is ready may run an agent, on a Redis without any prices,
+// too: the run waits for the first ones.
+func TestTheFirstRunAfterReadyIsAnswered(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "simulated"
+	s := start(t, c)
+	alice, _ := s.account(t)
+	for _, body := range []string{`{"asset":"BTC","strategy":"momentum"}`, `{"asset":"wheat","strategy":"sentiment"}`} {
+		if r := alice.post("/v1/agents/trading/run", body); r.Status != http.StatusOK {
+			t.Errorf("run of %s on an empty redis: %d %s", body, r.Status, r.Body)
+		}
+	}
+}
