@@ -178,7 +178,10 @@ const maxLoggedPath = 256
 // logCall writes the line of a request. It holds no query, which may hold a key.
 func (s *Server) logCall(c *call, took time.Duration) {
 	level := slog.LevelInfo
+	probe := c.operation != nil && c.operation.probe
 	switch {
+	case probe && c.status < 400:
+		level = slog.LevelDebug
 	case c.status == http.StatusInternalServerError && signal.KindOf(c.err) == signal.KindInternal:
 		level = slog.LevelError
 	case c.status == http.StatusServiceUnavailable:
@@ -194,7 +197,10 @@ func (s *Server) logCall(c *call, took time.Duration) {
 	}
 	var room [12]slog.Attr
 	attrs := append(room[:0], slog.String("method", methodLabel(c.r.Method)), slog.String("path", path), slog.Int("status", c.status),
-		slog.Int64("bytes", c.bytes), slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("request", c.id), slog.String("address", c.address))
+		slog.Int64("bytes", c.bytes), slog.Float64("ms", float64(took.Microseconds())/1000))
+	if !probe || level == slog.LevelDebug { // a probe that fails is the same fault again, whoever asks
+		attrs = append(attrs, slog.String("request", c.id), slog.String("address", c.address))
+	}
 	if c.principal.Account != "" {
 		attrs = append(attrs, slog.String("account", string(c.principal.Account)))
 	}

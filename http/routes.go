@@ -31,6 +31,7 @@ type operation struct {
 	// anyQuery leaves the query alone: what links to a page carries is not ours.
 	anyQuery bool
 	always   bool // answered while the process ends, too
+	probe    bool // asked every few seconds: only what goes wrong is logged
 	secret   bool // its answers hold a secret: they are kept encrypted
 
 	method string
@@ -73,6 +74,14 @@ func open(handle func(*call) error) methods {
 		}
 		return handle(c)
 	}}}
+}
+
+// probed has m logged only where it fails.
+func probed(m methods) methods {
+	for _, op := range m {
+		op.probe = true
+	}
+	return m
 }
 
 // anyQuery has m leave the query alone.
@@ -128,12 +137,12 @@ func (s *Server) addRoutes() {
 	if s.o.Registration {
 		s.add("/v1/auth/register", methods{"POST": {class: limits.Registrations, handle: s.register}})
 	}
-	s.add("/healthz", open(s.healthz))
-	s.add("/readyz", open(s.readyz))
+	s.add("/healthz", probed(open(s.healthz)))
+	s.add("/readyz", probed(open(s.readyz)))
 	if s.o.Gatherer != nil {
 		metrics := open(s.metrics())
 		metrics[http.MethodGet].class = limits.Scrapes
-		s.add("/metrics", metrics)
+		s.add("/metrics", probed(metrics))
 	}
 	s.add("/v1/openapi.json", open(description(openAPIJSON, typeJSON))).cached = true
 	s.add("/v1/openapi.yaml", open(description(openAPI, typeYAML))).cached = true

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,7 +108,9 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 		return nil, &signal.Error{Kind: signal.KindConflict, Code: "not_alone",
 			Message: fmt.Sprintf("node %s uses the same Redis, and not both have the setting cluster: true", answer[1])}
 	}
-	return answer[1:], nil
+	live := answer[1:] // in the order in which they renewed
+	slices.Sort(live)
+	return live, nil
 }
 
 // LeaveNode says that node is live no more.

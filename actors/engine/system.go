@@ -174,6 +174,19 @@ func (s *System) Shutdown(ctx context.Context) error {
 	return nil
 }
 
+// End poisons an actor and waits until it has ended, or until ctx ends, whose error it
+// returns then.
+func (s *System) End(ctx context.Context, r Ref) error {
+	if r.c == nil {
+		return nil
+	}
+	r.Tell(poison{})
+	if err := wait(ctx, r.c.ended()); err != nil {
+		return fmt.Errorf("end %s: %w", r, err)
+	}
+	return nil
+}
+
 func wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -94,6 +94,28 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 	})
 }
 
+// A node that leaves gives everything back before anything else of its process ends.
+func TestANodeThatLeavesHandsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
+		time.Sleep(time.Minute)
+		if n := b.Owned(); n == 0 || n == 16 {
+			t.Fatalf("b owns %d partitions", n)
+		}
+		if err := b.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
+			t.Errorf("owners a second after b left (-want +got):\n%s", d)
+		}
+		wantOwned(t, "after b left", map[*node]int{a: 16, b: 0})
+		b.Publish(0, []signal.Event{{}}) // what is still read goes nowhere
+	})
+}
+
 // A node that is cut off keeps nothing longer than its lease, and the other has all
 // within lease + 2 s.
 func TestFailover(t *testing.T) {

@@ -106,6 +106,9 @@ type Partitions struct {
 	pollEvery  time.Duration
 	renewEvery time.Duration
 
+	system     *engine.System
+	supervisor engine.Ref
+
 	inboxes []atomic.Pointer[inbox]      // by partition; nil where this node is not owner
 	owners  []atomic.Pointer[engine.Ref] // by partition, from the lease on; nil where this node is not owner
 	owned   atomic.Int64
@@ -129,9 +132,14 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		pollEvery: min(o.Lease/10, 300*time.Millisecond), renewEvery: o.Lease / 3,
 		inboxes: make([]atomic.Pointer[inbox], store.Partitions()), owners: make([]atomic.Pointer[engine.Ref], store.Partitions()),
 		joined: make(chan struct{})}
-	sys.Spawn(engine.Supervisor, "partitions", func() engine.Actor { return newSupervisor(p) }, partitionFailures)
+	p.system = sys
+	p.supervisor = sys.Spawn(engine.Supervisor, "partitions", func() engine.Actor { return newSupervisor(p) }, partitionFailures)
 	return p
 }
+
+// Leave withdraws the node, gives its partitions back and waits until their actors have
+// ended. The partitions are of no use after it.
+func (p *Partitions) Leave(ctx context.Context) error { return p.system.End(ctx, p.supervisor) }
 
 // Join waits until the node was announced for the first time. KindConflict: other
 // nodes live on the same Redis and may not; the process should end. It waits for

@@ -12,6 +12,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,8 +92,9 @@ type process struct {
 	catalogue   *catalogue.Catalogue
 	scorecards  *scorecard.Scorecards
 	hub         *dashboard.Hub
-	partitions  *partition.Partitions // nil until the installation is known to be ours
-	certificate *certificate          // nil without TLS
+	partitions  *partition.Partitions                // nil until the installation is known to be ours
+	joined      atomic.Pointer[partition.Partitions] // partitions, once this node is known to be welcome
+	certificate *certificate                         // nil without TLS
 	server      *signalhttp.Server
 	listener    net.Listener
 	admin       net.Listener // nil without http.admin_addr
@@ -195,6 +197,8 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 	if err := p.partitions.Join(ctx); err != nil {
 		return err
 	}
+	p.joined.Store(p.partitions)
+	p.log.Info("agentsignal serves", "version", version, "node", p.node)
 	if p.demo != nil {
 		return p.runDemo(ctx)
 	}
@@ -209,6 +213,15 @@ func (p *process) reportRefusal(err error) bool {
 		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason, "err", err)
 	}
 	return setting
+}
+
+// handOver gives this node's partitions to others before the rest ends: nothing that
+// requests and streams still need depends on who owns a partition.
+func (p *process) handOver(ctx context.Context) error {
+	if joined := p.joined.Load(); joined != nil {
+		return joined.Leave(ctx)
+	}
+	return nil
 }
 
 // subscribe hands what the tail reads to all who follow it: first who may no
@@ -267,7 +280,12 @@ func (p *process) health() signalhttp.Health {
 			}
 			return nil
 		},
-		Actors: p.system.Alive,
+		Actors: func(ctx context.Context) error {
+			if p.joined.Load() == nil {
+				return errors.New("the node has not joined the installation")
+			}
+			return p.system.Alive(ctx)
+		},
 		Warnings: func() []string {
 			if p.embedded != nil && !p.embedded.Durable() {
 				return []string{"No Redis server is installed: data are kept in this process, and nothing survives a restart."}

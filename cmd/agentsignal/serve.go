@@ -181,5 +181,6 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err := p.listen(ctx); err != nil {
 		return nil, err
 	}
+	p.undo.add("partitions", p.handOver)
 	return p, nil
 }

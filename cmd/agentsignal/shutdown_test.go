@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -152,11 +153,17 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 // refused waits for a service that must not run, and returns why.
 func (s *service) refused(tb testing.TB) string {
 	tb.Helper()
-	select {
-	case <-s.ended:
-	case <-time.After(patience):
-		tb.Fatal("the service runs on")
-	}
+	eventually(tb, "the service ends", func() bool {
+		if s.process.server.Ready(context.Background()).Status == "ready" {
+			tb.Error("a service is ready that may not take part")
+		}
+		select {
+		case <-s.ended:
+			return true
+		default:
+			return false
+		}
+	})
 	if s.err == nil {
 		tb.Fatal("the service ended without an error")
 	}

@@ -2,7 +2,7 @@
 -- KEYS[1] live nodes, "NODE MODE" by the millisecond until which they are
 -- ARGV[1] node   ARGV[2] "many", or "alone" if no other node may be
 -- ARGV[3] for how long, ms
--- Returns {"1", NODE...} with the node itself, in the order of their names; or
+-- Returns {"1", NODE...} with the node itself, in no order; or
 -- {"0", NODE} if the live node NODE and this one may not be at the same time.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
