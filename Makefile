@@ -50,6 +50,7 @@ deps-run:
 
 deps-test:
 	@command -v redis-server >/dev/null || $(call install,redis-server)
+	@command -v chromium >/dev/null || $(call install,chromium)
 
 # install asks apt for packages, as root or by sudo without a password.
 define install
