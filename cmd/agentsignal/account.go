@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -42,34 +40,37 @@ func printJSON(w io.Writer, v any) error {
 
 // passwordFlags are the ways to give a password.
 type passwordFlags struct {
-	password  string
-	fromStdin bool
+	password, file string
+	fromStdin      bool
 }
 
 func (f *passwordFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.password, "password", "", "the password, 12 to 128 characters; others of this machine may see it")
+	c.Flags().StringVar(&f.password, "password", "", "the password, 12 to 128 characters; others on this machine can see it")
+	c.Flags().StringVar(&f.file, "password-file", "", "file with the password")
 	c.Flags().BoolVar(&f.fromStdin, "password-stdin", false, "read the password from standard input")
-	c.MarkFlagsMutuallyExclusive("password", "password-stdin")
+	c.MarkFlagsMutuallyExclusive("password", "password-file", "password-stdin")
 }
-
-// maxPasswordLine bounds what is read as a password.
-const maxPasswordLine = 4096
 
 // read returns the password, asking for it on a terminal if no flag gives it.
 func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 	switch {
 	case f.password != "":
+		warnVisible(cmd, "--password", "--password-stdin or --password-file")
 		return f.password, nil
-	case f.fromStdin:
-		line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxPasswordLine)).ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+	case f.file != "", f.fromStdin:
+		name := f.file
+		if f.fromStdin {
+			name = "-"
+		}
+		password, err := readSecret(cmd, name)
+		if err != nil {
 			return "", fmt.Errorf("read password: %w", err)
 		}
-		return strings.TrimRight(line, "\r\n"), nil
+		return password, nil
 	case term.IsTerminal(int(os.Stdin.Fd())):
 		return askPassword(cmd.Context(), cmd.ErrOrStderr(), int(os.Stdin.Fd()))
 	}
-	return "", errors.New("give the password by --password or --password-stdin")
+	return "", errors.New("give the password by --password-stdin or --password-file")
 }
 
 // askPassword reads a password from a terminal, which shows again what is typed when

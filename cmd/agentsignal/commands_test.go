@@ -205,7 +205,7 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 	redis.Restart()
 	s.awaitReady(t)
 	s.stop(t)
-	o.fails("refused", "healthcheck", "--url", s.url+"/readyz")
+	o.fails("nothing listens", "healthcheck", "--url", s.url+"/readyz")
 }
 
 func TestTailShowsTheStream(t *testing.T) {
@@ -215,14 +215,14 @@ func TestTailShowsTheStream(t *testing.T) {
 	address := "ws" + strings.TrimPrefix(s.url, "http") + "/ws/dashboard"
 	o := operator{tb: t}
 	o.fails("give an API key", "tail", "--url", address)
-	o.fails("refuses", "tail", "--url", address, "--key", unknownKey())
+	o.fails("refuses the key (401)", "tail", "--url", address, "--key", unknownKey())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	outputs := map[string]*journal{"for people": {}, "for programs": {}}
 	ended := make(chan error, len(outputs))
 	for kind, out := range outputs {
-		args := []string{"tail", "--url", address, "--key", trader.token, "--assets", "btc"}
+		args := []string{"tail", "--url", address, "--key-file", written(t, trader.token), "--assets", "btc"}
 		if kind == "for programs" {
 			args = append(args, "--json")
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -137,9 +136,10 @@ agentsignal runs at %[1]s  (API: %[1]s/docs)
 Schedules run the agents for this account. In another terminal, watch signals come,
 move and close; ask for one; receive events by webhook:
 
-  %[6]s tail --url %[5]s/ws/dashboard --key %[4]s
-  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer %[4]s" -H 'Content-Type: application/json' -d '{"asset": "BTC", "strategy": "momentum"}'
-  %[6]s webhook listen --register --url %[1]s --key %[4]s
+  export %[5]s=%[4]s
+  %[6]s tail --url %[1]s
+  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $%[5]s" -H 'Content-Type: application/json' -d '{"asset": "BTC", "strategy": "momentum"}'
+  %[6]s webhook listen --register --url %[1]s
 
-`, address, demoEmail, password, key, "ws"+strings.TrimPrefix(address, "http"), os.Args[0])
+`, address, demoEmail, password, key, keyVariable, os.Args[0])
 }

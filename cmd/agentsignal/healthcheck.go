@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,44 +21,61 @@ import (
 const healthcheckTimeout = 3 * time.Second
 
 func healthcheckCommand(s *settings) *cobra.Command {
-	url := ""
+	given := ""
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a running service whether it is ready", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client := http.DefaultClient
-			if url == "" {
+			client, address := http.DefaultClient, (*url.URL)(nil)
+			if given == "" {
 				c, err := s.load()
 				if err != nil {
 					return err
 				}
-				url = localURL(c.HTTP.Addr, c.TLS) + "/readyz"
-				// The certificate is for the names that clients use, and no secret is told.
+				given = localURL(c.HTTP.Addr, c.TLS)
+				// The certificate is for the names that clients use, and no secret is sent.
 				client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
-			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			address, err := parseAddress(given)
 			if err != nil {
 				return fmt.Errorf("--url: %w", err)
 			}
-			w, err := client.Do(r)
-			if err != nil {
-				return err
-			}
-			defer w.Body.Close()
-			body, err := io.ReadAll(io.LimitReader(w.Body, 1<<16))
-			if err != nil {
-				return fmt.Errorf("read answer: %w", err)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), string(body))
-			if w.StatusCode != http.StatusOK {
-				return fmt.Errorf("not ready: %s", w.Status)
-			}
-			return nil
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
+			defer cancel()
+			return askReady(ctx, client, address, cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&url, "url", "", "address of the service's /readyz; that of the configuration if left out")
+	c.Flags().StringVar(&given, "url", "", "address of the service; that of the configuration if left out")
 	return c
+}
+
+// askReady prints what the service at address says of itself; it is an error if it is not
+// ready.
+func askReady(ctx context.Context, client *http.Client, address *url.URL, out io.Writer) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String()+"/readyz", nil)
+	if err != nil {
+		return fmt.Errorf("--url: %w", err)
+	}
+	w, err := client.Do(r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s does not answer within %v", address.Host, healthcheckTimeout)
+	}
+	if err != nil {
+		return connectFault(address, err, false)
+	}
+	defer w.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(w.Body, 1<<16))
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	var readiness struct{ Status string }
+	if json.Unmarshal(body, &readiness) != nil || readiness.Status == "" || w.StatusCode < 500 && w.StatusCode != http.StatusOK {
+		return answerFault(address, w.StatusCode, body)
+	}
+	fmt.Fprintln(out, string(body))
+	if w.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", readiness.Status)
+	}
+	return nil
 }
 
 // localURL returns where a service that listens at addr, host:port, answers on this

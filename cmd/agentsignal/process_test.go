@@ -251,7 +251,7 @@ func TestTailComesBackWhereItWas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errs journal
 	root := newRoot(nil)
-	root.SetArgs([]string{"tail", "--json", "--channels", "signal.new", "--key", trader.token, "--url", "ws://" + relay.listener.Addr().String() + "/ws/dashboard"})
+	root.SetArgs([]string{"tail", "--json", "--channels", "signal.new", "--key-file", written(t, trader.token), "--url", "ws://" + relay.listener.Addr().String() + "/ws/dashboard"})
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	ended := make(chan error, 1)

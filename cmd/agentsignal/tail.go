@@ -1,19 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // tailPatience is how long the stream may be silent: the service sends a heartbeat
@@ -28,42 +33,107 @@ const (
 
 // tailer follows the dashboard stream.
 type tailer struct {
-	url, key string
+	address  *url.URL // of the service
+	key      string
 	channels []string
 	assets   []string
 	raw      bool
 	out, err io.Writer
 	last     string // position of the last event after a reply, to resume from
 
+	connected  bool // there was a connection once: what fails now may pass
 	subscribed bool // this connection's subscription is confirmed
 }
 
 func tailCommand() *cobra.Command {
 	t := &tailer{}
+	var address string
+	var key keyFlags
 	c := &cobra.Command{
 		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
-		Long: "Show the stream of a running service. The API key comes from --key or from the\nvariable AGENTSIGNAL_API_KEY. A lost connection is made again and resumes where it was.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if t.key == "" {
-				t.key = os.Getenv("AGENTSIGNAL_API_KEY")
+		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " + keyVariable +
+			". A lost connection is made again and resumes where it was.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if t.address, err = parseAddress(address); err != nil {
+				return fmt.Errorf("--url: %w", err)
 			}
-			if t.key == "" {
-				return errors.New("give an API key by --key or AGENTSIGNAL_API_KEY: agentsignal key create makes one")
+			if err := checkChannels(t.channels); err != nil {
+				return err
+			}
+			if t.key, err = key.read(cmd); err != nil {
+				return err
 			}
 			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := t.checkAssets(cmd.Context()); err != nil {
+				return err
+			}
 			return t.follow(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&t.url, "url", "ws://localhost:8080/ws/dashboard", "address of the stream")
-	c.Flags().StringVar(&t.key, "key", "", "API key or access token")
-	c.Flags().StringSliceVar(&t.channels, "channels", []string{"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification"}, "message types to show")
+	c.Flags().StringVar(&address, "url", "http://localhost:8080", "address of the service")
+	key.add(c, "")
+	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
 	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as they come, a line each")
 	return c
 }
 
-// errRefused says that coming back will not help.
-var errRefused = errors.New("the service refuses the connection")
+// shownChannels are those that are shown unless flags say otherwise.
+var shownChannels = []string{"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification"}
+
+// checkChannels refuses channels that the stream does not have.
+func checkChannels(names []string) error {
+	known := dashboard.ChannelNames()
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(orNearest(name, known), "."), strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// orNearest returns a question for the names near to one that is not known.
+func orNearest(name string, known []string) string {
+	near := spelling.Nearest(name, known)
+	if len(near) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// checkAssets refuses an asset that looks like a slip for one that the service has
+// prices of. Others may come: contents have subjects of any name, and prices that are
+// written to Redis, too.
+func (t *tailer) checkAssets(ctx context.Context) error {
+	if len(t.assets) == 0 {
+		return nil
+	}
+	text, err := askService(ctx, t.address, t.key, http.MethodGet, "/v1/assets", nil)
+	if refused, ok := errors.AsType[*fault](err); ok && refused.status != http.StatusForbidden && refused.status != http.StatusNotFound {
+		return err
+	}
+	if err != nil {
+		return nil // it passes, or the key may not read the list
+	}
+	var list struct{ Assets []struct{ Asset string } }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return fmt.Errorf("read the list of assets: %w", err)
+	}
+	var known []string
+	for _, a := range list.Assets {
+		known = append(known, a.Asset)
+	}
+	for _, name := range t.assets {
+		if slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			continue
+		}
+		if near := orNearest(name, known); near != "" {
+			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
+		}
+		fmt.Fprintf(t.err, "agentsignal: the service has no prices of %q: only signals that name it so are shown\n", name)
+	}
+	return nil
+}
 
 // follow shows the stream until ctx ends, coming back after each interruption.
 func (t *tailer) follow(ctx context.Context) error {
@@ -74,7 +144,7 @@ func (t *tailer) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, errRefused) {
+		if _, lasting := errors.AsType[*fault](err); lasting {
 			return err
 		}
 		if time.Since(began) > reconnectMost {
@@ -92,14 +162,18 @@ func (t *tailer) follow(ctx context.Context) error {
 
 // connect shows the stream of one connection until it ends.
 func (t *tailer) connect(ctx context.Context) error {
-	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, t.url, http.Header{"Authorization": {"Bearer " + t.key}})
-	if err != nil {
-		if answer != nil && answer.StatusCode/100 == 4 && answer.StatusCode != http.StatusTooManyRequests {
-			body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
-			return fmt.Errorf("%w: %s %s", errRefused, answer.Status, body)
-		}
-		return fmt.Errorf("connect: %w", err)
+	stream := *t.address
+	stream.Scheme = "ws" + strings.TrimPrefix(stream.Scheme, "http")
+	stream.Path += "/ws/dashboard"
+	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, stream.String(), http.Header{"Authorization": {"Bearer " + t.key}})
+	if err != nil && answer != nil {
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
+		return answerFault(t.address, answer.StatusCode, body)
 	}
+	if err != nil {
+		return connectFault(t.address, err, t.connected)
+	}
+	t.connected = true
 	defer ws.Close()
 	defer context.AfterFunc(ctx, func() { ws.Close() })()
 	subscribe := map[string]any{"action": "subscribe", "channels": t.channels, "filters": map[string]any{"assets": t.assets}}
@@ -118,8 +192,8 @@ func (t *tailer) connect(ctx context.Context) error {
 		ws.SetReadDeadline(time.Now().Add(tailPatience))
 		_, text, err := ws.ReadMessage()
 		if err != nil {
-			if websocket.IsCloseError(err, 4400, 4401, 4403) {
-				return fmt.Errorf("%w: %v", errRefused, err)
+			if closing, ok := errors.AsType[*websocket.CloseError](err); ok && slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
+				return &fault{text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code, closing.Text)}
 			}
 			return fmt.Errorf("read: %w", err)
 		}
@@ -168,6 +242,9 @@ func (t *tailer) show(text []byte) error {
 	}
 	if m.Type == "subscribed" {
 		t.subscribed = true
+	}
+	if m.Type == "error" && !t.subscribed { // it answers what the flags ask for
+		return &fault{text: fmt.Sprintf("the service refuses the subscription: %s", m.Data.Message)}
 	}
 	if m.ID != "" && t.subscribed { // what came before says nothing of what a resume still sends
 		t.last = m.ID

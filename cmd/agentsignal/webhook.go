@@ -30,20 +30,23 @@ const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
 type secretFlags struct{ texts, files []string }
 
 func (f *secretFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook, seen by who lists processes; again for another one during a rotation")
-	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret; may be given again. Without one of the two: "+secretVariable)
+	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook; others on this machine can see it; again for another one during a rotation")
+	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret, - for standard input; may be given again. Without one of the two: "+secretVariable)
 }
 
 // read returns the secrets, those of flags before those of files; without either,
 // that of the variable. None at all is no error here.
-func (f *secretFlags) read() ([]string, error) {
+func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
+	if len(f.texts) > 0 {
+		warnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
+	}
 	secrets := append([]string(nil), f.texts...)
 	for _, name := range f.files {
-		text, err := os.ReadFile(name)
+		text, err := readSecret(cmd, name)
 		if err != nil {
-			return nil, fmt.Errorf("read secret: %w", err)
+			return nil, fmt.Errorf("--secret-file: %w", err)
 		}
-		secrets = append(secrets, strings.TrimRight(string(text), "\r\n"))
+		secrets = append(secrets, text)
 	}
 	if v := os.Getenv(secretVariable); len(secrets) == 0 && v != "" {
 		secrets = append(secrets, v)
@@ -57,7 +60,7 @@ func (f *secretFlags) read() ([]string, error) {
 }
 
 // errNoSecret says that nothing can be verified.
-var errNoSecret = errors.New("give the secret of the webhook by --secret, --secret-file or " + secretVariable)
+var errNoSecret = errors.New("give the secret of the webhook by --secret-file or " + secretVariable)
 
 // verifyBy returns the number, from 0, of the first secret with which a delivery was
 // signed, or why there is none: the error that says most of those of webhook.Verify.

@@ -57,9 +57,12 @@ func webhookListen() *cobra.Command {
 			"secret that is given or a new one, and removed at the end; webhooks.allowed_networks\n" +
 			"of the service must hold the address.",
 		Example: "  agentsignal webhook listen --secret-file secret.txt --forward-to http://localhost:3000/hooks\n" +
-			"  agentsignal webhook listen --register --key ask_...",
+			"  agentsignal webhook listen --register --key-file key.txt",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if l.secrets, err = secrets.read(); err != nil {
+			if l.secrets, err = secrets.read(cmd); err != nil {
+				return err
+			}
+			if err := register.configure(cmd); err != nil {
 				return err
 			}
 			l.out, l.err = cmd.OutOrStdout(), cmd.ErrOrStderr()

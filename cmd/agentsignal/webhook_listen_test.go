@@ -262,7 +262,7 @@ func TestListenRegistersItself(t *testing.T) {
 		t.Error(err)
 	}
 	refuse.Store(true)
-	operator{tb: t}.fails("400 Bad Request: /url: must be public", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL, "--key", "ask_key")
+	operator{tb: t}.fails("(400): /url: must be public", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL, "--key", "ask_key")
 	operator{tb: t}.fails("give an API key", "webhook", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL)
 }
 

@@ -5,11 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,11 +19,14 @@ import (
 
 // registration is a webhook that lasts as long as the local receiver.
 type registration struct {
-	wanted       bool
-	service, key string
-	events       []string
-	endpoint     string // where the service sends to; empty: the address listened on
-	secret       string
+	wanted   bool
+	service  string
+	address  *url.URL // of service, once it is read
+	keys     keyFlags
+	key      string
+	events   []string
+	endpoint string // where the service sends to; empty: the address listened on
+	secret   string
 
 	id string // of the webhook, while there is one
 }
@@ -36,24 +38,32 @@ func (g *registration) add(c *cobra.Command) {
 	}
 	c.Flags().BoolVar(&g.wanted, "register", false, "make a webhook for this address, and remove it at the end")
 	c.Flags().StringVar(&g.service, "url", "http://localhost:8080", "address of the service, for --register")
-	c.Flags().StringVar(&g.key, "key", "", "API key with webhooks:manage, for --register; else AGENTSIGNAL_API_KEY")
+	g.keys.add(c, " with webhooks:manage, for --register")
 	c.Flags().StringSliceVar(&g.events, "events", all, "types of events, for --register")
 	c.Flags().StringVar(&g.endpoint, "endpoint", "", "URL under which the service reaches this receiver, for --register; else --addr")
 }
 
+// configure checks what flags have given.
+func (g *registration) configure(cmd *cobra.Command) (err error) {
+	if !g.wanted {
+		return nil
+	}
+	if g.address, err = parseAddress(g.service); err != nil {
+		return fmt.Errorf("--url: %w", err)
+	}
+	g.key, err = g.keys.read(cmd)
+	return err
+}
+
 // begin registers the webhook for the receiver at addr.
 func (g *registration) begin(ctx context.Context, addr string) error {
-	g.key = cmp.Or(g.key, os.Getenv("AGENTSIGNAL_API_KEY"))
-	if g.key == "" {
-		return errors.New("give an API key by --key or AGENTSIGNAL_API_KEY: agentsignal key create makes one")
-	}
 	g.endpoint = cmp.Or(g.endpoint, "http://"+addr)
 	body, err := json.Marshal(map[string]any{"url": g.endpoint, "events": g.events, "secret": g.secret,
 		"description": "agentsignal webhook listen"})
 	if err != nil {
 		return err
 	}
-	text, err := g.ask(ctx, http.MethodPost, "/v1/webhooks", body)
+	text, err := askService(ctx, g.address, g.key, http.MethodPost, "/v1/webhooks", body)
 	if err != nil {
 		return fmt.Errorf("register webhook: %w", err)
 	}
@@ -72,7 +82,7 @@ func (g *registration) end(ctx context.Context) error {
 	if g.id == "" {
 		return nil
 	}
-	if _, err := g.ask(ctx, http.MethodDelete, "/v1/webhooks/"+g.id, nil); err != nil {
+	if _, err := askService(ctx, g.address, g.key, http.MethodDelete, "/v1/webhooks/"+g.id, nil); err != nil {
 		return fmt.Errorf("remove webhook %s, which stays: %w", g.id, err)
 	}
 	g.id = ""
@@ -88,27 +98,26 @@ const (
 // apiClient does not follow redirects: the body of a registration may hold a secret.
 var apiClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// ask sends a request to the service. An answer other than 2xx is an error that
-// shows it.
-func (g *registration) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// askService sends a request to the service. An answer other than 2xx is an error.
+func askService(ctx context.Context, address *url.URL, key, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(g.service, "/")+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, address.String()+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Authorization", "Bearer "+g.key)
+	r.Header.Set("Authorization", "Bearer "+key)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	w, err := apiClient.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, connectFault(address, err, false)
 	}
 	defer w.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(w.Body, maxAPIAnswer))
 	if err == nil && w.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s", w.Status, faults(text))
+		err = answerFault(address, w.StatusCode, text)
 	}
 	return text, err
 }

@@ -32,7 +32,7 @@ func webhookVerify() *cobra.Command {
 		Example: "  agentsignal webhook verify --secret-file secret.txt --request saved.http --no-time-check\n" +
 			"  agentsignal webhook verify --secret-file secret.txt --headers headers.txt --body body.json --at 2026-11-21T09:30:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given, err := secrets.read()
+			given, err := secrets.read(cmd)
 			if err != nil {
 				return err
 			}
