@@ -267,6 +267,9 @@ func TestDrainLeavesJobs(t *testing.T) {
 			t.Error(err)
 		}
 		b.expect(startedOnly)
+		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("a job after the drain: %v, want unavailable", err)
+		}
 		if err := b.sys.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -128,7 +130,11 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	for _, id := range []string{"", "garbage", "-", "1-", "-1-0", "1-1", "0-0", "99999999999999-0", "1795253400000-0"} {
 		wantUnknown(t, r, id)
 	}
-	wantUnknown(t, r, past[1].String())            // another account's
+	reads := j.reads
+	wantUnknown(t, r, past[1].String()) // another account's
+	if j.reads > reads+1 {
+		t.Errorf("another account's event costs %d reads", j.reads-reads)
+	}
 	wantUnknown(t, r, past[0].Plus(1000).String()) // nobody's
 	wantUnknown(t, r, past[100].String())          // too many messages
 	wantUnknown(t, r, past[0].String())            // too many entries
@@ -146,6 +152,81 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 
 	r.now = func() time.Time { return time.Now().Add(time.Hour + time.Second) }
 	wantUnknown(t, r, live[0].String()) // too old
+}
+
+// TestAResumeWaitsForTheTail: of a log of which the node has published nothing yet, what was read
+// must not come live once more.
+func TestAResumeWaitsForTheTail(t *testing.T) {
+	t.Parallel()
+	r, j := newFinder(t, nil)
+	past := every(j.record(several(3)...))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if got, err := r.find(ctx, testPartition, alice, everything, past[0].String()); got.complete || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("before the tail has published anything: %+v, %v", got, err)
+	}
+	j.publish()
+	wantReplay(t, r, everything, past[0].String(), past[1:])
+}
+
+// slowLog is a journal whose pages take a second, and which counts how many are read at once.
+type slowLog struct {
+	*journal
+	now, most atomic.Int64
+}
+
+func (l *slowLog) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+	if limit == readPage {
+		n := l.now.Add(1)
+		for most := l.most.Load(); n > most && !l.most.CompareAndSwap(most, n); most = l.most.Load() {
+		}
+		time.Sleep(time.Second)
+		l.now.Add(-1)
+	}
+	return l.journal.ReadLog(ctx, partition, after, limit)
+}
+
+// TestReadsAtOnceAreBounded: and what they have read is forgotten when nobody has asked for it
+// for a minute.
+func TestReadsAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, j := newFinder(t, nil)
+		slow := &slowLog{journal: j}
+		r.log = slow
+		const accounts = 3 * readsAt
+		first := map[signal.AccountID]signal.Position{}
+		for range accounts {
+			a := signal.NewAccountID()
+			first[a] = j.record(created(a, "BTC"))[0]
+		}
+		j.skip()
+		var all sync.WaitGroup
+		for account, p := range first {
+			all.Go(func() {
+				if got, err := r.find(t.Context(), testPartition, account, everything, p.String()); !got.complete || err != nil {
+					t.Errorf("complete is %v, %v", got.complete, err)
+				}
+			})
+		}
+		all.Wait()
+		if n := slow.most.Load(); n != readsAt {
+			t.Errorf("%d reads at once, want %d", n, readsAt)
+		}
+		stock := func() (accounts, bytes int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.stock), r.held
+		}
+		if n, bytes := stock(); n != accounts || bytes == 0 {
+			t.Errorf("%d accounts have %d bytes", n, bytes)
+		}
+		time.Sleep(keepRead + time.Second)
+		synctest.Wait()
+		if n, bytes := stock(); n > 0 || bytes > 0 {
+			t.Errorf("%d accounts have %d bytes after a minute", n, bytes)
+		}
+	})
 }
 
 // TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read where the
@@ -242,6 +323,21 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	}
 }
 
+// failing is a journal of which a number of pages can be read.
+type failing struct {
+	*journal
+	pages int
+}
+
+func (l *failing) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+	if limit == readPage {
+		if l.pages--; l.pages < 0 {
+			return nil, errors.New("out of order")
+		}
+	}
+	return l.journal.ReadLog(ctx, partition, after, limit)
+}
+
 // TestBytesOfBackfillsAreBounded: what nobody uses gives way to what is asked for, which is
 // refused where it is too large by itself.
 func TestBytesOfBackfillsAreBounded(t *testing.T) {
@@ -299,6 +395,12 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	}
 	j.fail = nil
 	check(alice)
+	// A failure behind what was read already gives it back.
+	r.log = &failing{journal: j, pages: 1}
+	if got, err := r.find(t.Context(), testPartition, bob, everything, first[bob].String()); got.complete || err == nil {
+		t.Errorf("complete is %v, %v", got.complete, err)
+	}
+	check()
 	r.close()
 	check()
 }
