@@ -96,8 +96,8 @@ func (s *Server) createWebhook(c *call) error {
 // client that goes away ends nothing.
 func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
 	now := s.o.Now()
-	w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name, Status: signal.WebhookEnabled,
-		CreatedAt: now, UpdatedAt: now}
+	w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name,
+		Status: signal.WebhookEnabled, CreatedAt: now, UpdatedAt: now}
 	in.apply(&w, now)
 	secret := in.secret
 	if secret == "" {

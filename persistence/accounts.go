@@ -43,7 +43,8 @@ func credentialError(verb string, err error) error {
 // "email_taken": another account has its email.
 func (s *Store) CreateAccount(ctx context.Context, a signal.Account, passwordHash string) error {
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, signal.Password{Hash: passwordHash, Version: 1})...)
-	created, err := s.change(ctx, confirmAuthKey(), accountCreateScript, []string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...)
+	created, err := s.change(ctx, confirmAuthKey(), accountCreateScript,
+		[]string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...)
 	if err != nil {
 		return credentialError("create account", err)
 	}
@@ -119,8 +120,8 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 	before, after := announcementAround(event)
 	var events []signal.Event
 	for {
-		answer, err := s.change(ctx, confirmAuthKey(), passwordSetScript, []string{accountKey(id), sessionsOfKey(id), outboxKey()},
-			hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce)
+		answer, err := s.change(ctx, confirmAuthKey(), passwordSetScript,
+			[]string{accountKey(id), sessionsOfKey(id), outboxKey()}, hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce)
 		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last ones, so that none
 			// outlives it wherever this is interrupted.
@@ -138,7 +139,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		case answer.Val() == int64(-1):
 			return nil, signal.NotFound("account")
 		case answer.Val() == int64(-2):
-			return nil, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the password was changed meanwhile"}
+			return nil, refused("conflict", "the password was changed meanwhile")
 		case !set:
 			return nil, fmt.Errorf("set password: answer %v is not known", answer.Val())
 		}
@@ -175,7 +176,8 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	var events []signal.Event
 	for {
 		deleted, err := s.change(ctx, confirmAuthKey(), accountDeleteScript,
-			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()), apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
+			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()),
+				apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
 			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce)
 		switch {
 		case stands(err) && deleted.Val() == int64(1):

@@ -57,7 +57,9 @@ func (s *Store) change(ctx context.Context, confirm string, script *redis.Script
 	}
 	for loaded := false; ; loaded = true {
 		var result *redis.Cmd
-		err := s.durably(ctx, confirm, func(pipe redis.Pipeliner) { result = script.EvalSha(ctx, pipe, keys, args...) })
+		err := s.durably(ctx, confirm, func(pipe redis.Pipeliner) {
+			result = script.EvalSha(ctx, pipe, keys, args...)
+		})
 		if loaded || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return result, err
 		}

@@ -47,8 +47,11 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	stolen.Refresh = signal.DigestOf("stolen")
 	job := newTestJob(user.ID, now)
 	event := noted(user.ID, "event")
-	kept := &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "kept"}, Status: 200, Body: []byte("{}")}
-	saved := &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "saved"}, Status: 200, Body: []byte("{}")}
+	reply := func(key string) *signal.Reply {
+		k := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}
+		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("{}")}
+	}
+	kept, saved := reply("kept"), reply("saved")
 	if err := plain.SaveReply(ctx, user.ID, kept); err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +107,13 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				}
 				return err
 			}, false},
-		{"reuse token", func(s *Store, _ *Log) error { return only(s.RotateSession(ctx, stolen, signal.DigestOf("used"), now)) }, ended(reused.ID), true},
-		{"end session", func(s *Store, _ *Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) }, ended(one.ID), true},
-		{"end sessions", func(s *Store, _ *Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) }, ended(all.ID), true},
+		{"reuse token", func(s *Store, _ *Log) error {
+			return only(s.RotateSession(ctx, stolen, signal.DigestOf("used"), now))
+		}, ended(reused.ID), true},
+		{"end session", func(s *Store, _ *Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) },
+			ended(one.ID), true},
+		{"end sessions", func(s *Store, _ *Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) },
+			ended(all.ID), true},
 		{"enqueue job", func(s *Store, _ *Log) error { return NewJobs(s, "node", JobsOptions{}).Enqueue(ctx, job, 10, nil) },
 			func(s *Store) error {
 				_, err := NewJobs(s, "node", JobsOptions{}).Job(ctx, user.ID, job.ID)
@@ -124,7 +131,8 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				return nil
 			}, false},
 		{"refuse", func(_ *Store, l *Log) error {
-			_, err := l.Append(ctx, signal.Change{Account: user.ID, Signal: logSignal(user.ID), Events: []signal.Event{{Type: signal.SignalClosed}}})
+			_, err := l.Append(ctx, signal.Change{Account: user.ID, Signal: logSignal(user.ID),
+				Events: []signal.Event{{Type: signal.SignalClosed}}})
 			if signal.KindOf(err) == signal.KindConflict {
 				return nil
 			}
@@ -278,7 +286,8 @@ func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
 	l := openLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
 	c := noted(account, "done")
-	c.Reply = &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}, Status: 200, Body: []byte("{}")}
+	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
+	c.Reply = &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}
 	if _, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); err != nil {
 		t.Fatal(err)
 	}

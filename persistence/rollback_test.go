@@ -29,7 +29,8 @@ func (b *tailBench) rollBack(key string) func() {
 // addAt appends an event with a given id, as a Redis would whose clock is behind.
 func (b *tailBench) addAt(p signal.Position, text string) {
 	b.Helper()
-	header := appendEvent(nil, &signal.Event{ID: signal.NewEventID(), Account: accountIn(b.store, 0), Type: signal.WebhookTest})
+	e := signal.Event{ID: signal.NewEventID(), Account: accountIn(b.store, 0), Type: signal.WebhookTest}
+	header := appendEvent(nil, &e)
 	add := &redis.XAddArgs{Stream: eventsKey(0), ID: p.String(), Values: []string{"h", string(header), "d", text}}
 	if err := b.rdb.XAdd(b.Context(), add).Err(); err != nil {
 		b.Fatal(err)
@@ -157,8 +158,10 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 func TestRemovedEventsAreNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
-		"trimmed behind the tail": func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 1) },
-		"all trimmed":             func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 0) },
+		"trimmed behind the tail": func(b *tailBench, _ []signal.Position) {
+			b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 1)
+		},
+		"all trimmed": func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 0) },
 		"the last is erased": func(b *tailBench, seen []signal.Position) {
 			b.rdb.XDel(b.Context(), eventsKey(0), seen[len(seen)-1].String())
 		},

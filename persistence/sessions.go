@@ -82,7 +82,8 @@ func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, kee
 	before, after := announcementAround(event)
 	var ended []signal.Event
 	for {
-		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionsEndScript, []string{sessionsOfKey(event.Account), outboxKey()}, now.UnixMilli(),
+		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionsEndScript,
+			[]string{sessionsOfKey(event.Account), outboxKey()}, now.UnixMilli(),
 			sessionsAtOnce, left, string(keep), sessionKey(""), refreshKey(""), before, after, subject)
 		if !stands(unconfirmed) {
 			return ended, credentialError("end sessions", unconfirmed)
@@ -191,8 +192,8 @@ func (s *Store) RotateSession(ctx context.Context, next signal.Session, presente
 // come back if the master is lost.
 func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded, Subject: string(id)}
-	ended, err := s.change(ctx, confirmAuthKey(), sessionEndScript, []string{sessionKey(id), sessionsOfKey(account), outboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), refreshKey(""))
+	ended, err := s.change(ctx, confirmAuthKey(), sessionEndScript,
+		[]string{sessionKey(id), sessionsOfKey(account), outboxKey()}, string(id), encodeAnnouncement(event), now.UnixMilli(), refreshKey(""))
 	if stands(err) && ended.Val() == int64(1) {
 		return []signal.Event{event}, credentialError("end session", err)
 	}

@@ -285,8 +285,8 @@ func (t *Tail) hand(p int, entries []entry) {
 }
 
 // inspect asks whether entries behind the cursor were removed before they were
-// read, and tells of it. found says that there are entries to be handed on;
-// rolledBack that they must be read again.
+// read, and reports it. found says that there are entries to be handed on; rolledBack
+// that they must be read again.
 func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
 	part := &t.partitions[p]
 	appended := t.store.appended[p].position() // before the question, whose answer has it
@@ -304,8 +304,9 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 		return true, t.rollBack(ctx, p, info)
 	}
 	if !retained {
-		t.log.Warn("events were removed before they were read", "component", "tail", "partition", p, "after", part.cursor.String())
-		t.tell(p, t.gaps)
+		t.log.Warn("events were removed before they were read", "component", "tail", "partition", p,
+			"after", part.cursor.String())
+		t.notify(p, t.gaps)
 	}
 	switch {
 	case !info.exists:
@@ -321,8 +322,8 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 	return false, nil
 }
 
-// rollBack goes back to the last event that both the tail and the log have, and tells
-// of the others.
+// rollBack goes back to the last event that both the tail and the log have, and reports
+// that the others are lost.
 func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
 	part := &t.partitions[p]
 	common := signal.Position{}
@@ -337,8 +338,8 @@ func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
 	t.store.appended[p].reset()
 	part.cursor, part.suspect = common, false
 	part.recent.cut(common)
-	t.tell(p, t.rollbacks)
-	t.tell(p, t.gaps)
+	t.notify(p, t.rollbacks)
+	t.notify(p, t.gaps)
 	part.pass(common)
 	return nil
 }
@@ -348,7 +349,8 @@ func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
 func (t *Tail) common(ctx context.Context, p int, info streamInfo) (signal.Position, error) {
 	part := &t.partitions[p]
 	known := part.recent
-	entries, err := t.store.readRange(ctx, eventsKey(p), "("+known.base.String(), part.cursor.String(), len(known.positions)+1)
+	most := len(known.positions) + 1
+	entries, err := t.store.readRange(ctx, eventsKey(p), "("+known.base.String(), part.cursor.String(), most)
 	if err != nil {
 		return signal.Position{}, unavailable(err)
 	}
@@ -365,8 +367,8 @@ func (t *Tail) common(ctx context.Context, p int, info streamInfo) (signal.Posit
 	return at, nil
 }
 
-// tell calls functions of OnGap or OnRollback.
-func (t *Tail) tell(p int, functions []func(partition int)) {
+// notify calls the functions of OnGap or OnRollback.
+func (t *Tail) notify(p int, functions []func(partition int)) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
 	for _, f := range functions {

@@ -25,7 +25,8 @@ func (r *retries) log(log *slog.Logger, id signal.SignalID, err error) {
 	defer r.mu.Unlock()
 	r.skipped++
 	if now := time.Now(); !now.Before(r.next) {
-		log.Warn("change of a signal is not stored and will be tried again", "signal", string(id), "times", r.skipped, "err", err)
+		log.Warn("change of a signal is not stored and will be tried again", "signal", string(id),
+			"times", r.skipped, "err", err)
 		r.next, r.skipped = now.Add(retryLogEvery), 0
 	}
 }

@@ -101,7 +101,9 @@ func TestEveryRetryPauses(t *testing.T) {
 		"many more":           signal.Changed(100),
 		"a fault of the code": &signal.Error{Message: "wrong type"},
 	} {
-		for kind, m := range map[string]any{"update": market.Closed{Price: 105}, "closing": market.Reached{Tick: market.Tick{Price: 116}}} {
+		for kind, m := range map[string]any{
+			"update": market.Closed{Price: 105}, "closing": market.Reached{Tick: market.Tick{Price: 116}},
+		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,8 @@ type failover struct {
 
 func newFailover(t *testing.T, signals int) *failover {
 	t.Helper()
-	f := &failover{T: t, master: redistest.New(t), replica: redistest.New(t), prices: &prices{refs: map[engine.Ref]struct{}{}}}
+	f := &failover{T: t, master: redistest.New(t), replica: redistest.New(t),
+		prices: &prices{refs: map[engine.Ref]struct{}{}}}
 	f.replica.Follow(f.master)
 	f.proxy = redistest.NewProxy(t, f.master)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -137,10 +138,12 @@ func newFailover(t *testing.T, signals int) *failover {
 func (f *failover) open() {
 	f.Helper()
 	now := f.store.Now().Truncate(time.Millisecond)
-	s := signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "trading", Run: signal.NewRunID(), Asset: "BTC", Strategy: "momentum",
-		Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Sequence: 1,
-		Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115}, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Hour)}
-	_, err := f.log.Append(f.Context(), signal.Change{Account: s.Account, Signal: &s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
+	s := signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "trading", Run: signal.NewRunID(),
+		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
+		Confidence: .45, FirstConfidence: .45, Sequence: 1, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
+		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Hour)}
+	_, err := f.log.Append(f.Context(), signal.Change{Account: s.Account, Signal: &s,
+		Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -23,7 +23,8 @@ func (s *Server) Follow(master *Server) {
 	ctx := context.Background()
 	c := master.Client()
 	port := FreePort(s.tb)
-	for name, value := range map[string]string{"port": port, "repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"} {
+	settings := map[string]string{"port": port, "repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
+	for name, value := range settings {
 		if now := c.ConfigGet(ctx, name).Val()[name]; name == "port" && now != "0" {
 			port = now // of another replica
 		} else if err := c.ConfigSet(ctx, name, value).Err(); err != nil {
@@ -77,7 +78,8 @@ func (s *Server) InStep(master *Server) {
 		}
 		return ""
 	}
-	for deadline := time.Now().Add(startTimeout); offset(own, "slave_repl_offset") != offset(other, "master_repl_offset"); {
+	deadline := time.Now().Add(startTimeout)
+	for offset(own, "slave_repl_offset") != offset(other, "master_repl_offset") {
 		if time.Now().After(deadline) {
 			s.tb.Fatal("the replica lags behind")
 		}
