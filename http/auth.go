@@ -59,7 +59,7 @@ func (s *Server) authenticate(c *call) (err error) {
 	case handshake:
 		return s.authenticateStream(c)
 	}
-	if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), bearerToken(c.r.Header)); err != nil {
+	if err := s.identify(c, bearerToken(c.r.Header)); err != nil {
 		return err
 	}
 	accepted(c.r.Context())
@@ -67,6 +67,19 @@ func (s *Server) authenticate(c *call) (err error) {
 		return s.o.Credentials.RequireJWT(c.principal)
 	}
 	return nil
+}
+
+// errMalformed says what an Authorization header must be like. Of the token it says nothing.
+var errMalformed = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
+	Message: "The Authorization header must be the word Bearer, a space and the token."}
+
+// identify finds out whose token it is.
+func (s *Server) identify(c *call, token string) (err error) {
+	c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), token)
+	if err != nil && token == malformedToken {
+		return errMalformed
+	}
+	return err
 }
 
 // client returns the context of a request that uses or changes a credential.

@@ -98,6 +98,10 @@ func TestCredentials(t *testing.T) {
 		if a.Status != test.status || p.Code != test.code || a.Header.Get("Www-Authenticate") != test.challenge {
 			t.Errorf("%s %s with %q: got %d %s %q", test.method, test.path, test.authorization, a.Status, p.Code, a.Header.Get("Www-Authenticate"))
 		}
+		malformed := test.authorization != "" && !strings.HasPrefix(test.authorization, "Bearer ")
+		if told := strings.Contains(p.Detail, "the word Bearer, a space and the token"); told != malformed {
+			t.Errorf("%q is answered with %q", test.authorization, p.Detail)
+		}
 		if test.status == 403 && !strings.Contains(test.challenge, p.RequiredScope) {
 			t.Errorf("required scope %q", p.RequiredScope)
 		}

@@ -38,13 +38,13 @@ func newUpgrader() websocket.Upgrader {
 // authenticateStream finds out who opens a stream, by the header or, since
 // browsers can set none, by the query; without either the first message says it.
 // The header counts if both are given. Pages of foreign origins are refused.
-func (s *Server) authenticateStream(c *call) (err error) {
+func (s *Server) authenticateStream(c *call) error {
 	token := bearerToken(c.r.Header)
 	if token == "" {
 		token = credentialOf(c.r.URL.RawQuery)
 	}
 	if token != "" {
-		if c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), token); err != nil {
+		if err := s.identify(c, token); err != nil {
 			return err
 		}
 	}

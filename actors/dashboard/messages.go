@@ -7,6 +7,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Limits of what a client may send.
@@ -38,6 +41,12 @@ const (
 	actionSubscribe
 	actionUnsubscribe
 	actionPing
+)
+
+// actionNames and filterNames are what a client may name.
+var (
+	actionNames = []string{"auth", "subscribe", "unsubscribe", "ping"}
+	filterNames = []string{"assets"}
 )
 
 // message is one message of a client, decoded and checked.
@@ -79,7 +88,7 @@ func decodeMessage(text []byte) (message, *fault) {
 	}
 	name, given, ok := stringMember(list.value("action"))
 	if !ok || !given {
-		return m, faultf(codeInvalidMessage, "action is required and must be a string")
+		return m, faultf(codeInvalidMessage, "action is required and must be one of: %s", strings.Join(actionNames, ", "))
 	}
 	var decode func(*message, string, json.RawMessage) *fault
 	switch name {
@@ -92,7 +101,7 @@ func decodeMessage(text []byte) (message, *fault) {
 	case "ping":
 		m.action, decode = actionPing, (*message).decodePing
 	default:
-		return m, faultf(codeUnknownAction, "no action %q", shorten(name))
+		return m, unknownName(codeUnknownAction, "action", name, actionNames)
 	}
 	if bad != nil {
 		return m, bad
@@ -127,7 +136,7 @@ func (m *message) decodeRef(value json.RawMessage) *fault {
 
 func (m *message) decodeAuth(member string, value json.RawMessage) *fault {
 	if member != "api_key" && member != "token" {
-		return unknownMember(member)
+		return unknownMember(member, "api_key", "token")
 	}
 	token, given, ok := stringMember(value)
 	if !ok || given && token == "" {
@@ -153,17 +162,20 @@ func (m *message) decodeSubscribe(member string, value json.RawMessage) *fault {
 		if !ok {
 			return faultf(codeInvalidMessage, "last_event_id must be a string")
 		}
+		if _, position := signal.ParsePosition(id); given && !position {
+			return faultf(codeInvalidMessage, "last_event_id %q is not the id of a message, such as 1795253400000-0", shorten(id))
+		}
 		if given {
 			m.lastEventID = &id
 		}
 		return nil
 	}
-	return unknownMember(member)
+	return unknownMember(member, "channels", "filters", "last_event_id")
 }
 
 func (m *message) decodeUnsubscribe(member string, value json.RawMessage) *fault {
 	if member != "channels" {
-		return unknownMember(member)
+		return unknownMember(member, "channels")
 	}
 	return m.decodeChannels(value)
 }
@@ -179,7 +191,7 @@ func (m *message) decodeChannels(value json.RawMessage) *fault {
 	for _, name := range names {
 		c, ok := parseChannel(name)
 		if !ok {
-			return faultf(codeUnknownChannel, "no channel %q", shorten(name))
+			return unknownName(codeUnknownChannel, "channel", name, channelNames[:])
 		}
 		if !seen.has(c) {
 			seen |= 1 << c
@@ -203,7 +215,7 @@ func (m *message) decodeFilters(value json.RawMessage) *fault {
 	}
 	for _, one := range filters {
 		if one.name != "assets" {
-			return faultf(codeInvalidFilter, "no filter %q", shorten(one.name))
+			return unknownName(codeInvalidFilter, "filter", one.name, filterNames)
 		}
 		assets, _, ok := stringsMember(one.value)
 		if !ok {
@@ -234,8 +246,19 @@ func checkAsset(a string) *fault {
 	return nil
 }
 
-func unknownMember(name string) *fault {
-	return faultf(codeInvalidMessage, "no member %q", shorten(name))
+// unknownMember refuses a member that a message of the action does not have: beside
+// action and ref it has those of known.
+func unknownMember(name string, known ...string) *fault {
+	return unknownName(codeInvalidMessage, "member", name, append([]string{"action", "ref"}, known...))
+}
+
+// unknownName refuses a name that is none of known, and suggests the nearest.
+func unknownName(code, kind, name string, known []string) *fault {
+	suggestion := ""
+	if near := spelling.Nearest(name, known); len(near) > 0 {
+		suggestion = " (did you mean " + strings.Join(near, " or ") + "?)"
+	}
+	return faultf(code, "no %s %q%s: must be one of: %s", kind, shorten(name), suggestion, strings.Join(known, ", "))
 }
 
 // members are those of a JSON object, each once, in their order.

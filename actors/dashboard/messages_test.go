@@ -58,6 +58,9 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"subscribe","filters":{"assets":["` + strings.Repeat("x", 65) + `"]}}`, message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"subscribe","filters":{"assets":["a"` + strings.Repeat(`,"a"`, 100) + `]}}`, message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"subscribe","last_event_id":1795253400000}`, message{action: actionSubscribe}, codeInvalidMessage},
+		{`{"action":"subscribe","last_event_id":"abc"}`, message{action: actionSubscribe}, codeInvalidMessage},
+		{`{"action":"subscribe","last_event_id":""}`, message{action: actionSubscribe}, codeInvalidMessage},
+		{`{"action":"subscribe","last_event_id":"-1-0"}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"subscribe","resume":"x"}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"unsubscribe","filters":{}}`, message{action: actionUnsubscribe}, codeInvalidMessage},
 		{`{"action":"ping","action":"ping","ref":"r"}`, message{}, codeInvalidMessage},
@@ -88,6 +91,27 @@ func TestDecodeMessage(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"action":"ping","x":1,"x":1}`: `member "x" is given more than once`,
 		`{"action":"ping","1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`: "an object must not have more than 16 members",
+	} {
+		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
+			t.Errorf("%s: %v, want %s", text, f, want)
+		}
+	}
+}
+
+// What is refused is told what it may be instead.
+func TestFaultsListWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"type":"subscribe"}`:                "action is required and must be one of: auth, subscribe, unsubscribe, ping",
+		`{"action":7}`:                        "action is required and must be one of: auth, subscribe, unsubscribe, ping",
+		`{"action":"subscrbe"}`:               `no action "subscrbe" (did you mean subscribe?): must be one of: auth, subscribe, unsubscribe, ping`,
+		`{"action":"nap"}`:                    `no action "nap": must be one of: auth, subscribe, unsubscribe, ping`,
+		`{"action":"ping","reff":""}`:         `no member "reff" (did you mean ref?): must be one of: action, ref`,
+		`{"action":"subscribe","chanels":[]}`: `no member "chanels" (did you mean channels?): must be one of: action, ref, channels, filters, last_event_id`,
+		`{"action":"subscribe","channels":["signals.new"]}`: `no channel "signals.new" (did you mean signal.new?): must be one of: ` +
+			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
+		`{"action":"subscribe","filters":{"asset":["BTC"]}}`: `no filter "asset" (did you mean assets?): must be one of: assets`,
+		`{"action":"subscribe","last_event_id":"abc"}`:       `last_event_id "abc" is not the id of a message, such as 1795253400000-0`,
 	} {
 		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
 			t.Errorf("%s: %v, want %s", text, f, want)
