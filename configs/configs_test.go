@@ -87,8 +87,8 @@ func TestAllFaultsOfAFileAreReported(t *testing.T) {
 	if err == nil {
 		t.Fatal("no fault was found")
 	}
-	for _, want := range []string{"line 2: field adr not found", `line 4: "soon" is not a duration`, "line 5: must be a single value",
-		`line 7: "big" is not a size`, "partitions: must be 1 to 64"} {
+	for _, want := range []string{"line 2: http.adr is not a setting: did you mean http.addr?", `line 4: runs.timeout: "soon" is not a duration`,
+		"line 5: lease: must be a single value", `line 7: dashboard.queue_bytes: "big" is not a size`, "partitions: must be 1 to 64"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word of %q in:\n%v", want, err)
 		}

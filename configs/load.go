@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func Load(path string, environ []string) (Config, error) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		// One at a time, since the library names the field and not the variable.
 		if err := env.ParseWithOptions(&c, env.Options{Prefix: Prefix, Environment: map[string]string{name: variables[name]}}); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+			faults = append(faults, variableFault(name, err))
 		}
 	}
 	faults = append(faults, c.Validate())
@@ -46,12 +47,25 @@ func Load(path string, environ []string) (Config, error) {
 
 func fromYAML(c *Config, raw []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(raw))
-	d.KnownFields(true)
-	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration file: %w", err)
+	var document yaml.Node
+	if err := d.Decode(&document); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return syntaxFault(raw, err)
 	}
-	if err := d.Decode(new(Config)); !errors.Is(err, io.EOF) {
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return syntaxFault(raw, err)
+		}
 		return errors.New("configuration file: holds more than one document")
+	}
+	if err := fileFaults(&document); err != nil {
+		// The other settings are read all the same, so that all faults are found at once.
+		_ = document.Decode(c)
+		return err
+	}
+	if err := document.Decode(c); err != nil {
+		return fmt.Errorf("configuration file: %w", err)
 	}
 	return nil
 }
@@ -80,6 +94,19 @@ func fromFiles(environ []string) (map[string]string, error) {
 	return variables, errors.Join(faults...)
 }
 
+// variableFault explains why the value of a variable is none.
+func variableFault(name string, err error) error {
+	var parse env.ParseError
+	if !errors.As(err, &parse) {
+		return fmt.Errorf("%s: is not valid", name) // what the library says may have the value
+	}
+	switch parse.Type {
+	case reflect.TypeFor[Duration](), reflect.TypeFor[Bytes](), reflect.TypeFor[[]Duration]():
+		return fmt.Errorf("%s: %w", name, parse.Err)
+	}
+	return fmt.Errorf("%s: %s", name, mustBe(parse.Type, nil))
+}
+
 // notSettings are variables with the service's prefix that other parts read.
 var notSettings = []string{Prefix + "CONFIG", Prefix + "API_KEY"}
 
@@ -88,7 +115,7 @@ func unknownVariables(variables map[string]string) error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if !known[name] && !slices.Contains(notSettings, name) {
-			faults = append(faults, fmt.Errorf("%s is not a setting: see agentsignal config print", name))
+			faults = append(faults, fmt.Errorf("%s is not a setting%s", name, suggestion(name, slices.Sorted(maps.Keys(known)))))
 		}
 	}
 	return errors.Join(faults...)

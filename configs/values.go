@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -12,16 +13,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Duration is a time.Duration that is written like 90s, 15m or 2160h.
+// Duration is a time.Duration that is written like 90s, 15m, 2160h or 90d.
 type Duration time.Duration
 
-// UnmarshalText reads the form of time.ParseDuration.
+// maxDays is the greatest number of days that is taken: some 100 years.
+const maxDays = 36_500
+
+// UnmarshalText reads the form of time.ParseDuration, with a number of days before it or
+// alone: 90d, 1d12h.
 func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("%q is not a duration: write 30s, 15m or 24h", text)
+	fault := fmt.Errorf("%q is not a duration: write 30s, 15m, 24h or 90d", text)
+	rest, days := string(text), uint64(0)
+	if before, after, ok := strings.Cut(rest, "d"); ok {
+		var err error
+		if days, err = strconv.ParseUint(before, 10, 16); err != nil || days > maxDays || strings.HasPrefix(after, "-") {
+			return fault
+		}
+		rest = cmp.Or(after, "0s")
 	}
-	*d = Duration(v)
+	v, err := time.ParseDuration(rest)
+	if err != nil {
+		return fault
+	}
+	sum := Duration(v) + Duration(days)*Duration(24*time.Hour)
+	if days > 0 && sum < Duration(v) {
+		return fault
+	}
+	*d = sum
 	return nil
 }
 

@@ -1,0 +1,173 @@
+package configs
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
+
+// What a configuration file may hold is that of Config. The faults that the YAML package
+// finds are named in words of Go, and by the line at which a block begins; the ones here
+// name the key, the line and what is allowed. Values are not repeated: they may be
+// secrets.
+
+const (
+	// maxDepth is how deep a file may be nested; aliases could make it endless.
+	maxDepth = 16
+	// maxProbedLines is up to how many lines a file may have for its faulty line to be
+	// looked for.
+	maxProbedLines = 5000
+)
+
+var (
+	yamlPlace     = regexp.MustCompile(`^yaml: (line \d+: )?`)
+	unknownAnchor = regexp.MustCompile(`unknown anchor '.*' referenced`)
+)
+
+// syntaxFault explains why raw is no YAML, and where: behind the longest part of its lines
+// that is.
+func syntaxFault(raw []byte, err error) error {
+	reason := yamlPlace.ReplaceAllString(err.Error(), "")
+	reason = unknownAnchor.ReplaceAllString(reason, "a value that begins with * must be in quotes")
+	lines := strings.SplitAfter(string(raw), "\n")
+	if len(lines) > maxProbedLines {
+		return fmt.Errorf("configuration file: %s", reason)
+	}
+	good := len(lines) - 1
+	for ; good > 0; good-- {
+		if yaml.Unmarshal([]byte(strings.Join(lines[:good], "")), new(yaml.Node)) == nil {
+			break
+		}
+	}
+	return fmt.Errorf("configuration file: line %d: %s: see its indentation, quotes and brackets", good+1, reason)
+}
+
+// fileFaults returns what of a file does not fit Config.
+func fileFaults(document *yaml.Node) error {
+	var faults []error
+	if len(document.Content) > 0 {
+		checkNode(document.Content[0], reflect.TypeFor[Config](), "", maxDepth, &faults)
+	}
+	return errors.Join(faults...)
+}
+
+// checkNode collects the faults of a node that stands for a value of type t under key.
+func checkNode(n *yaml.Node, t reflect.Type, key string, depth int, faults *[]error) {
+	fault := func(line int, format string, args ...any) {
+		*faults = append(*faults, fmt.Errorf("configuration file: line %d: %s", line, fmt.Sprintf(format, args...)))
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if depth == 0 {
+		fault(n.Line, "%s is nested too deeply", key)
+		return
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	switch {
+	case t.Kind() == reflect.Struct && n.Kind != yaml.MappingNode:
+		fault(n.Line, "%s: must hold keys such as %s", orFile(key), strings.Join(keysUnder(t, key), ", "))
+	case t.Kind() == reflect.Struct:
+		checkKeys(n, t, key, depth, fault, faults)
+	case t.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode:
+		for _, element := range n.Content {
+			checkNode(element, t.Elem(), key, depth-1, faults)
+		}
+	case t.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
+		for i := 1; i < len(n.Content); i += 2 {
+			checkNode(n.Content[i], t.Elem(), key+"."+n.Content[i-1].Value, depth-1, faults)
+		}
+	default:
+		// The package cuts fractions off where a whole number is wanted.
+		fraction := t.Kind() == reflect.Int && n.ShortTag() == "!!float"
+		if v := reflect.New(t); n.Kind != yaml.ScalarNode || fraction || n.Decode(v.Interface()) != nil {
+			fault(n.Line, "%s: %s", key, mustBe(t, n))
+		}
+	}
+}
+
+// checkKeys is checkNode for the keys of a struct.
+func checkKeys(n *yaml.Node, t reflect.Type, key string, depth int, fault func(int, string, ...any), faults *[]error) {
+	seen := make(map[string]bool)
+	known := keysUnder(t, key)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		if name.ShortTag() == "!!merge" {
+			checkNode(value, t, key, depth-1, faults)
+			continue
+		}
+		full := join(key, name.Value)
+		at := slices.Index(known, full)
+		switch {
+		case at < 0:
+			fault(name.Line, "%s is not a setting%s", full, suggestion(full, known))
+			continue
+		case seen[full]:
+			fault(name.Line, "%s is given twice", full)
+		}
+		seen[full] = true
+		checkNode(value, t.Field(at).Type, full, depth-1, faults)
+	}
+}
+
+// keysUnder returns the full keys of a struct's fields, in their order.
+func keysUnder(t reflect.Type, key string) []string {
+	keys := make([]string, t.NumField())
+	for i := range keys {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		keys[i] = join(key, name)
+	}
+	return keys
+}
+
+func join(key, name string) string { return strings.TrimPrefix(key+"."+name, ".") }
+
+func orFile(key string) string {
+	if key == "" {
+		return "the file"
+	}
+	return key
+}
+
+// suggestion says which settings may be meant.
+func suggestion(name string, known []string) string {
+	if near := spelling.Nearest(name, known); len(near) > 0 {
+		return ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ": see agentsignal config print"
+}
+
+// mustBe says what a value of type t is like. n is nil or what was given for it.
+func mustBe(t reflect.Type, n *yaml.Node) string {
+	single := n == nil || n.Kind == yaml.ScalarNode
+	if v, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok && single && n != nil {
+		if err := v.UnmarshalText([]byte(n.Value)); err != nil {
+			return err.Error()
+		}
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return "must be a list: write [a, b]"
+	case reflect.Map:
+		return "must hold names with values: write {name: value}"
+	case reflect.Bool:
+		return "must be true or false"
+	case reflect.Int, reflect.Int64:
+		if single {
+			return "must be a whole number"
+		}
+	case reflect.Float64:
+		return "must be a number"
+	}
+	return "must be a single value, not a list or keys"
+}
