@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -131,14 +132,22 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 // have left, and says whether there may be more. KindConflict: another epoch holds the
 // partition.
 func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
-	found, err := h.store.rdb.HRandFieldWithValues(ctx, webhooksEraseKey(p), 1).Result()
+	// Not WITHVALUES, which the server inside a process answers in a form of its own.
+	found, err := h.store.rdb.HRandField(ctx, webhooksEraseKey(p), 1).Result()
 	if err != nil {
 		return false, unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
 	}
 	if len(found) == 0 {
 		return false, nil
 	}
-	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(found[0].Value), signal.WebhookID(found[0].Key))
+	account, err := h.store.rdb.HGet(ctx, webhooksEraseKey(p), found[0]).Result()
+	if errors.Is(err, redis.Nil) {
+		return true, nil // erased meanwhile
+	}
+	if err != nil {
+		return false, unavailable(fmt.Errorf("read removed webhook of partition %d: %w", p, err))
+	}
+	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(account), signal.WebhookID(found[0]))
 }
 
 // eraseWebhook drops a chunk of the deliveries of a removed webhook, and all that is

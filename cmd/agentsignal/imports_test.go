@@ -53,7 +53,7 @@ var mayImport = []struct {
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
 	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "persistence/barelog"},
-	"github.com/alicebob/miniredis":     {"persistence"},
+	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
 	"net/http":                          {"http", "http/...", "actors/webhook", "actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},

@@ -1,4 +1,8 @@
 // Package redistest starts a Redis server for one test.
+//
+// With the environment variable REDISTEST=in-process it is the server inside the process
+// that the service uses where no redis-server is installed. What only a process can do
+// fails the test then.
 package redistest
 
 import (
@@ -10,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,6 +28,25 @@ type Server struct {
 	socket string
 	args   []string
 	cmd    *exec.Cmd
+	inside *miniredis.Miniredis // in place of all but tb
+}
+
+// InProcess is the value of the environment variable Variable that asks for servers in
+// the process of the test.
+const (
+	Variable  = "REDISTEST"
+	InProcess = "in-process"
+)
+
+// startInside is start for a server in this process, as package persistence starts it.
+func startInside(tb testing.TB) *Server {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if err := m.StartAddr("127.0.0.1:0"); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(m.Close)
+	return &Server{tb: tb, inside: m}
 }
 
 // New starts a server without persistence, with more arguments for its command line. It
@@ -42,6 +66,9 @@ func NewDurable(tb testing.TB, args ...string) *Server {
 
 func start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
+	if os.Getenv(Variable) == InProcess {
+		return startInside(tb)
+	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatal("redis-server is needed for this test: install the package redis-server")
@@ -63,7 +90,12 @@ func start(tb testing.TB, args ...string) *Server {
 }
 
 // URL returns the server's address for persistence.Options.
-func (s *Server) URL() string { return "unix://" + s.socket }
+func (s *Server) URL() string {
+	if s.inside != nil {
+		return "redis://" + s.inside.Addr()
+	}
+	return "unix://" + s.socket
+}
 
 // URLFor is URL for a user, who may be empty, with a password.
 func (s *Server) URLFor(user, password string) string {
@@ -75,13 +107,27 @@ func (s *Server) Dir() string { return s.dir }
 
 // Client returns a client of the server, closed when the test ends.
 func (s *Server) Client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
+	o, err := redis.ParseURL(s.URL())
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	o.MaxRetries = -1
+	c := redis.NewClient(o)
 	s.tb.Cleanup(func() { c.Close() })
 	return c
 }
 
+// mustBeAProcess fails a test that cannot do with a server in its own process.
+func (s *Server) mustBeAProcess() {
+	s.tb.Helper()
+	if s.inside != nil {
+		s.tb.Fatal("this needs a server that is a process of its own")
+	}
+}
+
 // Kill ends the server at once, as kill -9 does. It may be started again.
 func (s *Server) Kill() {
+	s.mustBeAProcess()
 	if s.cmd == nil {
 		return
 	}
@@ -92,7 +138,10 @@ func (s *Server) Kill() {
 
 // Pause stops the server's process without closing its connections; Continue
 // lets it go on.
-func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Server) Pause() {
+	s.mustBeAProcess()
+	s.cmd.Process.Signal(syscall.SIGSTOP)
+}
 
 // Continue ends a Pause.
 func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }

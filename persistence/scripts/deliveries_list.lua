@@ -10,6 +10,6 @@ if redis.call('HEXISTS', KEYS[2], ARGV[last]) == 0 then
 end
 for i = 2, last - 1 do
   local record = redis.call('HGET', KEYS[1], ARGV[i])
-  fronts[i - 1] = record and string.sub(record, 1, ARGV[1]) or ''
+  fronts[i - 1] = record and string.sub(record, 1, tonumber(ARGV[1])) or ''
 end
 return fronts
