@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -39,6 +40,12 @@ const (
 	childRestartMost  = 5 * time.Second
 	// maxSocketPath is what a unix socket's address holds, less its zero byte.
 	maxSocketPath = 107
+	// childMask leaves what a child writes to this user alone.
+	childMask = "077"
+	// childFiles is the directory with the files of a child, in the data directory,
+	// childLog is what it logs.
+	childFiles = "appendonlydir"
+	childLog   = "redis.log"
 	// maxListed is up to how many fields Redis searches a hash from end to end. By its
 	// default of 512, a field of a webhook's records takes 4 to 14 us instead of 1.
 	maxListed = "64"
@@ -82,8 +89,8 @@ func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger
 	if err != nil {
 		return nil, fmt.Errorf("find data directory: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+	if err := prepareDir(dir); err != nil {
+		return nil, err
 	}
 	for _, name := range childServers {
 		if path, err := exec.LookPath(name); err == nil {
@@ -96,14 +103,57 @@ func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger
 	return startInProcess(log)
 }
 
+// prepareDir makes the data directory, or sees to it that what is in one that is there
+// is for this user alone. A directory in which others may put files is refused: they could
+// replace keys and data. Others may list the names in one that is theirs to read.
+func prepareDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("look at data directory: %w", err)
+	}
+	if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+		return fmt.Errorf("every user may write to the data directory %s: chmod 700 it, or choose another data_dir", dir)
+	}
+	// Files of a server that was started without childMask.
+	files, err := filepath.Glob(filepath.Join(dir, childFiles, "*"))
+	if err != nil {
+		return fmt.Errorf("look at data directory: %w", err)
+	}
+	files = append(files, filepath.Join(dir, childFiles), filepath.Join(dir, childLog))
+	for _, f := range files {
+		if err := closeToOthers(f); err != nil {
+			return fmt.Errorf("close data to other users: %w", err)
+		}
+	}
+	return nil
+}
+
+// closeToOthers takes all rights on a file, if there is one, from others than its owner.
+func closeToOthers(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.Mode().Type()&os.ModeSymlink == 0 && info.Mode().Perm()&0o077 != 0 {
+		err = os.Chmod(path, info.Mode().Perm()&^0o077)
+	}
+	return err
+}
+
 func startInProcess(log *slog.Logger) (*Embedded, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
+	// It listens where every user of the machine may connect.
+	password := rand.Text()
+	m.RequireAuth(password)
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start in-process redis: %w", err)
 	}
 	log.Warn("no redis-server is installed: data are kept in this process and end with it")
-	return &Embedded{url: "redis://" + m.Addr(), stop: func(context.Context) error { m.Close(); return nil }}, nil
+	return &Embedded{url: "redis://:" + password + "@" + m.Addr(), stop: func(context.Context) error { m.Close(); return nil }}, nil
 }
 
 // child is a redis-server that this process keeps running.
@@ -272,7 +322,7 @@ func (c *child) sync() {
 		case <-ticker.C:
 		}
 		// A rewrite starts a new file; older ones are complete and synced by Redis.
-		files, err := filepath.Glob(filepath.Join(c.dir, "appendonlydir", "*.incr.aof"))
+		files, err := filepath.Glob(filepath.Join(c.dir, childFiles, "*.incr.aof"))
 		if err == nil {
 			for _, f := range files {
 				err = errors.Join(err, syncFile(f))
@@ -298,9 +348,10 @@ func syncFile(path string) error {
 }
 
 func (c *child) command() *exec.Cmd {
-	cmd := exec.Command(c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
+	// The shell gives its place to the server: Go has no umask for a child alone.
+	cmd := exec.Command("/bin/sh", "-c", "umask "+childMask+`; exec "$0" "$@"`, c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
 		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "no", "--save", "",
-		"--hash-max-listpack-entries", maxListed, "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, "redis.log"), "--loglevel", "warning")
+		"--hash-max-listpack-entries", maxListed, "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, childLog), "--loglevel", "warning")
 	cmd.ExtraFiles = []*os.File{c.lock}
 	// A process group of its own, so that Ctrl-C ends the service first and this
 	// after it; and an end with the service, however that ends.
@@ -319,7 +370,7 @@ func (c *child) wait(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for redis, whose words are in %s: %w", filepath.Join(c.dir, "redis.log"), err)
+			return fmt.Errorf("wait for redis, whose words are in %s: %w", filepath.Join(c.dir, childLog), err)
 		case <-time.After(childPoll):
 		}
 	}

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -109,11 +110,87 @@ func TestWithoutAServerDataAreInTheProcess(t *testing.T) {
 	if err := connect(t, e).Ping(context.Background()).Err(); err != nil {
 		t.Error(err)
 	}
+	// Every user of the machine may connect to it.
+	o, err := redis.ParseURL(e.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"", "wrong"} {
+		c := redis.NewClient(&redis.Options{Addr: o.Addr, Password: password, MaxRetries: -1})
+		if err := c.Ping(context.Background()).Err(); err == nil {
+			t.Errorf("with the password %q it answers", password)
+		}
+		c.Close()
+	}
 	if err := e.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if _, err := StartEmbedded(t.Context(), t.TempDir(), true, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a command got a server of its own, which holds nothing")
+	}
+}
+
+// What is in a data directory that others may enter is for this user alone, also what is
+// there from before.
+func TestDataAreForThisUserAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, f := range []string{dir, filepath.Join(dir, childFiles)} {
+		if err := os.MkdirAll(f, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(f, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{filepath.Join(dir, childLog), filepath.Join(dir, childFiles, "old")} {
+		if err := os.WriteFile(f, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, err := OpenNodeID(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	e := startEmbedded(t, dir, false)
+	if !e.Durable() {
+		t.Fatal("redis-server is needed for this test: install the package redis-server")
+	}
+	c := connect(t, e)
+	if err := errors.Join(c.Set(t.Context(), "a", "1", 0).Err(), c.BgRewriteAOF(t.Context()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		return strings.Contains(c.Info(t.Context(), "persistence").Val(), "aof_rewrite_in_progress:0")
+	})
+	files := 0
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		files++
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || files < 6 {
+		t.Errorf("%d files, %v", files, err)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenNodeID(dir); err == nil || !strings.Contains(err.Error(), "data_dir") {
+		t.Errorf("a directory that everybody may write to: %v", err)
+	}
+	if _, err := StartEmbedded(t.Context(), dir, false, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "data_dir") {
+		t.Errorf("a directory that everybody may write to: %v", err)
 	}
 }
 

@@ -41,8 +41,8 @@ type NodeID struct {
 // there is none; so is the identity. It fails if another process has it open. The
 // operating system frees it when the process ends, however it ends.
 func OpenNodeID(dir string) (*NodeID, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+	if err := prepareDir(dir); err != nil {
+		return nil, err
 	}
 	path := filepath.Join(dir, nodeFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
