@@ -60,9 +60,13 @@ type HTTP struct {
 
 // Redis is where the data is.
 type Redis struct {
-	// URL is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://.
-	// Empty: a child server is started, or an in-process one where none is installed.
+	// URL is redis://, unix://, redis+cluster:// or redis+sentinel://, with rediss in
+	// place of redis by TLS. Empty: a child server is started, or an in-process one where
+	// none is installed.
 	URL Secret `yaml:"url" env:"URL"`
+	// CAFile, if set, has the certificates in PEM of those who may sign that of a Redis
+	// with TLS, in place of those that the system trusts.
+	CAFile string `yaml:"ca_file" env:"CA_FILE"`
 	// WaitReplicas is how many replicas must have a change before a client is
 	// answered: of signals, webhooks, schedules, jobs and credentials. With 0 a failover
 	// may lose changes, and bring revoked credentials back.

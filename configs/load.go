@@ -158,6 +158,7 @@ func (c *Config) Validate() error {
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")
 	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
+	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file", "is for a redis.url that begins with rediss")
 	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be set where cluster is true")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", "must be given where cluster is true: nodes share them")
 	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", "must be given where cluster is true: nodes share them")

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,9 +36,14 @@ const (
 
 // Options says which Redis to use and how.
 type Options struct {
-	// URL is redis://, rediss://, unix://, redis+cluster://host:port,host:port or
-	// redis+sentinel://host:port,host:port/master.
+	// URL is redis://, unix://, redis+cluster://host:port,host:port or
+	// redis+sentinel://host:port,host:port/master; with rediss in place of redis by TLS.
+	// Sentinels have a user and a password of their own, in the query:
+	// sentinel_username, sentinel_password.
 	URL string
+	// CAFile has the certificates, in PEM, of those who may sign that of a server; empty:
+	// those that the system trusts.
+	CAFile string
 	// Partitions is 1 to MaxPartitions; 0 means 16.
 	Partitions int
 	// WaitReplicas is how many replicas must have a change before it is answered.
@@ -85,7 +88,7 @@ func Open(o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	base, err := parseURL(o.URL)
+	base, err := parseURL(o.URL, o.CAFile)
 	if err != nil {
 		return nil, err
 	}
@@ -171,67 +174,6 @@ func (sentOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
 // may be repeated.
 func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// CheckURL says what is wrong with an address for Options.URL.
-func CheckURL(address string) error {
-	_, err := parseURL(address)
-	return err
-}
-
-// parseURL reads the address forms of Options.URL.
-func parseURL(address string) (*redis.UniversalOptions, error) {
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		return nil, errors.New("redis.url is not a URL: use redis://host:6379, rediss://, unix://, redis+cluster:// or redis+sentinel://")
-	}
-	switch scheme {
-	case "redis", "rediss", "unix":
-		o, err := redis.ParseURL(address)
-		if err != nil {
-			return nil, fmt.Errorf("redis.url: %w", err)
-		}
-		u := &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig}
-		if o.Network == "unix" {
-			u.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", o.Addr)
-			}
-		}
-		return u, nil
-	case "redis+cluster", "redis+sentinel":
-		// net/url refuses several hosts with ports, so they are cut out first.
-		authority, path, _ := strings.Cut(rest, "/")
-		user, hosts := "", authority
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			user, hosts = authority[:at+1], authority[at+1:]
-		}
-		parsed, err := url.Parse("redis://" + user + "host/" + path)
-		if err != nil {
-			return nil, errors.New("redis.url: user, password or path is not valid in a URL")
-		}
-		u := &redis.UniversalOptions{Addrs: strings.Split(hosts, ",")}
-		for _, a := range u.Addrs {
-			if _, _, err := net.SplitHostPort(a); err != nil {
-				return nil, fmt.Errorf("redis.url: %q is not host:port", a)
-			}
-		}
-		if parsed.User != nil {
-			u.Username = parsed.User.Username()
-			u.Password, _ = parsed.User.Password()
-		}
-		if scheme == "redis+cluster" {
-			u.IsClusterMode = true
-			return u, nil
-		}
-		u.MasterName = strings.Trim(parsed.Path, "/")
-		if u.MasterName == "" {
-			return nil, errors.New("redis.url: redis+sentinel:// needs the master's name: redis+sentinel://host:26379/mymaster")
-		}
-		u.SentinelUsername = parsed.Query().Get("sentinel_username")
-		u.SentinelPassword = parsed.Query().Get("sentinel_password")
-		return u, nil
-	}
-	return nil, fmt.Errorf("redis.url: scheme %q is not known: use redis, rediss, unix, redis+cluster or redis+sentinel", scheme)
 }
 
 // Close ends the connections.

@@ -33,7 +33,7 @@ func (s *settings) withStore(ctx context.Context, f func(context.Context, *persi
 		undo.add("redis", embedded.Stop)
 		url = embedded.URL()
 	}
-	store, err := persistence.Open(persistence.Options{URL: url, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas})
+	store, err := persistence.Open(persistence.Options{URL: url, CAFile: c.Redis.CAFile, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func checkOptions(c configs.Config) error {
 		}
 	}
 	if c.Redis.URL != "" {
-		faults = append(faults, persistence.CheckURL(string(c.Redis.URL)))
+		faults = append(faults, persistence.CheckURL(string(c.Redis.URL), c.Redis.CAFile))
 	}
 	sources, err := market.ParseSources(c.Market.Source)
 	real := realSources(c.Market)

@@ -93,7 +93,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		p.undo.add("redis", p.embedded.Stop)
 		address = p.embedded.URL()
 	}
-	p.store, err = persistence.Open(persistence.Options{URL: address, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas,
+	p.store, err = persistence.Open(persistence.Options{URL: address, CAFile: c.Redis.CAFile, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas,
 		Log: log, Metrics: persistence.NewMetrics(p.registry)})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -64,11 +65,27 @@ func NewDurable(tb testing.TB, args ...string) *Server {
 	return start(tb, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"}, args...)...)
 }
 
+// NewSentinel starts a sentinel with the lines of a configuration file.
+func NewSentinel(tb testing.TB, lines ...string) *Server {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return startProcess(tb, []string{file, "--sentinel"})
+}
+
 func start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if os.Getenv(Variable) == InProcess {
 		return startInside(tb)
 	}
+	return startProcess(tb, nil, args...)
+}
+
+// startProcess starts a redis-server, with what comes first in its command line.
+func startProcess(tb testing.TB, first []string, args ...string) *Server {
+	tb.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatal("redis-server is needed for this test: install the package redis-server")
@@ -79,8 +96,8 @@ func start(tb testing.TB, args ...string) *Server {
 		tb.Fatal(err)
 	}
 	s := &Server{tb: tb, dir: dir, socket: filepath.Join(dir, "s")}
-	s.args = append([]string{path, "--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
-		"--logfile", filepath.Join(dir, "log")}, args...)
+	s.args = append(append([]string{path}, first...), append([]string{"--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
+		"--logfile", filepath.Join(dir, "log")}, args...)...)
 	s.Restart()
 	tb.Cleanup(func() {
 		s.Kill()
@@ -160,7 +177,7 @@ func (s *Server) Restart() {
 	deadline := time.Now().Add(startTimeout)
 	for {
 		err := c.Ping(context.Background()).Err()
-		if err == nil {
+		if err == nil || redis.HasErrorPrefix(err, "NOAUTH") {
 			return
 		}
 		if time.Now().After(deadline) {
