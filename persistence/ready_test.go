@@ -3,6 +3,7 @@ package persistence
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,16 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r readiness
-		tries, result := 0, error(nil)
+		var tries atomic.Int32
+		refused := errors.New("refused")
+		var failing atomic.Bool
 		try := func(context.Context) error {
-			tries++
-			err := result
+			tries.Add(1)
 			time.Sleep(100 * time.Millisecond)
-			return err
+			if failing.Load() {
+				return refused
+			}
+			return nil
 		}
 		for range 40 { // two seconds
 			for range 5 {
@@ -28,13 +33,13 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		if tries != 4 {
-			t.Errorf("%d probes in two seconds, want 4", tries)
+		if n := tries.Load(); n != 4 {
+			t.Errorf("%d probes in two seconds, want 4", n)
 		}
 		time.Sleep(time.Second)
-		result = errors.New("refused")
+		failing.Store(true)
 		p := r.current(try)
-		if <-p.done; p.err != result {
+		if <-p.done; p.err != refused {
 			t.Errorf("the probe says %v", p.err)
 		}
 		if r.current(try) != p {
