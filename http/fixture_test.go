@@ -288,7 +288,7 @@ var checker = sync.OnceValue(func() func(testing.TB) *apitest.HTTP {
 func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *signalhttp.Server {
 	tb.Helper()
 	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f}, Credentials: fakeCredentials{f},
-		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Registration: true, Gatherer: prometheus.NewRegistry(),
+		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true, Gatherer: prometheus.NewRegistry(),
 		Now: func() time.Time { return morning }}
 	f.use(&o)
 	f.addWork(&o)

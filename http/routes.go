@@ -110,6 +110,9 @@ func (s *Server) addRoutes() {
 	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset")})
 	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
 
+	if _, none := s.o.Assets.(anyAsset); !none {
+		s.add("/v1/assets", methods{"GET": get(signal.SignalsRead, s.listAssets)})
+	}
 	s.addWork()
 	s.addSchedules()
 	s.addWebhooks()

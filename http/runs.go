@@ -95,7 +95,7 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 		req.Parameters = decodeParameters(p)
 	}
 	o.close()
-	known, err := s.checkForAgent(c, &req, given, f, func(a signal.Agent) []agent.Fault { return agent.Check(a, req) })
+	known, err := s.checkForAgent(c, &req, nil, given, f, func(a signal.Agent) []agent.Fault { return agent.Check(a, req) })
 	if e := f.err(); e != nil {
 		return req, false, e
 	}
@@ -145,7 +145,8 @@ const maxPhrases = 20
 // agent. If there is none of that name the body is held against the agent whose
 // strategy it names, so that a body that is invalid for every agent is told so
 // first; else the error is KindNotFound.
-func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bool, f *faults, check func(signal.Agent) []agent.Fault) (signal.Agent, error) {
+func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string, strategyGiven bool, f *faults,
+	check func(signal.Agent) []agent.Fault) (signal.Agent, error) {
 	a, missing := s.agentNamed(c.vars["id"])
 	if missing != nil {
 		all := signal.Agents()
@@ -160,9 +161,16 @@ func (s *Server) checkForAgent(c *call, req *signal.RunRequest, strategyGiven bo
 	} else if strategyGiven && req.Strategy == "" {
 		f.body("/strategy", faultInvalidValue, oneOf(a.Strategies))
 	}
+	at, one := assetsPointer, []string{req.Asset}
+	if assets == nil {
+		assets, at = one, assetPointer
+	}
+	s.nameAssets(a, assets, at, f)
+	req.Asset = one[0]
 	for _, fault := range check(a) {
 		f.body(fault.Pointer, fault.Code, fault.Detail)
 	}
+	s.findAssets(c.r.Context(), a, assets, at, f)
 	return a, missing
 }
 

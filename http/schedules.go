@@ -126,13 +126,17 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	return changed, replan
 }
 
-// checkSchedule notes what the agent of w cannot accept of it.
-func (s *Server) checkSchedule(w *signal.Schedule, f *faults) {
+// checkSchedule notes what the agent of w cannot accept of it. With find, its assets must
+// be ones of which there can be prices: a schedule whose asset has gone can be changed
+// all the same.
+func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *faults) {
 	known, err := s.agentNamed(string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
 		f.body("/agent_id", faultInvalidValue, "there is no such agent")
 		return
 	}
+	w.Assets = slices.Clone(w.Assets)
+	s.nameAssets(known, w.Assets, assetsPointer, f)
 	assets := w.Assets
 	if len(assets) == 0 { // they are wrong themselves; the strategy may be, too
 		assets = []string{""}
@@ -148,6 +152,9 @@ func (s *Server) checkSchedule(w *signal.Schedule, f *faults) {
 				f.body(fault.Pointer, fault.Code, fault.Detail)
 			}
 		}
+	}
+	if find {
+		s.findAssets(ctx, known, w.Assets, assetsPointer, f)
 	}
 }
 
@@ -171,7 +178,7 @@ func (s *Server) createSchedule(c *call) error {
 		in := s.readSchedule(o)
 		in.apply(&w)
 		if w.Agent != "" {
-			s.checkSchedule(&w, &c.faults)
+			s.checkSchedule(c.r.Context(), &w, true, &c.faults)
 		}
 	}); err != nil {
 		return err
@@ -249,7 +256,7 @@ func (s *Server) changeSchedule(c *call) error {
 		}
 		changed, replan := in.apply(&w)
 		if changed {
-			if s.checkSchedule(&w, &c.faults); c.faults.err() != nil {
+			if s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults); c.faults.err() != nil {
 				return c.faults.err()
 			}
 			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)

@@ -45,6 +45,7 @@ type Options struct {
 	Work       Work       // nil: there are no scans and no backtests
 	Scorecards Scorecards // nil: there are none
 	Schedules  Schedules  // nil: there are none
+	Assets     Assets     // nil: any name is taken as it is, and there is no list
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
 	// all in real time.
 	Speed        func(ctx context.Context, asset string) int64
@@ -110,6 +111,9 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Assets == nil {
+		o.Assets = anyAsset{}
 	}
 	if o.Speed == nil {
 		o.Speed = func(context.Context, string) int64 { return 1 }

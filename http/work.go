@@ -36,7 +36,7 @@ func (s *Server) scanAgent(c *call) error {
 	assets := decodeAssets(o)
 	given := decodeManner(o, &req)
 	o.close()
-	known, err := s.checkForAgent(c, &req, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
+	known, err := s.checkForAgent(c, &req, assets, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
 	if e := f.err(); e != nil {
 		return e
 	}
@@ -127,9 +127,13 @@ func (s *Server) createBacktest(c *call) error {
 		if given && req.Strategy == "" {
 			f.body("/strategy", faultInvalidValue, oneOf(known.Strategies))
 		}
+		assets := []string{req.Asset}
+		s.nameAssets(known, assets, assetPointer, f)
+		req.Asset = assets[0]
 		for _, fault := range agent.CheckBacktest(known, req) {
 			f.body(fault.Pointer, fault.Code, fault.Detail)
 		}
+		s.findAssets(c.r.Context(), known, assets, assetPointer, f)
 	}
 	if err := f.err(); err != nil {
 		return err

@@ -23,6 +23,9 @@ type Options struct {
 	Weather Weather // nil: runs of the weather agent fail with DATA_UNAVAILABLE
 	Jobs    Jobs    // nil: jobs are refused with KindUnavailable
 	Past    Past    // nil: backtests are refused with KindUnavailable
+	// Name returns the catalogue name of an asset by any of its spellings, under which
+	// signals with prices are stored; default the spelling itself.
+	Name func(asset string) string
 
 	// Cost is what entry and exit cost each in backtests, as a share of the price, by the
 	// class of the asset; default that of backtest.DefaultCosts.
@@ -98,6 +101,9 @@ func New(sys *engine.System, o Options) *Agents {
 	if o.Cost == nil {
 		o.Cost = backtest.DefaultCosts.Of
 	}
+	if o.Name == nil {
+		o.Name = func(asset string) string { return asset }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -172,6 +178,7 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 	if err := a.known(req); err != nil {
 		return Outcome{}, err
 	}
+	req.Asset = a.nameOf(req.Agent, req.Asset)
 	if err := a.room(req.Account); err != nil {
 		return Outcome{}, err
 	}
@@ -206,6 +213,15 @@ func (a *Agents) room(account signal.AccountID) error {
 	}
 	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: fullPause,
 		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) + " open signals, which is as many as it may have: wait until some have closed"}
+}
+
+// nameOf returns the name by which what an agent says of an asset is stored: for those
+// with prices that of the catalogue, for a subject of content the subject.
+func (a *Agents) nameOf(id signal.AgentID, asset string) string {
+	if agent, err := a.Agent(id); err != nil || agent.Category == signal.Content {
+		return asset
+	}
+	return a.o.Name(asset)
 }
 
 func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job) *run {

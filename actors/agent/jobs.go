@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -61,6 +62,11 @@ func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job
 		return signal.Job{}, signal.Unavailable(errDrained)
 	}
 	defer a.running.Done()
+	j.Request.Asset = a.nameOf(j.Request.Agent, j.Request.Asset)
+	j.Assets = slices.Clone(j.Assets)
+	for i := range j.Assets {
+		j.Assets[i] = a.nameOf(j.Request.Agent, j.Assets[i])
+	}
 	j.ID, j.Run, j.Status = signal.NewJobID(), signal.NewRunID(), signal.JobQueued
 	j.CreatedAt = a.o.Now().UTC().Truncate(time.Millisecond)
 	var kept *signal.Reply

@@ -40,7 +40,8 @@ func (a *account) create(t *strategies, p signal.Position, l *signal.Listing, w 
 	if w != nil {
 		a.weather.add(l, id, w)
 	}
-	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: kind(strategy), asset: a.assets.number(l.Asset)}
+	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: kind(strategy),
+		asset: a.assets.number(t, l.Asset, t.content>>strategy&1 != 0)}
 	if l.Entry != nil {
 		v.entry = *l.Entry
 	}

@@ -16,7 +16,7 @@ func million(b *testing.B) (*Catalogue, time.Time) {
 	r := rand.New(rand.NewPCG(1, 1))
 	zipf := rand.NewZipf(r, 1.2, 1, 499)
 	start := time.UnixMilli(1_795_000_000_000)
-	t := newStrategies(signal.Agents())
+	t := newStrategies(signal.Agents(), func(s string) string { return s })
 	names := make([]string, 500)
 	for i := range names {
 		names[i] = string([]byte{byte('A' + i/100), byte('A' + i/10%10), byte('A' + i%10)})

@@ -48,7 +48,10 @@ type Entry struct {
 
 // Options are the parts of a Catalogue that may be left out.
 type Options struct {
-	Agents    []signal.Agent   // default: signal.Agents()
+	Agents []signal.Agent // default: signal.Agents()
+	// Name returns the catalogue name of an asset by any of its spellings, by which signals
+	// with prices are found; default the spelling itself.
+	Name      func(asset string) string
 	Retention time.Duration    // signals older than this are not listed; default 90 days
 	Now       func() time.Time // of Redis' clock; default time.Now
 	Log       *slog.Logger     // nil: none
@@ -96,7 +99,10 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents),
+	if o.Name == nil {
+		o.Name = func(asset string) string { return asset }
+	}
+	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents, o.Name),
 		retention: cmp.Or(o.Retention, 90*24*time.Hour), now: o.Now, log: o.Log, partitions: make([]partition, partitions)}
 }
 

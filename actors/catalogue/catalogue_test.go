@@ -78,8 +78,8 @@ const acc = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 // history makes n events of signals whose times stand in clumps.
 func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	m := &model{byID: map[signal.SignalID]int{}}
-	t := newStrategies(signal.Agents())
-	names := []string{"BTC", "btc", "Eth", "ETH", "SOL", "standing desk", "ÄPFEL"}
+	t := newStrategies(signal.Agents(), func(s string) string { return s })
+	names := []string{"BTC", "btc", "BTCUSDT", "Eth", "ETH", "SOL", "standing desk", "ÄPFEL", "gold", "XAUUSD"}
 	p := signal.Position{MS: start.UnixMilli()}
 	var events []signal.Event
 	for len(events) < n {
@@ -120,10 +120,30 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	return m, events
 }
 
+// catalogueName knows two assets by another name.
+func catalogueName(asset string) string {
+	switch strings.ToUpper(asset) {
+	case "BTCUSDT":
+		return "BTC"
+	case "GOLD":
+		return "XAUUSD"
+	}
+	return asset
+}
+
+// sameAsset reports whether a filter means the asset of a signal: a subject of content
+// has no other name.
+func sameAsset(filter string, s signal.Listing) bool {
+	if s.Agent == "seo" {
+		return strings.EqualFold(filter, s.Asset)
+	}
+	return strings.EqualFold(catalogueName(filter), catalogueName(s.Asset))
+}
+
 func (m *model) list(q Query) ([]signal.Listing, int) {
 	found := []signal.Listing{}
 	for _, s := range m.signals {
-		if (q.Asset == "" || strings.EqualFold(q.Asset, s.Asset)) && (q.Strategy == "" || q.Strategy == s.Strategy) &&
+		if (q.Asset == "" || sameAsset(q.Asset, s)) && (q.Strategy == "" || q.Strategy == s.Strategy) &&
 			(q.Agent == "" || q.Agent == s.Agent) && (q.Direction == "" || q.Direction == s.Direction) &&
 			(q.Status == "" || q.Status == s.Status) && s.Confidence >= q.MinConfidence &&
 			(q.Since.IsZero() || s.CreatedAt.After(q.Since)) {
@@ -145,7 +165,7 @@ func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values)
 
 func randomQuery(r *rand.Rand, m *model) Query {
 	q := Query{Account: acc, Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
-		Asset:     pick(r, "", "", "", "bTc", "ETH", "SOL", "Standing Desk", "ÄPFEL", "none"),
+		Asset:     pick(r, "", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"),
 		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post"),
 		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather"),
 		Direction: pick(r, signal.Direction(""), "", signal.Long, signal.Short),
@@ -165,7 +185,7 @@ func randomQuery(r *rand.Rand, m *model) Query {
 }
 
 func options(start time.Time) Options {
-	return Options{Now: func() time.Time { return start.Add(24 * time.Hour) }}
+	return Options{Name: catalogueName, Now: func() time.Time { return start.Add(24 * time.Hour) }}
 }
 
 func TestEveryQueryEqualsAPlainScan(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // Query says which signals are wanted. A zero member does not filter.
 type Query struct {
 	Account       signal.AccountID
-	Asset         string // whatever its ASCII case
+	Asset         string // by any of its spellings, whatever their ASCII case
 	Strategy      string
 	Agent         signal.AgentID
 	Direction     signal.Direction
@@ -25,7 +25,8 @@ type Query struct {
 // filter is a Query in the terms of rows, without its time and page.
 type filter struct {
 	strategies uint64 // bit n stands for number n; 0: all
-	asset      uint32 // group of spellings, if byAsset
+	asset      uint32 // group of spellings of an asset with prices, if byAsset
+	subject    uint32 // that of a subject of content; noGroup: there is none, as for asset
 	byAsset    bool
 	direction  signal.Direction
 	status     signal.Status
@@ -36,7 +37,8 @@ type filter struct {
 func (a *account) filter(t *strategies, q *Query) (filter, bool) {
 	f := filter{direction: q.Direction, status: q.Status, least: least(q.MinConfidence)}
 	if q.Asset != "" {
-		if f.asset, f.byAsset = a.assets.group(q.Asset); !f.byAsset {
+		f.byAsset, f.asset, f.subject = true, a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
+		if f.asset == noGroup && f.subject == noGroup {
 			return f, false
 		}
 	}
@@ -61,9 +63,29 @@ func (f filter) any() bool {
 func (f filter) selects(a *account, v *row) bool {
 	return v.conf >= f.least &&
 		(f.strategies == 0 || f.strategies>>v.kind.strategy()&1 != 0) &&
-		(!f.byAsset || a.assets.groupOf[v.asset] == f.asset) &&
+		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
 		(f.status == "" || (f.status == signal.Open) == (v.closed == 0))
+}
+
+// has reports whether f selects the rows of a group, if it selects by asset.
+func (f filter) has(group uint32) bool { return group == f.asset || group == f.subject }
+
+// byGroup returns the rows of the groups that f selects; own as for attributes.
+func (f filter) byGroup(x *index) (set *roaring.Bitmap, own bool) {
+	for _, g := range [...]uint32{f.asset, f.subject} {
+		switch {
+		case uint64(g) >= uint64(len(x.asset)): // none, or given back before there was an index
+		case set == nil:
+			set = x.asset[g]
+		default:
+			set, own = roaring.Or(set, x.asset[g]), true
+		}
+	}
+	if set == nil {
+		return roaring.New(), true
+	}
+	return set, own
 }
 
 // attributes returns the rows with the attributes of f, its confidence aside, or
@@ -84,10 +106,7 @@ func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
 		set, own = roaring.AndNot(set, other), true
 	}
 	if f.byAsset {
-		if int(f.asset) >= len(x.asset) {
-			return roaring.New(), true // its rows were given back before there was an index
-		}
-		and(x.asset[f.asset])
+		set, own = f.byGroup(x)
 	}
 	if f.strategies != 0 {
 		var wanted []*roaring.Bitmap
@@ -122,13 +141,18 @@ type strategies struct {
 	names   []string
 	agents  []signal.AgentID
 	numbers map[string]int
+	content uint64 // bit n: strategy n is of an agent of content
+	asset   func(string) string
 }
 
 // newStrategies panics if there are more than the bits of a filter.
-func newStrategies(agents []signal.Agent) *strategies {
-	t := &strategies{numbers: map[string]int{}}
+func newStrategies(agents []signal.Agent, name func(string) string) *strategies {
+	t := &strategies{numbers: map[string]int{}, asset: name}
 	for _, a := range agents {
 		for _, s := range a.Strategies {
+			if a.Category == signal.Content {
+				t.content |= 1 << len(t.names)
+			}
 			t.numbers[s] = len(t.names)
 			t.names = append(t.names, s)
 			t.agents = append(t.agents, a.ID)
@@ -138,6 +162,15 @@ func newStrategies(agents []signal.Agent) *strategies {
 		panic("catalogue: more than 64 strategies")
 	}
 	return t
+}
+
+// key returns by what the signals of an asset are found: by its catalogue name, or by the
+// subject as it is, in either case whatever the ASCII case. Neither is ever the other.
+func (t *strategies) key(asset string, content bool) string {
+	if content {
+		return "\x00" + fold(asset) // assets have no control characters
+	}
+	return fold(t.asset(asset))
 }
 
 func (t *strategies) count() int { return len(t.names) }

@@ -204,27 +204,36 @@ func least(c float64) uint16 {
 	return uint16(math.Ceil(c*confScale - tolerance))
 }
 
-// assets gives each spelling of an asset a number, and finds the spellings that
-// differ in ASCII case only.
+// noGroup is the number of no group.
+const noGroup = math.MaxUint32
+
+// assets gives each spelling of an asset a number, and groups the spellings that have
+// the same key. See strategies.key.
 type assets struct {
 	spellings []string
-	numbers   map[string]uint32
-	groups    map[string]uint32 // folded spelling: number of its group
+	numbers   map[spelt]uint32
+	groups    map[string]uint32 // key: number of its group
 	groupOf   []uint32          // by spelling
 }
 
-func (a *assets) number(spelling string) uint32 {
-	if n, ok := a.numbers[spelling]; ok {
+// spelt is an asset as signals name it; that of content is another thing.
+type spelt struct {
+	name    string
+	content bool
+}
+
+func (a *assets) number(t *strategies, spelling string, content bool) uint32 {
+	if n, ok := a.numbers[spelt{spelling, content}]; ok {
 		return n
 	}
 	if a.numbers == nil {
-		a.numbers, a.groups = map[string]uint32{}, map[string]uint32{}
+		a.numbers, a.groups = map[spelt]uint32{}, map[string]uint32{}
 	}
 	spelling = strings.Clone(spelling) // it may be part of a larger text
 	n := uint32(len(a.spellings))
 	a.spellings = append(a.spellings, spelling)
-	a.numbers[spelling] = n
-	key := fold(spelling)
+	a.numbers[spelt{spelling, content}] = n
+	key := t.key(spelling, content)
 	g, ok := a.groups[key]
 	if !ok {
 		g = uint32(len(a.groups))
@@ -234,9 +243,12 @@ func (a *assets) number(spelling string) uint32 {
 	return n
 }
 
-func (a *assets) group(asset string) (uint32, bool) {
-	g, ok := a.groups[fold(asset)]
-	return g, ok
+// group returns the number of the group with a key, or noGroup.
+func (a *assets) group(key string) uint32 {
+	if g, ok := a.groups[key]; ok {
+		return g
+	}
+	return noGroup
 }
 
 // fold maps ASCII letters to lower case and leaves all else.

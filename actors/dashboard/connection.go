@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -234,7 +235,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 	}
 	a.channels, _ = allowed(a.channels, p.Scopes)
 	a.peer.flusher.post(authenticated{peer: a.peer, account: p.Account, key: p.Key, session: p.Session,
-		sub: newSubscription(a.channels, a.assets), welcome: a.welcome()})
+		sub: a.hub.subscription(a.channels, a.assets), welcome: a.welcome()})
 }
 
 func (a *connection) welcome() welcomeData {
@@ -265,7 +266,7 @@ func (a *connection) subscribe(c engine.Context, m message) {
 	}
 	a.busy = true
 	granted, _ := a.wanted(m)
-	sub, account := newSubscription(granted, m.assets), a.principal.Account
+	sub, account := a.hub.subscription(granted, m.assets), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
 	c.Go(func(ctx context.Context) any {
 		r, err := a.hub.resumer.find(ctx, partition, account, sub, *m.lastEventID)
@@ -300,11 +301,24 @@ func (a *connection) change(m message, r *replay) {
 	if data.Filters.Assets == nil {
 		data.Filters.Assets = []string{}
 	}
-	a.peer.flusher.post(subscribed{peer: a.peer, sub: newSubscription(granted, m.assets), replay: r, kind: "subscribed",
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(granted, m.assets), replay: r, kind: "subscribed",
 		reply: func(resumed *resumedData) any {
 			data.Resumed = resumed
 			return data
 		}})
+}
+
+// subscription returns the subscription to list, limited to assets unless there are none.
+// What was sent stays beside the catalogue's name of it: it may be a subject of content.
+func (h *Hub) subscription(list []channel, assets []string) *subscription {
+	if h.o.Name == nil {
+		return newSubscription(list, assets)
+	}
+	all := slices.Clone(assets)
+	for _, asset := range assets {
+		all = append(all, h.o.Name(asset))
+	}
+	return newSubscription(list, all)
 }
 
 func (a *connection) unsubscribe(m message) {
@@ -317,6 +331,6 @@ func (a *connection) unsubscribe(m message) {
 		}
 	}
 	a.channels = rest
-	a.peer.flusher.post(subscribed{peer: a.peer, sub: newSubscription(rest, a.assets), kind: "unsubscribed",
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(rest, a.assets), kind: "unsubscribed",
 		reply: func(*resumedData) any { return unsubscribedData{m.ref, names(rest)} }})
 }

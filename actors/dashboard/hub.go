@@ -25,6 +25,9 @@ type Options struct {
 	Metrics       *Metrics      // nil: none
 	Logger        *slog.Logger  // nil: none
 	Now           func() time.Time
+	// Name returns the catalogue name of an asset by any of its spellings, for filters;
+	// nil: the spelling itself.
+	Name func(asset string) string
 
 	Heartbeat     time.Duration // 30 s
 	PingInterval  time.Duration // 30 s

@@ -72,6 +72,33 @@ func TestFilters(t *testing.T) {
 	c.wantNothing()
 }
 
+// TestFiltersKnowAliases: a filter means an asset by any of its spellings, and a subject
+// of content by the one that was sent.
+func TestFiltersKnowAliases(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(o *Options) {
+		o.Name = func(asset string) string {
+			return strings.NewReplacer("BTCUSDT", "BTC", "GOLD", "XAUUSD").Replace(strings.ToUpper(asset))
+		}
+	})
+	c := s.welcomed(principalOf(alice))
+	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btcusdt","gold"]}}`)
+	if e := c.want("subscribed"); !strings.Contains(string(e.Data), `"assets":["btcusdt","gold"]`) {
+		t.Errorf("the filter is told as %s", e.Data)
+	}
+	s.journal.append(created(alice, "SOL"), created(alice, "BTC"), created(alice, "BTCUSDT"), created(alice, "gold"), created(alice, "XAUUSD"))
+	for _, asset := range []string{"BTC", "BTCUSDT", "gold", "XAUUSD"} {
+		if e := c.want("signal.new"); !strings.Contains(string(e.Data), `"asset":"`+asset+`"`) {
+			t.Errorf("got %s, want %s", e.Data, asset)
+		}
+	}
+	c.send(`{"action":"unsubscribe","channels":["signal.closed"]}`)
+	c.want("unsubscribed")
+	s.journal.append(created(alice, "SOL"), created(alice, "BTC"))
+	c.want("signal.new") // the aliases stay
+	c.wantNothing()
+}
+
 // matching returns the ids of the events that sub matches, from one on.
 func (j *journal) matching(account signal.AccountID, sub *subscription, from signal.Position) []string {
 	j.mu.Lock()

@@ -103,7 +103,7 @@ func (m *Market) Quote(name string, ref engine.Ref) { m.tell(name, askPrice{ref}
 
 // tell tells the actor of an asset something, if somebody has asked for the asset.
 func (m *Market) tell(name string, message any) {
-	if w := (*m.watches.Load())[Key(name)]; w != nil {
+	if w := (*m.watches.Load())[m.key(name)]; w != nil {
 		w.ref.Tell(message)
 	}
 }

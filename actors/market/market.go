@@ -20,6 +20,8 @@ import (
 type Store interface {
 	// Asset returns the record of the asset with that key, or KindNotFound.
 	Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error)
+	// State returns the records of all assets and their newest prices.
+	State(ctx context.Context) (signal.MarketState, error)
 	// Bars returns the bars, and how many closed bars readers had been told of then.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error)
 	TicksEnd(ctx context.Context, stream signal.TickStream) (signal.Position, error)
@@ -48,8 +50,12 @@ type Options struct {
 type Market struct {
 	o         Options
 	log       *slog.Logger
+	sources   []string
 	simulates bool
 	real      bool // a real source is configured
+	given     bool // so are prices that anybody gives: there may be an asset of any name
+	listings  atomic.Pointer[listings]
+	assets    atomic.Pointer[assetList]
 	parent    engine.Ref
 	// watches are the assets that somebody asked for, by key. A map is never
 	// changed: mu guards making the next one.
@@ -73,7 +79,7 @@ func New(sys *engine.System, o Options) *Market {
 	}
 	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: newTapes()}
 	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
-	m.simulates = slices.Contains(names, simulatedName)
+	m.sources, m.simulates, m.given = names, slices.Contains(names, simulatedName), slices.Contains(names, streamName)
 	m.real = slices.ContainsFunc(names, isVenue)
 	m.watches.Store(new(map[string]*watch))
 	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
@@ -131,7 +137,7 @@ func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) 
 	if !ok {
 		return nil, 0, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
 	}
-	w = (*m.watches.Load())[Key(name)]
+	w = (*m.watches.Load())[m.key(name)]
 	if w == nil || w.series[frame].Load() == nil {
 		w, err = m.load(ctx, name, frame)
 	}
@@ -210,7 +216,7 @@ func (m *Market) unreachable(cause error) *signal.RunError {
 
 // load makes sure that the asset is watched and the frame read.
 func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
-	key := Key(name)
+	key := m.key(name)
 	w := (*m.watches.Load())[key]
 	if w == nil {
 		// Only what has a record gets an actor: names come from outside.
@@ -257,7 +263,7 @@ func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAss
 	ctx, cancel := context.WithTimeout(ctx, wantPatience)
 	defer cancel()
 	for {
-		refused, asking := m.o.Store.Want(ctx, wantedName(name))
+		refused, asking := m.o.Store.Want(ctx, m.wantedName(name))
 		switch {
 		case asking != nil:
 			return record, asking
@@ -280,11 +286,11 @@ func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAss
 }
 
 // wantedName is the symbol under which an asset is taken up.
-func wantedName(name string) string {
+func (m *Market) wantedName(name string) string {
 	if k := lookUp(name); k != nil {
 		return k.symbol
 	}
-	return assetKey(name)
+	return m.key(name)
 }
 
 // mayHave says that name can be one that a real source knows.
@@ -332,5 +338,5 @@ func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy
 			return nil, m.unreachable(nil)
 		}
 	}
-	return m.news.since(Key(name), since), nil
+	return m.news.since(m.key(name), since), nil
 }

@@ -26,15 +26,23 @@ type fakeStore struct {
 	onBars func() // called while bars are being read, once
 	// onFrame is of which timeframe that must be; empty: any.
 	onFrame signal.Timeframe
+	err     error // of Asset
 }
 
 func (f *fakeStore) Asset(_ context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.err != nil {
+		return signal.MarketAsset{}, signal.MarketLive{}, f.err
+	}
 	if key != assetKey(f.asset.Symbol) {
 		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
 	}
 	return f.asset, f.live, nil
+}
+
+func (f *fakeStore) State(context.Context) (signal.MarketState, error) {
+	return signal.MarketState{Assets: []signal.MarketAsset{f.asset}, Live: []signal.MarketLive{f.live}}, nil
 }
 
 func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {

@@ -44,10 +44,10 @@ func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
 // Speed returns how many times as fast as real time the bars of an asset go by. The error
 // is KindNotFound if nobody has given its prices, else that of the store.
 func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
-	if w := (*m.watches.Load())[Key(name)]; w != nil {
+	if w := (*m.watches.Load())[m.key(name)]; w != nil {
 		return max(1, w.record.Load().Speed), nil
 	}
-	record, _, err := m.o.Store.Asset(ctx, Key(name))
+	record, _, err := m.o.Store.Asset(ctx, m.key(name))
 	return max(1, record.Speed), err
 }
 

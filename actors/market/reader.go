@@ -114,7 +114,10 @@ func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntr
 		if skipped != "" {
 			continue
 		}
-		key := Key(t.Asset)
+		key := assetKey(t.Asset) // our own name the asset of the record
+		if stream == signal.GivenTicks {
+			key = Key(t.Asset)
+		}
 		m.tapes.note(tapeKey{key, t.Source}, t.Tick, entries[i].Position.MS, t.Missed != 0)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})

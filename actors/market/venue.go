@@ -117,6 +117,12 @@ func (o *RealOptions) feeds(m *Metrics) *fetch.Client {
 	return fetch.New(fetch.Options{Name: feeds.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
 }
 
+// binanceQuote and coinbaseQuote follow the coin in what these sources call it.
+const (
+	binanceQuote  = "USDT"
+	coinbaseQuote = "-USD"
+)
+
 // quotes are what coins are priced in: all stand for a dollar.
 var quotes = []string{"FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USD"}
 
@@ -148,7 +154,7 @@ func (*binanceVenue) Class() string { return Crypto }
 
 func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := coinOf(symbol, class)
-	return name + "USDT", ok
+	return name + binanceQuote, ok
 }
 
 func (v *binanceVenue) Follow(symbol string, told func(binance.Event)) (func(), bool) {
@@ -166,7 +172,7 @@ func (*coinbaseVenue) Run(context.Context)                               {}
 
 func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := coinOf(symbol, class)
-	return name + "-USD", ok
+	return name + coinbaseQuote, ok
 }
 
 // proxies are the funds whose prices stand for those of commodities.

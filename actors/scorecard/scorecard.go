@@ -27,6 +27,9 @@ type Options struct {
 	// Cost is what entry and exit cost each, as a share of the price, by the asset;
 	// default nothing.
 	Cost func(asset string) float64
+	// Name returns the catalogue name of an asset by any of its spellings; default the
+	// spelling itself.
+	Name func(asset string) string
 	// MaxKept is how many closed signals are kept in memory, of all accounts; default
 	// 2 million.
 	MaxKept int
@@ -56,6 +59,9 @@ func New(records Records, o Options) *Scorecards {
 	if o.Cost == nil {
 		o.Cost = func(string) float64 { return 0 }
 	}
+	if o.Name == nil {
+		o.Name = func(asset string) string { return asset }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -67,7 +73,7 @@ type Query struct {
 	Account   signal.AccountID
 	Agent     signal.AgentID
 	Strategy  string
-	Asset     string // ignoring ASCII case
+	Asset     string // by any of its spellings, ignoring ASCII case
 	Timeframe signal.Timeframe
 	Since     time.Time // created after that
 }
@@ -104,11 +110,14 @@ func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
 	}
 	// What has been read holds, also if the reading ends early.
 	before := a.size()
-	err := a.read(ctx, c.records, q.Account, c.o.Cost)
+	err := a.read(ctx, c.records, q.Account, &c.o)
 	a.forget(c.o.Now().Add(-c.o.Retention).UnixMilli())
 	c.note(q.Account, a.size()-before)
 	if err != nil {
 		return Card{}, fmt.Errorf("read closed signals: %w", err)
+	}
+	if q.Asset != "" {
+		q.Asset = c.o.Name(q.Asset)
 	}
 	return a.card(q), nil
 }
@@ -223,13 +232,13 @@ func leave(places chan struct{}) { <-places }
 func (a *account) size() int { return len(a.closed) + len(a.open) }
 
 // read takes what the records have beyond what was read.
-func (a *account) read(ctx context.Context, records Records, id signal.AccountID, cost func(string) float64) error {
+func (a *account) read(ctx context.Context, records Records, id signal.AccountID, o *Options) error {
 	before := len(a.closed)
 	upTo, err := records.EachRecord(ctx, id, a.upTo, func(s *signal.Signal) {
 		if s.Closing == nil {
-			a.create(s)
+			a.create(s, o.Name)
 		} else {
-			a.close(s, cost)
+			a.close(s, o.Cost)
 		}
 	})
 	a.upTo = upTo
@@ -240,16 +249,17 @@ func (a *account) read(ctx context.Context, records Records, id signal.AccountID
 	return err
 }
 
-func (a *account) create(s *signal.Signal) {
+func (a *account) create(s *signal.Signal, name func(string) string) {
 	if s.Levels == nil {
 		return // nothing to win or to lose
 	}
-	key := groupKey{s.Agent, s.Strategy, upper(s.Asset), s.Timeframe, s.Risk}
+	asset := name(s.Asset) // older signals have the asset as it was sent
+	key := groupKey{s.Agent, s.Strategy, upper(asset), s.Timeframe, s.Risk}
 	place, ok := a.of[key]
 	if !ok {
 		place = int32(len(a.groups))
 		a.of[key] = place
-		a.groups = append(a.groups, group{key, s.Asset})
+		a.groups = append(a.groups, group{key, asset})
 	}
 	a.open[s.ID] = opened{place, s.Direction, s.CreatedAt.UnixMilli(), s.FirstConfidence, *s.Levels}
 }

@@ -372,3 +372,23 @@ func TestLostRecordsAreForgotten(t *testing.T) {
 		t.Errorf("%d signals after the loss, want 4", n)
 	}
 }
+
+func TestAliasesAreOneAsset(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i, asset := range []string{"BTC", "BTCUSDT", "ETH"} {
+		r.add("acc_1", i, func(s *signal.Signal) { s.Asset = asset }, 105)
+	}
+	c := New(r, Options{Now: func() time.Time { return morning.Add(time.Hour) }, Name: func(asset string) string {
+		return strings.TrimSuffix(strings.ToUpper(asset), "USDT")
+	}})
+	for asset, want := range map[string]int{"btcusdt": 2, "BTC": 2, "ethusdt": 1, "": 3} {
+		card, err := c.Card(t.Context(), Query{Account: "acc_1", Asset: asset})
+		if err != nil || card.Statistics.Count != want {
+			t.Errorf("%q: %d signals, %v, want %d", asset, card.Statistics.Count, err, want)
+		}
+	}
+	if card, err := c.Card(t.Context(), Query{Account: "acc_1", Asset: "BTC"}); err != nil || len(card.Groups) != 1 || card.Groups[0].Asset != "BTC" {
+		t.Errorf("groups are %+v, %v", card.Groups, err)
+	}
+}

@@ -41,7 +41,7 @@ var mayImport = []struct {
 	{"http/credentials", []string{"actors/signal"}},
 	{"http/limits", nil},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "http/credentials", "http/limits", "http/dashboard"}},
+	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market", "http/credentials", "http/limits", "http/dashboard"}},
 	{"http/dashboard", nil},
 	{"configs", nil},
 	{"cmd/...", []string{"..."}},

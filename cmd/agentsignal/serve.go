@@ -131,8 +131,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
-		Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
-	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Jobs: jobs, Content: texts, Weather: p.weather,
+		Name: p.market.Name, Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
+	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Name: p.market.Name, Jobs: jobs, Content: texts, Weather: p.weather,
 		Past: p.market, Cost: costsOf(c.Costs).Of,
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
 		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, MaxOpen: c.Signals.MaxOpen, Open: p.catalogue.Open, JobRetention: time.Duration(c.Runs.JobRetention),
@@ -150,10 +150,10 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue, p.store}, schedule.Options{Speed: p.speedOf, Quota: runQuota{p.limiter},
 		Now: p.store.Now, Log: log, Metrics: schedule.NewMetrics(p.registry)})
 	p.scorecards = scorecard.New(p.store, scorecard.Options{Retention: time.Duration(c.Signals.Retention), Now: p.store.Now,
-		Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
+		Name: p.market.Name, Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
 		Log: eventLog{p.store, p.tail}, Metrics: dashboard.NewMetrics(p.registry), Logger: log, Now: p.store.Now,
-		Heartbeat: time.Duration(c.Dashboard.Heartbeat), AuthTimeout: time.Duration(c.Dashboard.AuthTimeout),
+		Name: p.market.Name, Heartbeat: time.Duration(c.Dashboard.Heartbeat), AuthTimeout: time.Duration(c.Dashboard.AuthTimeout),
 		QueueMessages: c.Dashboard.QueueMessages, QueueBytes: int(c.Dashboard.QueueBytes), MaxConnections: c.Dashboard.MaxConnections,
 		ReplayMessages: c.Dashboard.ReplayMessages, ReplayAge: time.Duration(c.Dashboard.ReplayAge)})
 	p.undo.add("streams", p.hub.Drain)
@@ -168,7 +168,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	o := signalhttp.Options{Agents: p.agents, Catalogue: p.catalogue, Weather: p.catalogue, Signals: p.store, Credentials: p.credentials, Limits: p.limiter,
-		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Schedules: p.schedules, Speed: p.speedOf, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
+		Replies: p.store, Hub: p.hub, Work: p.agents, Scorecards: p.scorecards, Schedules: p.schedules, Speed: p.speedOf, Assets: p.market, Webhooks: p.webhooks, Deliveries: p.webhooks, Sealer: p.secrets, Addresses: p.guard,
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, MaxAnonymous: c.HTTP.MaxAnonymous, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}

@@ -1,0 +1,85 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// AssetState is an asset as GET /v1/assets shows it.
+type AssetState struct {
+	Symbol, Class string // Class is empty if it is not known
+	Source        string // that gives its prices, or will once somebody asks for it
+	Simulated     bool
+	Last          float64   // the newest price
+	LastAt        time.Time // zero: there is none
+	Open          bool      // its session is
+}
+
+// assetsFor is for how long an answer of Assets stands for all who ask.
+const assetsFor = time.Second
+
+// assetList is the newest answer of Assets.
+type assetList struct {
+	at     time.Time
+	assets []AssetState
+}
+
+// Assets returns all assets that have prices, and the known ones that a configured
+// source can have, by name. The error is that of the store. Nobody may change the list.
+func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
+	if kept := m.assets.Load(); kept != nil && time.Since(kept.at) < assetsFor {
+		return kept.assets, nil
+	}
+	state, err := m.o.Store.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last := make(map[string]signal.Tick, len(state.Live))
+	for _, l := range state.Live {
+		last[l.Asset] = l.Last
+	}
+	records := state.Assets
+	there := make(map[string]bool, len(records))
+	for i := range records {
+		there[assetKey(records[i].Symbol)] = true
+	}
+	for i := range knownAssets {
+		if k := &knownAssets[i]; !there[assetKey(k.symbol)] {
+			if source := m.sourceOf(k); source != "" {
+				records = append(records, signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: source})
+			}
+		}
+	}
+	now := m.o.Now()
+	all := make([]AssetState, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		a := AssetState{Symbol: r.Symbol, Class: r.Class, Source: r.Source, Simulated: r.Source == simulatedName,
+			Open: tradedIn(r).Open(now)}
+		if t := last[r.Symbol]; t.Time != 0 {
+			a.Last, a.LastAt = t.Price, millis(t.Time)
+		}
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(x, y AssetState) int {
+		return cmp.Or(strings.Compare(assetKey(x.Symbol), assetKey(y.Symbol)), strings.Compare(x.Symbol, y.Symbol))
+	})
+	m.assets.Store(&assetList{time.Now(), all})
+	return all, nil
+}
+
+// sourceOf returns the first configured source that can have a known asset; empty if
+// none can.
+func (m *Market) sourceOf(k *known) string {
+	for _, source := range m.sources {
+		if source == simulatedName || m.listedAt(source, k.symbol, k.class) {
+			return source
+		}
+	}
+	return ""
+}

@@ -1,0 +1,118 @@
+package market
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agentsignal/agentsignal/actors/market/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/market/coinbase"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
+
+// venueSymbols returns, for each real source, what it calls an asset. See venue.Symbol.
+var venueSymbols = map[string]func(symbol, class string) (string, bool){
+	binance.Name:  (*binanceVenue)(nil).Symbol,
+	coinbase.Name: (*coinbaseVenue)(nil).Symbol,
+	alpaca.Name:   (*alpacaVenue)(nil).Symbol,
+}
+
+// listings are the assets that real sources list, by source: what each calls an asset,
+// and the asset's name here. A source whose listing is not known has none.
+type listings map[string]map[string]string
+
+// Name returns the catalogue name of the asset that name means: of a known asset by any
+// of its spellings, and of what a real source may have, the coin without what it is
+// priced in, or the ticker. Any other name stays as it is, and so do all but the known
+// ones where anybody may give prices of his own.
+func (m *Market) Name(name string) string {
+	if k := lookUp(name); k != nil {
+		return k.symbol
+	}
+	if !m.real || m.given {
+		return name
+	}
+	if coin, ok := coinOf(name, ""); ok && slices.ContainsFunc(m.sources, isCoinVenue) {
+		return coin
+	}
+	if key := assetKey(name); slices.Contains(m.sources, alpaca.Name) && ticker.MatchString(key) {
+		return key
+	}
+	return name
+}
+
+// isCoinVenue reports whether a source gives prices of coins.
+func isCoinVenue(source string) bool { return source == binance.Name || source == coinbase.Name }
+
+// key returns the key under which the store has the asset that name means.
+func (m *Market) key(name string) string { return assetKey(m.Name(name)) }
+
+func (m *Market) listed() listings {
+	if l := m.listings.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// Check reports whether there can be prices of the asset that name means: a configured
+// source can know it, or somebody has given some. If not, nearest are the names that may
+// have been meant. Where the listing of a source is not known, it can know whatever looks
+// like one of its names. While Redis cannot be reached any asset can be known.
+func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {
+	if m.given || m.possible(name) {
+		return nil, true
+	}
+	key := m.key(name)
+	if (*m.watches.Load())[key] != nil {
+		return nil, true
+	}
+	if _, _, err := m.o.Store.Asset(ctx, key); signal.KindOf(err) != signal.KindNotFound {
+		return nil, true
+	}
+	return spelling.Nearest(m.Name(name), m.names()), false
+}
+
+// possible reports whether a configured source can know the asset that name means.
+func (m *Market) possible(name string) bool {
+	symbol, class := m.Name(name), ""
+	if k := lookUp(name); k != nil {
+		if m.simulates {
+			return true
+		}
+		class = k.class
+	}
+	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, symbol, class) })
+}
+
+// listedAt reports whether a real source can know an asset.
+func (m *Market) listedAt(source, symbol, class string) bool {
+	called := venueSymbols[source]
+	if called == nil {
+		return false
+	}
+	its, ok := called(symbol, class)
+	if !ok {
+		return false
+	}
+	listing, known := m.listed()[source]
+	return !known || listing[its] != ""
+}
+
+// names returns the names of all assets that sources are known to have.
+func (m *Market) names() []string {
+	var names []string
+	for i := range knownAssets {
+		if m.possible(knownAssets[i].symbol) {
+			names = append(names, knownAssets[i].symbol)
+		}
+	}
+	for _, source := range m.sources {
+		first := len(names)
+		for _, name := range m.listed()[source] {
+			names = append(names, name)
+		}
+		slices.Sort(names[first:])
+	}
+	return slices.Compact(names)
+}

@@ -1,0 +1,143 @@
+package market
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// namesOf returns a market of sources that nobody has given a price, but of the asset X.
+func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore) {
+	t.Helper()
+	sys := engine.NewSystem(engine.Options{})
+	t.Cleanup(func() { _ = sys.Shutdown(context.Background()) })
+	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Speed: 1}}
+	m := New(sys, Options{Store: store, Sources: sources, Now: newClock().Now})
+	if listed != nil {
+		m.listings.Store(&listed)
+	}
+	return m, store
+}
+
+var someListings = listings{"binance": {"BTCUSDT": "BTC", "DOGEUSDT": "DOGE", "PEPEUSDT": "PEPE"}, "coinbase": {"BTC-USD": "BTC", "LINK-USD": "LINK"}}
+
+func TestNamesOfAssets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sources string
+		listed  listings
+		names   map[string]string
+	}{
+		{"simulated", nil, map[string]string{"btc": "BTC", "BTCUSDT": "BTC", "BTC/USD": "BTC", "BTC-USD": "BTC", "xbt": "BTC", "gold": "XAUUSD",
+			"NATGAS": "natural_gas", "Natural Gas": "natural_gas", "walk": "walk", "dogeusdt": "dogeusdt"}},
+		{"stream", nil, map[string]string{"btcusdt": "BTC", "Walk": "Walk", "ACMEUSD": "ACMEUSD"}},
+		{"binance,stream", nil, map[string]string{"btcusdt": "BTC", "ACMEUSD": "ACMEUSD"}},
+		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE", "eurusd": "EURUSD", "two words!": "two words!"}},
+		{"binance,coinbase", someListings, map[string]string{"link": "LINK", "link-usd": "LINK", "DOGE/USD": "DOGE"}},
+		{"alpaca", nil, map[string]string{"ibm": "IBM", "brk.b": "BRK.B", "aapl": "AAPL", "dogeusdt": "dogeusdt"}},
+	} {
+		m, _ := namesOf(t, c.sources, c.listed)
+		for name, want := range c.names {
+			if got := m.Name(name); got != want {
+				t.Errorf("%s: %s is %s, want %s", c.sources, name, got, want)
+			}
+			if got := m.Name(m.Name(name)); got != want {
+				t.Errorf("%s: the name %s has the name %s", c.sources, want, got)
+			}
+		}
+	}
+}
+
+func TestAssetsThatNoSourceCanKnow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sources, asset string
+		listed         listings
+		ok             bool
+		nearest        []string
+	}{
+		{"simulated", "BTC", nil, true, nil},
+		{"simulated", "btcusdt", nil, true, nil},
+		{"simulated", "BTCC", nil, false, []string{"BTC"}},
+		{"simulated", "natural_gass", nil, false, []string{"natural_gas"}},
+		{"simulated", "standing desk", nil, false, nil},
+		{"simulated", "x", nil, true, nil}, // somebody gives its prices
+		{"stream", "BTCC", nil, true, nil},
+		{"simulated,stream", "BTCC", nil, true, nil},
+		{"binance", "BTCC", nil, true, nil}, // the listing is not known
+		{"binance", "two words!", nil, false, nil},
+		{"binance", "EURUSD", nil, false, nil},
+		{"binance", "AAPL", nil, false, nil}, // no coin
+		{"binance", "DOGE/USD", someListings, true, nil},
+		{"binance", "DOGGE", someListings, false, []string{"DOGE"}},
+		{"binance", "ETH", someListings, false, nil}, // known, but not listed
+		{"coinbase", "LINKUSDT", someListings, true, nil},
+		{"coinbase", "PEPE", someListings, false, nil},
+		{"coinbase,binance", "PEPEUSD", someListings, true, nil},
+		{"alpaca", "natural_gas", nil, true, nil}, // by a fund
+		{"alpaca", "AAPLL", nil, true, nil},
+		{"alpaca", "BTC", nil, false, nil},
+	} {
+		m, _ := namesOf(t, c.sources, c.listed)
+		nearest, ok := m.Check(t.Context(), c.asset)
+		if d := cmp.Diff(c.nearest, nearest, cmpopts.EquateEmpty()); ok != c.ok || d != "" {
+			t.Errorf("%s: %s: %v (-want +got):\n%s", c.sources, c.asset, ok, d)
+		}
+	}
+}
+
+// TestNothingIsRefusedWhileRedisIsAway: the run says what is wrong.
+func TestNothingIsRefusedWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	m, store := namesOf(t, "simulated", nil)
+	store.err = signal.Unavailable(context.DeadlineExceeded)
+	if _, ok := m.Check(t.Context(), "BTCC"); !ok {
+		t.Error("an asset is refused although Redis cannot be asked")
+	}
+}
+
+func TestAssetsAreListed(t *testing.T) {
+	t.Parallel()
+	m, store := namesOf(t, "binance,simulated", someListings)
+	now := m.o.Now()
+	store.live = signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 1.5, Time: now.UnixMilli() - 1000}}
+	list, err := m.Assets(t.Context())
+	if err != nil || len(list) != len(knownAssets)+1 {
+		t.Fatalf("%d assets, %v", len(list), err)
+	}
+	byName := map[string]AssetState{}
+	for i, a := range list {
+		byName[a.Symbol] = a
+		if i > 0 && assetKey(list[i-1].Symbol) >= assetKey(a.Symbol) {
+			t.Errorf("%s comes before %s", list[i-1].Symbol, a.Symbol)
+		}
+	}
+	for _, want := range []AssetState{
+		{Symbol: "X", Source: "stream", Last: 1.5, LastAt: now.Add(-time.Second).Truncate(time.Millisecond), Open: true},
+		{Symbol: "BTC", Class: Crypto, Source: "binance", Open: true},
+		{Symbol: "ETH", Class: Crypto, Source: "simulated", Simulated: true, Open: true}, // binance does not list it
+		{Symbol: "EURUSD", Class: FX, Source: "simulated", Simulated: true, Open: true},
+	} {
+		if d := cmp.Diff(want, byName[want.Symbol]); d != "" {
+			t.Errorf("%s (-want +got):\n%s", want.Symbol, d)
+		}
+	}
+	real, _ := namesOf(t, "alpaca", nil)
+	saturday := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
+	real.o.Now = func() time.Time { return saturday }
+	list, err = real.Assets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if a.Symbol == "AAPL" && (a.Open || a.Source != "alpaca" || a.Simulated) || a.Symbol == "BTC" {
+			t.Errorf("%+v", a)
+		}
+	}
+}

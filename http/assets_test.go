@@ -1,0 +1,158 @@
+package http_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+)
+
+// everyAsset knows any asset, by one name.
+type everyAsset struct{ fakeAssets }
+
+func (everyAsset) Name(asset string) string                       { return asset }
+func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, true }
+
+// fakeAssets knows BTC, by another name too, XAUUSD as gold, and oil.
+type fakeAssets struct{ list []market.AssetState }
+
+func (fakeAssets) Name(asset string) string {
+	if name := map[string]string{"BTC": "BTC", "BTCUSDT": "BTC", "GOLD": "XAUUSD", "CRUDE": "oil"}[strings.ToUpper(asset)]; name != "" {
+		return name
+	}
+	return asset
+}
+
+func (fakeAssets) Check(_ context.Context, asset string) ([]string, bool) {
+	switch asset {
+	case "BTC", "XAUUSD", "oil":
+		return nil, true
+	case "BTCC":
+		return []string{"BTC"}, false
+	}
+	return nil, false
+}
+
+func (f fakeAssets) Assets(context.Context) ([]market.AssetState, error) { return f.list, nil }
+
+func withAssets(o *signalhttp.Options) { o.Assets = fakeAssets{} }
+
+// TestAssetsThatNoSourceCanKnowAreRefused in all that takes one.
+func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{}, withAssets)
+	const rest = `,"strategy":"momentum"`
+	tests := map[string]struct {
+		method, path, body string
+		want               []string
+	}{
+		"run":      {"POST", "/v1/agents/trading/run", `{"asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
+		"job":      {"POST", "/v1/agents/trading/run", `{"asset":"BTCC","async":true` + rest + `}`, []string{"body /asset invalid_value"}},
+		"scan":     {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","BTCC","zz"]` + rest + `}`, []string{"body /assets/1 invalid_value", "body /assets/2 invalid_value"}},
+		"backtest": {"POST", "/v1/backtests", `{"agent_id":"trading","asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
+		"schedule": {"POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["BTCC"]` + rest + `}`, []string{"body /assets/0 invalid_value"}},
+		"change":   {"PATCH", aSchedule, `{"assets":["BTC","BTCC"]}`, []string{"body /assets/1 invalid_value"}},
+		"aliases":  {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","btcusdt"]` + rest + `}`, []string{"body /assets/1 duplicate"}},
+		"in a schedule": {"POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["btcusdt","BTC"]` + rest + `}`,
+			[]string{"body /assets/1 duplicate"}},
+		"one fault each": {"POST", "/v1/agents/weather/run", `{"asset":"BTCC","strategy":"energy_demand"}`, []string{"body /asset invalid_value"}},
+	}
+	for name, test := range tests {
+		a := do(t, s, test.method, test.path, test.body)
+		if a.Status != 400 {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+			continue
+		}
+		if d := cmp.Diff(test.want, a.faults(t)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	a := do(t, s, "POST", "/v1/agents/trading/scan", tests["scan"].body)
+	if p := a.problem(t); p.Errors[0].Detail != "no source of this service knows such an asset; the nearest names are BTC" ||
+		p.Errors[1].Detail != "no source of this service knows such an asset: GET /v1/assets lists those that there are" {
+		t.Errorf("%s", a.Body)
+	}
+	for name, body := range map[string]string{"content": `{"asset":"BTCC","strategy":"blog_post"}`} {
+		if a := do(t, s, "POST", "/v1/agents/seo/run", body); a.Status != 200 {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+		}
+	}
+}
+
+// TestASchedulesAssetMayGo: it can be changed and switched off all the same.
+func TestASchedulesAssetMayGo(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	f.schedule = func(signal.AccountID, signal.ScheduleID) (signal.Schedule, error) {
+		w := newSchedule()
+		w.Assets = []string{"BTCC"}
+		return w, nil
+	}
+	f.changeSchedule = func(w signal.Schedule, _ bool) (signal.Schedule, error) { return w, nil }
+	s := newServer(t, f, withAssets)
+	if a := do(t, s, "PATCH", aSchedule, `{"status":"disabled"}`); a.Status != 200 || !strings.Contains(a.Body, `"disabled"`) {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+func TestAssetsGoByTheirCatalogueNames(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	var scanned []string
+	f.scan = func(req signal.RunRequest, assets []string) (signal.Job, error) {
+		if scanned = assets; req.Asset != "" {
+			t.Errorf("the scan has the asset %q", req.Asset)
+		}
+		return newScan(), nil
+	}
+	var tested string
+	f.backtest = func(req signal.RunRequest, _, _ time.Time) (signal.Job, error) {
+		tested = req.Asset
+		return newBacktest(), nil
+	}
+	s := newServer(t, f, withAssets)
+	do(t, s, "POST", "/v1/agents/trading/scan", `{"assets":["btcusdt"],"strategy":"momentum"}`)
+	do(t, s, "POST", "/v1/backtests", `{"agent_id":"trading","asset":"gold","strategy":"momentum"}`)
+	if d := cmp.Diff([]string{"BTC"}, scanned); d != "" || tested != "XAUUSD" {
+		t.Errorf("scanned (-want +got):\n%s, tested %s", d, tested)
+	}
+	a := do(t, s, "POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["btcusdt","Gold"],"strategy":"momentum"}`)
+	if a.Status != 200 || !strings.Contains(a.Body, `"assets":["BTC","XAUUSD"]`) {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	a = do(t, s, "POST", "/v1/schedules", `{"agent_id":"seo","every":"60m","assets":["Gold"],"strategy":"blog_post"}`)
+	if a.Status != 200 || !strings.Contains(a.Body, `"assets":["Gold"]`) {
+		t.Errorf("a subject: %d %s", a.Status, a.Body)
+	}
+	if a := do(t, s, "POST", "/v1/agents/weather/run", `{"asset":"crude","strategy":"energy_demand"}`); a.Status != 200 {
+		t.Errorf("a commodity by another name: %d %s", a.Status, a.Body)
+	}
+}
+
+func TestListAssets(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+		o.Assets = fakeAssets{list: []market.AssetState{
+			{Symbol: "BTC", Class: "crypto", Source: "simulated", Simulated: true, Last: 64250.125, LastAt: morning, Open: true},
+			{Symbol: `W "1"`, Source: "stream"}}}
+	})
+	const want = `{"assets":[{"asset":"BTC","class":"crypto","source":"simulated","simulated":true,"last_price":64250.125,` +
+		`"last_price_at":"2026-11-21T09:30:00.000Z","open":true},` +
+		`{"asset":"W \"1\"","class":null,"source":"stream","simulated":false,"last_price":null,"last_price_at":null,"open":false}]}`
+	if a := do(t, s, "GET", "/v1/assets", "", "Authorization: Bearer reader"); a.Status != 200 || a.Body != want || a.Header.Get("RateLimit") == "" {
+		t.Errorf("%d %s\nwant %s", a.Status, a.Body, want)
+	}
+	if a := do(t, newServer(t, &fakes{}, withAssets), "GET", "/v1/assets", ""); a.Body != `{"assets":[]}` {
+		t.Errorf("without any: %s", a.Body)
+	}
+	s = newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Assets = nil })
+	if a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTCC","strategy":"momentum"}`); a.Status != 200 {
+		t.Errorf("where nothing is known of assets: %d %s", a.Status, a.Body)
+	}
+}
