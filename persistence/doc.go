@@ -67,7 +67,9 @@
 //	{market}:state                hash    the feeder's checkpoint                              for ever
 //	{market}:assets               hash    record of each asset                                 until it is removed
 //	{market}:live                 hash    each asset's newest tick and open minute             until it is removed
-//	{market}:wanted               set     symbols asked for that have no record                until the feeder settles them
+//	{market}:wants                hash    symbol asked for that has no record -> the account   until the feeder settles it
+//	{market}:keptfor              hash    symbol -> the account that it was taken up for       while it is kept
+//	{market}:used                 zset    symbols by when they were needed last                while they are kept
 //	{market}:refused:SYMBOL       string  why there is no record                               seconds to minutes
 //	{market}:feeder               string  the feeder's node                                    the lease
 //	{market}:feederepoch          string  the last epoch given                                 for ever

@@ -155,7 +155,12 @@ func marketLiveKey() string   { return "{market}:live" }
 
 // marketWantedKey holds the symbols that were asked for and have no record,
 // marketRefusedKey why one gets none.
-func marketWantedKey() string               { return "{market}:wanted" }
+func marketWantedKey() string { return "{market}:wants" }
+
+// marketKeptForKey holds the account for which a symbol was taken up, marketUsedKey when
+// symbols were needed last.
+func marketKeptForKey() string              { return "{market}:keptfor" }
+func marketUsedKey() string                 { return "{market}:used" }
 func marketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
 
 func feederKey() string      { return "{market}:feeder" }

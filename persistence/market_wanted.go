@@ -9,10 +9,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// maxWanted bounds the assets that wait to be taken up: their names come from clients.
-const maxWanted = 1000
+const (
+	// maxWanted bounds the assets that wait to be taken up: their names come from clients.
+	// maxWantedBy bounds those that one account waits for.
+	maxWanted   = 1000
+	maxWantedBy = 100
+	// maxKeptFor bounds the assets that were taken up for one account and are still kept: a
+	// quarter of all that may be.
+	maxKeptFor = 100
+)
+
+// wantRefusedShare is why an account gets no more assets: it has its share.
+const wantRefusedShare = "share"
 
 var (
 	//go:embed scripts/market_settle.lua
@@ -20,22 +32,39 @@ var (
 	marketSettleScript = redis.NewScript(marketSettleSource)
 )
 
-// Want asks the feeder for an asset that has no record. refused says why it will not get
-// one, if that is known; then it is not asked again before that is forgotten. It returns
-// KindUnavailable if too many wait, or if Redis cannot be reached.
-func (m *Market) Want(ctx context.Context, symbol string) (refused string, err error) {
+// Want asks the feeder for an asset that has no record, on behalf of an account; without
+// one no share is counted. refused says why there will be none, if that is known. It
+// returns KindUnavailable if too many wait, or if Redis cannot be reached.
+func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.rdb.Pipeline()
-	known, waiting := p.Get(ctx, marketRefusedKey(symbol)), p.SCard(ctx, marketWantedKey())
+	known, already := p.Get(ctx, marketRefusedKey(symbol)), p.HExists(ctx, marketWantedKey(), symbol)
 	if err := execute(ctx, p); err != nil {
 		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
-	if known.Val() != "" {
+	if known.Val() != "" || already.Val() { // who waits asks again and again
 		return known.Val(), nil
 	}
-	if waiting.Val() >= maxWanted {
-		return "", unavailable(errors.New("ask for asset: too many wait"))
+	by := string(account)
+	p = m.s.rdb.Pipeline()
+	wanted, kept := p.HVals(ctx, marketWantedKey()), p.HVals(ctx, marketKeptForKey())
+	if err := execute(ctx, p); err != nil {
+		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
-	if err := m.s.rdb.SAdd(ctx, marketWantedKey(), symbol).Err(); err != nil {
+	own := func(accounts []string) (n int) {
+		for _, a := range accounts {
+			if by != "" && a == by {
+				n++
+			}
+		}
+		return n
+	}
+	switch {
+	case len(wanted.Val()) >= maxWanted, own(wanted.Val()) >= maxWantedBy:
+		return "", unavailable(errors.New("ask for asset: too many wait"))
+	case own(kept.Val()) >= maxKeptFor:
+		return wantRefusedShare, nil
+	}
+	if err := m.s.rdb.HSetNX(ctx, marketWantedKey(), symbol, by).Err(); err != nil {
 		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	return "", nil
@@ -44,7 +73,7 @@ func (m *Market) Want(ctx context.Context, symbol string) (refused string, err e
 // Wanted returns the symbols that were asked for and are not settled, in the order of
 // the alphabet.
 func (m *Market) Wanted(ctx context.Context) ([]string, error) {
-	symbols, err := m.s.rdb.SMembers(ctx, marketWantedKey()).Result()
+	symbols, err := m.s.rdb.HKeys(ctx, marketWantedKey()).Result()
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read wanted assets: %w", err))
 	}
@@ -52,10 +81,48 @@ func (m *Market) Wanted(ctx context.Context) ([]string, error) {
 	return symbols, nil
 }
 
+// NoteUse records that assets are needed at a time.
+func (m *Market) NoteUse(ctx context.Context, symbols []string, at time.Time) error {
+	members := make([]redis.Z, len(symbols))
+	for i, symbol := range symbols {
+		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
+	}
+	if err := m.s.rdb.ZAddArgs(ctx, marketUsedKey(), redis.ZAddArgs{GT: true, Members: members}).Err(); err != nil {
+		return unavailable(fmt.Errorf("note use of assets: %w", err))
+	}
+	return nil
+}
+
+// Uses returns when assets were needed last.
+func (m *Market) Uses(ctx context.Context) (map[string]time.Time, error) {
+	list, err := m.s.rdb.ZRangeWithScores(ctx, marketUsedKey(), 0, -1).Result()
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read use of assets: %w", err))
+	}
+	uses := make(map[string]time.Time, len(list))
+	for _, z := range list {
+		symbol, _ := z.Member.(string)
+		uses[symbol] = time.UnixMilli(int64(z.Score))
+	}
+	return uses, nil
+}
+
+// ForgetUse drops what is known of the use of an asset that is no longer kept.
+func (m *Market) ForgetUse(ctx context.Context, symbol string) error {
+	p := m.s.rdb.Pipeline()
+	p.ZRem(ctx, marketUsedKey(), symbol)
+	p.HDel(ctx, marketKeptForKey(), symbol)
+	if err := execute(ctx, p); err != nil {
+		return unavailable(fmt.Errorf("forget use of asset: %w", err))
+	}
+	return nil
+}
+
 // Settle ends the wait for an asset. Unless refused is empty it is remembered for a
 // time why there is none. It returns KindConflict if another feeder took over.
 func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
-	settled, err := marketSettleScript.Run(ctx, m.s.rdb, []string{feederEpochKey(), marketWantedKey(), marketRefusedKey(symbol)},
+	settled, err := marketSettleScript.Run(ctx, m.s.rdb,
+		[]string{feederEpochKey(), marketWantedKey(), marketRefusedKey(symbol), marketKeptForKey()},
 		epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
 		return unavailable(fmt.Errorf("settle wanted asset: %w", err))

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, symbol := range []string{"ETH", "BTC", "BTC"} {
-		if refused, err := m.Want(ctx, symbol); refused != "" || err != nil {
+		if refused, err := m.Want(ctx, "", symbol); refused != "" || err != nil {
 			t.Fatalf("%q, %v", refused, err)
 		}
 	}
@@ -47,7 +48,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Error(err)
 	}
 	wanted()
-	if refused, err := m.Want(ctx, "ETH"); refused != "unknown" || err != nil {
+	if refused, err := m.Want(ctx, "", "ETH"); refused != "unknown" || err != nil {
 		t.Errorf("%q, %v", refused, err)
 	}
 	wanted() // who is refused does not wait
@@ -57,13 +58,13 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	if err := m.Settle(ctx, epoch, "ETH", "", 0); err != nil {
 		t.Error(err)
 	}
-	if refused, _ := m.Want(ctx, "ETH"); refused != "" {
+	if refused, _ := m.Want(ctx, "", "ETH"); refused != "" {
 		t.Errorf("still refused: %s", refused)
 	}
 	for i := range maxWanted {
-		server.Client().SAdd(ctx, marketWantedKey(), i)
+		server.Client().HSet(ctx, marketWantedKey(), strconv.Itoa(i), "")
 	}
-	if _, err := m.Want(ctx, "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := m.Want(ctx, "", "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("one too many: %v", err)
 	}
 }
@@ -103,5 +104,83 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	}
 	if _, there := entries[0].Fields["missed"]; there || entries[1].Fields["missed"] != "1795253400000" {
 		t.Errorf("%v, %v", entries[0].Fields, entries[1].Fields)
+	}
+}
+
+// TestAnAccountHasAShareOfTheAssets that wait, and of those that are kept.
+func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	s, err := Open(Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, ctx := NewMarket(s), t.Context()
+	epoch, err := m.TakeLease(ctx, "one", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(account signal.AccountID, symbol string) (string, error) {
+		t.Helper()
+		return m.Want(ctx, account, symbol)
+	}
+	for i := range maxKeptFor {
+		symbol := "A" + strconv.Itoa(i)
+		if refused, err := want("acc_1", symbol); refused != "" || err != nil {
+			t.Fatalf("%s: %q, %v", symbol, refused, err)
+		}
+	}
+	if _, err := want("acc_1", "MORE"); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("one more waits: %v", err)
+	}
+	if refused, err := want("acc_1", "A0"); refused != "" || err != nil {
+		t.Errorf("one that waits already: %q, %v", refused, err)
+	}
+	for i := range maxKeptFor {
+		if err := m.Settle(ctx, epoch, "A"+strconv.Itoa(i), "", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused, err := want("acc_1", "MORE"); refused != "share" || err != nil {
+		t.Errorf("beyond the share: %q, %v", refused, err)
+	}
+	for _, other := range []signal.AccountID{"acc_2", ""} {
+		if refused, err := want(other, "MORE"+string(other)); refused != "" || err != nil {
+			t.Errorf("account %q is refused: %q, %v", other, refused, err)
+		}
+	}
+	if err := m.ForgetUse(ctx, "A7"); err != nil {
+		t.Fatal(err)
+	}
+	if refused, err := want("acc_1", "LAST"); refused != "" || err != nil {
+		t.Errorf("with a place free again: %q, %v", refused, err)
+	}
+}
+
+func TestTheUseOfAssetsIsNoted(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	s, err := Open(Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, ctx := NewMarket(s), t.Context()
+	early, late := time.UnixMilli(1_795_253_400_000), time.UnixMilli(1_795_253_460_000)
+	for _, note := range []struct {
+		at      time.Time
+		symbols []string
+	}{{late, []string{"BTC"}}, {early, []string{"BTC", "ETH", "SOL"}}} { // nodes are not in step
+		if err := m.NoteUse(ctx, note.symbols, note.at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.ForgetUse(ctx, "SOL"); err != nil {
+		t.Fatal(err)
+	}
+	uses, err := m.Uses(ctx)
+	if d := cmp.Diff(map[string]time.Time{"BTC": late, "ETH": early}, uses); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -168,7 +169,7 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 			o = outcome{err: internalError(nil)}
 		}
 	}()
-	c, err := x.concluders[r.request.Agent].Conclude(ctx, &r.request)
+	c, err := x.concluders[r.request.Agent].Conclude(market.For(ctx, r.request.Account), &r.request)
 	if err == nil {
 		return outcome{conclusion: &c}
 	}

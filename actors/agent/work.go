@@ -90,6 +90,7 @@ func (a *Agents) find(ctx context.Context, r *run) (result json.RawMessage, err 
 		}
 	}()
 	var found any
+	ctx = market.For(ctx, r.request.Account)
 	switch r.job.Kind {
 	case signal.JobScan:
 		found, err = a.scan(ctx, &r.request, r.job.Assets)

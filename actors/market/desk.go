@@ -29,6 +29,7 @@ const (
 	RefusedUnknown Refusal = "unknown" // no source knows it
 	RefusedAway    Refusal = "away"    // no source answers at the moment
 	RefusedFull    Refusal = "full"    // there are as many assets as there may be
+	RefusedShare   Refusal = "share"   // the account that asks has as many as it may have
 )
 
 // desk runs the keepers of a term. Its methods belong to the term's goroutine.
@@ -42,12 +43,13 @@ type desk struct {
 	group   sync.WaitGroup
 	keepers map[string]*keeper // by key
 	looked  time.Time          // when it was looked which assets are wanted
+	swept   time.Time          // when it was looked which are needed
 }
 
 // openDesk starts what the real sources need. It ends with ctx; wait for group.
 func (t *term) openDesk(ctx context.Context) *desk {
 	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics, out: make(chan delivery), ctx: ctx,
-		keepers: make(map[string]*keeper)}
+		keepers: make(map[string]*keeper), swept: t.o.Now()}
 	for _, v := range d.venues {
 		d.group.Go(func() { v.Run(ctx) })
 	}
@@ -75,7 +77,9 @@ func (t *term) openDesk(ctx context.Context) *desk {
 
 func (d *desk) start(key string, k *keeper) {
 	d.keepers[key] = k
-	d.group.Go(func() { k.run(d.ctx) })
+	ctx, stop := context.WithCancel(d.ctx)
+	k.used, k.stop = d.now(), stop
+	d.group.Go(func() { k.run(ctx) })
 }
 
 // real says that a venue that stands before the other source in the list may have an
@@ -133,6 +137,9 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 		return nil
 	}
 	key := assetKey(d.keeper.symbol)
+	if t.desk.keepers[key] != d.keeper {
+		return nil // it was given up meanwhile
+	}
 	if d.failed != nil {
 		delete(t.desk.keepers, key)
 		t.o.Log.Info("no source gives an asset", "asset", d.keeper.symbol, "err", d.failed)

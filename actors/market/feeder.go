@@ -84,6 +84,9 @@ type FeederStore interface {
 	TrimBars(ctx context.Context, processed signal.Position) error
 	// Wanted returns the symbols that somebody asked for and that have no record.
 	Wanted(ctx context.Context) ([]string, error)
+	// Uses returns when assets were needed last. ForgetUse drops what is known of one.
+	Uses(ctx context.Context) (map[string]time.Time, error)
+	ForgetUse(ctx context.Context, symbol string) error
 	// Settle says that a symbol is not wanted any more: it has a record, or, unless
 	// refused is empty, that it will not get one, which is remembered for a while.
 	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error

@@ -94,6 +94,10 @@ type keeper struct {
 	errs   map[string]error
 	better <-chan struct{} // a venue that comes before the one that is asked works again
 
+	// Of the term's goroutine.
+	used time.Time // when its asset was needed last, as far as that is known
+	stop func()
+
 	mu      sync.Mutex
 	pending []binance.Event
 	lost    bool // pending was full

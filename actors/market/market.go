@@ -33,7 +33,10 @@ type Store interface {
 		closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error)
 	// Want asks the feeder for an asset without a record, and says why there will be
 	// none, if that is known.
-	Want(ctx context.Context, symbol string) (refused string, err error)
+	// Each account has a share of those that may wait, and that may be kept.
+	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
+	// NoteUse tells the feeder that assets are needed at a time.
+	NoteUse(ctx context.Context, symbols []string, at time.Time) error
 }
 
 // Options are what a Market is made with.
@@ -141,6 +144,9 @@ func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) 
 	if w == nil || w.series[frame].Load() == nil {
 		w, err = m.load(ctx, name, frame)
 	}
+	if w != nil && !w.used.Load() {
+		w.used.Store(true)
+	}
 	return w, frame, err
 }
 
@@ -218,6 +224,7 @@ func (m *Market) unreachable(cause error) *signal.RunError {
 func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
 	key := m.key(name)
 	w := (*m.watches.Load())[key]
+	again := w != nil
 	if w == nil {
 		// Only what has a record gets an actor: names come from outside.
 		record, err := m.record(ctx, name, key)
@@ -232,7 +239,25 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	if asking != nil {
 		return nil, m.unreachable(asking)
 	}
+	if again && signal.KindOf(err) == signal.KindNotFound {
+		// It was forgotten while nobody needed it.
+		if _, err = m.record(ctx, name, key); err == nil {
+			return m.loadAgain(ctx, w, name, frame)
+		}
+	}
 	if err != nil {
+		return nil, m.unknown(name, err)
+	}
+	return w, nil
+}
+
+// loadAgain reads the frame of an asset whose record is there again.
+func (m *Market) loadAgain(ctx context.Context, w *watch, name string, frame int) (*watch, error) {
+	err, asking := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
+	switch {
+	case asking != nil:
+		return nil, m.unreachable(asking)
+	case err != nil:
 		return nil, m.unknown(name, err)
 	}
 	return w, nil
@@ -263,12 +288,15 @@ func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAss
 	ctx, cancel := context.WithTimeout(ctx, wantPatience)
 	defer cancel()
 	for {
-		refused, asking := m.o.Store.Want(ctx, m.wantedName(name))
+		refused, asking := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))
 		switch {
 		case asking != nil:
 			return record, asking
 		case refused == string(RefusedUnknown):
 			return record, err
+		case refused == string(RefusedShare):
+			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: keepUnused,
+				Message: "the account has its share of the assets that sources are asked for: " + name + " is not added"}
 		case refused != "":
 			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: awayFor,
 				Message: "no source gives prices of " + name + " at the moment"}

@@ -69,7 +69,10 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 func (f *fakeStore) TicksEnd(context.Context, signal.TickStream) (signal.Position, error) {
 	return signal.Position{}, nil
 }
-func (f *fakeStore) Want(context.Context, string) (string, error) { return "unknown", nil }
+func (f *fakeStore) Want(context.Context, signal.AccountID, string) (string, error) {
+	return "unknown", nil
+}
+func (f *fakeStore) NoteUse(context.Context, []string, time.Time) error { return nil }
 
 func (f *fakeStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {
 	return true, nil

@@ -29,6 +29,9 @@ func (m *Market) Run(ctx context.Context) error {
 	})
 	loops.Go(func() { m.loop(ctx, "own ticks", &m.ticksUp[signal.OwnTicks], m.ticksReader(signal.OwnTicks)) })
 	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
+	if m.real {
+		loops.Go(func() { m.noteUse(ctx) })
+	}
 	loops.Wait()
 	return nil
 }

@@ -197,6 +197,9 @@ func (t *term) turn(ctx context.Context) error {
 	if err := t.want(ctx); err != nil {
 		return err
 	}
+	if err := t.forget(ctx); err != nil {
+		return err
+	}
 	for _, s := range t.opened {
 		if ms < s.Next() {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,8 @@ type watch struct {
 	record atomic.Pointer[signal.MarketAsset] // never nil
 	last   atomic.Pointer[Tick]
 	series [timeframes]atomic.Pointer[series]
+
+	used atomic.Bool // somebody asked for it since its use was noted last
 }
 
 // series are the bars of one timeframe as strategies may use them, or why not.
@@ -171,6 +174,8 @@ func (a *assetActor) Receive(c engine.Context) {
 		a.alertWaiting(c)
 	case dropAlerts:
 		a.drop(m.refs)
+	case askNeeded:
+		m.reply <- len(a.waiting) > 0 || a.alerts != nil && a.alerts.next() != math.MaxInt64
 	case askPrice:
 		a.quote(m.ref)
 	case expireDue:

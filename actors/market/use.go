@@ -1,0 +1,121 @@
+package market
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// An asset of a real source is kept while it is needed: while a node has had a run, a
+// scan or an open signal on it within keepUnused. Nodes tell the feeder each useEvery.
+const (
+	keepUnused = time.Hour
+	useEvery   = time.Minute
+)
+
+// accountKey is the key of a context's account.
+type accountKey struct{}
+
+// For returns a context in which assets are asked for on behalf of an account: each has a
+// share of those that real sources may be asked for.
+func For(ctx context.Context, account signal.AccountID) context.Context {
+	return context.WithValue(ctx, accountKey{}, account)
+}
+
+// accountOf returns the account of a context; empty: there is none.
+func accountOf(ctx context.Context) signal.AccountID {
+	account, _ := ctx.Value(accountKey{}).(signal.AccountID)
+	return account
+}
+
+// askNeeded asks an asset's actor whether there are alerts.
+type askNeeded struct{ reply chan<- bool }
+
+// noteUse tells the feeder again and again what is needed here, until ctx ends.
+func (m *Market) noteUse(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(useEvery):
+		}
+		symbols := m.needed(ctx)
+		if len(symbols) == 0 {
+			continue
+		}
+		if err := m.o.Store.NoteUse(ctx, symbols, m.o.Now()); err != nil && ctx.Err() == nil {
+			m.log.Warn("use of assets not noted", "err", err)
+		}
+	}
+}
+
+// needed returns the assets of real sources that somebody asked for since the last call,
+// or that have open signals here.
+func (m *Market) needed(ctx context.Context) []string {
+	var symbols []string
+	for _, w := range *m.watches.Load() {
+		record := w.record.Load()
+		if !isVenue(record.Source) {
+			continue
+		}
+		used := w.used.Swap(false)
+		if !used {
+			// An actor that does not answer fails, and has its alerts made again.
+			used, _ = engine.Ask(ctx, w.ref, func(reply chan<- bool) any { return askNeeded{reply} })
+		}
+		if used {
+			symbols = append(symbols, record.Symbol)
+		}
+	}
+	return symbols
+}
+
+// forget gives up the assets that no node has needed for keepUnused.
+func (t *term) forget(ctx context.Context) error {
+	d := t.desk
+	now := t.o.Now()
+	if d == nil || len(d.keepers) == 0 || now.Sub(d.swept).Abs() < useEvery {
+		return nil
+	}
+	d.swept = now
+	uses, err := t.store.Uses(ctx)
+	if err != nil {
+		return err
+	}
+	for key, k := range d.keepers {
+		if used := uses[k.symbol]; used.After(k.used) {
+			k.used = used
+		}
+		if a := t.assets[key]; a == nil || !a.kept || now.Sub(k.used) < keepUnused {
+			continue
+		}
+		if err := t.drop(ctx, key, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop ends a keeper and removes what is stored of its asset: who asks for it next has it
+// taken up again.
+func (t *term) drop(ctx context.Context, key string, k *keeper) error {
+	k.stop()
+	delete(t.desk.keepers, key)
+	delete(t.assets, key)
+	delete(t.live, k.symbol)
+	t.step.Removed = append(t.step.Removed, k.symbol)
+	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
+		return err
+	}
+	var empty []signal.MarketSeries
+	for _, tf := range signal.Timeframes {
+		empty = append(empty, signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: true})
+	}
+	if err := t.fill(ctx, empty); err != nil {
+		return err
+	}
+	t.o.Log.Info("asset is no longer kept", "asset", k.symbol, "unused", keepUnused)
+	return t.store.ForgetUse(ctx, k.symbol)
+}

@@ -1,0 +1,91 @@
+package market
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// TestAnAssetThatNobodyNeedsIsForgotten: else the bound of assets would be reached once,
+// and for good. Who asks for it again gets it again.
+func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBench(t, c.Now)
+	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	for _, asset := range []string{"BTC", "DOGE"} {
+		if _, err := m.Series(t.Context(), asset, signal.H1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(asset string) bool {
+		_, _, err := b.store.Asset(t.Context(), asset)
+		if err != nil && signal.KindOf(err) != signal.KindNotFound {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	c.Add(keepUnused - 2*useEvery)
+	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, c.Now()); err != nil {
+		t.Fatal(err)
+	}
+	c.Add(3 * useEvery)
+	eventually(t, "DOGE is forgotten", func() bool { return !kept("DOGE") })
+	if !kept("BTC") {
+		t.Error("BTC is forgotten, which is needed")
+	}
+	eventually(t, "its bars are gone", func() bool {
+		bars, _, err := b.store.Bars(t.Context(), "DOGE", signal.H1)
+		return err == nil && len(bars) == 0
+	})
+	eventually(t, "the exchange is no longer asked", func() bool { return !x.Follows("DOGEUSDT") })
+	eventually(t, "it is there again", func() bool {
+		s, err := m.Series(t.Context(), "DOGE", signal.H1)
+		return err == nil && len(s.Bars) > 900
+	})
+}
+
+// TestWhatIsNeededIsNoted: what was asked for since, and what has open signals.
+func TestWhatIsNeededIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := newClock().Now()
+		store := &fakeStore{asset: signal.MarketAsset{Symbol: "DOGE", Class: Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
+			bars: hours(12, now.UnixMilli(), 1)}
+		sys := engine.NewSystem(engine.Options{})
+		defer sys.Shutdown(context.Background())
+		m := New(sys, Options{Store: store, Sources: "binance", Now: func() time.Time { return now }})
+		m.readTicks()
+		needed := func(want ...string) {
+			t.Helper()
+			if got := m.needed(t.Context()); !slices.Equal(got, want) {
+				t.Errorf("needed are %v, want %v", got, want)
+			}
+		}
+		needed()
+		_, _ = m.Series(t.Context(), "doge/usd", signal.H1)
+		needed("DOGE")
+		needed()
+		ears := sys.Spawn(engine.Asset, "ears", func() engine.Actor { return deafEars{} }, engine.Supervision{})
+		alert := Alert{Ref: ears, Lower: 1e-6, Upper: 1e9, Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli(), Frame: signal.H1}
+		if err := m.Alert(t.Context(), "DOGE", []Alert{alert}); err != nil {
+			t.Fatal(err)
+		}
+		m.needed(t.Context())
+		needed("DOGE")
+		m.Unalert("DOGE", ears)
+		needed()
+	})
+}
+
+// deafEars do nothing.
+type deafEars struct{}
+
+func (deafEars) Receive(engine.Context) {}
