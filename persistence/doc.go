@@ -68,6 +68,7 @@
 //	{market}:assets               hash    record of each asset                                 until it is removed
 //	{market}:live                 hash    each asset's newest tick and open minute             until it is removed
 //	{market}:wants                hash    symbol asked for that has no record -> the account   until the feeder settles it
+//	{market}:listing:SOURCE       string  what a source calls the assets that it lists         24 h after it was asked
 //	{market}:keptfor              hash    symbol -> the account that it was taken up for       while it is kept
 //	{market}:used                 zset    symbols by when they were needed last                while they are kept
 //	{market}:refused:SYMBOL       string  why there is no record                               seconds to minutes

@@ -157,6 +157,9 @@ func marketLiveKey() string   { return "{market}:live" }
 // marketRefusedKey why one gets none.
 func marketWantedKey() string { return "{market}:wants" }
 
+// marketListingKey holds what a source calls the assets that it lists.
+func marketListingKey(source string) string { return "{market}:listing:" + source }
+
 // marketKeptForKey holds the account for which a symbol was taken up, marketUsedKey when
 // symbols were needed last.
 func marketKeptForKey() string              { return "{market}:keptfor" }

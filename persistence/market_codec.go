@@ -131,6 +131,27 @@ func unpackNews(data string) (signal.MarketNews, error) {
 	return n, nil
 }
 
+func packListing(symbols []string) []byte {
+	p := binary.AppendUvarint([]byte{marketVersion}, uint64(len(symbols)))
+	for _, s := range symbols {
+		p = appendMarketText(p, s)
+	}
+	return p
+}
+
+func unpackListing(data string) ([]string, error) {
+	r := marketReader{data: data}
+	r.version()
+	var symbols []string
+	for left := r.length(); left > 0; left-- {
+		symbols = append(symbols, r.text())
+	}
+	if err := r.end(); err != nil {
+		return nil, fmt.Errorf("read listing: %w", err)
+	}
+	return symbols, nil
+}
+
 func appendMarketText(p []byte, s string) []byte {
 	p = binary.AppendUvarint(p, uint64(len(s)))
 	return append(p, s...)

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -295,6 +296,7 @@ func FuzzMarketRecords(f *testing.F) {
 	f.Add(packAsset(&signal.MarketAsset{Symbol: "BTC", Class: "crypto", TickSize: .001, Speed: 60, AlwaysOpen: true}))
 	f.Add(packLive(&signal.MarketLive{Last: signal.Tick{Price: 1, Time: 2}, Minute: bar.Bar}))
 	f.Add(packNews(&signal.MarketNews{ID: "1", Headline: "x", Symbols: []string{"BTC", ""}}))
+	f.Add(packListing([]string{"BTCUSDT", "ETHUSDT", ""}))
 	f.Add([]byte{})
 	// What can be read is written again as the same bytes.
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -307,6 +309,11 @@ func FuzzMarketRecords(f *testing.F) {
 		if a, err := unpackAsset(string(data)); err == nil {
 			if again, err := unpackAsset(string(packAsset(&a))); err != nil || string(packAsset(&again)) != string(packAsset(&a)) {
 				t.Errorf("asset %+v, %v", again, err)
+			}
+		}
+		if l, err := unpackListing(string(data)); err == nil {
+			if again, err := unpackListing(string(packListing(l))); err != nil || !slices.Equal(again, l) {
+				t.Errorf("listing %q, %v", again, err)
 			}
 		}
 		if n, err := unpackNews(string(data)); err == nil {

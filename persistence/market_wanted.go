@@ -132,3 +132,37 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 	}
 	return nil
 }
+
+// StoreListing keeps for a time what a source calls the assets that it lists. It is not
+// fenced: what a former feeder was told is as true.
+func (m *Market) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
+	if err := m.s.rdb.Set(ctx, marketListingKey(source), packListing(symbols), keep).Err(); err != nil {
+		return unavailable(fmt.Errorf("store listing: %w", err))
+	}
+	return nil
+}
+
+// Listings returns what sources call the assets that they list, of those whose listing is
+// known.
+func (m *Market) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
+	p := m.s.rdb.Pipeline()
+	results := make([]*redis.StringCmd, len(sources))
+	for i, source := range sources {
+		results[i] = p.Get(ctx, marketListingKey(source))
+	}
+	if err := execute(ctx, p); err != nil {
+		return nil, unavailable(fmt.Errorf("read listings: %w", err))
+	}
+	all := make(map[string][]string)
+	for i, source := range sources {
+		if results[i].Val() == "" {
+			continue
+		}
+		symbols, err := unpackListing(results[i].Val())
+		if err != nil {
+			return nil, err
+		}
+		all[source] = symbols
+	}
+	return all, nil
+}

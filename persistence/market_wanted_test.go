@@ -184,3 +184,24 @@ func TestTheUseOfAssetsIsNoted(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 }
+
+func TestListingsAreKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	s, err := Open(Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, ctx := NewMarket(s), t.Context()
+	if err := m.StoreListing(ctx, "binance", []string{"BTCUSDT", "ETHUSDT"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.Listings(ctx, []string{"coinbase", "binance"})
+	if d := cmp.Diff(map[string][]string{"binance": {"BTCUSDT", "ETHUSDT"}}, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if left := server.Client().PTTL(ctx, marketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
+		t.Errorf("the listing is kept for %v", left)
+	}
+}

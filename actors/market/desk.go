@@ -52,6 +52,7 @@ func (t *term) openDesk(ctx context.Context) *desk {
 		keepers: make(map[string]*keeper), swept: t.o.Now()}
 	for _, v := range d.venues {
 		d.group.Go(func() { v.Run(ctx) })
+		d.group.Go(func() { d.list(ctx, v) })
 	}
 	for _, n := range t.reporters {
 		d.group.Go(func() { n.run(ctx, d.out) })
@@ -133,6 +134,9 @@ func (t *term) want(ctx context.Context) error {
 // workDelivery works in what a keeper or a reporter has.
 func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 	t.step.News = append(t.step.News, d.news...)
+	if d.listed != nil {
+		return t.store.StoreListing(ctx, d.listed.source, d.listed.symbols, listKept)
+	}
 	if d.keeper == nil {
 		return nil
 	}

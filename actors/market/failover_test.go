@@ -32,6 +32,8 @@ type fakeVenue struct {
 	asked int
 }
 
+func (*fakeVenue) Listed(context.Context) ([]string, bool, error) { return nil, false, nil }
+
 func (v *fakeVenue) Name() string                               { return v.name }
 func (v *fakeVenue) Class() string                              { return Crypto }
 func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return coinOf(symbol, class) }

@@ -84,6 +84,8 @@ type FeederStore interface {
 	TrimBars(ctx context.Context, processed signal.Position) error
 	// Wanted returns the symbols that somebody asked for and that have no record.
 	Wanted(ctx context.Context) ([]string, error)
+	// StoreListing keeps for a time what a source calls the assets that it lists.
+	StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error
 	// Uses returns when assets were needed last. ForgetUse drops what is known of one.
 	Uses(ctx context.Context) (map[string]time.Time, error)
 	ForgetUse(ctx context.Context, symbol string) error

@@ -69,6 +69,7 @@ type delivery struct {
 	// failed says why the asset is not kept; the keeper has ended.
 	failed error
 	news   []signal.MarketNews
+	listed *listing // of a source
 }
 
 // keeper keeps one asset: its stamps are by the service's clock, its patience by the

@@ -35,6 +35,8 @@ type Store interface {
 	// none, if that is known.
 	// Each account has a share of those that may wait, and that may be kept.
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
+	// Listings returns what sources call the assets that they list, of those that are known.
+	Listings(ctx context.Context, sources []string) (map[string][]string, error)
 	// NoteUse tells the feeder that assets are needed at a time.
 	NoteUse(ctx context.Context, symbols []string, at time.Time) error
 }

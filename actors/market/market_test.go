@@ -72,6 +72,9 @@ func (f *fakeStore) TicksEnd(context.Context, signal.TickStream) (signal.Positio
 func (f *fakeStore) Want(context.Context, signal.AccountID, string) (string, error) {
 	return "unknown", nil
 }
+func (f *fakeStore) Listings(context.Context, []string) (map[string][]string, error) {
+	return nil, nil
+}
 func (f *fakeStore) NoteUse(context.Context, []string, time.Time) error { return nil }
 
 func (f *fakeStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {

@@ -99,20 +99,22 @@ func (m *Market) listedAt(source, symbol, class string) bool {
 	return !known || listing[its] != ""
 }
 
-// names returns the names of all assets that sources are known to have.
+// names returns the names of all assets that sources are known to have, the known ones
+// first.
 func (m *Market) names() []string {
-	var names []string
+	var known, listed []string
 	for i := range knownAssets {
 		if m.possible(knownAssets[i].symbol) {
-			names = append(names, knownAssets[i].symbol)
+			known = append(known, knownAssets[i].symbol)
 		}
 	}
 	for _, source := range m.sources {
-		first := len(names)
 		for _, name := range m.listed()[source] {
-			names = append(names, name)
+			if !slices.Contains(known, name) {
+				listed = append(listed, name)
+			}
 		}
-		slices.Sort(names[first:])
 	}
-	return slices.Compact(names)
+	slices.Sort(listed)
+	return append(known, slices.Compact(listed)...)
 }

@@ -33,9 +33,13 @@ func accountOf(ctx context.Context) signal.AccountID {
 // askNeeded asks an asset's actor whether there are alerts.
 type askNeeded struct{ reply chan<- bool }
 
-// noteUse tells the feeder again and again what is needed here, until ctx ends.
+// noteUse reads what sources list, and tells the feeder what is needed here, again and
+// again until ctx ends.
 func (m *Market) noteUse(ctx context.Context) {
 	for {
+		if err := m.readListings(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("listings of sources not read", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return

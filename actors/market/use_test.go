@@ -89,3 +89,28 @@ func TestWhatIsNeededIsNoted(t *testing.T) {
 type deafEars struct{}
 
 func (deafEars) Receive(engine.Context) {}
+
+// TestWhatSourcesListIsKnownOnEveryNode: so that a misspelt coin is refused before a run.
+func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBench(t, c.Now)
+	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "ETHBTC")
+	m := b.market(Options{Sources: "binance,coinbase"})
+	if _, ok := m.Check(t.Context(), "DOGGE"); !ok {
+		t.Error("a coin is refused while no listing is known")
+	}
+	b.feed(FeederOptions{Sources: "binance,coinbase", Real: exchangeOptions(x)})
+	eventually(t, "the listings", func() bool {
+		if err := m.readListings(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(m.listed()) == 2
+	})
+	for asset, want := range map[string]bool{"DOGE": true, "doge/usd": true, "DOGGE": false, "ETHB": false, "BTC": true, "SOL": false} {
+		nearest, ok := m.Check(t.Context(), asset)
+		if ok != want || asset == "DOGGE" && !slices.Equal(nearest, []string{"DOGE"}) {
+			t.Errorf("%s: %v, nearest %v", asset, ok, nearest)
+		}
+	}
+}

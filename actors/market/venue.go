@@ -32,6 +32,9 @@ type venue interface {
 	// been checked. The last one may be open still. The error of an asset that it does
 	// not have is fetch.ErrUnknown.
 	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error)
+	// Listed returns what it calls all assets that it has. known is false at a venue that
+	// does not tell.
+	Listed(ctx context.Context) (symbols []string, known bool, err error)
 	// Follow has trades and closed bars told until stop is called. It returns false at
 	// a venue that must be asked.
 	Follow(symbol string, told func(binance.Event)) (stop func(), ok bool)
@@ -157,6 +160,11 @@ func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
 	return name + binanceQuote, ok
 }
 
+func (v *binanceVenue) Listed(ctx context.Context) ([]string, bool, error) {
+	symbols, err := v.Client.Listed(ctx)
+	return symbols, true, err
+}
+
 func (v *binanceVenue) Follow(symbol string, told func(binance.Event)) (func(), bool) {
 	return v.stream.Follow(symbol, told)
 }
@@ -169,6 +177,11 @@ func (*coinbaseVenue) Name() string                                      { retur
 func (*coinbaseVenue) Class() string                                     { return Crypto }
 func (*coinbaseVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
 func (*coinbaseVenue) Run(context.Context)                               {}
+
+func (v *coinbaseVenue) Listed(ctx context.Context) ([]string, bool, error) {
+	products, err := v.Client.Listed(ctx)
+	return products, true, err
+}
 
 func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := coinOf(symbol, class)
@@ -192,6 +205,9 @@ func (*alpacaVenue) Name() string                                      { return 
 func (*alpacaVenue) Class() string                                     { return Stock }
 func (*alpacaVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
 func (*alpacaVenue) Run(context.Context)                               {}
+
+// Listed implements venue. Its list is at another server, for other keys.
+func (*alpacaVenue) Listed(context.Context) ([]string, bool, error) { return nil, false, nil }
 
 var ticker = regexp.MustCompile(`^[A-Z]{1,5}(\.[A-Z])?$`)
 

@@ -81,6 +81,42 @@ func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, f
 	return all, nil
 }
 
+// listWeight is what the prices of all symbols cost.
+const listWeight = 4
+
+// Listed returns all symbols that the exchange has a price of.
+func (c *Client) Listed(ctx context.Context) ([]string, error) {
+	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/api/v3/ticker/price", Cost: listWeight})
+	if err != nil {
+		return nil, err
+	}
+	symbols, err := decodeListed(a.Body)
+	if err != nil {
+		return nil, c.c.Undecodable(err)
+	}
+	return symbols, nil
+}
+
+// decodeListed reads the symbols of a list of prices.
+func decodeListed(body []byte) ([]string, error) {
+	var rows []struct {
+		Symbol string `json:"symbol"`
+	}
+	if err := json.Unmarshal(body, &rows); err != nil {
+		return nil, fmt.Errorf("decode symbols: %w", err)
+	}
+	symbols := make([]string, 0, len(rows))
+	for _, r := range rows {
+		if r.Symbol != "" {
+			symbols = append(symbols, r.Symbol)
+		}
+	}
+	if len(symbols) == 0 {
+		return nil, errors.New("decode symbols: there are none")
+	}
+	return symbols, nil
+}
+
 // asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)

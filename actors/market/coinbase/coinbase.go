@@ -107,6 +107,39 @@ func decodeCandles(body []byte, step int64) ([]signal.Bar, error) {
 	return bars, nil
 }
 
+// Listed returns the ids of all products.
+func (c *Client) Listed(ctx context.Context) ([]string, error) {
+	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/products"})
+	if err != nil {
+		return nil, err
+	}
+	products, err := decodeListed(a.Body)
+	if err != nil {
+		return nil, c.c.Undecodable(err)
+	}
+	return products, nil
+}
+
+// decodeListed reads the ids of a list of products.
+func decodeListed(body []byte) ([]string, error) {
+	var rows []struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(body, &rows); err != nil {
+		return nil, fmt.Errorf("decode products: %w", err)
+	}
+	products := make([]string, 0, len(rows))
+	for _, r := range rows {
+		if r.ID != "" {
+			products = append(products, r.ID)
+		}
+	}
+	if len(products) == 0 {
+		return nil, errors.New("decode products: there are none")
+	}
+	return products, nil
+}
+
 // asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)

@@ -50,6 +50,14 @@ func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v3/klines", x.bars(x.klines))
 	mux.HandleFunc("GET /products/{product}/candles", x.bars(x.candles))
+	mux.HandleFunc("GET /api/v3/ticker/price", func(w http.ResponseWriter, _ *http.Request) {
+		x.list(w, func(symbol string) any { return map[string]string{"symbol": symbol, "price": "1.00000000"} })
+	})
+	mux.HandleFunc("GET /products", func(w http.ResponseWriter, _ *http.Request) {
+		x.list(w, func(symbol string) any {
+			return map[string]string{"id": strings.TrimSuffix(symbol, "USDT") + "-USD", "status": "online"}
+		})
+	})
 	mux.HandleFunc("GET /stream", x.stream)
 	x.Server = httptest.NewServer(mux)
 	tb.Cleanup(func() {
@@ -62,6 +70,18 @@ func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
 
 // StreamURL is where its WebSocket is.
 func (x *Exchange) StreamURL() string { return "ws" + strings.TrimPrefix(x.URL, "http") }
+
+// list answers with a row for each symbol.
+func (x *Exchange) list(w http.ResponseWriter, row func(symbol string) any) {
+	x.mu.Lock()
+	rows := []any{}
+	for symbol := range x.symbols {
+		rows = append(rows, row(symbol))
+	}
+	x.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(rows)
+}
 
 // Answer has all requests for bars answered by f; nil: as they should be.
 func (x *Exchange) Answer(f http.HandlerFunc) {
