@@ -115,6 +115,31 @@ func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 	})
 }
 
+// TestAnOutlookIsAsOldAsItsOldestForecast: points may have been fetched at different
+// times, and an outlook with an old one among them must not pass for fresh.
+func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		s := New(source, Options{})
+		first, err := s.Outlook(t.Context(), gas)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Minute)
+		wide := Question{"commodity_impact", "oil", "us"} // needs the Gulf in addition
+		got, err := s.Outlook(t.Context(), wide)
+		if err != nil || source.forecasts != 8 || !got.Run.Equal(first.Run) {
+			t.Fatalf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, first.Run, err)
+		}
+		time.Sleep(30 * time.Minute) // the Gulf's is 30 minutes old, the others' 70
+		got, err = s.Outlook(t.Context(), wide)
+		if gulf := first.Run.Add(40 * time.Minute); err != nil || source.forecasts != 14 || !got.Run.Equal(gulf) {
+			t.Errorf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, gulf, err)
+		}
+	})
+}
+
 func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
