@@ -125,6 +125,15 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 		page, err := h.newestOf(ctx, recordedKey(p, webhook), first.Val(), q)
 		return page, total, err
 	}
+	if q.Offset >= total {
+		return nil, total, nil
+	}
+	select { // as for a type
+	case h.scans <- struct{}{}:
+		defer func() { <-h.scans }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
 	var page []string
 	left := q.Offset
 	err := h.eachNewest(ctx, recordedKey(p, webhook), func(members []string) (bool, error) {

@@ -98,3 +98,35 @@ func TestWaitsAreKept(t *testing.T) {
 	b.erase()
 	wants()
 }
+
+// A page past the end of many pending deliveries passes over none of them.
+func TestAPagePastThePendingOnes(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w := b.register()
+	at := make([]time.Time, 2*memberChunk)
+	for i := range at {
+		at[i] = milli(int64(i))
+	}
+	b.deliver(w, at...)
+	scans := func() string {
+		info := b.rdb.Info(b.Context(), "commandstats").Val()
+		_, line, _ := strings.Cut(info, "cmdstat_zrevrange:")
+		calls, _, _ := strings.Cut(line, ",")
+		return calls
+	}
+	before := scans()
+	list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
+		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: 1 << 40, Limit: 10})
+	if len(list) != 0 || total != len(at) || err != nil {
+		t.Errorf("%d of %d deliveries, %v", len(list), total, err)
+	}
+	if after := scans(); after != before {
+		t.Errorf("the deliveries were passed over: %s, before %s", after, before)
+	}
+	list, _, err = b.hooks.Deliveries(b.Context(), b.account, w.ID,
+		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: len(at) - 1, Limit: 10})
+	if len(list) != 1 || err != nil {
+		t.Errorf("the last page has %d deliveries, %v", len(list), err)
+	}
+}

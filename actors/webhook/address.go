@@ -38,6 +38,9 @@ const (
 // ErrAddressNotAllowed says that a connection was refused because of its address.
 var ErrAddressNotAllowed = errors.New("the address is not allowed")
 
+// errNotPublic is the reason if the address is neither public nor in an allowed network.
+var errNotPublic = errors.New("it is not public")
+
 // azureWireServer answers virtual machines of Azure with their credentials. It lies
 // among the public addresses.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
@@ -91,8 +94,9 @@ func NewGuard(o GuardOptions) *Guard {
 
 // CheckURL says whether text may be registered: nil, or an error that holds one
 // *signal.Error of KindInvalid for each fault, the gravest first, with Code and
-// Message for the client. More than one are joined by errors.Join. A host that does
-// not resolve now is no fault: its addresses are checked at each connection.
+// Message for the client. More than one are joined by errors.Join. The name of a host
+// is no fault whatever it resolves to: nobody learns here which names there are inside.
+// Its addresses are checked at each connection.
 func (g *Guard) CheckURL(ctx context.Context, text string) error {
 	if utf8.RuneCountInString(text) > signal.MaxWebhookURL {
 		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookURL))
@@ -117,11 +121,17 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 		faults = append(faults, fault(CodeNotAllowed, "the port must be 443, 80 or 1024 and above"))
 	}
 	addresses := host.addresses
-	if len(addresses) == 0 {
-		addresses = g.lookUp(ctx, host.name)
+	if isLocalhost(host.name) {
+		if addresses = g.lookUp(ctx, host.name); len(addresses) == 0 {
+			addresses = loopback
+		}
 	}
 	if !g.reachable(addresses) {
-		faults = append(faults, fault(CodeNotAllowed, "the host must have public addresses only, unless the operator allows others (webhooks.allowed_networks)"))
+		faults = append(faults, fault(CodeNotAllowed,
+			"the host must be a name or a public address, unless the operator allows others (webhooks.allowed_networks)"))
+	}
+	if len(addresses) == 0 && u.Scheme == "http" && !g.allowHTTP {
+		addresses = g.lookUp(ctx, host.name)
 	}
 	if u.Scheme == "http" && !g.allowHTTP && !g.within(addresses) {
 		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://, unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
@@ -167,9 +177,15 @@ func (g *Guard) check(a netip.Addr) error {
 		return nil
 	}
 	if err := g.public.SafeAddr(a.Unmap()); err != nil {
-		return fmt.Errorf("%w: %w", ErrAddressNotAllowed, err)
+		return fmt.Errorf("%w: %w: %w", ErrAddressNotAllowed, errNotPublic, err)
 	}
 	return nil
+}
+
+// isLocalhost reports whether name is localhost or lies below it.
+func isLocalhost(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 // isAllowed says that a lies in one of AllowedNetworks.
@@ -193,10 +209,7 @@ func (g *Guard) lookUp(ctx context.Context, name string) []netip.Addr {
 	defer cancel()
 	addresses, err := g.resolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {
-		addresses = nil
-	}
-	if name := strings.TrimSuffix(name, "."); len(addresses) == 0 && (name == "localhost" || strings.HasSuffix(name, ".localhost")) {
-		return loopback
+		return nil
 	}
 	return addresses
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -154,8 +155,7 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 	t.Parallel()
 	g := NewGuard(GuardOptions{Resolver: knownHosts})
 	names := []string{
-		"localhost", "LOCALHOST", "localhost.", "a.localhost", "a.localhost.", "inside.example.com", "mixed.example.com", "mixed6.example.com",
-		"mappedinside.example", "metadata.example.com", "azure.example.com", "１２７.０.０.１", "①27.0.0.1", "127。0。0。1",
+		"localhost", "LOCALHOST", "localhost.", "a.localhost", "a.localhost.", "１２７.０.０.１", "①27.0.0.1", "127。0。0。1",
 	}
 	for _, host := range slices.Concat(badAddresses, oddAddresses, names) {
 		for _, port := range []string{"", ":443", ":8443"} {
@@ -170,6 +170,33 @@ func TestAddressesThatAreNotPublic(t *testing.T) {
 		if err := g.Control("tcp", net.JoinHostPort(address, "443"), nil); !errors.Is(err, ErrAddressNotAllowed) {
 			t.Errorf("dial %s: %v", address, err)
 		}
+	}
+}
+
+// A name that leads to an address inside is answered like one that does not exist, when
+// it is registered and when something is sent to it.
+func TestNamesInsideAreNotTold(t *testing.T) {
+	t.Parallel()
+	inside := []string{"inside.example.com", "mixed.example.com", "mixed6.example.com", "mappedinside.example", "metadata.example.com", "azure.example.com"}
+	for _, options := range []GuardOptions{{}, {AllowHTTP: true}, {AllowedNetworks: prefixes("192.168.77.0/24")}} {
+		options.Resolver = knownHosts
+		g := NewGuard(options)
+		for _, scheme := range []string{"http", "https"} {
+			want := fmt.Sprint(g.CheckURL(t.Context(), scheme+"://no-such-host.example.net/"))
+			for _, host := range inside {
+				if got := fmt.Sprint(g.CheckURL(t.Context(), scheme+"://"+host+"/")); got != want {
+					t.Errorf("%s://%s: %q, an unknown one is answered %q", scheme, host, got, want)
+				}
+			}
+		}
+	}
+	resolver := newDNS(t, func(name string) (netip.Addr, bool) {
+		return netip.MustParseAddr("10.0.0.1"), strings.HasPrefix(name, "inside.")
+	})
+	sender := newSender(t, SenderOptions{Guard: NewGuard(GuardOptions{AllowHTTP: true}), Resolver: resolver})
+	known, unknown := sender.Send(t.Context(), anAttempt("http://inside.example.com./")), sender.Send(t.Context(), anAttempt("http://other.example.com./"))
+	if known.Error != unknown.Error || known.Class != ClassBlocked || unknown.Class != ClassDNS {
+		t.Errorf("a name inside: %s (%s), an unknown one: %s (%s)", known.Error, known.Class, unknown.Error, unknown.Class)
 	}
 }
 

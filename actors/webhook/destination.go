@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -39,6 +40,17 @@ func NewDestination(url string, secrets ...string) *Destination {
 		d.signers = append(d.signers, newSigner(s))
 	}
 	return d
+}
+
+// isAddress reports whether the URL names an address, or this machine, and not another
+// host by its name.
+func (d *Destination) isAddress() bool {
+	name, _, err := net.SplitHostPort(d.to.address)
+	if err != nil {
+		return false
+	}
+	_, err = netip.ParseAddr(name)
+	return err == nil || isLocalhost(name)
 }
 
 // parseEndpoint returns where a URL leads, and what a request to it says of that.

@@ -118,6 +118,10 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	answer, done, err := s.connections.post(ctx, r.To.to, *buffer, start.Add(s.timeout))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
+		if errors.Is(err, errNotPublic) && !r.To.isAddress() {
+			// Nobody learns by it which names there are inside; metrics show it as blocked.
+			result.Error = signal.DeliveryHostNotFound
+		}
 		result.Duration = time.Since(start)
 		return result
 	}

@@ -397,7 +397,7 @@ func TestANameThatTurnsInwards(t *testing.T) {
 				t.Fatalf("register %s: %v", url, err)
 			}
 			registered.Store(true)
-			if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "address not allowed" {
+			if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "host not found" {
 				t.Errorf("%s, now %s: got %s, error %q", url, inside, got.Class, got.Error)
 			}
 		}
