@@ -231,9 +231,10 @@ type Webhooks struct {
 	AllowedNetworks []string `yaml:"allowed_networks" env:"ALLOWED_NETWORKS"`
 	AllowHTTP       bool     `yaml:"allow_http" env:"ALLOW_HTTP"`
 	// Retention is how long a delivery is kept after its end, Keep how many of a
-	// webhook at most.
+	// webhook at most, and KeepBytes how many bytes of Redis' memory for all of these.
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 	Keep      int      `yaml:"keep" env:"KEEP"`
+	KeepBytes int      `yaml:"keep_bytes" env:"KEEP_BYTES"`
 	// Concurrency is how many requests may be under way to an endpoint, InFlight to
 	// all of them from one process.
 	Concurrency int `yaml:"concurrency" env:"CONCURRENCY"`
@@ -300,7 +301,7 @@ func Default() Config {
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},
 			DisableAfter: Duration(72 * time.Hour), WarnAfter: []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
-			Retention: Duration(720 * time.Hour), Keep: 10_000, Concurrency: 8, InFlight: 1024,
+			Retention: Duration(720 * time.Hour), Keep: 10_000, KeepBytes: 8 << 20, Concurrency: 8, InFlight: 1024,
 			OrderWait: Duration(10 * time.Minute)},
 		Log: Log{Level: "info", Format: "auto"},
 	}

@@ -341,7 +341,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 		t.Fatalf("mails %v, %v", mails, err)
 	}
 	must("mail", h.StoreMailOutcome(ctx, p, epoch, mails[0], time.Time{}))
-	if more, err := h.PruneDeliveries(ctx, p, epoch, w.ID, time.Hour, 1); more || err != nil {
+	if more, err := h.PruneDeliveries(ctx, p, epoch, w.ID, time.Hour, 1, 0); more || err != nil {
 		t.Errorf("prune: %v, %v", more, err)
 	}
 	if stats, err := h.WebhookStats(ctx); stats.Disabled < 1 || err != nil {

@@ -433,7 +433,7 @@ func TestManyDeliveries(t *testing.T) {
 	steps := 1
 	for more := true; more; steps++ {
 		var err error
-		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1300)
+		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1300, 0)
 		b.must("prune", err)
 	}
 	if steps < 5 {
@@ -441,11 +441,11 @@ func TestManyDeliveries(t *testing.T) {
 	}
 	pages(signal.DeliveryQuery{}, list[:1301])
 	// By age it takes one call, and passes over what ended later than it was created.
-	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Minute, 1300); more || err != nil {
+	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Minute, 1300, 0); more || err != nil {
 		t.Errorf("prune by age: %v, %v", more, err)
 	}
 	pages(signal.DeliveryQuery{}, list[:1301]) // they have ended just now
-	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, -time.Minute, 1300); more || err != nil {
+	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, -time.Minute, 1300, 0); more || err != nil {
 		t.Errorf("prune by age: %v, %v", more, err)
 	}
 	pages(signal.DeliveryQuery{}, list[:1])

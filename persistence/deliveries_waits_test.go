@@ -130,3 +130,38 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 		t.Errorf("the last page has %d deliveries, %v", len(list), err)
 	}
 }
+
+// The oldest ended deliveries go while the records take too much memory; those that are
+// pending stay.
+func TestBytesOfAWebhookAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx, w := b.Context(), b.register()
+	at := make([]time.Time, 600)
+	for i := range at {
+		at[i] = milli(int64(i))
+	}
+	list := b.deliver(w, at...)
+	for i := range list[:500] {
+		d := attempt(list[i], 500, milli(1000), time.Time{})
+		d.Attempts[0].ResponseBody = strings.Repeat(string(rune('a'+i%26)), signal.MaxResponseBody)
+		b.outcomes(w, d)
+	}
+	const most = 1 << 20
+	steps := 0
+	for more := true; more; steps++ {
+		var err error
+		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, 1000*time.Hour, 10_000, most)
+		b.must("prune", err)
+	}
+	used := b.rdb.MemoryUsage(ctx, deliveriesKey(b.p, w.ID), 0).Val()
+	if used > 2*most || used < most/2 /* Redis estimates it by samples */ || steps < 2 {
+		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, most)
+	}
+	for status, want := range map[signal.DeliveryStatus]int{signal.DeliveryPending: 100, signal.DeliveryFailed: 0} {
+		shown, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Status: status, Limit: 1})
+		if err != nil || want > 0 && total != want || len(shown) != 1 || status == signal.DeliveryFailed && shown[0].ID != list[499].ID {
+			t.Errorf("%s: %d are left, %v", status, total, err)
+		}
+	}
+}

@@ -33,6 +33,9 @@ var (
 // for them, and two where the answers of their endpoints are as long as may be.
 const dropChunk = 100
 
+// usageSamples is of how many values Redis takes the size to estimate that of all.
+const usageSamples = 100
+
 // Conditions of dropDeliveries.
 const (
 	dropAll   = "all"
@@ -60,16 +63,29 @@ func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook 
 }
 
 // PruneDeliveries drops ended deliveries of a webhook: those beyond the newest keep of
-// them, else those that ended longer ago than retention. It says whether it is to be
+// them, the oldest ones while all records take more than keepBytes of Redis' memory (0:
+// any), else those that ended longer ago than retention. It says whether it is to be
 // called again at once. KindConflict: another epoch holds the partition.
-func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration, keep int) (more bool, err error) {
+func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration,
+	keep int, keepBytes int64) (more bool, err error) {
 	ended := []string{succeededKey(p, webhook), failedKey(p, webhook)}
 	pipe := h.store.rdb.Pipeline()
 	succeeded, failed := pipe.ZCard(ctx, ended[0]), pipe.ZCard(ctx, ended[1])
 	if err := execute(ctx, pipe); err != nil {
 		return false, unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
 	}
-	if excess := int(succeeded.Val()+failed.Val()) - max(keep, 0); excess > 0 {
+	count := int(succeeded.Val() + failed.Val())
+	excess := count - max(keep, 0)
+	if excess <= 0 && keepBytes > 0 && count > 0 {
+		used, err := h.bytesOf(ctx, deliveriesKey(p, webhook))
+		if err != nil {
+			return false, err
+		}
+		if used > keepBytes {
+			excess = int(int64(count) * (used - keepBytes) / used)
+		}
+	}
+	if excess > 0 {
 		n := min(excess, dropChunk)
 		oldest, err := h.oldest(ctx, ended, n)
 		if err != nil {
@@ -85,6 +101,21 @@ func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webh
 		}
 	}
 	return false, nil
+}
+
+// bytesOf estimates the memory that Redis uses for a key.
+func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
+	used, err := h.store.rdb.MemoryUsage(ctx, key, usageSamples).Result()
+	if refusal, ok := errors.AsType[redis.Error](err); ok && !errors.Is(refusal, redis.Nil) {
+		used, err = h.store.rdb.MemoryUsage(ctx, key).Result() // the in-process store takes no samples
+	}
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, signal.Unavailable(fmt.Errorf("measure %s: %w", key, err))
+	}
+	return used, nil
 }
 
 // oldest returns the first n members of several sets together.

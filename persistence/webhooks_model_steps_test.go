@@ -240,7 +240,7 @@ func (m *hookModel) prune() {
 	}
 	for more := true; more; {
 		var err error
-		more, err = m.hooks.PruneDeliveries(m.Context(), m.p, m.epoch, w.ID, retention, keep)
+		more, err = m.hooks.PruneDeliveries(m.Context(), m.p, m.epoch, w.ID, retention, keep, 0)
 		m.must("prune", err)
 	}
 	list := w.sorted()
@@ -311,7 +311,7 @@ func (m *hookModel) formerOwner() {
 	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []signal.Delivery{after}})
 	wantError(m.T, err, signal.KindConflict, "not_owner")
 	if d.Status != signal.DeliveryPending {
-		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0)
+		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0, 0)
 		wantError(m.T, err, signal.KindConflict, "not_owner")
 	}
 	if more, err := m.hooks.EraseWebhooks(ctx, m.p, old); more {

@@ -310,7 +310,7 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 			return err
 		},
 		"mails":         func() error { _, _, err := b.hooks.DueMails(ctx, b.p, milli(9), 9); return err },
-		"prune":         func() error { _, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1); return err },
+		"prune":         func() error { _, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1, 0); return err },
 		"erase":         func() error { _, err := b.hooks.EraseWebhooks(ctx, b.p, b.epoch); return err },
 		"erase account": func() error { _, err := b.store.EraseStep(ctx, b.p, b.epoch); return err },
 	}

@@ -190,6 +190,8 @@ const (
 const (
 	MaxAttempts     = 50
 	MaxResponseBody = 8 << 10 // bytes
+	// MaxEarlierBody is how much is kept of the answer to an attempt that is not the last.
+	MaxEarlierBody = 1 << 10
 )
 
 // DeliveryQuery says which deliveries of a webhook are wanted. A zero member does not

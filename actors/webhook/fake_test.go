@@ -488,7 +488,7 @@ func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID)
 	return list, err
 }
 
-func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int) (more bool, err error) {
+func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int, _ int64) (more bool, err error) {
 	err = s.do(ctx, "PruneDeliveries", func() error {
 		if epoch != s.epoch {
 			return errNotOwner

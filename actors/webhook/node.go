@@ -44,6 +44,9 @@ type Options struct {
 	// one webhook at most; default 30 days and 10,000.
 	Retention time.Duration
 	Keep      int
+	// KeepBytes is how much of the store's memory the deliveries of a webhook take at
+	// most before the oldest ended ones are dropped; default 8 MiB.
+	KeepBytes int64
 
 	// Post sends mails. Nil: they are logged as not sent.
 	Post Post
@@ -62,6 +65,7 @@ const (
 	DefaultOrderWait   = 10 * time.Minute
 	DefaultRetention   = 30 * 24 * time.Hour
 	DefaultKeep        = 10_000
+	DefaultKeepBytes   = 8 << 20
 )
 
 // Node is what the webhooks of all partitions of a process share. It is safe for
@@ -85,6 +89,7 @@ func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	o.OrderWait = cmp.Or(o.OrderWait, DefaultOrderWait)
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.Keep = cmp.Or(o.Keep, DefaultKeep)
+	o.KeepBytes = cmp.Or(o.KeepBytes, DefaultKeepBytes)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

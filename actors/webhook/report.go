@@ -18,7 +18,8 @@ type outcomes interface {
 	// "webhook_changed": o.Disabled was made from another record than the present one.
 	StoreOutcomes(ctx context.Context, partition int, epoch int64, o signal.Outcomes) (left []int, err error)
 	// PruneDeliveries drops ended deliveries that need not be kept, a number at once.
-	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration, keep int) (more bool, err error)
+	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration,
+		keep int, keepBytes int64) (more bool, err error)
 }
 
 // outcomesStored says how a write of outcomes ended.
@@ -63,7 +64,8 @@ type report struct {
 	last    time.Time // when the last write began
 	lingers bool      // outcomes wait for others
 
-	ended   int // deliveries that ended since the last pruning
+	ended   int // deliveries that ended since the last pruning,
+	bytes   int // and what was answered to their last attempts
 	pruning bool
 }
 
@@ -255,6 +257,9 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 		e.backlog.wanted = e.backlog.wanted || e.disabled()
 	default:
 		e.report.ended++
+		if n := len(d.Attempts); n > 0 {
+			e.report.bytes += len(d.Attempts[n-1].ResponseBody)
+		}
 		e.o.options.Metrics.ended(d.Status)
 	}
 	if b := &e.backlog; b.reading {
@@ -278,10 +283,10 @@ func (e *endpoint) onDisabled(c engine.Context, record *signal.Webhook) {
 // prune drops ended deliveries that need not be kept, now and then.
 func (e *endpoint) prune(c engine.Context) {
 	r := &e.report
-	if r.ended < pruneEvery || r.pruning {
+	if r.ended < pruneEvery && int64(r.bytes) < e.o.options.KeepBytes/8 || r.pruning {
 		return
 	}
-	r.ended, r.pruning = 0, true
+	r.ended, r.bytes, r.pruning = 0, 0, true
 	o, id := e.o, e.id
 	c.Go(func(ctx context.Context) any { return pruned{o.prune(ctx, id)} })
 }
@@ -299,7 +304,7 @@ func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 			defer cancel()
-			more, err = o.store.PruneDeliveries(ctx, o.partition, o.epoch, id, o.options.Retention, o.options.Keep)
+			more, err = o.store.PruneDeliveries(ctx, o.partition, o.epoch, id, o.options.Retention, o.options.Keep, o.options.KeepBytes)
 			return err
 		}()
 		if err != nil {

@@ -52,11 +52,24 @@ func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Resu
 	return d
 }
 
-// withAttempt returns a new slice of the newest attempts, a being the last.
+// withAttempt returns a new slice of the newest attempts, a being the last. What was
+// answered to the others is cut.
 func withAttempt(all []signal.Attempt, a signal.Attempt) []signal.Attempt {
 	if n := len(all) - (signal.MaxAttempts - 1); n > 0 {
 		all = all[n:]
 	}
-	kept := make([]signal.Attempt, 0, len(all)+1)
-	return append(append(kept, all...), a)
+	kept := append(make([]signal.Attempt, 0, len(all)+1), all...)
+	for i := range kept {
+		kept[i].ResponseBody = cutBody(kept[i].ResponseBody, signal.MaxEarlierBody)
+	}
+	return append(kept, a)
+}
+
+// cutBody returns at most n bytes of the beginning of a text, which end between two
+// characters.
+func cutBody(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-tornBytes([]byte(s[:n]))]
 }

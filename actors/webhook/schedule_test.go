@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,5 +167,23 @@ func TestTheDeliveryBeforeIsNotChanged(t *testing.T) {
 	}
 	if diff := cmp.Diff(waiting(2), before); diff != "" {
 		t.Errorf("delivery (-want +got):\n%s", diff)
+	}
+}
+
+// Of the answers to earlier attempts the beginning is kept, which ends between two
+// characters.
+func TestEarlierAnswersAreCut(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("ä", signal.MaxResponseBody/2)
+	odd := "x" + strings.Repeat("ä", signal.MaxEarlierBody)
+	d := signal.Delivery{Status: signal.DeliveryPending}
+	for _, body := range []string{long, odd, "short", long} {
+		d = Schedule{}.After(d, signal.TriggerSchedule, Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
+	}
+	want := []string{long[:signal.MaxEarlierBody], odd[:signal.MaxEarlierBody-1], "short", long}
+	for i, a := range d.Attempts {
+		if a.ResponseBody != want[i] {
+			t.Errorf("attempt %d: %d bytes are kept, want %d", i+1, len(a.ResponseBody), len(want[i]))
+		}
 	}
 }

@@ -41,8 +41,8 @@ func (p *process) addWebhooks() error {
 		Schedule:    webhook.Schedule{Retries: durations(c.RetrySchedule), Jitter: c.Jitter},
 		Health:      webhook.HealthRules{DisableAfter: time.Duration(c.DisableAfter), WarnAfter: durations(c.WarnAfter)},
 		Concurrency: c.Concurrency, InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
-		OrderWait: orderWait(c.OrderWait),
-		Post:      post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
+		KeepBytes: int64(c.KeepBytes), OrderWait: orderWait(c.OrderWait),
+		Post: post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
 	return nil
 }
 
