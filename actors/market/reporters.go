@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -47,19 +48,20 @@ type reporter struct {
 	last    int64            // the newest item
 }
 
-// parseNewsFeed reads a setting: URL or URL=WEIGHT.
+// parseNewsFeed reads a setting: URL or URL=WEIGHT. Errors do not show the URL, in which a
+// key may stand.
 func parseNewsFeed(text string) (address string, weight float64, err error) {
 	address, weight = text, feedWeight
 	if i := strings.LastIndexByte(text, '='); i >= 0 {
 		if w, err := strconv.ParseFloat(text[i+1:], 64); err == nil {
 			if !(w > 0 && w <= 1) {
-				return "", 0, fmt.Errorf("the weight in %q must be more than 0 and at most 1", text)
+				return "", 0, fmt.Errorf("the weight %v must be more than 0 and at most 1", w)
 			}
 			address, weight = text[:i], w
 		}
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", 0, fmt.Errorf("%q is not the address of a feed", address)
+		return "", 0, errors.New("must be URLs of feeds such as https://example.com/feed.xml, or URL=WEIGHT")
 	}
 	return address, weight, nil
 }

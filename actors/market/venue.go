@@ -66,7 +66,7 @@ func (o *RealOptions) Check(sources []string) error {
 	for name, text := range map[string]string{"market.binance_url": o.BinanceURL, "market.binance_stream_url": o.BinanceStreamURL,
 		"market.coinbase_url": o.CoinbaseURL, "market.alpaca_url": o.AlpacaURL} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme)) {
-			faults = append(faults, fmt.Errorf("%s: %q is not an address", name, text))
+			faults = append(faults, fmt.Errorf("%s: must be scheme and host, such as https://example.com", name))
 		}
 	}
 	if slices.Contains(sources, alpaca.Name) && (o.AlpacaKey == "" || o.AlpacaSecret == "") {
