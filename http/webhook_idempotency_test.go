@@ -144,10 +144,27 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	now.Attempts = nil
 	small := post("k2")
 	now.Status = signal.DeliveryFailed
-	if again := post("k2"); len(small.Body) > 1024 || again.Body != small.Body || k.saved.Omitted {
+	if again := post("k2"); len(small.Body) > maxKept || again.Body != small.Body || k.saved.Omitted {
 		t.Errorf("a small answer of %d bytes is replayed as %s", len(small.Body), again.Body)
 	}
 }
+
+// TestAnswersThatCannotBeMadeAgainAreKept: however large they are.
+func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	keepReplies(f)
+	s := newServer(t, f)
+	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) + `","events":["signal.created"],"secret":"hidden"}`
+	first := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
+	again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
+	if first.Status != 200 || len(first.Body) < maxKept || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d with %d bytes, replayed %d with %d", first.Status, len(first.Body), again.Status, len(again.Body))
+	}
+}
+
+// maxKept is the size beyond which answers that can be made again are not kept.
+const maxKept = 1024
 
 func TestKeptSecretsAreSealed(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,11 @@ func TestReplyCodec(t *testing.T) {
 			t.Errorf("%s: lock is read as %v, %v", name, lock, err)
 		}
 	}
+	later := appendReply([]byte("5-6 "), &signal.Reply{Status: 200})
+	later[len(later)-1] = bodyOmitted + 1
+	if r, _, err := decodeReply(later); err == nil {
+		t.Errorf("a body of a kind that is not known is read as %+v", r)
+	}
 }
 
 func TestParsePosition(t *testing.T) {

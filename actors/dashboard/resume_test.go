@@ -229,6 +229,27 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 	})
 }
 
+// TestWhatComesDuringASearchCounts: with it a replay may be longer than replays may be.
+func TestWhatComesDuringASearchCounts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(o *Options) { o.ReplayMessages = 3 })
+	past := b.journal.record(created(alice, "BTC"), created(alice, "BTC"), created(alice, "BTC"))
+	b.journal.skip()
+	found, err := b.hub.resumer.find(t.Context(), testPartition, alice, everything, past[0].String())
+	if err != nil || len(found.frames) != 2 {
+		t.Fatalf("%d frames, %v", len(found.frames), err)
+	}
+	for n, want := range []bool{true, false} {
+		b.journal.append(created(alice, "BTC"))
+		b.pass()
+		p, _ := b.attach()
+		b.pass()
+		if frames, ok := b.flusher.missed(p, everything, &found); ok != want || want && len(frames) != 3+n {
+			t.Errorf("%d events after the search: %d frames, %v", n+1, len(frames), ok)
+		}
+	}
+}
+
 // TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read where the
 // node has seen the events go by, and costs one read of the log where it has not.
 func TestTooFarIsReadOnce(t *testing.T) {

@@ -540,6 +540,12 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 	if len(s.waiting) != maxWaiting || len(s.busy) != maxWaiting {
 		t.Errorf("%d rounds wait, %d are busy, want %d", len(s.waiting), len(s.busy), maxWaiting)
 	}
+	s = newSchedules(o)
+	s.running, s.accounts["acc_1"], s.busy["sch_1"] = 1, 1, true
+	s.onRoundOver(nil, roundOver{schedule: "sch_1", account: "acc_1"})
+	if s.running != 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
+		t.Errorf("a round that is over leaves %d, %v and %v", s.running, s.accounts, s.busy)
+	}
 }
 
 // TestMoreThanOneLookIsDue: what is due beyond one look is looked for at once.
