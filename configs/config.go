@@ -67,6 +67,10 @@ type Redis struct {
 	// CAFile, if set, has the certificates in PEM of those who may sign that of a Redis
 	// with TLS, in place of those that the system trusts.
 	CAFile string `yaml:"ca_file" env:"CA_FILE"`
+	// MaxMemory is how many bytes of memory a child server may use; 0: half of what the
+	// machine, or the control group of the service, has. Full, it refuses writes and
+	// evicts nothing.
+	MaxMemory Bytes `yaml:"max_memory" env:"MAX_MEMORY"`
 	// WaitReplicas is how many replicas must have a change before a client is
 	// answered: of signals, webhooks, schedules, jobs and credentials. With 0 a failover
 	// may lose changes, and bring revoked credentials back.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -77,15 +78,26 @@ func (e *Embedded) Durable() bool { return e.durable }
 // Stop ends the server and keeps its data.
 func (e *Embedded) Stop(ctx context.Context) error { return e.stop(ctx) }
 
-// StartEmbedded starts a Redis with its files in dir: a child process where a
+// EmbeddedOptions say how to start a Redis.
+type EmbeddedOptions struct {
+	Dir   string
+	Share bool // use the server of a service that runs
+	// MaxMemory is how many bytes a child may use; 0 means half of what the machine, or
+	// the control group of this process, has.
+	MaxMemory int64
+	Log       *slog.Logger
+}
+
+// StartEmbedded starts a Redis with its files in o.Dir: a child process where a
 // server is installed, else one inside this process, whose data end with it. A child
 // writes each change to its append-only file before it answers, so the end of a
 // process loses nothing; the file is synced every second, so a power cut loses at
-// most about that. A child that dies is started again.
-// If share is set and a service with the same dir runs, its server is used and
+// most about that. A child that dies is started again. One whose memory is full refuses
+// writes.
+// If o.Share is set and a service with the same o.Dir runs, its server is used and
 // Stop leaves it alone; otherwise that is an error.
-func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger) (*Embedded, error) {
-	dir, err := filepath.Abs(dir)
+func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
+	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find data directory: %w", err)
 	}
@@ -94,13 +106,17 @@ func StartEmbedded(ctx context.Context, dir string, share bool, log *slog.Logger
 	}
 	for _, name := range childServers {
 		if path, err := exec.LookPath(name); err == nil {
-			return startChild(ctx, path, dir, share, log)
+			o.Dir = dir
+			if o.MaxMemory, err = childMemory(o.MaxMemory); err != nil {
+				return nil, err
+			}
+			return startChild(ctx, path, o)
 		}
 	}
-	if share {
+	if o.Share {
 		return nil, errors.New("no redis-server is installed: the service keeps its data inside its own process, where no command reaches them; install redis-server, or set redis.url")
 	}
-	return startInProcess(log)
+	return startInProcess(o.Log)
 }
 
 // prepareDir makes the data directory, or sees to it that what is in one that is there
@@ -160,6 +176,7 @@ func startInProcess(log *slog.Logger) (*Embedded, error) {
 type child struct {
 	path, dir, socket string
 	lock              *os.File
+	memory            int64 // bytes that it may use
 	log               *slog.Logger
 
 	mu      sync.Mutex
@@ -168,14 +185,15 @@ type child struct {
 	ended   chan struct{} // closed when the last one has ended
 }
 
-func startChild(ctx context.Context, path, dir string, share bool, log *slog.Logger) (*Embedded, error) {
+func startChild(ctx context.Context, path string, o EmbeddedOptions) (*Embedded, error) {
+	dir, log := o.Dir, o.Log
 	socket, err := socketPath(dir)
 	if err != nil {
 		return nil, err
 	}
 	url := "unix://" + socket
 	redis.SetLogger(clientLog{log}) // else the library writes to stderr by itself
-	if share && pingSocket(ctx, socket) == nil {
+	if o.Share && pingSocket(ctx, socket) == nil {
 		return &Embedded{url: url, durable: true, stop: func(context.Context) error { return nil }}, nil
 	}
 	lock, err := lockChild(ctx, dir)
@@ -186,7 +204,7 @@ func startChild(ctx context.Context, path, dir string, share bool, log *slog.Log
 		lock.Close()
 		return nil, err
 	}
-	c := &child{path: path, dir: dir, socket: socket, lock: lock, log: log, ended: make(chan struct{})}
+	c := &child{path: path, dir: dir, socket: socket, lock: lock, memory: o.MaxMemory, log: log, ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go c.keep(started)
 	go c.sync()
@@ -351,7 +369,7 @@ func (c *child) command() *exec.Cmd {
 	// The shell gives its place to the server: Go has no umask for a child alone.
 	cmd := exec.Command("/bin/sh", "-c", "umask "+childMask+`; exec "$0" "$@"`, c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
 		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "no", "--save", "",
-		"--hash-max-listpack-entries", maxListed, "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, childLog), "--loglevel", "warning")
+		"--hash-max-listpack-entries", maxListed, "--maxmemory", strconv.FormatInt(c.memory, 10), "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, childLog), "--loglevel", "warning")
 	cmd.ExtraFiles = []*os.File{c.lock}
 	// A process group of its own, so that Ctrl-C ends the service first and this
 	// after it; and an end with the service, however that ends.

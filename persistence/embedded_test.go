@@ -16,7 +16,7 @@ import (
 
 func startEmbedded(t *testing.T, dir string, share bool) *Embedded {
 	t.Helper()
-	e, err := StartEmbedded(t.Context(), dir, share, slog.New(slog.DiscardHandler))
+	e, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: dir, Share: share, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestCommandsShareTheServersOfAService(t *testing.T) {
 	}
 	refused, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, err := StartEmbedded(refused, dir, false, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := StartEmbedded(refused, EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second service on the directory: got %v", err)
 	}
 	if err := service.Stop(ctx); err != nil {
@@ -125,7 +125,7 @@ func TestWithoutAServerDataAreInTheProcess(t *testing.T) {
 	if err := e.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if _, err := StartEmbedded(t.Context(), t.TempDir(), true, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: t.TempDir(), Share: true, Log: slog.New(slog.DiscardHandler)}); err == nil {
 		t.Error("a command got a server of its own, which holds nothing")
 	}
 }
@@ -189,7 +189,7 @@ func TestDataAreForThisUserAlone(t *testing.T) {
 	if _, err := OpenNodeID(dir); err == nil || !strings.Contains(err.Error(), "data_dir") {
 		t.Errorf("a directory that everybody may write to: %v", err)
 	}
-	if _, err := StartEmbedded(t.Context(), dir, false, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "data_dir") {
+	if _, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "data_dir") {
 		t.Errorf("a directory that everybody may write to: %v", err)
 	}
 }

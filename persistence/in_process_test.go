@@ -26,7 +26,7 @@ var notInProcess = map[string][]string{
 	"it keeps what expires for a duration, so that a time to expire at is off by a millisecond": {"TestRotateSession", "TestSessionIsReadAsWritten", "TestLockRecordsExpire",
 		"TestARepeatedBatchIsAWrite"},
 	"it is too slow for as much": {"TestTrimEvents", "TestManySessionsEndInSteps", "TestBytesOfPartitionsAreMeasured"},
-	"they start servers by themselves": {"TestOnCluster", "TestCluster.*", "TestChild.*", "TestCommandsShare.*", "TestWithoutAServer.*", "TestDataAre.*", "TestRedisByTLS",
+	"they start servers by themselves": {"TestOnCluster", "TestCluster.*", "TestChild.*", "TestCommandsShare.*", "TestWithoutAServer.*", "TestDataAre.*", "TestRedisByTLS", "TestAChildHas.*",
 		"TestTheStoreInsideAProcess"},
 }
 

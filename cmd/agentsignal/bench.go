@@ -100,7 +100,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 		return nil, err
 	}
 	r.undo.add("directory", func(context.Context) error { return os.RemoveAll(r.dir) })
-	redis, err := persistence.StartEmbedded(ctx, filepath.Join(r.dir, "redis"), false, slog.New(slog.DiscardHandler))
+	redis, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

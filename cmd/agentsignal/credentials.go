@@ -26,7 +26,7 @@ func (s *settings) withStore(ctx context.Context, f func(context.Context, *persi
 	defer func() { err = errors.Join(err, undo.run(context.WithoutCancel(ctx))) }()
 	url := string(c.Redis.URL)
 	if url == "" {
-		embedded, err := persistence.StartEmbedded(ctx, c.DataDir, true, slog.New(slog.DiscardHandler))
+		embedded, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: c.DataDir, Share: true, MaxMemory: int64(c.Redis.MaxMemory), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}

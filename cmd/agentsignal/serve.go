@@ -87,7 +87,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	}
 	address := string(c.Redis.URL)
 	if address == "" {
-		if p.embedded, err = persistence.StartEmbedded(ctx, c.DataDir, false, log); err != nil {
+		if p.embedded, err = persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: c.DataDir, MaxMemory: int64(c.Redis.MaxMemory), Log: log}); err != nil {
 			return nil, err
 		}
 		p.undo.add("redis", p.embedded.Stop)
