@@ -114,3 +114,25 @@ func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 		}
 	}
 }
+
+// TestALateDeliveryBringsNothingBack: what a keeper had on its way when its asset was
+// given up is dropped, else the asset would have a record and nobody to keep it.
+func TestALateDeliveryBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	c, _ := minuteClock()
+	store := &stepStore{}
+	term := streamTerm(t, store, c)
+	term.desk = &desk{keepers: make(map[string]*keeper)}
+	former := &keeper{symbol: "DOGE"}
+	for name, d := range map[string]delivery{
+		"a history": {keeper: former, record: &signal.MarketAsset{Symbol: "DOGE", Source: "binance", Speed: 1}, reset: true},
+		"an end":    {keeper: former, failed: context.Canceled}, // the store would panic
+	} {
+		if err := term.workDelivery(t.Context(), &d); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(term.assets) != 0 || store.writes != 0 {
+		t.Errorf("%d assets, %d writes", len(term.assets), store.writes)
+	}
+}
