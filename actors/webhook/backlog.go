@@ -138,7 +138,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	e.queue.addBacklog(items)
 	e.catchUp(&m)
 	e.fill(c)
-	if len(items) > 0 {
+	if len(items) > 0 || e.shut {
 		e.read(c) // else the next outcome that is stored makes room
 	}
 }

@@ -344,16 +344,18 @@ func (e *endpoint) miss(d *item) bool {
 func (e *endpoint) onStored(c engine.Context, m stored) {
 	missed := false
 	for _, d := range m.items {
-		if _, held := e.held[d.ID]; held {
-			continue
-		}
-		missed = true
 		unsorted, released := e.unread[d.ID]
-		e.fallBehind(!released)
+		delete(e.unread, d.ID)
 		if unsorted {
 			e.unsorted--
 		}
-		delete(e.unread, d.ID)
+		// It may have been read before, if its write was answered with an error.
+		if _, held := e.held[d.ID]; !held {
+			e.fallBehind(!released)
+			missed = true
+		} else if released {
+			missed = true
+		}
 	}
 	if missed {
 		e.search(c)
