@@ -145,7 +145,7 @@ func (c *call) fail(p *problem) {
 
 // body reads the body of the request, up to the endpoint's limit.
 func (c *call) body() ([]byte, error) {
-	return readBody(c.ResponseWriter, c.r, c.endpoint.bodyLimit)
+	return readBody(c.ResponseWriter, c.r, c.endpoint.bodyLimit, c.server.o.BodyTimeout)
 }
 
 // object reads a body that must be given. It returns nil if the fault was noted.

@@ -28,7 +28,7 @@ const (
 
 // readBody returns the body of the request: 415 if it is not declared as JSON,
 // 413 if it is longer than limit.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
@@ -45,7 +45,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	// A client that sends slowly holds its connection for so long only. Without a
 	// deadline a run may then take longer than the body did.
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // a test's recorder has none
+	_ = deadline.SetReadDeadline(time.Now().Add(within)) // a test's recorder has none
 	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

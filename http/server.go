@@ -67,13 +67,15 @@ type Options struct {
 	// Answering a request may take this long, which must exceed the longest run;
 	// default 90 s.
 	WriteTimeout time.Duration
-	Now          func() time.Time // the service's clock; default time.Now
+	// A client may take this long to send a header, or a body; default 10 s and 30 s.
+	HeaderTimeout, BodyTimeout time.Duration
+	Now                        func() time.Time // the service's clock; default time.Now
 }
 
 // Time limits of a connection.
 const (
-	headerTimeout  = 10 * time.Second // to receive the header of a request
-	bodyTimeout    = 30 * time.Second // to receive its body
+	headerTimeout  = 10 * time.Second // default of Options.HeaderTimeout
+	bodyTimeout    = 30 * time.Second // default of Options.BodyTimeout
 	idleTimeout    = 2 * time.Minute  // between two requests
 	maxHeaderBytes = 64 << 10
 
@@ -105,6 +107,8 @@ type Server struct {
 // that is none.
 func New(o Options) (*Server, error) {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 90*time.Second)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, headerTimeout)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, bodyTimeout)
 	o.MaxAnonymous = cmp.Or(o.MaxAnonymous, defaultAnonymous)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -137,7 +141,7 @@ func New(o Options) (*Server, error) {
 	if o.Tracing {
 		s.handler = traced(s.handler)
 	}
-	s.http = &http.Server{Handler: s.handler, TLSConfig: o.TLS, ReadHeaderTimeout: headerTimeout, ReadTimeout: o.WriteTimeout,
+	s.http = &http.Server{Handler: s.handler, TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout, ReadTimeout: o.WriteTimeout,
 		WriteTimeout: o.WriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: s.anonymous.context, ConnState: s.anonymous.state,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}

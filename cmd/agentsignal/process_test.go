@@ -196,6 +196,25 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	}
 }
 
+func TestOldVersionsOfTLSAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := testConfig(t, redistest.New(t).URL())
+	c.TLS.CertFile, c.TLS.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
+	s := start(t, c)
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		conn, err := tls.Dial("tcp", s.process.listener.Addr().String(),
+			&tls.Config{MinVersion: version, MaxVersion: version, InsecureSkipVerify: true})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
 // relay forwards connections to a service that may come back at another address.
 type relay struct {
 	listener net.Listener

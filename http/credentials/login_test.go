@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/alexedwards/argon2id"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,6 +92,39 @@ func TestLoginTellsNothingOfAccounts(t *testing.T) {
 	wantFields(t, err, "password required")
 	if right, _, err := w.hashes.compare(t.Context(), goodPassword, ""); right || err != nil {
 		t.Errorf("a password without an account: %v, %v", right, err)
+	}
+}
+
+// TestAnUnknownEmailCostsAHash: it is compared with a hash of the same cost, so that the
+// time of an answer does not show which accounts there are.
+func TestAnUnknownEmailCostsAHash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	_, stored, err := w.store.AccountByID(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compared []string
+	w.hashes.check = func(password, hash string) (bool, *argon2id.Params, error) {
+		compared = append(compared, hash)
+		return argon2id.CheckHash(password, hash)
+	}
+	for email, want := range map[string]string{a.Email: stored.Hash, "b@example.com": w.hashes.dummy} {
+		compared = nil
+		_, err := w.Login(t.Context(), email, "wrong password")
+		wantCode(t, err, "invalid_credentials")
+		if d := cmp.Diff([]string{want}, compared); d != "" {
+			t.Errorf("%s (-want +got):\n%s", email, d)
+		}
+	}
+	known, _, _, err := argon2id.DecodeHash(stored.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dummy, _, _, err := argon2id.DecodeHash(w.hashes.dummy)
+	if d := cmp.Diff(known, dummy); err != nil || d != "" {
+		t.Errorf("%v (-stored +dummy):\n%s", err, d)
 	}
 }
 

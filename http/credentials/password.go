@@ -56,6 +56,7 @@ type hasher struct {
 	places chan struct{} // of those that run or wait
 	// dummy is compared where there is no account. No password gives it.
 	dummy string
+	check func(password, hash string) (bool, *argon2id.Params, error) // argon2id.CheckHash
 }
 
 func newHasher(p argon2id.Params, atOnce, waiting int) *hasher {
@@ -64,7 +65,7 @@ func newHasher(p argon2id.Params, atOnce, waiting int) *hasher {
 	rand.Read(key)
 	encode := base64.RawStdEncoding.EncodeToString
 	const argon2Version = 0x13
-	return &hasher{params: p, slots: make(chan struct{}, atOnce), places: make(chan struct{}, atOnce+waiting),
+	return &hasher{params: p, check: argon2id.CheckHash, slots: make(chan struct{}, atOnce), places: make(chan struct{}, atOnce+waiting),
 		dummy: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2Version, p.Memory, p.Iterations, p.Parallelism, encode(salt), encode(key))}
 }
 
@@ -115,7 +116,7 @@ func (h *hasher) compare(ctx context.Context, password, hash string) (right, out
 	if !known {
 		hash = h.dummy
 	}
-	right, params, err := argon2id.CheckHash(password, hash)
+	right, params, err := h.check(password, hash)
 	if err != nil {
 		return false, false, fmt.Errorf("compare password: %w", err)
 	}
