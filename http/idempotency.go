@@ -67,7 +67,8 @@ func checkIdempotencyKey(h http.Header, f *faults) {
 // replayOr answers with the reply that is kept for key, whose body again returns where it
 // is omitted; or else by first, whose failure frees the key. A reply that was stored
 // nevertheless stays: releasing drops a claim only.
-func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error, again answerer) error {
+func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error,
+	again answerer) error {
 	kept, err := s.o.Replies.Claim(c.r.Context(), account, key)
 	if err != nil {
 		return err

@@ -76,7 +76,8 @@ func (h *Schedules) readRounds(s *signal.Schedule, value func(name string) strin
 	if v := value(roundError); v != "" {
 		e, err := decodeScheduleError([]byte(v))
 		if err != nil {
-			h.store.log.Error("the last error of a schedule is not readable", "component", "persistence", "schedule", string(s.ID), "err", err)
+			h.store.log.Error("the last error of a schedule is not readable", "component", "persistence",
+				"schedule", string(s.ID), "err", err)
 			return
 		}
 		s.LastError = &e

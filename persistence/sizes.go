@@ -34,9 +34,9 @@ type sizes struct {
 }
 
 func newSizes(r prometheus.Registerer) *sizes {
-	z := &sizes{found: map[string]float64{}, bytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "agentsignal_redis_bytes",
-		Help: "Bytes of Redis that the keys of a partition take, estimated from samples of each key. The same in every process."},
-		[]string{"partition"})}
+	z := &sizes{found: map[string]float64{}, bytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "agentsignal_redis_bytes", Help: "Bytes of Redis that the keys of a partition take, " +
+			"estimated from samples of each key. The same in every process."}, []string{"partition"})}
 	r.MustRegister(z.bytes)
 	return z
 }

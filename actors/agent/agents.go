@@ -212,7 +212,8 @@ func (a *Agents) room(account signal.AccountID) error {
 		return nil
 	}
 	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: fullPause,
-		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) + " open signals, which is as many as it may have: wait until some have closed"}
+		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) +
+			" open signals, which is as many as it may have: wait until some have closed"}
 }
 
 // nameOf returns the name by which what an agent says of an asset is stored: for those

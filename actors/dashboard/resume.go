@@ -60,7 +60,8 @@ type resumer struct {
 
 func newResumer(r *ring, o Options) *resumer {
 	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, bytes: o.ReplayBytes, age: o.ReplayAge,
-		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), stock: make(map[signal.AccountID]*backfill)}
+		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge),
+		stock: make(map[signal.AccountID]*backfill)}
 }
 
 // find returns what account missed of sub after the event called id. An error is

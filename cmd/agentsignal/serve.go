@@ -147,8 +147,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	}
 
 	p.schedules = persistence.NewSchedules(p.store, p.events)
-	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue, p.store}, schedule.Options{Speed: p.speedOf, Quota: runQuota{p.limiter},
-		Now: p.store.Now, Log: log, Metrics: schedule.NewMetrics(p.registry)})
+	p.scheduler = schedule.New(p.schedules, scheduledAgents{p.agents}, openSignals{p.catalogue, p.store}, schedule.Options{
+		Speed: p.speedOf, Quota: runQuota{p.limiter}, Now: p.store.Now, Log: log, Metrics: schedule.NewMetrics(p.registry)})
 	p.scorecards = scorecard.New(p.store, scorecard.Options{Retention: time.Duration(c.Signals.Retention), Now: p.store.Now,
 		Name: p.market.Name, Cost: func(asset string) float64 { return costsOf(c.Costs).Of(market.ClassOf(asset)) }})
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{PartitionOf: p.store.Partition, Authenticator: p.credentials,
