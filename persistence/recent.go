@@ -71,8 +71,8 @@ func (n *newest) position() signal.Position {
 	return n.at
 }
 
-// wentBack reports whether the entry at p, which was there once and is not now, was
-// lost: trimming removes the oldest entries first, and what is deleted singly is counted.
+// wentBack reports whether an entry at p that is not retained was lost: trimming removes
+// the oldest entries first, and of what is deleted singly retains knows.
 func (i *streamInfo) wentBack(p signal.Position) bool {
 	switch {
 	case !i.exists:
@@ -80,7 +80,7 @@ func (i *streamInfo) wentBack(p signal.Position) bool {
 	case !i.complete:
 		return false
 	}
-	return i.generated.Compare(p) < 0 || i.length > 0 && i.first.Compare(p) < 0 && i.maxDeleted.Compare(p) < 0
+	return i.generated.Compare(p) < 0 || i.length > 0 && i.first.Compare(p) < 0
 }
 
 // lost reports whether Redis has lost the event at p of partition p's log.

@@ -3,6 +3,7 @@ package persistence
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -114,6 +115,10 @@ func TestTailGoesBackWithRedis(t *testing.T) {
 			if len(rolledBack) != 1 || rolledBack[0] != 0 || b.gapsOf(0) != 1 {
 				t.Errorf("told of the loss in partitions %v, and of %d gaps; want once each", rolledBack, b.gapsOf(0))
 			}
+			known := b.tail.partitions[0].recent
+			if !slices.IsSortedFunc(known.positions, signal.Position.Compare) {
+				t.Errorf("the tail remembers %v", known.positions)
+			}
 			b.addAt(signal.Position{MS: 2_000_000}, "later")
 			b.tail.partitions[0].suspect = true
 			b.readAll("later")
@@ -132,18 +137,25 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	losses := 0
 	b.tail.OnRollback(func(int) { losses++ })
 	account := accountIn(b.store, 0)
-	b.append(noted(account, "seen"))
+	seen := b.append(noted(account, "seen"))
+	eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
 	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
 		t.Fatal(err)
 	}
 	back := b.rollBack(eventsKey(0))
-	lost := b.append(noted(account, "lost"))
+	b.append(noted(account, "lost"))
 	back()
-	b.addAt(lost.Plus(10), "next")
+	b.addAt(seen.Plus(1), "next") // the clock is behind
 	b.tail.partitions[0].suspect = true
 	b.readAll("next")
 	if losses != 1 || b.gapsOf(0) != 1 {
 		t.Errorf("%d losses, %d gaps, want one of each", losses, b.gapsOf(0))
+	}
+	b.addAt(seen.Plus(2), "more")
+	b.tail.partitions[0].suspect = true
+	b.readAll("more")
+	if losses != 1 {
+		t.Errorf("the loss is told %d times before the process has appended again", losses)
 	}
 	b.tail.partitions[0].suspect = true
 	b.append(noted(account, "later"))
@@ -241,5 +253,51 @@ func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
 	err = m.Store(t.Context(), &signal.MarketStep{Epoch: first, Checkpoint: []byte("x")})
 	if signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("the feeder from before the loss stores: %v", err)
+	}
+}
+
+func TestTheTailRemembersSomeEvents(t *testing.T) {
+	t.Parallel()
+	r := recent{base: signal.Position{MS: 10}}
+	for i := range 5 * recentEvents {
+		r.add([]entry{{position: signal.Position{MS: int64(11 + i)}}})
+	}
+	last := int64(10 + 5*recentEvents)
+	if n := len(r.positions); n < recentEvents || n > 2*recentEvents || r.positions[0].MS != r.base.MS+1 || r.positions[n-1].MS != last {
+		t.Errorf("%d positions behind %v", n, r.base)
+	}
+	if r.has(signal.Position{MS: last + 1}) || !r.has(signal.Position{MS: last}) || r.has(r.base) {
+		t.Error("it remembers other events than the last ones")
+	}
+	r.cut(signal.Position{MS: last - 5})
+	if r.has(signal.Position{MS: last - 4}) || !r.has(signal.Position{MS: last - 5}) {
+		t.Error("it is not cut behind the position")
+	}
+	r.cut(signal.Position{MS: 3})
+	if len(r.positions) != 0 || r.base.MS != 3 {
+		t.Errorf("cut before all: %v behind %v", r.positions, r.base)
+	}
+}
+
+// TestNoPositionIsStoredBeyondTheLog: what comes next, from a master whose clock is behind,
+// would be passed over.
+func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	epoch := take(t, b.store, 0, "a", time.Minute)
+	end := b.append(noted(accountIn(b.store, 0), "end"))
+	for _, beyond := range []signal.Position{end.Plus(1), {MS: end.MS + 1}} {
+		err := b.store.StoreEnginePosition(t.Context(), 0, epoch, beyond)
+		wantError(t, err, signal.KindConflict, signal.CodeRolledBack)
+	}
+	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
+		t.Errorf("the end of the log: %v", err)
+	}
+	if got, err := b.store.EnginePosition(t.Context(), 0); got != end || err != nil {
+		t.Errorf("stored %v, %v, want %v", got, err, end)
+	}
+	b.rdb.XTrimMaxLen(t.Context(), eventsKey(0), 0)
+	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
+		t.Errorf("after trimming: %v", err)
 	}
 }
