@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -45,4 +46,47 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMissedTicksAreToldToTheirAssets: to those whose prices the stream has, and to no
+// others, which would make up for nothing.
+func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []signal.TickStream{signal.GivenTicks, signal.OwnTicks} {
+		synctest.Test(t, func(t *testing.T) {
+			sys := engine.NewSystem(engine.Options{})
+			defer sys.Shutdown(context.Background())
+			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: newClock().Now})
+			told := make(map[string]int)
+			for _, source := range []string{streamName, simulatedName} {
+				w := &watch{key: source}
+				w.record.Store(&signal.MarketAsset{Symbol: source, Source: source})
+				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return missedCounter{told, source} }, engine.Supervision{})
+				m.setWatches(func(all map[string]*watch) { all[source] = w })
+			}
+			read := m.ticksReader(stream)
+			for range 2 {
+				if err := read(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(readPause + time.Second)
+			}
+			synctest.Wait()
+			if told[streamName]+told[simulatedName] != 1 || (told[streamName] == 1) != (stream == signal.GivenTicks) {
+				t.Errorf("stream %d: %v", stream, told)
+			}
+		})
+	}
+}
+
+// missedCounter counts by source who is told that ticks were missed.
+type missedCounter struct {
+	told   map[string]int
+	source string
+}
+
+func (c missedCounter) Receive(ctx engine.Context) {
+	if _, ok := ctx.Message().(ticksMissed); ok {
+		c.told[c.source]++
+	}
 }
