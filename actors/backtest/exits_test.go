@@ -268,3 +268,33 @@ func text(found []Difference) string {
 	}
 	return b.String()
 }
+
+// Trades that come seldom tell less than the bars: how far they went is not held against
+// the bars between them.
+func TestSparsePricesMayHaveMissedExcursions(t *testing.T) {
+	t.Parallel()
+	m := newTraded(1, 4000)
+	s := closed(t, m.signals, signal.StopLoss, 7*time.Minute)
+	s.MFE = 0
+	if found, _, _ := m.prices.CheckEnd(s); !strings.Contains(text(found), "mfe") {
+		t.Fatalf("with all trades the audit says %+v: the signal has no excursion to miss", found)
+	}
+	m.prices.Sparse = true
+	if found, _, _ := m.prices.CheckEnd(s); strings.Contains(text(found), "mfe") {
+		t.Errorf("with few trades the audit says %+v", found)
+	}
+}
+
+// A signal made as a bar opens has that bar as the first of its life.
+func TestASignalAtTheOpeningOfTheOldestBar(t *testing.T) {
+	t.Parallel()
+	m := newTraded(1, 400)
+	s := *m.signals[0]
+	oldest := m.prices.Bars[signal.M1][0].OpenTime
+	for made, want := range map[int64]bool{oldest - 1: false, oldest: true, oldest + 1: true} {
+		s.CreatedAt = time.UnixMilli(made).UTC()
+		if _, ok := m.prices.lifeOf(&s); ok != want {
+			t.Errorf("made %d ms after the oldest bar opens: its life is found: %v", made-oldest, ok)
+		}
+	}
+}

@@ -100,3 +100,12 @@ func TestIndefiniteArticles(t *testing.T) {
 		}
 	}
 }
+
+func TestPlacesOfAPhraseDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"ha ha": 1, "ha ha ha": 1, "ha ha ha ha": 2, "ha ho ha ha": 1, "ha": 0} {
+		if got := countPhrase(tokens(text), tokens("ha ha")); got != want {
+			t.Errorf("%q has the phrase %d times, want %d", text, got, want)
+		}
+	}
+}

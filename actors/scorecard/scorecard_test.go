@@ -392,3 +392,22 @@ func TestAliasesAreOneAsset(t *testing.T) {
 		t.Errorf("groups are %+v, %v", card.Groups, err)
 	}
 }
+
+// An account that is larger than what may be kept stays while it asks: what it has closed
+// before is not read again.
+func TestAnAccountLargerThanTheBoundIsKept(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 90 {
+		r.add("acc_0", i, nil, 101.5)
+	}
+	c := New(r, Options{Now: clock, MaxKept: 65})
+	for range 2 {
+		if got, err := c.Card(t.Context(), Query{Account: "acc_0"}); err != nil || got.Statistics.Count != 90 {
+			t.Fatalf("%d signals, %v", got.Statistics.Count, err)
+		}
+		if c.accounts["acc_0"] == nil {
+			t.Fatal("the account that asks is dropped")
+		}
+	}
+}

@@ -30,6 +30,7 @@ func TestLevels(t *testing.T) {
 		{"a tick of 0.1 leaves no dust", long, signal.LowRisk, 0.7, 0.1, 0.1,
 			signal.Levels{Entry: 0.7, Stop: 0.2, Target: 1.5}}, // 5 ticks; 7.5 are 8
 		{"a stop nearer than 0.05 %", long, signal.LowRisk, 100, 0.01, 0.0001, signal.Levels{Entry: 100, Stop: 99.95, Target: 100.075}},
+		{"0.05 % is no whole number of ticks", long, signal.LowRisk, 101, 0.01, 0.01, signal.Levels{Entry: 101, Stop: 100.94, Target: 101.09}},
 		{"a stop nearer than 5 ticks", short, signal.LowRisk, 100, 0.01, 0.1, signal.Levels{Entry: 100, Stop: 100.5, Target: 99.2}},
 		{"ticks coarser than the distances", long, signal.LowRisk, 100, 0.01, 2, signal.Levels{Entry: 100, Stop: 90, Target: 116}},
 		{"tiny price", long, signal.MediumRisk, 0.00001234, 0.0000004, 0,
