@@ -32,6 +32,7 @@ func TestFaultsOfAFileSpeakOfKeys(t *testing.T) {
 		{"lease: 5s\nredis:\n  url: 'hunter2\n", "line 3: "},
 		{"lease: 5s\nhttp: {addr: ':1',\n  admin_addr: ':2'}\nredis:\n\turl: x\n", "line 5: found character that cannot start any token"},
 		{"redis:\n  url: *hunter2\n", "line 2: a value that begins with * must be in quotes"},
+		{"lease: [5s\npartitions: 1\n", "line 1: "},
 		{"lease: 5s\n---\nlease: 6s\n", "more than one document"},
 	} {
 		c := Default()
@@ -80,6 +81,39 @@ func TestDurationsInDays(t *testing.T) {
 		var d Duration
 		if d.UnmarshalText([]byte(text)) == nil {
 			t.Errorf("%s is read as %v", text, time.Duration(d))
+		}
+	}
+}
+
+// Each rule about a value is held, at its edge.
+func TestRulesOfValues(t *testing.T) {
+	t.Parallel()
+	for variable, key := range map[string]string{
+		"HTTP_ADMIN_ADDR=nonsense":               "http.admin_addr",
+		"HTTP_CORS_ORIGINS=https://me@a.example": "http.cors_origins",
+		"HTTP_CORS_ORIGINS=https://a.example/":   "http.cors_origins",
+		"HTTP_TRUSTED_PROXIES=10.0.0.1":          "http.trusted_proxies",
+		"WEBHOOKS_WARN_AFTER=48h,24h":            "webhooks.warn_after",
+		"WEBHOOKS_ALLOWED_NETWORKS=localhost":    "webhooks.allowed_networks",
+		"WEBHOOKS_JITTER=0.51":                   "webhooks.jitter",
+		"TLS_CERT_FILE=cert.pem":                 "tls",
+		"TLS_KEY_FILE=key.pem":                   "tls",
+		"EMAIL_SMTP_URL=smtp://h":                "email.from",
+		"REDIS_WAIT_REPLICAS=6":                  "redis.wait_replicas",
+		"PARTITIONS=0":                           "partitions",
+		"MARKET_SPEED=3601":                      "market.speed",
+		"COSTS_FX=1001":                          "costs.fx",
+		"LEASE=0s":                               "lease",
+		"LOG_LEVEL=loud":                         "log.level",
+	} {
+		if _, err := Load("", []string{Prefix + variable}); err == nil || !strings.Contains(err.Error(), key+": ") {
+			t.Errorf("%s: %v, want a fault of %s", variable, err, key)
+		}
+	}
+	for _, variable := range []string{"PARTITIONS=64", "MARKET_SPEED=3600", "COSTS_FX=1000", "WEBHOOKS_JITTER=0.5", "REDIS_WAIT_REPLICAS=5",
+		"WEBHOOKS_WARN_AFTER=24h,24h,48h", "HTTP_CORS_ORIGINS=https://a.example:8443", "HTTP_ADMIN_ADDR=:9090"} {
+		if _, err := Load("", []string{Prefix + variable}); err != nil {
+			t.Errorf("%s: %v", variable, err)
 		}
 	}
 }
