@@ -495,3 +495,30 @@ func TestScrapesAreCountedHere(t *testing.T) {
 		}
 	})
 }
+
+// TestAShorterPeriodCountsAtOnce: what was used up of an hour's quota may not keep the
+// bucket of a second's quota empty for that hour.
+func TestAShorterPeriodCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, Options{Quotas: Quotas{Reads: {5, time.Hour}}})
+		for range 6 {
+			l.Take(t.Context(), Reads, "acc_1")
+		}
+		l.SetQuotas(Quotas{Reads: {5, time.Second}})
+		time.Sleep(time.Second)
+		if d := l.Take(t.Context(), Reads, "acc_1"); !d.Allowed {
+			t.Errorf("a second later: %+v", d)
+		}
+	})
+}
+
+func TestARefusalNamesATimeToComeBack(t *testing.T) {
+	t.Parallel()
+	d := decide(Reads, Quota{5, time.Second}, false, 0, 0)
+	h := http.Header{}
+	d.Write(h, time.Now())
+	if d.RetryAfter != time.Second || h.Get("Retry-After") != "1" {
+		t.Errorf("%+v, Retry-After %q", d, h.Get("Retry-After"))
+	}
+}
