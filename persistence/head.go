@@ -56,7 +56,9 @@ func (t *Tail) ask(partition int, q *headQuestion) {
 		ctx, cancel := context.WithTimeout(context.Background(), headTimeout)
 		// If nothing lies behind what has been passed, the answer is that, so that a
 		// log that Redis has lost makes nobody wait.
-		q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition))
+		if !signal.Guard(t.log, signal.PanicLog, func() { q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition)) }) {
+			q.err = signal.Unavailable(signal.ErrPanicked)
+		}
 		cancel()
 		part.mu.Lock()
 		answered := q

@@ -39,7 +39,11 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 	// is decoded here.
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
-	go func() { opened <- s.eachOpen(ctx, p, open.add) }()
+	go func() {
+		err := signal.ErrPanicked
+		signal.Guard(s.log, signal.PanicLog, func() { err = s.eachOpen(ctx, p, open.add) }, "partition", p)
+		opened <- err
+	}()
 	log := logScan{f: f, known: knownTexts{}}
 	err := s.scanLog(ctx, p, log.add)
 	if err != nil {
@@ -107,7 +111,11 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 		case <-ctx.Done():
 			return
 		}
-		p.entries, p.err = s.readRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
+		if !signal.Guard(s.log, signal.PanicLog, func() {
+			p.entries, p.err = s.readRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
+		}, "key", key, "from", start) {
+			p.err = signal.ErrPanicked
+		}
 		if p.err == nil && len(p.entries) > 0 {
 			start = "(" + p.entries[len(p.entries)-1].position.String()
 		}

@@ -136,7 +136,10 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 	step, backoff, failure := t.attach, leastBackoff, ""
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := step(ctx, partitions)
+		var err error
+		if !signal.Guard(t.log, signal.PanicTail, func() { err = step(ctx, partitions) }) {
+			err = signal.ErrPanicked
+		}
 		if err == nil {
 			if !connected.Swap(true) {
 				t.log.Info("event logs are followed", "component", "tail")
@@ -267,21 +270,32 @@ func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
 func (t *Tail) hand(p int, entries []entry) {
 	part := &t.partitions[p]
 	events := make([]signal.Event, 0, len(entries))
-	for i := range entries {
+	signal.GuardEach(t.log, signal.PanicTail, len(entries), func(i int) {
 		if e, ok := t.store.event(p, &entries[i]); ok {
 			events = append(events, e)
 		}
-	}
-	if len(events) > 0 {
-		t.delivering.Lock()
-		for _, f := range t.subscribers {
-			f(p, events)
-		}
-		t.delivering.Unlock()
+	}, func(i int) any { return entries[i].position.String() })
+	if len(events) > 0 && !t.deliver(p, events) {
+		t.notify(p, t.gaps) // of the events of a batch, who panicked may have handled some
 	}
 	part.cursor = entries[len(entries)-1].position
 	part.recent.add(entries)
 	part.pass(part.cursor)
+}
+
+// deliver calls the subscribers and reports whether all of them returned.
+func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
+	t.delivering.Lock()
+	defer t.delivering.Unlock()
+	ok = true
+	for _, f := range t.subscribers {
+		if !signal.Guard(t.log, signal.PanicTail, func() { f(p, events) }) {
+			ok = false
+			t.log.Error("events were not handled", "component", "tail", "partition", p,
+				"from", events[0].Position.String(), "to", events[len(events)-1].Position.String())
+		}
+	}
+	return ok
 }
 
 // inspect asks whether entries behind the cursor were removed before they were
@@ -372,7 +386,7 @@ func (t *Tail) notify(p int, functions []func(partition int)) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
 	for _, f := range functions {
-		f(p)
+		signal.Guard(t.log, signal.PanicTail, func() { f(p) }, "partition", p)
 	}
 }
 

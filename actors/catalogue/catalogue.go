@@ -198,7 +198,9 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	start := time.Now()
-	accounts, err := c.scan(ctx, p)
+	var accounts map[signal.AccountID]*account
+	var err error = signal.Unavailable(signal.ErrPanicked)
+	signal.Guard(c.log, signal.PanicCatalogue, func() { accounts, err = c.scan(ctx, p) }, "partition", p)
 	part := &c.partitions[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -222,7 +224,8 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 // scan returns the accounts of a partition as its signal log tells of them.
 func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*account, error) {
 	accounts := map[signal.AccountID]*account{}
-	err := c.records.ScanSignals(ctx, p, func(e Entry) error {
+	var e Entry
+	take := func() {
 		a := accounts[e.Account]
 		if a == nil {
 			a = &account{}
@@ -235,6 +238,11 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 			a.change(e.ID, e.Origin, e.Confidence, e.Position)
 		default:
 			a.change(e.ID, e.Origin, e.Confidence, signal.Position{})
+		}
+	}
+	err := c.records.ScanSignals(ctx, p, func(next Entry) error {
+		if e = next; !signal.Guard(c.log, signal.PanicCatalogue, take) {
+			c.log.Error("signal is not listed", "partition", p, "signal", string(e.ID))
 		}
 		return nil
 	})

@@ -141,33 +141,45 @@ func (f *flusher) work() {
 	orders := f.inbox
 	f.inbox = f.spare[:0]
 	f.mu.Unlock()
-	for i, o := range orders {
-		o.apply(f)
+	f.each(len(orders), func(i int) {
+		o := orders[i]
 		orders[i] = nil
-	}
+		o.apply(f)
+	})
 	const most = 4096 // an inbox that once was larger is not kept
 	if f.spare = orders; cap(orders) > most {
 		f.spare = nil
 	}
-	f.expire()
+	f.guard(f.expire)
 
-	for i, c := range f.dirty {
-		f.flush(c)
+	f.each(len(f.dirty), func(i int) {
+		c := f.dirty[i]
 		f.dirty[i] = nil
-	}
+		defer func() { c.dirty, c.fresh = false, 0 }() // after a panic, too: the next event has it flushed again
+		f.flush(c)
+	})
 	f.dirty = f.dirty[:0]
 
 	f.ready, f.readyBefore = f.readyBefore[:0], f.ready
-	for i, p := range f.readyBefore {
+	f.each(len(f.readyBefore), func(i int) {
+		p := f.readyBefore[i]
 		f.readyBefore[i] = nil
 		p.ready = false
 		f.turn(p)
-	}
+	})
 	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
-		f.retry()
+		f.guard(f.retry)
 	}
 	f.report()
 }
+
+// each does n things, and goes on behind one that panics: what it was about is one order,
+// one group of equal subscriptions or one connection, of which there are many.
+func (f *flusher) each(n int, do func(i int)) {
+	signal.GuardEach(f.hub.o.Logger, signal.PanicDashboard, n, do, nil)
+}
+
+func (f *flusher) guard(do func()) { signal.Guard(f.hub.o.Logger, signal.PanicDashboard, do) }
 
 // flush writes to all members of c what they have not got.
 func (f *flusher) flush(c *cohort) {

@@ -28,7 +28,8 @@ type (
 // goroutine does: its stack stays small, for there is one a connection.
 func (p *peer) read() {
 	r := reading{peer: p}
-	_ = p.socket.receive(r.take) // whatever ended it, the connection is over
+	// Whatever ended it, the connection is over.
+	p.flusher.guard(func() { _ = p.socket.receive(r.take) })
 	p.flusher.post(left{p})
 }
 

@@ -51,11 +51,11 @@ func (t *term) openDesk(ctx context.Context) *desk {
 	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics, out: make(chan delivery), ctx: ctx,
 		keepers: make(map[string]*keeper), swept: t.o.Now()}
 	for _, v := range d.venues {
-		d.group.Go(func() { v.Run(ctx) })
-		d.group.Go(func() { d.list(ctx, v) })
+		d.group.Go(func() { d.lasting(v.Name(), func() { v.Run(ctx) }) })
+		d.group.Go(func() { d.lasting(v.Name(), func() { d.list(ctx, v) }) })
 	}
 	for _, n := range t.reporters {
-		d.group.Go(func() { n.run(ctx, d.out) })
+		d.group.Go(func() { d.lasting(n.name, func() { n.run(ctx, d.out) }) })
 	}
 	for key, a := range t.assets {
 		if a.kept {
@@ -80,7 +80,18 @@ func (d *desk) start(key string, k *keeper) {
 	d.keepers[key] = k
 	ctx, stop := context.WithCancel(d.ctx)
 	k.used, k.stop = d.now(), stop
-	d.group.Go(func() { k.run(ctx) })
+	d.group.Go(func() { d.lasting(k.symbol, func() { k.run(ctx) }) })
+}
+
+// lasting calls f again, after a pause, when it panics.
+func (d *desk) lasting(name string, f func()) {
+	for !signal.Guard(d.log, signal.PanicSource, f, "name", name) {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-time.After(retryAfter):
+		}
+	}
 }
 
 // real says that a venue that stands before the other source in the list may have an

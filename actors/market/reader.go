@@ -41,7 +41,8 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	defer up.Store(false)
 	failed := false
 	for ctx.Err() == nil {
-		err := read(ctx)
+		err := signal.ErrPanicked
+		signal.Guard(m.log, signal.PanicMarket, func() { err = read(ctx) }, "stream", stream)
 		up.Store(err == nil)
 		switch {
 		case err == nil && failed:
@@ -111,11 +112,11 @@ func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntr
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
-	for i := range entries {
+	signal.GuardEach(m.log, signal.PanicMarket, len(entries), func(i int) {
 		// The feeder counts and logs what is wrong.
 		t, skipped := parseTick(stream, &entries[i])
 		if skipped != "" {
-			continue
+			return
 		}
 		key := assetKey(t.Asset) // our own name the asset of the record
 		if stream == signal.GivenTicks {
@@ -125,7 +126,7 @@ func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntr
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		}
-	}
+	}, func(i int) any { return entries[i].Position.String() })
 }
 
 // tellAll tells the actors of all assets m.

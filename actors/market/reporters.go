@@ -121,7 +121,9 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		case <-time.After(pause):
 		}
 		now := r.now().UnixMilli()
-		items, err := r.read(ctx, max(r.last-frameMS[h1], now-newsKept))
+		var items []signal.MarketNews
+		err := signal.ErrPanicked
+		signal.Guard(r.log, signal.PanicSource, func() { items, err = r.read(ctx, max(r.last-frameMS[h1], now-newsKept)) }, "source", r.name)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.log.Warn("news cannot be read", "source", r.name, "err", err)

@@ -184,7 +184,7 @@ func (s *Service) refresh(q Question, a *answer) <-chan struct{} {
 		return nil
 	}
 	a.making = make(chan struct{})
-	go s.make(q, a)
+	go signal.Guard(s.log, signal.PanicWeather, func() { s.make(q, a) }, "commodity", q.Commodity, "region", q.Region)
 	return a.making
 }
 

@@ -39,7 +39,7 @@ var mayImport = []struct {
 	{"persistence", []string{"actors/signal"}},
 	{"http/apitest", nil},
 	{"http/credentials", []string{"actors/signal"}},
-	{"http/limits", nil},
+	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market", "http/credentials", "http/limits", "http/dashboard"}},
 	{"http/dashboard", nil},

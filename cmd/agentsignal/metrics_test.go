@@ -47,6 +47,7 @@ series:
 var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},
 	{"agentsignal_ready", "GAUGE", "", ""},
+	{"agentsignal_panics_total", "COUNTER", "where", ""},
 	{"agentsignal_http_requests_total", "COUNTER", "code method route", ""},
 	{"agentsignal_http_request_duration_seconds", "HISTOGRAM", "method route", ".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},
 	{"agentsignal_http_requests_in_flight", "GAUGE", "", ""},

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -19,6 +20,16 @@ func buildInfo() prometheus.Collector {
 		[]string{"version", "commit", "goversion"})
 	g.WithLabelValues(version, commit(), runtime.Version()).Set(1)
 	return g
+}
+
+// panicCounters say in a metric what went on after a panic.
+func panicCounters() (all []prometheus.Collector) {
+	for _, where := range signal.PanicPlaces {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agentsignal_panics_total",
+			Help:        "Panics outside of actors and requests, after which the process went on, by where they were.",
+			ConstLabels: prometheus.Labels{"where": string(where)}}, func() float64 { return float64(signal.Panics(where)) }))
+	}
+	return all
 }
 
 // readyGauge says in a metric what /readyz says.

@@ -340,7 +340,7 @@ func (p *process) serveAdmin(context.Context) error {
 
 // syncClock keeps this node's clock by that of Redis.
 func (p *process) syncClock(ctx context.Context) error {
-	return every(ctx, clockEvery, func() {
+	return every(ctx, p.log, clockEvery, func() {
 		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
 			p.log.Debug("clock is not compared", "err", err)
 		}
@@ -359,12 +359,12 @@ func (p *process) updateGauges(ctx context.Context) error {
 		}
 	}
 	update() // what is in Redis was there before this process
-	return every(ctx, gaugesEvery, update)
+	return every(ctx, p.log, gaugesEvery, update)
 }
 
 // trimLists gives back the memory of signals past retention.
 func (p *process) trimLists(ctx context.Context) error {
-	return every(ctx, trimListsEvery, p.catalogue.Trim)
+	return every(ctx, p.log, trimListsEvery, p.catalogue.Trim)
 }
 
 // readSettings reads certificates, log level and rate limits again when it is told
@@ -402,7 +402,7 @@ func (p *process) applySettings() error {
 }
 
 // every calls f now and then until ctx ends.
-func every(ctx context.Context, d time.Duration, f func()) error {
+func every(ctx context.Context, log *slog.Logger, d time.Duration, f func()) error {
 	t := time.NewTicker(d)
 	defer t.Stop()
 	for {
@@ -410,7 +410,7 @@ func every(ctx context.Context, d time.Duration, f func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			f()
+			signal.Guard(log, signal.PanicBackground, f)
 		}
 	}
 }

@@ -74,6 +74,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	}()
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(), p.readyGauge())
+	p.registry.MustRegister(panicCounters()...)
 
 	node, err := persistence.OpenNodeID(c.DataDir)
 	if err != nil {

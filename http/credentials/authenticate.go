@@ -66,7 +66,7 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go s.fetchKey(context.WithoutCancel(ctx), d)
+		go signal.Guard(s.log, signal.PanicCredentials, func() { s.fetchKey(context.WithoutCancel(ctx), d) })
 	}
 	if e.missing {
 		return s.refuse(unknownKey)
@@ -127,7 +127,7 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go s.fetchSession(context.WithoutCancel(ctx), p.Session)
+		go signal.Guard(s.log, signal.PanicCredentials, func() { s.fetchSession(context.WithoutCancel(ctx), p.Session) })
 	}
 	if e.missing || e.account != p.Account || !now.Before(e.value.ends) {
 		return s.refuse(endedSession)

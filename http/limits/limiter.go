@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const (
@@ -179,7 +181,12 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	// store bounds it.
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		taken, full, err := l.store.TakeTokens(ctx, string(Classes[id.class]), id.who, q.Requests, q.Period, want, back)
+		var taken int
+		var full time.Duration
+		err := signal.ErrPanicked
+		signal.Guard(l.log, signal.PanicLimiter, func() {
+			taken, full, err = l.store.TakeTokens(ctx, string(Classes[id.class]), id.who, q.Requests, q.Period, want, back)
+		}, "class", string(Classes[id.class]))
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		defer close(answered)

@@ -1,0 +1,84 @@
+package signal
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+)
+
+// PanicPlace names a part of the service that goes on after a panic. It is a closed list,
+// for the metric.
+type PanicPlace string
+
+// The places. Actors, HTTP handlers and runs recover by themselves.
+const (
+	PanicTail        PanicPlace = "tail"        // a record of the event log, or what follows it
+	PanicLog         PanicPlace = "log"         // other reads of Redis
+	PanicCatalogue   PanicPlace = "catalogue"   // a signal of the lists
+	PanicDashboard   PanicPlace = "dashboard"   // a connection, or an order of a flusher
+	PanicMarket      PanicPlace = "market"      // an entry of the market's streams
+	PanicSource      PanicPlace = "source"      // a source of prices or news
+	PanicLimiter     PanicPlace = "limiter"     // a question for tokens
+	PanicCredentials PanicPlace = "credentials" // a renewal of what is known of a credential
+	PanicWeather     PanicPlace = "weather"     // an outlook
+	PanicBackground  PanicPlace = "background"  // what the process does now and then
+)
+
+// PanicPlaces lists the places.
+var PanicPlaces = []PanicPlace{PanicTail, PanicLog, PanicCatalogue, PanicDashboard, PanicMarket, PanicSource, PanicLimiter,
+	PanicCredentials, PanicWeather, PanicBackground}
+
+// ErrPanicked is the error of what panicked, for callers that wait for an outcome.
+var ErrPanicked = errors.New("panicked: the log says where")
+
+// panics counts by place. Like memory and goroutines, panics are counted for the process:
+// each place would otherwise need a counter handed down to it for what should never happen.
+var panics = func() map[PanicPlace]*atomic.Int64 {
+	m := make(map[PanicPlace]*atomic.Int64, len(PanicPlaces))
+	for _, p := range PanicPlaces {
+		m[p] = new(atomic.Int64)
+	}
+	return m
+}()
+
+// Panics returns how often Guard has recovered at a place since the process began.
+func Panics(where PanicPlace) int64 { return panics[where].Load() }
+
+// faultLog is where panics are logged: a *slog.Logger.
+type faultLog interface {
+	Error(message string, args ...any)
+}
+
+// Guard calls f and reports whether it returned. A panic in it is counted, and logged
+// with its stack and what attrs say of its position; it goes no further, so that one
+// record that cannot be handled does not end the process, and all nodes with it.
+func Guard(log faultLog, where PanicPlace, f func(), attrs ...any) (ok bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			panics[where].Add(1)
+			log.Error("panic recovered", append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, attrs...)...)
+		}
+	}()
+	f()
+	return true
+}
+
+// GuardEach calls f for 0 to n-1, and goes on behind one that panics. at returns what is
+// logged of its position; nil: its number.
+func GuardEach(log faultLog, where PanicPlace, n int, f func(i int), at func(i int) any) {
+	for i := 0; i < n; i++ {
+		returned := Guard(log, where, func() {
+			for ; i < n; i++ {
+				f(i)
+			}
+		})
+		if !returned {
+			position := any(i)
+			if at != nil {
+				position = at(i)
+			}
+			log.Error("it is passed over", "where", string(where), "at", position)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package signal
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	before := Panics(PanicTail)
+	var done []int
+	GuardEach(log, PanicTail, 6, func(i int) {
+		if i == 0 || i == 3 || i == 5 {
+			panic(fmt.Sprint("entry ", i))
+		}
+		done = append(done, i)
+	}, func(i int) any { return fmt.Sprintf("7-%d", i) })
+	if !slices.Equal(done, []int{1, 2, 4}) {
+		t.Errorf("%v are handled", done)
+	}
+	if n := Panics(PanicTail) - before; n != 3 {
+		t.Errorf("%d panics are counted, want 3", n)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 6 || !strings.Contains(lines[2], `panic="entry 3"`) || !strings.Contains(lines[3], "at=7-3") ||
+		!strings.Contains(lines[2], "where=tail") || !strings.Contains(lines[2], "panics_test.go") {
+		t.Errorf("logged:\n%s", out.String())
+	}
+}
+
+func TestGuardReportsWhetherItReturned(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	if !Guard(log, PanicLog, func() {}) {
+		t.Error("what returns is taken for a panic")
+	}
+	if Guard(log, PanicLog, func() { panic("x") }) {
+		t.Error("a panic is taken for a return")
+	}
+}

@@ -1,0 +1,39 @@
+package limits
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// panickingStore panics at its first question.
+type panickingStore struct {
+	*fakeStore
+	asked bool
+}
+
+func (s *panickingStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+	if !s.asked {
+		s.asked = true
+		panic("broken")
+	}
+	return s.fakeStore.TakeTokens(ctx, class, who, quota, period, want, back)
+}
+
+func TestAQuestionThatPanicsIsOneThatFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{full: map[string]time.Time{}}
+		l := New(&panickingStore{fakeStore: store}, Options{})
+		for range 2 {
+			if d := l.Take(t.Context(), Reads, "acc_1"); !d.Allowed {
+				t.Errorf("a request is refused: %+v", d)
+			}
+			time.Sleep(2 * retryStore)
+		}
+		if store.calls == 0 {
+			t.Error("the store is not asked again")
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package persistence
+
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// A follower that panics at an event misses it, and is told so; the others, and what
+// comes after it, are served.
+func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
+	handled := make(chan string, 10)
+	b.tail.subscribers = append([]func(int, []signal.Event){func(_ int, events []signal.Event) {
+		for _, e := range events {
+			if string(e.Data) == "2" {
+				panic("this one")
+			}
+			handled <- string(e.Data)
+		}
+	}}, b.tail.subscribers...)
+	before := signal.Panics(signal.PanicTail)
+	b.run()
+	const p = 1
+	account := accountIn(b.store, p)
+	for _, text := range []string{"1", "2", "3"} {
+		b.append(noted(account, text))
+	}
+	eventually(t, func() bool { return len(b.texts(p)) == 3 })
+	b.wantTexts(p, "1", "2", "3")
+	if first, second := <-handled, <-handled; first != "1" || second != "3" {
+		t.Errorf("the one that panicked has handled %s and %s, want 1 and 3", first, second)
+	}
+	if n := b.gapsOf(p); n != 1 {
+		t.Errorf("it was told of %d gaps, want 1", n)
+	}
+	if n := signal.Panics(signal.PanicTail) - before; n != 1 {
+		t.Errorf("%d panics are counted, want 1", n)
+	}
+}
