@@ -19,6 +19,7 @@ var notInProcess = map[string][]string{
 		"TestARedisThatRestartsAndLoads", "TestCredentialsSayThatRedisIsAway", "TestARepeatedBatchWaitsForReplicas",
 		"TestWhatIsAcknowledgedSurvivesItsMaster", "TestARepeatedRequestWaitsForReplicas", "TestNothingIsAcknowledgedThatReplicasLack"},
 	"they set it up by CONFIG or ACL":                              {"TestARedisThatRefuses", "TestAStoreWithAWrongPassword", "TestAppendOutOfMemory", "TestARedisThatDoesNotMeasure"},
+	"they measure keys by MEMORY USAGE":                            {"TestBytesOfAWebhookAreBounded"},
 	"they read its INFO commandstats":                              {"TestHeadShares"},
 	"they restore a stream by DUMP, which it has for strings only": {"TestTailKnowsWhatItsProcessHasAppended", "TestTailGoesBackWithRedis"},
 	"its XINFO STREAM has no entries-added and no last-generated-id of removed entries, so that who resumes far back is not promised all": {
