@@ -506,6 +506,9 @@ func TestAShorterPeriodCountsAtOnce(t *testing.T) {
 			l.Take(t.Context(), Reads, "acc_1")
 		}
 		l.SetQuotas(Quotas{Reads: {5, time.Second}})
+		if d := l.Take(t.Context(), Reads, "acc_1"); d.Allowed || d.RetryAfter != time.Second {
+			t.Errorf("what was used up is not: %+v", d)
+		}
 		time.Sleep(time.Second)
 		if d := l.Take(t.Context(), Reads, "acc_1"); !d.Allowed {
 			t.Errorf("a second later: %+v", d)
