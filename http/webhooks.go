@@ -110,10 +110,19 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 		kept = s.reply(c, *key, answer, false)
 	}
 	if _, err := s.o.Webhooks.Register(context.WithoutCancel(c.r.Context()), w, maxWebhooks, kept); err != nil {
-		return err
+		return c.urlFault(err)
 	}
 	s.audit(c, "webhook created", w.ID)
 	return c.json(http.StatusOK, answer)
+}
+
+// urlFault returns err, or the fault of the body that it is.
+func (c *call) urlFault(err error) error {
+	if signal.CodeOf(err) != signal.CodeDuplicateURL {
+		return err
+	}
+	c.faults.body("/url", faultDuplicate, "another webhook of the account has this URL: change that one, or give this one another URL")
+	return c.faults.err()
 }
 
 // listWebhooks answers GET /v1/webhooks.
@@ -166,7 +175,7 @@ func (s *Server) changeWebhook(c *call) error {
 	}
 	w, err := s.update(c, "webhook changed", in.apply)
 	if err != nil {
-		return err
+		return c.urlFault(err)
 	}
 	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
 }

@@ -349,6 +349,18 @@ func TestHundredWebhooksAreTheMost(t *testing.T) {
 	}
 }
 
+func TestAURLTwiceIsAFaultOfTheBody(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	f.add = func(signal.Webhook, int) (signal.Webhook, error) {
+		return signal.Webhook{}, &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL}
+	}
+	a := do(t, newServer(t, f), "POST", "/v1/webhooks", `{"url":"https://example.com","events":["signal.created"]}`)
+	if a.Status != 400 || !strings.Contains(string(a.Body), `"pointer":"/url","code":"duplicate"`) {
+		t.Errorf("got %d %s", a.Status, a.Body)
+	}
+}
+
 // everyWebhookRequest are requests that succeed, one for each operation.
 var everyWebhookRequest = []struct{ method, path, body string }{
 	{"POST", "/v1/webhooks", `{"url":"https://example.com","events":["signal.created"]}`},

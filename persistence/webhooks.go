@@ -24,6 +24,7 @@ const (
 
 var (
 	errTooManyWebhooks = refused("limit_reached", "the account has as many webhooks as it may have")
+	errSameURL         = &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL, Message: "another webhook of the account has this URL"}
 	errWebhookChanged  = refused(signal.CodeWebhookChanged, "the webhook was changed meanwhile")
 	errNoWebhook       = error(signal.NotFound("webhook"))
 )
@@ -46,6 +47,7 @@ func NewWebhooks(s *Store, l *Log) *Webhooks {
 // Register stores a new webhook, and in the same step the answer to the request for it;
 // nil: none is kept. Without a time of creation it gets the present one; what is returned
 // has its revision. KindConflict, "limit_reached": the account has limit webhooks.
+// KindInvalid, "duplicate": one of them has the URL.
 func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt = h.store.Now().Truncate(time.Millisecond)
@@ -59,6 +61,43 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 	if err != nil {
 		return signal.Webhook{}, err
 	}
+	for range limit + 1 { // whenever it fails, another one was registered
+		known, err := h.checkURL(ctx, &w)
+		if err != nil {
+			return signal.Webhook{}, err
+		}
+		if known >= limit {
+			return signal.Webhook{}, errTooManyWebhooks
+		}
+		// Nobody has registered another one since.
+		if w.Since, err = h.register(ctx, &w, record, known+1, answer); !errors.Is(err, errTooManyWebhooks) {
+			if err != nil {
+				return signal.Webhook{}, err
+			}
+			return stored(w)
+		}
+	}
+	return signal.Webhook{}, signal.Unavailable(errors.New("register webhook: others are registered all the time"))
+}
+
+// checkURL returns errSameURL if another webhook of w's account has its URL, else how
+// many it has.
+func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (known int, err error) {
+	records, err := h.store.rdb.HGetAll(ctx, webhooksKey(h.store.Partition(w.Account), w.Account)).Result()
+	if err != nil {
+		return 0, signal.Unavailable(fmt.Errorf("read webhooks: %w", err))
+	}
+	for id, record := range records {
+		other, err := decodeWebhook(w.Account, signal.WebhookID(id), []byte(record))
+		if err == nil && other.ID != w.ID && other.URL == w.URL {
+			return 0, errSameURL
+		}
+	}
+	return len(records), nil
+}
+
+// register stores a new webhook if the account has fewer than limit.
+func (h *Webhooks) register(ctx context.Context, w *signal.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
 	p := h.store.Partition(w.Account)
 	o := newOperation()
 	k := o.key(webhooksKey(p, w.Account))
@@ -70,12 +109,7 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 	if answer != nil {
 		o.addReply(p, w.Account, answer)
 	}
-	announced, err := h.log.apply(ctx, p, o)
-	if err != nil {
-		return signal.Webhook{}, err
-	}
-	w.Since = announced
-	return stored(w)
+	return h.log.apply(ctx, p, o)
 }
 
 // stored returns w with the revision that its record has.
@@ -141,8 +175,14 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 // ChangeWebhook stores w in the place of the record that it was read from, with the
 // present time as that of the change; clearHealth forgets how its endpoint did. What
 // is returned has its new revision. KindConflict, "webhook_changed": another change
-// came first, or it is gone; read it anew.
+// came first, or it is gone; read it anew. KindInvalid, "duplicate": another webhook has
+// the new URL.
 func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+	if before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision)); err == nil && before.URL != w.URL {
+		if _, err := h.checkURL(ctx, &w); err != nil {
+			return signal.Webhook{}, err
+		}
+	}
 	w.UpdatedAt = h.store.Now().Truncate(time.Millisecond)
 	if clearHealth {
 		w.Health, w.ClearedAt = signal.WebhookHealth{}, w.UpdatedAt

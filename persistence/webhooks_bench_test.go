@@ -29,7 +29,8 @@ func newHookBench(t *testing.T) *hookBench {
 
 // testWebhook returns an enabled webhook that is not stored.
 func testWebhook(a signal.AccountID) signal.Webhook {
-	return signal.Webhook{ID: signal.NewWebhookID(), Account: a, URL: "https://example.com/hook", APIVersion: "2026-11-01",
+	id := signal.NewWebhookID()
+	return signal.Webhook{ID: id, Account: a, URL: "https://example.com/" + string(id), APIVersion: "2026-11-01",
 		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: signal.WebhookEnabled, Secret: []byte("sealed\x00secret")}
 }
 

@@ -3,6 +3,7 @@ package persistence
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,4 +320,46 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 			t.Errorf("%s: %v, want KindUnavailable", name, err)
 		}
 	}
+}
+
+// An account has a URL once, however its webhooks come to it.
+func TestAURLIsRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx, first, second := b.Context(), b.register(), b.register()
+	again := testWebhook(b.account)
+	again.URL = first.URL
+	_, err := b.hooks.Register(ctx, again, 100, nil)
+	wantError(t, err, signal.KindInvalid, signal.CodeDuplicateURL)
+	changed := *second
+	changed.URL = first.URL
+	_, err = b.hooks.ChangeWebhook(ctx, changed, false)
+	wantError(t, err, signal.KindInvalid, signal.CodeDuplicateURL)
+	changed = *first
+	changed.Events = []signal.EventType{signal.SignalClosed}
+	_, err = b.hooks.ChangeWebhook(ctx, changed, false)
+	b.must("change another member", err)
+
+	// Of many at once one succeeds.
+	var made atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			w := testWebhook(b.account)
+			w.URL = "https://example.com/same"
+			if _, err := b.hooks.Register(ctx, w, 100, nil); err == nil {
+				made.Add(1)
+			} else if signal.CodeOf(err) != signal.CodeDuplicateURL {
+				t.Errorf("register: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d webhooks have one URL", n)
+	}
+	other := testWebhook(accountIn(b.store, b.p))
+	other.URL = first.URL
+	_, err = b.hooks.Register(ctx, other, 100, nil)
+	b.must("register for another account", err)
 }

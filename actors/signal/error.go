@@ -68,6 +68,7 @@ const (
 	CodeNotOwner       = "not_owner"       // the writer does not own the partition any more
 	CodeSignalChanged  = "signal_changed"  // the stored signal has other changes than the writer knows of; see StoredSequence
 	CodeRolledBack     = "rolled_back"     // Redis has lost writes that it had acknowledged
+	CodeDuplicateURL   = "duplicate"       // another webhook of the account has the URL
 	CodeWebhookChanged = "webhook_changed" // another change of the record came first
 )
 

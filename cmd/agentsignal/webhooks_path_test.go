@@ -120,7 +120,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	hers, his, other := newHookEndpoint(t, nil), newHookEndpoint(t, nil), newHookEndpoint(t, nil)
 	trader.run("BTC", "momentum") // nobody listens yet
 	w := trader.hook(his.url, "signal.created")
-	second := trader.hook(his.url, "signal.created") // the same address once more
+	second := trader.hook(his.url+"?second", "signal.created") // the same address once more
 	eve.hook(hers.url, everyEvent...)
 	first := trader.run("BTC", "momentum")
 	all := his.await(t, 2)
