@@ -91,6 +91,31 @@ func TestPositionIsStoredInBatches(t *testing.T) {
 	})
 }
 
+// A position that could not be stored is stored when Redis is back, though no event comes:
+// trimming and a successor go by it.
+func TestPositionIsStoredAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Second)
+		e := r.append(0, name(1), signal.SignalCreated)
+		a.Publish(0, []signal.Event{e})
+		synctest.Wait()
+		a.link.cut(true)
+		time.Sleep(storeEvery + 1100*time.Millisecond) // the client notices after a second
+		synctest.Wait()
+		if got := r.now().position[0]; got == e.Position {
+			t.Fatalf("position %v was stored over a link that is cut", got)
+		}
+		a.link.cut(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := r.now().position[0]; got != e.Position {
+			t.Errorf("stored position %v, want %v", got, e.Position)
+		}
+	})
+}
+
 func TestOverflowAndGapAreReadFromTheLog(t *testing.T) {
 	for name, lose := range map[string]func(a *node, events []signal.Event){
 		"the tail is too fast": func(a *node, events []signal.Event) {

@@ -323,6 +323,21 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 	}
 }
 
+// An owner whose renewal is refused stops at once: another node acts for the partition by
+// then, while the former owner's own clock may still allow it a whole lease.
+func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(100 * time.Millisecond)
+		wantOwned(t, "at the start", map[*node]int{a: 1})
+		r.set(func() { r.owner[0], r.epoch[0] = lease{"b", 2, time.Now().Add(time.Minute)}, 2 })
+		time.Sleep(a.renewEvery)
+		synctest.Wait()
+		wantOwned(t, "after the refused renewal", map[*node]int{a: 0})
+	})
+}
+
 // A node that is told to leave while leases are on their way to it keeps none.
 func TestLeaseGrantedAtTheEndIsGivenBack(t *testing.T) {
 	for at := range 40 {
