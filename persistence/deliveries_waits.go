@@ -83,7 +83,7 @@ func (o *operation) addWaits(p int, webhook signal.WebhookID, list []signal.Wait
 func (h *Webhooks) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]signal.Wait, error) {
 	found, err := h.store.rdb.HGetAll(ctx, waitsKey(p, webhook)).Result()
 	if err != nil {
-		return nil, signal.Unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
+		return nil, unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
 	}
 	var list []signal.Wait
 	for id, record := range found {

@@ -56,7 +56,7 @@ func (s *Store) change(ctx context.Context, confirm string, script *redis.Script
 		return result, result.Err()
 	}
 	for loaded := false; ; loaded = true {
-		var result *redis.Cmd
+		result := redis.NewCmd(ctx) // of a cluster whose master is not known it stays empty
 		err := s.durably(ctx, confirm, func(pipe redis.Pipeliner) {
 			result = script.EvalSha(ctx, pipe, keys, args...)
 		})

@@ -423,3 +423,19 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 		})
 	}
 }
+
+// A cluster of which no master is known is unavailable to every change, and to what tells
+// of one that was made before.
+func TestAClusterWithoutMasters(t *testing.T) {
+	t.Parallel()
+	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
+	s := openStore(t, Options{URL: "redis+cluster://127.0.0.1:" + redistest.FreePort(t), Partitions: 2, WaitReplicas: 1})
+	l := openLog(t, s, LogOptions{AppendTimeout: 100 * time.Millisecond})
+	for _, c := range changesToAcknowledge(t, plain) {
+		wantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
+	}
+	wantKind(t, "what is there already", s.confirmed(t.Context(), confirmAuthKey(), signal.NotFound("key")), signal.KindUnavailable)
+	if s.Ready(t.Context()) == nil {
+		t.Error("it is ready")
+	}
+}

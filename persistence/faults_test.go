@@ -362,7 +362,8 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 	b.check(b.writes(), false, "", false)
 }
 
-// Every pipeline goes through execute, which sees what the library does not report.
+// Every pipeline goes through execute, which sees what the library does not report, and
+// every error is made by unavailable, which names the fault.
 func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -381,6 +382,9 @@ func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 			if strings.Contains(string(text), call) {
 				t.Errorf("%s calls %s: use execute", f, call)
 			}
+		}
+		if strings.Contains(string(text), "signal.Unavailable(") {
+			t.Errorf("%s calls signal.Unavailable: use unavailable", f)
 		}
 	}
 }

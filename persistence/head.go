@@ -57,7 +57,7 @@ func (t *Tail) ask(partition int, q *headQuestion) {
 		// If nothing lies behind what has been passed, the answer is that, so that a
 		// log that Redis has lost makes nobody wait.
 		if !signal.Guard(t.log, signal.PanicLog, func() { q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition)) }) {
-			q.err = signal.Unavailable(signal.ErrPanicked)
+			q.err = unavailable(signal.ErrPanicked)
 		}
 		cancel()
 		part.mu.Lock()

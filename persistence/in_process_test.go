@@ -17,7 +17,7 @@ var notInProcess = map[string][]string{
 		"TestTailAcrossRestart", "TestAppendWaitsForReplicas", "TestReadyWaitsForReplicas", "TestMarketSaysThatRedisIsAway", "TestAppendWhileDown",
 		"TestAppendAcrossKill", "TestAppendLimits", "TestTakeTokensFromAStoppedRedis", "TestInstallationFixesThePartitions", "TestJobsWithoutRedis",
 		"TestARedisThatRestartsAndLoads", "TestCredentialsSayThatRedisIsAway", "TestARepeatedBatchWaitsForReplicas",
-		"TestWhatIsAcknowledgedSurvivesItsMaster", "TestARepeatedRequestWaitsForReplicas", "TestNothingIsAcknowledgedThatReplicasLack"},
+		"TestWhatIsAcknowledgedSurvivesItsMaster", "TestAClusterWithoutMasters", "TestARepeatedRequestWaitsForReplicas", "TestNothingIsAcknowledgedThatReplicasLack"},
 	"they set it up by CONFIG or ACL":                              {"TestARedisThatRefuses", "TestAStoreWithAWrongPassword", "TestAppendOutOfMemory", "TestARedisThatDoesNotMeasure"},
 	"they measure keys by MEMORY USAGE":                            {"TestBytesOfAWebhookAreBounded"},
 	"they read its INFO commandstats":                              {"TestHeadShares"},

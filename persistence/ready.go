@@ -35,9 +35,14 @@ type probe struct {
 // Ready reports whether Redis takes writes: nil if it does. It waits for at most half a
 // second, and its answer may be as old. Refusal names what is wrong where Redis answers.
 func (s *Store) Ready(ctx context.Context) error {
+	return s.readiness.ask(ctx, s.probeWrites)
+}
+
+// ask returns what the current probe has found out.
+func (r *readiness) ask(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	p := s.readiness.current(s.probeWrites)
+	p := r.current(try)
 	select {
 	case <-p.done:
 		return p.err

@@ -48,6 +48,39 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 	})
 }
 
+// Whoever asks learns within two seconds that writes are refused, or that they are not
+// answered, and as soon that they are taken again.
+func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]func(context.Context) error{
+		"refused":      func(context.Context) error { return errReplicas },
+		"not answered": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var r readiness
+			var breaks atomic.Bool
+			try := func(ctx context.Context) error {
+				time.Sleep(readyWait)
+				if breaks.Load() {
+					return broken(ctx)
+				}
+				return nil
+			}
+			for _, fails := range []bool{false, true, false, true} {
+				breaks.Store(fails)
+				began := time.Now()
+				for (r.ask(t.Context(), try) != nil) != fails {
+					time.Sleep(50 * time.Millisecond)
+				}
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("%s: that it fails is %t after %s", name, fails, took)
+				}
+			}
+			time.Sleep(readyTimeout) // a probe may be under way
+		})
+	}
+}
+
 // With WaitReplicas a write counts when replicas have it: not without one, and not while
 // the only one stalls.
 func TestReadyWaitsForReplicas(t *testing.T) {

@@ -57,8 +57,11 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 		}
 		var get *redis.StringCmd
 		err = s.durably(ctx, confirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
-		value, _ := get.Bytes()
-		if err == nil && errors.Is(get.Err(), redis.Nil) {
+		if err != nil {
+			return nil, unavailable(fmt.Errorf("read reply: %w", err))
+		}
+		value, err := get.Bytes()
+		if errors.Is(err, redis.Nil) {
 			continue
 		}
 		if err != nil {

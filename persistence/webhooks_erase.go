@@ -113,7 +113,7 @@ func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, signal.Unavailable(fmt.Errorf("measure %s: %w", key, err))
+		return 0, unavailable(fmt.Errorf("measure %s: %w", key, err))
 	}
 	return used, nil
 }
