@@ -129,6 +129,8 @@ func TestBusyChildrenAreNotDiscarded(t *testing.T) {
 						c.Stop(c.Self())
 					case "fail":
 						panic("parent")
+					case "a message":
+						rec.add("parent has a message")
 					}
 				}), Supervision{Discard: true})
 				synctest.Wait()
@@ -150,10 +152,12 @@ func TestBusyChildrenAreNotDiscarded(t *testing.T) {
 					r.c.PostSystemMessage(stop)
 					synctest.Wait()
 				}
+				r.Tell("a message")
+				synctest.Wait()
 				close(hold)
 				synctest.Wait()
 				if last == "restarts" {
-					want = append(want, "parent again")
+					want = append(want, "parent again", "parent has a message")
 				}
 				rec.want(t, want...)
 				left := map[bool]int64{true: 1}[last == "restarts"]

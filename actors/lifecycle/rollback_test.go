@@ -94,12 +94,15 @@ func (w *world) fail(err error) {
 // TestEveryRetryPauses, whatever the log answers, and few of them are logged.
 func TestEveryRetryPauses(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]error{
-		"unavailable":         signal.Unavailable(nil),
-		"one more is stored":  signal.Changed(2),
-		"fewer are stored":    signal.Changed(0),
-		"many more":           signal.Changed(100),
-		"a fault of the code": &signal.Error{Message: "wrong type"},
+	for name, c := range map[string]struct {
+		answer error
+		lost   bool // the owner must begin again, whatever was to be stored
+	}{
+		"unavailable":         {signal.Unavailable(nil), false},
+		"one more is stored":  {signal.Changed(2), false},
+		"fewer are stored":    {signal.Changed(0), true},
+		"many more":           {signal.Changed(100), true},
+		"a fault of the code": {&signal.Error{Message: "wrong type"}, false},
 	} {
 		for kind, m := range map[string]any{
 			"update": market.Closed{Price: 105}, "closing": market.Reached{Tick: market.Tick{Price: 116}},
@@ -110,12 +113,15 @@ func TestEveryRetryPauses(t *testing.T) {
 					var lines bytes.Buffer
 					w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
 					defer w.end()
-					w.fail(answer)
+					w.fail(c.answer)
 					w.tell(t, "BTC", m)
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
 					if w.appends > 10*60/5+10 {
 						t.Errorf("the log was asked %d times in ten minutes", w.appends)
+					}
+					if c.lost && len(w.lost) == 0 {
+						t.Error("the owner does not begin again")
 					}
 					if n := strings.Count(lines.String(), "\n"); n > 11 || n == 0 && len(w.lost) == 0 && w.appends > 1 {
 						t.Errorf("%d lines:\n%s", n, &lines)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -79,12 +81,17 @@ func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 	s := start(t, testConfig(t, server.URL()))
 	trader, _ := s.account(t)
 	rdb := server.Client()
+	// A directory where the file of a snapshot belongs makes all snapshots fail.
+	if err := os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	write := func() answer {
 		return trader.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"blog_post"}`)
 	}
 	for _, c := range []struct{ reason, setting, refusing, taking string }{
 		{"redis is full", "maxmemory", "1", "0"},
 		{"replicas are missing", "min-replicas-to-write", "1", "0"},
+		{"redis cannot write to its disk", "save", "3600 1", ""},
 		{"redis is read-only", "", "", ""},
 	} {
 		set := func(value, host, port string) {
@@ -100,6 +107,12 @@ func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 			}
 		}
 		set(c.refusing, "127.0.0.1", "1")
+		if c.setting == "save" {
+			rdb.BgSave(t.Context())
+			eventually(t, "a snapshot fails", func() bool {
+				return strings.Contains(rdb.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+			})
+		}
 		began := time.Now()
 		type readiness struct {
 			Status   string
