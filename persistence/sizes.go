@@ -27,7 +27,7 @@ type sizes struct {
 	bytes *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	refused bool               // this user of Redis may not
+	refused bool               // Redis does not measure, or not for this user
 	master  int                // of a cluster: the one that is passed over
 	cursor  uint64             // there
 	found   map[string]float64 // bytes of the pass so far by partition
@@ -61,7 +61,7 @@ func (z *sizes) update(ctx context.Context, s *Store, limit int) error {
 		if err == nil {
 			err = z.measure(ctx, masters[z.master], keys)
 		}
-		if f := faultOf(err); f != nil && f.reason == lacksRights {
+		if reason, _ := Refusal(err); reason == lacksRights || redis.HasErrorPrefix(err, "unknown command") {
 			z.refused = true
 			s.log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
 			return nil

@@ -69,25 +69,28 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestARedisThatDoesNotMeasure: one that refuses is asked once.
+// TestARedisThatDoesNotMeasure: one that refuses, or does not know the command, is asked
+// once.
 func TestARedisThatDoesNotMeasure(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
-	s := openStore(t, Options{URL: redis.URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
+	refusing, unable := redistest.New(t), redistest.New(t, "--rename-command", "MEMORY", "")
 	ctx := t.Context()
-	if err := s.rdb.Set(ctx, partitionKey(1, "a"), "x", 0).Err(); err != nil {
+	if err := refusing.Client().Do(ctx, "ACL", "SETUSER", "default", "-memory").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rdb.Do(ctx, "ACL", "SETUSER", "default", "-memory").Err(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := s.UpdateGauges(ctx); err != nil {
+	for name, redis := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
+		s := openStore(t, Options{URL: redis.URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
+		if err := s.rdb.Set(ctx, partitionKey(1, "a"), "x", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if !s.metrics.sizes.refused || testutil.CollectAndCount(s.metrics.sizes.bytes) > 0 {
-		t.Error("a refusal is taken for an answer")
+		for range 2 {
+			if err := s.UpdateGauges(ctx); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if !s.metrics.sizes.refused || testutil.CollectAndCount(s.metrics.sizes.bytes) > 0 {
+			t.Errorf("%s: that is taken for an answer", name)
+		}
 	}
 }
 

@@ -486,3 +486,27 @@ func TestMetricsStartAtZero(t *testing.T) {
 		t.Errorf("series (-want +got):\n%s", d)
 	}
 }
+
+// End waits for an actor's end, and for as long as its context lets it.
+func TestEndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, metrics, _ := newTestSystem(t)
+		r := s.Spawn(Agent, "a", made(func(c Context) {
+			if c.Message() == "work" {
+				time.Sleep(time.Minute)
+			}
+		}), Supervision{})
+		r.Tell("work")
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.End(short, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while it works: %v", err)
+		}
+		if err := s.End(t.Context(), r); err != nil || metrics.of(Agent).running.Load() != 0 {
+			t.Errorf("%v, and it runs on", err)
+		}
+		if err := s.End(t.Context(), Ref{}); err != nil {
+			t.Errorf("nobody: %v", err)
+		}
+	})
+}

@@ -37,7 +37,7 @@ type fakeRedis struct {
 	erased    map[int][]signal.AccountID // by BeginErase, in its order
 	toErase   map[int]int                // steps left
 	trims     int
-	refuse    bool  // every owner's write, as if another owner had come
+	refuse    error // what every owner's write is answered with; nil: it is stored
 	undone    error // what BeginErase answers
 	readLimit int   // events of one read at most; 0: as asked
 }
@@ -226,9 +226,13 @@ func (l *link) fenced(ctx context.Context, p int, epoch int64) error {
 	if err := l.up(ctx); err != nil {
 		return err
 	}
-	if l.epoch[p] != epoch || l.refuse {
+	refusal := l.refuse
+	if l.epoch[p] != epoch {
+		refusal = errNotOwner
+	}
+	if refusal != nil {
 		l.fakeRedis.mu.Unlock()
-		return errNotOwner
+		return refusal
 	}
 	return nil
 }

@@ -106,6 +106,12 @@ func TestANodeThatLeavesHandsOver(t *testing.T) {
 		if err := b.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if n := b.Owned(); n != 0 {
+			t.Errorf("b has left and owns %d partitions", n)
+		}
+		if _, ok := r.owns()["b"]; ok {
+			t.Error("b has left and holds leases")
+		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
@@ -290,8 +296,15 @@ func TestLeaseLastsFromTheRequest(t *testing.T) {
 }
 
 func TestRefusedWriteEndsTheOwnership(t *testing.T) {
-	for name, event := range map[string]signal.EventType{"position": signal.SignalCreated, "effect": signal.AccountDeleted, "duty": ""} {
+	for name, c := range map[string]struct {
+		event   signal.EventType
+		refusal error
+	}{
+		"position": {signal.SignalCreated, errNotOwner}, "effect": {signal.AccountDeleted, errNotOwner}, "duty": {"", errNotOwner},
+		"position beyond the log": {signal.SignalCreated, signal.ErrRolledBack},
+	} {
 		t.Run(name, func(t *testing.T) {
+			event := c.event
 			synctest.Test(t, func(t *testing.T) {
 				r := newFakeRedis(1)
 				a := startNode(t, r, "a", func(o *Options) {
@@ -300,7 +313,7 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 					}
 				})
 				time.Sleep(time.Second)
-				r.set(func() { r.refuse = true })
+				r.set(func() { r.refuse = c.refusal })
 				if event != "" {
 					r.append(0, "acc_1", event)
 					a.Publish(0, r.now().logs[0])
@@ -308,7 +321,7 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 				synctest.Wait()
 				epoch := r.now().epoch[0]
-				r.set(func() { r.refuse = false })
+				r.set(func() { r.refuse = nil })
 				if epoch == 1 && a.Owned() == 1 {
 					t.Error("the owner goes on after a fenced write was refused")
 				}

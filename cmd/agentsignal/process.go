@@ -350,11 +350,7 @@ func (p *process) syncClock(ctx context.Context) error {
 // updateGauges shows how full Redis' streams are, and what waits for webhooks.
 func (p *process) updateGauges(ctx context.Context) error {
 	update := func() {
-		err := p.store.UpdateGauges(ctx)
-		if err == nil {
-			err = p.observeWebhooks(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx)); err != nil && ctx.Err() == nil {
 			p.log.Debug("gauges are not updated", "err", err)
 		}
 	}
