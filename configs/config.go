@@ -239,10 +239,13 @@ type Webhooks struct {
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 	Keep      int      `yaml:"keep" env:"KEEP"`
 	KeepBytes int      `yaml:"keep_bytes" env:"KEEP_BYTES"`
-	// Concurrency is how many requests may be under way to an endpoint, InFlight to
-	// all of them from one process.
-	Concurrency int `yaml:"concurrency" env:"CONCURRENCY"`
-	InFlight    int `yaml:"in_flight" env:"IN_FLIGHT"`
+	// Concurrency is how many requests may be under way to an endpoint. From one process:
+	// HostConcurrency to a host, at most half of them of one account, AccountConcurrency
+	// of an account, InFlight in all.
+	Concurrency        int `yaml:"concurrency" env:"CONCURRENCY"`
+	HostConcurrency    int `yaml:"host_concurrency" env:"HOST_CONCURRENCY"`
+	AccountConcurrency int `yaml:"account_concurrency" env:"ACCOUNT_CONCURRENCY"`
+	InFlight           int `yaml:"in_flight" env:"IN_FLIGHT"`
 	// OrderWait is how long at most the events of a signal wait for an earlier one of it
 	// that is tried again; 0: they do not.
 	OrderWait Duration `yaml:"order_wait" env:"ORDER_WAIT"`
@@ -305,8 +308,8 @@ func Default() Config {
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},
 			DisableAfter: Duration(72 * time.Hour), WarnAfter: []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
-			Retention: Duration(720 * time.Hour), Keep: 10_000, KeepBytes: 8 << 20, Concurrency: 8, InFlight: 1024,
-			OrderWait: Duration(10 * time.Minute)},
+			Retention: Duration(720 * time.Hour), Keep: 10_000, KeepBytes: 8 << 20, Concurrency: 8, HostConcurrency: 64,
+			AccountConcurrency: 256, InFlight: 1024, OrderWait: Duration(10 * time.Minute)},
 		Log: Log{Level: "info", Format: "auto"},
 	}
 }

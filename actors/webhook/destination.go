@@ -24,6 +24,7 @@ import (
 type Destination struct {
 	URL  string
 	to   endpointAddress
+	name string // of the host, without port, by which requests to it are counted
 	host string // as requests name it
 	path string // and query
 	err  error  // why URL leads nowhere
@@ -36,10 +37,23 @@ type Destination struct {
 func NewDestination(url string, secrets ...string) *Destination {
 	d := &Destination{URL: url}
 	d.to, d.host, d.path, d.err = parseEndpoint(url)
+	d.name = hostName(d.to.address)
 	for _, s := range secrets {
 		d.signers = append(d.signers, newSigner(s))
 	}
 	return d
+}
+
+// hostName returns the name in address, host:port, the same for all ways to write it.
+func hostName(address string) string {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().WithZone("").String()
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
 // isAddress reports whether the URL names an address, or this machine, and not another

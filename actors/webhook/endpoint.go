@@ -166,6 +166,7 @@ func (e *endpoint) Receive(c engine.Context) {
 func (e *endpoint) start(c engine.Context) {
 	self := c.Self()
 	e.queue = newQueue(e.o.Node, func() { self.Tell(attemptsEnded{}) })
+	e.ticket.account = e.account
 	e.ticket.granted = func() { self.Tell(slotGranted{}) }
 	e.backlog.wanted = true
 	e.fallBehind(true)
@@ -395,7 +396,7 @@ func (e *endpoint) await(d *item) {
 // fill starts goroutines that send, as many as there is work, leave and slots for.
 func (e *endpoint) fill(c engine.Context) {
 	for {
-		l, more, ok := e.queue.wants()
+		host, l, more, ok := e.queue.wants()
 		if !ok {
 			if e.waits {
 				e.waits = false
@@ -403,18 +404,21 @@ func (e *endpoint) fill(c engine.Context) {
 			}
 			return
 		}
+		var s slot
 		if more && !e.waits {
-			if !e.o.gate.enterMore(l) {
+			if s, ok = e.o.gate.enterMore(&e.ticket, host, l); !ok {
 				return
 			}
-		} else if e.waits = !e.o.gate.enter(&e.ticket, l); e.waits {
+		} else if s, ok = e.o.gate.enter(&e.ticket, host, l); !ok {
+			e.waits = true
 			return
 		}
+		e.waits = false
 		e.worked = true
 		e.queue.hire(l)
 		q := e.queue
 		c.Go(func(ctx context.Context) any {
-			if !q.work(ctx, l) {
+			if !q.work(ctx, s) {
 				return attemptsEnded{}
 			}
 			return nil

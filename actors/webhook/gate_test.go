@@ -17,9 +17,9 @@ import (
 // waiter is an endpoint at a gate, in a test.
 type waiter struct {
 	ticket ticket
-	asks   bool // it waits, as far as it knows
-	lane   lane
-	holds  [lanes]int
+	host   string // to which it sends
+	asks   bool   // it waits, as far as it knows
+	slots  []slot
 	grants int // not yet heard of
 }
 
@@ -27,39 +27,47 @@ type waiter struct {
 // whatever endpoints do.
 func TestGateKeepsItsSlots(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		g := newGate(1 + random.IntN(16))
+		g := newGate(gateLimits{total: 1 + random.IntN(16), account: 1 + random.IntN(8), host: 1 + random.IntN(8)})
+		accounts, hosts := 1+random.IntN(5), 1+random.IntN(5)
+		host := func() string { return fmt.Sprint("host ", random.IntN(hosts)) }
 		all := make([]waiter, 30)
 		for i := range all {
 			w := &all[i]
+			w.host = host()
+			w.ticket.account = signal.AccountID(fmt.Sprint(random.IntN(accounts)))
 			w.ticket.granted = func() { w.grants++ }
 		}
-		for step := range 5000 {
+		for step := range 3000 {
 			w := &all[random.IntN(len(all))]
 			l := lane(random.IntN(int(lanes)))
-			switch what := random.IntN(10); {
-			case what < 4: // it has something to send
+			switch what := random.IntN(20); {
+			case what < 8: // it has something to send
 				if w.grants > 1 {
 					t.Fatalf("seed %d, step %d: %d grants at once", seed, step, w.grants)
 				}
 				w.grants = 0
-				entered := g.enter(&w.ticket, l)
-				w.asks, w.lane = !entered, l
-				if entered {
-					w.holds[l]++
+				s, entered := g.enter(&w.ticket, w.host, l)
+				if w.asks = !entered; entered {
+					w.slots = append(w.slots, s)
 				}
-			case what < 5:
-				if !w.asks && g.enterMore(l) {
-					w.holds[l]++
+			case what < 10:
+				if w.asks {
+					break
 				}
-			case what < 6:
+				if s, entered := g.enterMore(&w.ticket, w.host, l); entered {
+					w.slots = append(w.slots, s)
+				}
+			case what < 11:
 				g.withdraw(&w.ticket)
 				w.asks, w.grants = false, 0
+			case what < 12:
+				w.host = host() // its URL is another one
 			default:
-				if w.holds[l] > 0 {
-					w.holds[l]--
-					g.leave(l)
+				if n := len(w.slots) - 1; n >= 0 {
+					g.leave(w.slots[n])
+					w.slots = w.slots[:n]
 				}
 			}
 			if err := checkGate(g, all); err != "" {
@@ -68,76 +76,175 @@ func TestGateKeepsItsSlots(t *testing.T) {
 		}
 		for i := range all {
 			g.withdraw(&all[i].ticket)
-			for l, n := range all[i].holds {
-				for range n {
-					g.leave(lane(l))
-				}
+			for _, s := range all[i].slots {
+				g.leave(s)
 			}
 		}
-		if g.used != 0 || g.slowUsed != 0 || g.asked(fastLane) || g.asked(slowLane) {
+		if g.used != 0 || g.slowUsed != 0 || g.ready[fastLane].Load() || g.ready[slowLane].Load() {
 			t.Errorf("seed %d: %d slots are taken at the end, %d of them in the slow lane", seed, g.used, g.slowUsed)
+		}
+		if n := len(g.flows) + len(g.accounts) + len(g.hosts); n != 0 {
+			t.Errorf("seed %d: %d flows, accounts and hosts are kept that no endpoint has", seed, n)
 		}
 	}
 }
 
 // checkGate says what is wrong with a gate; nothing: empty.
 func checkGate(g *gate, all []waiter) string {
-	used, waiting := [lanes]int{}, [lanes]int{}
+	used, slow, by := 0, 0, map[*share]int{}
+	var taken []slot
+	var waiting []*ticket
+	count := func(s slot) {
+		used++
+		if s.lane == slowLane {
+			slow++
+		}
+		for _, s := range s.flow.shares() {
+			by[s]++
+		}
+	}
 	for i := range all {
 		w := &all[i]
-		used[fastLane] += w.holds[fastLane]
-		used[slowLane] += w.holds[slowLane]
+		for _, s := range w.slots {
+			count(s)
+		}
+		taken = append(taken, w.slots...)
 		switch {
 		case w.ticket.holds:
-			used[w.ticket.lane]++
+			count(slot{w.ticket.flow, w.ticket.lane})
 			if w.grants != 1 {
 				return fmt.Sprintf("a slot was granted, and the endpoint told %d times", w.grants)
 			}
 		case w.ticket.place != nil:
-			waiting[w.ticket.lane]++
+			waiting = append(waiting, &w.ticket)
 		case w.asks:
 			return "one that waits is forgotten"
 		}
 	}
 	switch {
-	case used[fastLane]+used[slowLane] != g.used || used[slowLane] != g.slowUsed:
-		return fmt.Sprintf("%v slots are held, %d are counted, %d of them slow", used, g.used, g.slowUsed)
-	case g.used > g.total || g.slowUsed > max(1, g.total/4):
-		return fmt.Sprintf("%d of %d slots are taken, %d of them slow", g.used, g.total, g.slowUsed)
-	case waiting[fastLane] > 0 && g.free(fastLane) || waiting[slowLane] > 0 && g.free(slowLane):
-		return fmt.Sprintf("%v wait, and %d of %d slots are taken, %d of them slow", waiting, g.used, g.total, g.slowUsed)
-	case g.asked(slowLane) != (waiting[fastLane]+waiting[slowLane] > 0):
-		return "holders of slow slots are not asked for them"
-	case waiting[fastLane] > 0 && !g.asked(fastLane):
-		return "holders of fast slots are not asked for them"
+	case used != g.used || slow != g.slowUsed:
+		return fmt.Sprintf("%d slots are held, %d slow; counted are %d, %d of them slow", used, slow, g.used, g.slowUsed)
+	case g.used > g.limits.total || g.slowUsed > max(1, g.limits.total/4):
+		return fmt.Sprintf("%d of %d slots are taken, %d of them slow", g.used, g.limits.total, g.slowUsed)
+	}
+	for key, f := range g.flows {
+		if g.accounts[key.account] != f.account || g.hosts[key.host] != f.host {
+			return "a flow has shares that are forgotten"
+		}
+		for i, limit := range []int{max(1, g.limits.host/2), g.limits.host, g.limits.account} {
+			if s := f.shares()[i]; s.limit != limit || s.used != by[s] || s.used > limit {
+				return fmt.Sprintf("share %d of %v: %d slots of %d are counted, %d are held", i, key, s.used, limit, by[s])
+			}
+		}
+	}
+	for _, t := range waiting {
+		if g.free(t.lane) && t.flow.full() == nil {
+			return "one waits although it could have a slot"
+		}
+		for _, s := range taken {
+			if g.serves(s, t) && !g.asked(s) {
+				return "the holder of a slot that would serve one who waits is not asked for it"
+			}
+		}
 	}
 	return ""
+}
+
+// serves reports whether t would have a slot if s were given back.
+func (g *gate) serves(s slot, t *ticket) bool {
+	g.count(s.flow, s.lane, -1)
+	defer g.count(s.flow, s.lane, 1)
+	return g.free(t.lane) && t.flow.full() == nil
+}
+
+// roomy are the limits of a gate in which only the total counts.
+func roomy(total int) gateLimits { return gateLimits{total: total, account: 1 << 20, host: 1 << 20} }
+
+// gateWaits has a ticket wait at g, and notes its name in got when it is served.
+func gateWaits(t *testing.T, g *gate, got *[]string, name string, account signal.AccountID, host string, l lane) {
+	t.Helper()
+	w := &ticket{account: account, granted: func() { *got = append(*got, name) }}
+	if _, entered := g.enter(w, host, l); entered {
+		t.Fatalf("%s found a slot", name)
+	}
+}
+
+// An account with many endpoints and hosts gets its turn as one with a single endpoint
+// does, in all and at a host.
+func TestGateServesAccountsByTurns(t *testing.T) {
+	t.Parallel()
+	for name, hostOf := range map[string]func(i int) string{
+		"at a gate that is full": func(i int) string { return fmt.Sprint(i % 7) },
+		"at a host that is full": func(int) string { return "host" },
+	} {
+		g := newGate(roomy(8))
+		if name == "at a host that is full" {
+			g = newGate(gateLimits{total: 100, account: 100, host: 8})
+		}
+		var held []slot
+		for i := range 8 {
+			s, entered := g.enter(&ticket{account: signal.AccountID(fmt.Sprint("holder ", i))}, hostOf(i), fastLane)
+			if !entered {
+				t.Fatalf("%s: no slot", name)
+			}
+			held = append(held, s)
+		}
+		var got []string
+		for i := range 50 {
+			gateWaits(t, g, &got, "many", "many", hostOf(i), fastLane)
+		}
+		for i := range 3 {
+			gateWaits(t, g, &got, "one", signal.AccountID(fmt.Sprint("one ", i)), hostOf(i), fastLane)
+		}
+		for _, s := range held[:4] {
+			g.leave(s)
+		}
+		slices.Sort(got)
+		if d := cmp.Diff([]string{"many", "one", "one", "one"}, got); d != "" {
+			t.Errorf("%s: served (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// An account has at most half of the slots of a host.
+func TestGateLeavesHalfOfAHostToOthers(t *testing.T) {
+	t.Parallel()
+	g := newGate(gateLimits{total: 100, account: 100, host: 8})
+	var got []string
+	for range 4 {
+		g.enter(&ticket{account: "a"}, "host", fastLane)
+	}
+	gateWaits(t, g, &got, "a", "a", "host", fastLane)
+	for range 4 {
+		if _, entered := g.enter(&ticket{account: "b"}, "host", fastLane); !entered {
+			t.Fatal("an account takes more than half of a host's slots")
+		}
+	}
+	gateWaits(t, g, &got, "c", "c", "host", fastLane)
+	if _, entered := g.enter(&ticket{account: "a"}, "another host", fastLane); !entered {
+		t.Error("an account that waits for one host finds no slot for another one")
+	}
 }
 
 // Those that wait are served in turn, the lanes by turns.
 func TestGateIsFair(t *testing.T) {
 	t.Parallel()
-	g := newGate(4)
+	g := newGate(roomy(4))
 	var got []string
-	wait := func(name string, l lane) {
-		w := &ticket{}
-		w.granted = func() { got = append(got, name) }
-		if g.enter(w, l) {
-			t.Fatalf("%s found a slot", name)
-		}
-	}
+	var s slot
 	for range 4 {
-		g.enter(&ticket{}, fastLane)
+		s, _ = g.enter(&ticket{}, "", fastLane)
 	}
 	for i := range 3 {
-		wait(fmt.Sprint("fast ", i), fastLane)
-		wait(fmt.Sprint("slow ", i), slowLane)
+		gateWaits(t, g, &got, fmt.Sprint("fast ", i), "", "", fastLane)
+		gateWaits(t, g, &got, fmt.Sprint("slow ", i), "", "", slowLane)
 	}
 	for range 4 { // of which only one may be slow
-		g.leave(fastLane)
+		g.leave(s)
 	}
-	g.leave(slowLane)
-	g.leave(slowLane)
+	s.lane = slowLane
+	g.leave(s)
+	g.leave(s)
 	if first := strings.Join(got[:2], " "); !strings.Contains(first, "fast 0") || !strings.Contains(first, "slow 0") {
 		t.Errorf("first: %s; want one of each lane", first)
 	}

@@ -35,6 +35,12 @@ type Options struct {
 	// Concurrency is how many requests are under way at once to one endpoint; default
 	// 8.
 	Concurrency int
+	// HostConcurrency is how many are under way at once to one host, from this process, at
+	// most half of them of one account; default 64.
+	HostConcurrency int
+	// AccountConcurrency is how many of an account are under way at once in this process;
+	// default 256.
+	AccountConcurrency int
 	// InFlight is how many are under way at once in this process; default 1,024.
 	InFlight int
 	// OrderWait is how long at most the events of a signal wait for an earlier one of it
@@ -60,12 +66,14 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultConcurrency = 8
-	DefaultInFlight    = 1024
-	DefaultOrderWait   = 10 * time.Minute
-	DefaultRetention   = 30 * 24 * time.Hour
-	DefaultKeep        = 10_000
-	DefaultKeepBytes   = 8 << 20
+	DefaultConcurrency        = 8
+	DefaultHostConcurrency    = 64
+	DefaultAccountConcurrency = 256
+	DefaultInFlight           = 1024
+	DefaultOrderWait          = 10 * time.Minute
+	DefaultRetention          = 30 * 24 * time.Hour
+	DefaultKeep               = 10_000
+	DefaultKeepBytes          = 8 << 20
 )
 
 // Node is what the webhooks of all partitions of a process share. It is safe for
@@ -85,6 +93,8 @@ type Node struct {
 // secrets with keys.
 func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.HostConcurrency = cmp.Or(o.HostConcurrency, DefaultHostConcurrency)
+	o.AccountConcurrency = cmp.Or(o.AccountConcurrency, DefaultAccountConcurrency)
 	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
 	o.OrderWait = cmp.Or(o.OrderWait, DefaultOrderWait)
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
@@ -96,7 +106,8 @@ func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{store: store, courier: courier, keys: keys, options: o, gate: newGate(o.InFlight), log: o.Log.With("component", "webhook")}
+	n := &Node{store: store, courier: courier, keys: keys, options: o, log: o.Log.With("component", "webhook"),
+		gate: newGate(gateLimits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency})}
 	n.room.Store(maxLiveNode)
 	return n
 }

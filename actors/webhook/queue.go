@@ -158,9 +158,9 @@ func (q *queue) recovering() bool {
 	return q.pace.recovering()
 }
 
-// wants says whether one more goroutine has something to do, the lane in which it
-// needs a slot, and whether the endpoint has one already.
-func (q *queue) wants() (l lane, more, ok bool) {
+// wants reports whether one more goroutine has something to do, the host and the lane
+// for which it needs a slot, and whether the endpoint has one already.
+func (q *queue) wants() (host string, l lane, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	running := q.workers[fastLane] + q.workers[slowLane]
@@ -168,8 +168,11 @@ func (q *queue) wants() (l lane, more, ok bool) {
 	if !q.shut {
 		waiting += q.live.len()
 	}
-	ok = q.target != nil && running < q.pace.limit() && waiting > q.idle && q.unstored+running < maxUnstored
-	return q.pace.lane, running > 0, ok
+	if q.target == nil {
+		return "", q.pace.lane, running > 0, false
+	}
+	ok = running < q.pace.limit() && waiting > q.idle && q.unstored+running < maxUnstored
+	return q.target.to.name, q.pace.lane, running > 0, ok
 }
 
 // hire notes that a goroutine is about to begin work, which will need a slot in l.
@@ -181,11 +184,11 @@ func (q *queue) hire(l lane) {
 }
 
 // work sends deliveries, one after the other, as long as there are some and the
-// endpoint may use its slot in l, which is given back at the end. It returns false if
+// endpoint may use the slot s, which is given back at the end. It returns false if
 // there was none for it: then nobody has told the actor that the slot is free again.
-func (q *queue) work(ctx context.Context, l lane) bool {
-	defer q.n.gate.leave(l)
-	d, t := q.begin(l)
+func (q *queue) work(ctx context.Context, s slot) bool {
+	defer q.n.gate.leave(s)
+	d, t := q.begin(s)
 	if d == nil {
 		return false
 	}
@@ -199,7 +202,7 @@ func (q *queue) work(ctx context.Context, l lane) bool {
 		}
 		a.ended = q.n.now()
 		q.n.options.Metrics.attempted(&a.result)
-		d, t = q.next(l, a)
+		d, t = q.next(s, a)
 	}
 	return true
 }
@@ -214,16 +217,16 @@ func triggerOf(d *signal.Delivery) signal.AttemptTrigger {
 }
 
 // begin returns the first delivery of a goroutine, nil if there is none for it.
-func (q *queue) begin(l lane) (*item, *target) {
+func (q *queue) begin(s slot) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.idle--
-	return q.take(l)
+	return q.take(s)
 }
 
 // next notes the end of a goroutine's attempt and returns its next delivery, nil if it
 // is to end.
-func (q *queue) next(l lane, a attempt) (*item, *target) {
+func (q *queue) next(s slot, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pace.after(&a.result)
@@ -234,24 +237,26 @@ func (q *queue) next(l lane, a attempt) (*item, *target) {
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
 		q.told()
 	}
-	if q.n.gate.asked(l) {
-		q.workers[l]--
+	if q.n.gate.asked(s) {
+		q.workers[s.lane]--
 		return nil, nil
 	}
-	return q.take(l)
+	return q.take(s)
 }
 
-// take takes a delivery for a goroutine with a slot in l; nil, and the goroutine is
-// to end, if there is none, or if it is one too many. q is locked.
-func (q *queue) take(l lane) (*item, *target) {
+// take takes a delivery for a goroutine with the slot s; nil, and the goroutine is to
+// end, if there is none, if the slot is for another lane or host, or if the goroutine is
+// one too many. q is locked.
+func (q *queue) take(s slot) (*item, *target) {
 	running := q.workers[fastLane] + q.workers[slowLane]
-	if q.target == nil || l != q.pace.lane || running > q.pace.limit() || q.unstored+running > maxUnstored {
-		q.workers[l]--
+	if q.target == nil || s.flow.key.host != q.target.to.name || s.lane != q.pace.lane ||
+		running > q.pace.limit() || q.unstored+running > maxUnstored {
+		q.workers[s.lane]--
 		return nil, nil
 	}
 	d := q.pop()
 	if d == nil {
-		q.workers[l]--
+		q.workers[s.lane]--
 	}
 	return d, q.target
 }

@@ -57,7 +57,9 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	rand.Read(key.Value[:])
 	w := &webhookRig{rig: r, webhooks: persistence.NewWebhooks(r.store, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
-			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", "AGENTSIGNAL_MARKET_SOURCE=stream"}}
+			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", "AGENTSIGNAL_MARKET_SOURCE=stream",
+			// All endpoints are of one account, and on one host.
+			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
 	if w.keys, err = webhook.NewKeyring([]webhook.Key{key}); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,8 @@ func (p *process) addWebhooks() error {
 	p.deliverer = webhook.New(p.webhooks, sender, p.secrets, webhook.Options{
 		Schedule:    webhook.Schedule{Retries: durations(c.RetrySchedule), Jitter: c.Jitter},
 		Health:      webhook.HealthRules{DisableAfter: time.Duration(c.DisableAfter), WarnAfter: durations(c.WarnAfter)},
-		Concurrency: c.Concurrency, InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
+		Concurrency: c.Concurrency, HostConcurrency: c.HostConcurrency, AccountConcurrency: c.AccountConcurrency,
+		InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
 		KeepBytes: int64(c.KeepBytes), OrderWait: orderWait(c.OrderWait),
 		Post: post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
 	return nil
