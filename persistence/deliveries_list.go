@@ -16,7 +16,13 @@ import (
 //go:embed scripts/deliveries_list.lua
 var deliveriesListText string
 
-var deliveriesListScript = redis.NewScript(deliveriesListText)
+//go:embed scripts/pending_from.lua
+var pendingFromText string
+
+var (
+	deliveriesListScript = redis.NewScript(deliveriesListText)
+	pendingFromScript    = redis.NewScript(pendingFromText)
+)
 
 // memberChunk is how many members of a sorted set are read at once: Redis takes half
 // a millisecond for them.
@@ -112,7 +118,7 @@ func (h *Webhooks) page(ctx context.Context, set string, q signal.DeliveryQuery)
 }
 
 // pendingPage is page for what is pending, whose own set is by due time: if that is
-// short it is read, else the set of all is passed over, newest first.
+// short it is read, else the set of all, newest first, from where the page begins.
 func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q signal.DeliveryQuery) ([]string, int, error) {
 	pipe := h.store.rdb.Pipeline()
 	count := pipe.ZCard(ctx, pendingKey(p, webhook))
@@ -134,9 +140,14 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
+	keys := []string{recordedKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
+	from, err := pendingFromScript.Run(ctx, h.store.rdb, keys, q.Offset).Int64Slice()
+	if err != nil {
+		return nil, 0, err
+	}
 	var page []string
-	left := q.Offset
-	err := h.eachNewest(ctx, recordedKey(p, webhook), func(members []string) (bool, error) {
+	left := int(from[1])
+	err = h.eachNewest(ctx, recordedKey(p, webhook), from[0], func(members []string) (bool, error) {
 		pending, err := h.pendingOf(ctx, p, webhook, members)
 		if err != nil {
 			return false, err
@@ -195,7 +206,7 @@ func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookI
 // chunk at a time.
 func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q signal.DeliveryQuery) (page []string, total int, err error) {
 	code := codeOfEvent[q.Type]
-	err = h.eachNewest(ctx, setOf(p, webhook, q.Status), func(members []string) (bool, error) {
+	err = h.eachNewest(ctx, setOf(p, webhook, q.Status), 0, func(members []string) (bool, error) {
 		wanted := slices.DeleteFunc(members, func(m string) bool { return len(m) != memberBytes || m[memberBytes-1] != code })
 		if q.Status == signal.DeliveryPending {
 			if wanted, err = h.pendingOf(ctx, p, webhook, wanted); err != nil {
@@ -212,11 +223,11 @@ func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.Web
 	return page, total, err
 }
 
-// eachNewest calls f with the members of a set by creation, newest first, until it
-// says false. None comes twice, whatever is added meanwhile.
-func (h *Webhooks) eachNewest(ctx context.Context, set string, f func(members []string) (bool, error)) error {
+// eachNewest calls f with the members of a set by creation, newest first but for the
+// first offset ones, until it says false. None comes twice, whatever is added meanwhile.
+func (h *Webhooks) eachNewest(ctx context.Context, set string, offset int64, f func(members []string) (bool, error)) error {
 	last := redis.Z{Score: math.Inf(1), Member: ""}
-	for offset := int64(0); ; offset += memberChunk {
+	for ; ; offset += memberChunk {
 		found, err := h.store.rdb.ZRevRangeWithScores(ctx, set, offset, offset+memberChunk-1).Result()
 		if err != nil || len(found) == 0 {
 			return err

@@ -3,6 +3,7 @@ package persistence
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,26 +110,74 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 		at[i] = milli(int64(i))
 	}
 	b.deliver(w, at...)
-	scans := func() string {
-		info := b.rdb.Info(b.Context(), "commandstats").Val()
-		_, line, _ := strings.Cut(info, "cmdstat_zrevrange:")
-		calls, _, _ := strings.Cut(line, ",")
-		return calls
-	}
-	before := scans()
+	before := b.calls("zrevrange")
 	list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
 		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: 1 << 40, Limit: 10})
 	if len(list) != 0 || total != len(at) || err != nil {
 		t.Errorf("%d of %d deliveries, %v", len(list), total, err)
 	}
-	if after := scans(); after != before {
-		t.Errorf("the deliveries were passed over: %s, before %s", after, before)
+	if after := b.calls("zrevrange"); after != before {
+		t.Errorf("the deliveries were passed over: %d reads, before %d", after, before)
 	}
 	list, _, err = b.hooks.Deliveries(b.Context(), b.account, w.ID,
 		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: len(at) - 1, Limit: 10})
 	if len(list) != 1 || err != nil {
 		t.Errorf("the last page has %d deliveries, %v", len(list), err)
 	}
+}
+
+// A page far behind among many pending deliveries is found without passing over those
+// before it, wherever ended ones lie between them.
+func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w := b.register()
+	at := make([]time.Time, 4*memberChunk)
+	for i := range at {
+		at[i] = milli(int64(i / 3)) // three of each millisecond
+	}
+	all := b.deliver(w, at...)
+	var pending []signal.DeliveryID
+	for i, d := range all {
+		switch {
+		case i%7 == 3:
+			b.outcomes(w, attempt(d, 200, milli(5000), time.Time{}))
+		case i%7 == 5 || i > 1000 && i < 1500:
+			b.outcomes(w, attempt(d, 500, milli(5000), time.Time{}))
+		default:
+			pending = append(pending, d.ID)
+		}
+	}
+	shown := map[signal.DeliveryID]bool{}
+	var before signal.Delivery
+	for offset := 0; offset < len(pending)+500; offset += 500 {
+		reads := b.calls("zrevrange")
+		list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
+			signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: offset, Limit: 500})
+		if err != nil || total != len(pending) || len(list) != max(0, min(500, len(pending)-offset)) {
+			t.Fatalf("offset %d: %d of %d deliveries, %v", offset, len(list), total, err)
+		}
+		if n := b.calls("zrevrange") - reads; n > 3 {
+			t.Errorf("offset %d: %d reads", offset, n)
+		}
+		for i, d := range list {
+			if shown[d.ID] || d.Status != signal.DeliveryPending || i > 0 && d.CreatedAt.After(before.CreatedAt) {
+				t.Fatalf("offset %d: delivery %d is %v, twice %v, behind %v", offset, i, d, shown[d.ID], before.CreatedAt)
+			}
+			shown[d.ID], before = true, d
+		}
+	}
+	if len(shown) != len(pending) {
+		t.Errorf("%d of %d were shown", len(shown), len(pending))
+	}
+}
+
+// calls returns how often Redis was given a command.
+func (b *hookBench) calls(command string) int {
+	_, line, _ := strings.Cut(b.rdb.Info(b.Context(), "commandstats").Val(), "cmdstat_"+command+":calls=")
+	calls, _, _ := strings.Cut(line, ",")
+	n, _ := strconv.Atoi(calls)
+	return n
 }
 
 // The oldest ended deliveries go while the records take too much memory; those that are
