@@ -34,7 +34,7 @@ var (
 const dropChunk = 100
 
 // usageSamples is of how many values Redis takes the size to estimate that of all.
-const usageSamples = 100
+const usageSamples = 1000
 
 // Conditions of dropDeliveries.
 const (

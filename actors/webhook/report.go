@@ -47,6 +47,9 @@ const (
 	storeEvery = 25 * time.Millisecond
 	// pruneEvery is after how many ended deliveries their number is looked at.
 	pruneEvery = 1000
+	// pruneShare is which part of the bytes that may be kept is answered before they are
+	// looked at, too: so much more may be there.
+	pruneShare = 16
 	// lastTimeout bounds what an actor stores when it ends.
 	lastTimeout = time.Second
 )
@@ -65,7 +68,7 @@ type report struct {
 	lingers bool      // outcomes wait for others
 
 	ended   int // deliveries that ended since the last pruning,
-	bytes   int // and what was answered to their last attempts
+	bytes   int // and what was answered to them
 	pruning bool
 }
 
@@ -257,8 +260,8 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 		e.backlog.wanted = e.backlog.wanted || e.disabled()
 	default:
 		e.report.ended++
-		if n := len(d.Attempts); n > 0 {
-			e.report.bytes += len(d.Attempts[n-1].ResponseBody)
+		for i := range d.Attempts {
+			e.report.bytes += len(d.Attempts[i].ResponseBody)
 		}
 		e.o.options.Metrics.ended(d.Status)
 	}
@@ -283,7 +286,7 @@ func (e *endpoint) onDisabled(c engine.Context, record *signal.Webhook) {
 // prune drops ended deliveries that need not be kept, now and then.
 func (e *endpoint) prune(c engine.Context) {
 	r := &e.report
-	if r.ended < pruneEvery && int64(r.bytes) < e.o.options.KeepBytes/8 || r.pruning {
+	if r.ended < pruneEvery && int64(r.bytes) < e.o.options.KeepBytes/pruneShare || r.pruning {
 		return
 	}
 	r.ended, r.bytes, r.pruning = 0, 0, true
