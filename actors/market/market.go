@@ -108,9 +108,10 @@ const (
 // the first call for an asset and timeframe only. An asset that nobody asked for before
 // is taken up by the feeder, which may take some seconds; on an empty Redis the simulated
 // market begins, which Series waits for until ctx ends. After the process was halted or
-// Redis was away it waits a moment for prices to be read again.
+// Redis was away it waits a moment for prices to be read again, and so it does while the
+// simulated market stands still.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
-	patience := time.Now().Add(rereadPatience)
+	begun := time.Now()
 	for {
 		w, frame, err := m.watched(ctx, name, tf)
 		if err == nil {
@@ -119,7 +120,8 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 				return s, nil
 			}
 		}
-		if !errors.Is(err, errUnread) || time.Now().After(patience) {
+		waited := time.Since(begun)
+		if !(errors.Is(err, errUnread) && waited < rereadPatience || errors.Is(err, errStopped) && waited < simulatedPatience) {
 			return Snapshot{}, err
 		}
 		select {
@@ -130,11 +132,19 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 	}
 }
 
-// rereadPatience bounds the wait for prices that cannot be read at the moment.
-const rereadPatience = 3 * time.Second
+// rereadPatience bounds the wait for prices that cannot be read at the moment,
+// simulatedPatience that for the simulated market to go on: longer than another node needs
+// to take it over.
+const (
+	rereadPatience    = 3 * time.Second
+	simulatedPatience = 10 * time.Second
+)
 
-// errUnread is in the causes of errors that say so.
-var errUnread = errors.New("prices are not read")
+// Causes of errors that soon end by themselves.
+var (
+	errUnread  = errors.New("prices are not read")
+	errStopped = errors.New("the simulated market stands still")
+)
 
 // watched returns the watch of the asset that name means, with the timeframe read.
 func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
@@ -184,14 +194,14 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	}
 	limit := s.Session.Lasting(time.Duration(2*frameMS[frame])*time.Millisecond, tf).Milliseconds() - 2*frameMS[frame] + barLimit(frame, record.Speed)
 	if age := s.Session.Between(millis(newest.CloseTime), millis(now)).Milliseconds(); age > limit {
-		return Snapshot{}, m.stale("the newest bar of %s for %s ended %s ago", tf, record.Symbol, age)
+		return Snapshot{}, m.stale(record, "the newest bar of %s for %s ended %s ago", tf, age)
 	}
 	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, strategy.LeastAge) {
 		s.Last = Tick{Price: newest.Close, Time: newest.CloseTime}
 		return s, nil
 	}
 	if age := now - last.Time; age > tickLimit(record.Class, record.Speed) {
-		return Snapshot{}, m.stale("the last %s of %s is %s old", "trade", record.Symbol, age)
+		return Snapshot{}, m.stale(record, "the last %s of %s is %s old", "trade", age)
 	}
 	s.Last, s.Ticks = *last, true
 	return s, nil
@@ -208,13 +218,18 @@ func tickLimit(class string, speed int64) int64 {
 	return max(staleOther/speed, strategy.LeastAge)
 }
 
-// stale says that prices are too old, or why that is if it is known.
-func (m *Market) stale(format string, what any, symbol string, ageMS int64) error {
+// stale says that prices are too old, or why that is if it is known. The simulated market
+// has new ones in a moment: it begins, or another node takes it over.
+func (m *Market) stale(record *signal.MarketAsset, format string, what any, ageMS int64) error {
 	if !m.ticksUp[signal.GivenTicks].Load() || !m.ticksUp[signal.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)
 	}
 	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)
-	return &signal.RunError{Code: signal.StaleData, Retryable: true, Message: fmt.Sprintf(format, what, symbol, age)}
+	err := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: fmt.Sprintf(format, what, record.Symbol, age)}
+	if record.Source == simulatedName {
+		err.Cause = errStopped
+	}
+	return err
 }
 
 func (m *Market) unreachable(cause error) *signal.RunError {
@@ -347,26 +362,15 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}
 }
 
-// newsPatience bounds the wait for the news of the past to be read.
-const newsPatience = 2 * time.Second
-
 // News returns the news of an asset from the time since on, in milliseconds, oldest
-// first. An asset of which nobody reports has none. The error is a *signal.RunError:
-// DATA_UNAVAILABLE, retryable, while the news have not been read. Nobody may change
-// the items.
+// first. An asset of which nobody reports has none. It waits until those of the past have
+// been read; the error is a *signal.RunError, DATA_UNAVAILABLE and retryable, if ctx ends
+// before. The items are read-only.
 func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy.NewsItem, error) {
 	select {
 	case <-m.news.ready:
-	default:
-		patience := time.NewTimer(newsPatience)
-		defer patience.Stop()
-		select {
-		case <-m.news.ready:
-		case <-ctx.Done():
-			return nil, m.unreachable(ctx.Err())
-		case <-patience.C:
-			return nil, m.unreachable(nil)
-		}
+	case <-ctx.Done():
+		return nil, m.unreachable(ctx.Err())
 	}
 	return m.news.since(m.key(name), since), nil
 }

@@ -151,13 +151,20 @@ func (m *Market) closedReader() func(context.Context) error {
 			attached = true
 			m.tellAll(missed{}) // of what was read before
 		}
+		begun := ready
+		if !begun {
+			var err error
+			if begun, err = m.begun(ctx); err != nil {
+				return err
+			}
+		}
 		closed, news, closedTo, newsTo, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
 		if err != nil {
 			return err
 		}
 		closedAt, newsAt = closedTo, newsTo
 		m.news.add(news)
-		if !ready && len(news) < readChunk {
+		if begun && !ready && len(news) < readChunk {
 			ready = true
 			close(m.news.ready)
 		}
@@ -170,6 +177,16 @@ func (m *Market) closedReader() func(context.Context) error {
 		}
 		return nil
 	}
+}
+
+// begun reports whether the simulated market, if there is one, has stored its past: records
+// of assets are the last of it, behind the news.
+func (m *Market) begun(ctx context.Context) (bool, error) {
+	if !m.simulates {
+		return true, nil
+	}
+	state, err := m.o.Store.State(ctx)
+	return len(state.Assets) > 0, err
 }
 
 func (m *Market) tellClosed(b *signal.ClosedBar) {

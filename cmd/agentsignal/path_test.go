@@ -137,7 +137,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body, accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
 	}
 	done := trader.awaitJob(job.ID)
-	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "eth" {
+	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
 		t.Fatalf("the job ended as %+v", done)
 	}
 	ended := trader.get("/v1/jobs/" + job.ID)

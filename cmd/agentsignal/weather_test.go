@@ -93,7 +93,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		first[w.ID] = got
 		ids = append(ids, w.ID)
 	}
-	if p := trader.signals("?agent_id=weather"); p.Total != 6 {
+	if p := trader.signals("agent_id=weather"); p.Total != 6 {
 		t.Errorf("%d signals are listed, want 6", p.Total)
 	}
 	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, http.StatusNotFound, "not_found")

@@ -194,6 +194,10 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 		t.Errorf("%d are cancelled, want %d", n, len(made)-1)
 	}
 	trader.test(w) // behind the cancelling: what is sent after it is not cancelled
+	// The owner has handled the cancelling when it handles a later event of the account.
+	other := newHookEndpoint(t, func(http.ResponseWriter, hookRequest) {})
+	trader.test(trader.hook(other.url, "webhook.test"))
+	other.await(t, 1)
 	hanging.release()
 	trader.awaitTotal(w, "status=succeeded", 1)
 	got := hanging.got()

@@ -1,0 +1,95 @@
+package market
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// startingStore is a store in which the simulated market begins between two reads.
+type startingStore struct {
+	*fakeStore
+	reads int
+}
+
+func (s *startingStore) State(context.Context) (signal.MarketState, error) {
+	if s.reads == 0 {
+		return signal.MarketState{}, nil
+	}
+	return signal.MarketState{Assets: []signal.MarketAsset{{Symbol: "BTC"}}}, nil
+}
+
+func (s *startingStore) Follow(_ context.Context, closed, _ signal.Position, _ time.Duration) (
+	[]signal.ClosedBar, []signal.MarketNews, signal.Position, signal.Position, error) {
+	var news []signal.MarketNews
+	if s.reads++; s.reads == 2 {
+		news = []signal.MarketNews{{ID: "1", At: 1, Headline: "Bitcoin rises", Symbols: []string{"BTC"}}}
+	}
+	return nil, news, closed, signal.Position{MS: int64(s.reads)}, nil
+}
+
+// A reader that was there before the simulated market must not take the empty stream for
+// all the news there are.
+func TestNewsOfAMarketThatStartsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(t, &fakeStore{}, newClock())
+		m.simulates, m.o.Store = true, &startingStore{fakeStore: &fakeStore{}}
+		read := m.closedReader()
+		for _, after := range []time.Duration{time.Second, 3 * time.Second} {
+			time.AfterFunc(after, func() {
+				if err := read(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if news, err := m.News(t.Context(), "BTC", 0); err != nil || len(news) != 1 {
+			t.Errorf("there are %d items of news: %v", len(news), err)
+		}
+	})
+}
+
+// Runs wait while the simulated market stands still, as long as another node may need to
+// take it over; a real source that stands still is an error at once.
+func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		source  string
+		resumes time.Duration // zero: never
+		takes   time.Duration
+		stale   bool
+	}{
+		"it goes on":      {source: simulatedName, resumes: 4 * time.Second, takes: 4 * time.Second},
+		"it does not":     {source: simulatedName, takes: simulatedPatience, stale: true},
+		"a source is not": {source: "binance", stale: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newClock()
+				now := c.Now().UnixMilli()
+				store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Class: Crypto, Speed: 1, Source: tt.source},
+					bars: hours(5, now, 1), live: signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 2, Time: now - staleCrypto - 1}}}
+				m := newFake(t, store, c)
+				if tt.resumes != 0 {
+					time.AfterFunc(tt.resumes, func() {
+						w := (*m.watches.Load())[assetKey("X")]
+						w.last.Store(&Tick{Price: 2, Time: c.Now().UnixMilli()})
+					})
+				}
+				begun := time.Now()
+				_, err := m.Series(t.Context(), "X", signal.H1)
+				took := time.Since(begun)
+				if stale := err != nil && runError(t, err).Code == signal.StaleData; stale != tt.stale || !tt.stale && err != nil {
+					t.Errorf("the error is %v", err)
+				}
+				if took < tt.takes || took > tt.takes+time.Second {
+					t.Errorf("it took %s, want %s", took, tt.takes)
+				}
+			})
+		})
+	}
+}
