@@ -112,6 +112,8 @@ func TestHealth(t *testing.T) {
 	redis, streams = down, down
 	want("/healthz", 200, `{"status":"ok"}`)
 	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"failed","actors":"ok"},"warnings":["nothing survives a restart"]}`)
+	redis, streams = &signal.Error{Kind: signal.KindUnavailable, Message: "redis is full", Cause: down}, nil
+	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"ok","actors":"ok"},"warnings":["redis is full","nothing survives a restart"]}`)
 	redis, streams, alive = nil, nil, down
 	want("/healthz", 503, `{"status":"failed"}`)
 	s.Drain()

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -58,6 +59,28 @@ func TestOnCluster(t *testing.T) {
 			t.Parallel()
 			test(t)
 		})
+	}
+}
+
+// A cluster is ready when all its masters take writes, whichever does not.
+func TestClusterIsReadyWithAllMasters(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t, 3)
+	s := openStore(t, Options{URL: cluster.URL()})
+	limit := func(node *redis.Client, bytes, want string) {
+		t.Helper()
+		if err := node.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool {
+			err := s.Ready(t.Context())
+			reason, _ := Refusal(err)
+			return (err == nil) == (want == "") && reason == want
+		})
+	}
+	for _, node := range cluster.Nodes() {
+		limit(node, "1", "redis is full")
+		limit(node, "0", "")
 	}
 }
 
