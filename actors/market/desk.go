@@ -16,9 +16,10 @@ const (
 	// maxKept bounds the assets that real sources are asked for.
 	maxKept = 400
 	// refusedFor is how long it is remembered that no source knows an asset, awayFor
-	// that none answers.
+	// that none answers, and fullFor that as many are kept as may be.
 	refusedFor = 5 * time.Minute
 	awayFor    = 10 * time.Second
+	fullFor    = time.Minute
 )
 
 // Refusal is why no real source gives an asset that was asked for.
@@ -126,19 +127,34 @@ func (t *term) want(ctx context.Context) error {
 		case d.keepers[key] != nil:
 		case t.assets[key] != nil:
 			err = t.store.Settle(ctx, t.epoch, symbol, "", 0)
-		case len(d.keepers) >= maxKept || len(t.assets) >= maxAssets:
-			err = t.store.Settle(ctx, t.epoch, symbol, string(RefusedFull), refusedFor)
 		default:
-			class := ""
-			if k := lookUp(symbol); k != nil {
-				class = k.class
-			}
-			d.start(key, newKeeper(d, symbol, class))
+			err = t.takeOn(ctx, key, symbol)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// takeOn starts the keeper of an asset that was asked for. Where as many are kept as may
+// be, one that is not needed at the moment gives way to it.
+func (t *term) takeOn(ctx context.Context, key, symbol string) error {
+	room := len(t.assets) < maxAssets
+	if room && len(t.desk.keepers) >= t.o.maxKept {
+		var err error
+		if room, err = t.makeRoom(ctx); err != nil {
+			return err
+		}
+	}
+	if !room {
+		return t.store.Settle(ctx, t.epoch, symbol, string(RefusedFull), fullFor)
+	}
+	class := ""
+	if k := lookUp(symbol); k != nil {
+		class = k.class
+	}
+	t.desk.start(key, newKeeper(t.desk, symbol, class))
 	return nil
 }
 

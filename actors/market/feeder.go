@@ -110,6 +110,8 @@ type FeederOptions struct {
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // nil: none
 	Metrics *Metrics         // nil: none
+
+	maxKept int // default maxKept
 }
 
 // Feeder feeds the market while it is this node's turn. See Run.
@@ -127,7 +129,7 @@ type Feeder struct {
 // NewFeeder returns a feeder, or an error if an option is not valid.
 func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	o.Sources, o.Speed = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60)
-	o.Seed, o.Lease = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second)
+	o.Seed, o.Lease, o.maxKept = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second), cmp.Or(o.maxKept, maxKept)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

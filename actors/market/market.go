@@ -314,6 +314,9 @@ func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAss
 		case refused == string(RefusedShare):
 			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: keepUnused,
 				Message: "the account has its share of the assets that sources are asked for: " + name + " is not added"}
+		case refused == string(RefusedFull):
+			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: fullFor,
+				Message: "sources are asked for as many assets as they may be: " + name + " is not added"}
 		case refused != "":
 			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: awayFor,
 				Message: "no source gives prices of " + name + " at the moment"}

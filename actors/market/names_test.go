@@ -38,7 +38,8 @@ func TestNamesOfAssets(t *testing.T) {
 			"NATGAS": "natural_gas", "Natural Gas": "natural_gas", "walk": "walk", "dogeusdt": "dogeusdt"}},
 		{"stream", nil, map[string]string{"btcusdt": "BTC", "Walk": "Walk", "ACMEUSD": "ACMEUSD"}},
 		{"binance,stream", nil, map[string]string{"btcusdt": "BTC", "ACMEUSD": "ACMEUSD"}},
-		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE", "eurusd": "EURUSD", "two words!": "two words!"}},
+		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE", "eurusd": "EURUSD", "two words!": "two words!",
+			"PYUSD": "PYUSD", "pyusd/usd": "PYUSD", "FDUSDUSDT": "FDUSD", "FDUSD": "FDUSD", "dogeusdtusd": "DOGE", "USDT": "USDT", "USD": "USD"}},
 		{"binance,coinbase", someListings, map[string]string{"link": "LINK", "link-usd": "LINK", "DOGE/USD": "DOGE"}},
 		{"alpaca", nil, map[string]string{"ibm": "IBM", "brk.b": "BRK.B", "aapl": "AAPL", "dogeusdt": "dogeusdt"}},
 	} {
@@ -52,6 +53,22 @@ func TestNamesOfAssets(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzNamesOfAssets: the name of a name is itself, else an asset would be taken up under
+// one name and looked for under another.
+func FuzzNamesOfAssets(f *testing.F) {
+	for _, name := range []string{"btc/usd", "PYUSD", "PYUSDUSDT", "DOGEUSDTUSD", "USDUSD", "brk.b", "two words!"} {
+		f.Add(name)
+	}
+	markets := []*Market{{sources: []string{"binance", "alpaca"}, real: true}, {sources: []string{"coinbase"}, real: true}, {}}
+	f.Fuzz(func(t *testing.T, name string) {
+		for _, m := range markets {
+			if once := m.Name(name); m.Name(once) != once {
+				t.Errorf("%q is %q, and that %q", name, once, m.Name(once))
+			}
+		}
+	})
 }
 
 func TestAssetsThatNoSourceCanKnow(t *testing.T) {

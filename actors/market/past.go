@@ -41,14 +41,35 @@ func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
 	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
 }
 
-// Speed returns how many times as fast as real time the bars of an asset go by. The error
-// is KindNotFound if nobody has given its prices, else that of the store.
+// Speed returns how many times as fast as real time the bars of an asset go by. One that
+// real sources give goes by real time while it is not kept, too. The error is KindNotFound
+// if nobody has given its prices, else that of the store.
 func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
 	if w := (*m.watches.Load())[m.key(name)]; w != nil {
 		return max(1, w.record.Load().Speed), nil
 	}
 	record, _, err := m.o.Store.Asset(ctx, m.key(name))
+	if signal.KindOf(err) == signal.KindNotFound && m.firstIsReal(name) {
+		return 1, nil
+	}
 	return max(1, record.Speed), err
+}
+
+// firstIsReal reports whether a real source is the first that can have an asset.
+func (m *Market) firstIsReal(name string) bool {
+	symbol, class, simulated := m.Name(name), "", false
+	if k := lookUp(name); k != nil {
+		class, simulated = k.class, true
+	}
+	for _, source := range m.sources {
+		if source == simulatedName && simulated {
+			return false
+		}
+		if m.listedAt(source, symbol, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // ExpiryOf returns when the asset with a record has been traded for so long after a time,

@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -9,9 +10,11 @@ import (
 )
 
 // An asset of a real source is kept while it is needed: while a node has had a run, a
-// scan or an open signal on it within keepUnused. Nodes tell the feeder each useEvery.
+// scan or an open signal on it within keepUnused, or within keepFull where it keeps
+// others from being asked for. Nodes tell the feeder each useEvery.
 const (
 	keepUnused = time.Hour
+	keepFull   = 10 * time.Minute
 	useEvery   = time.Minute
 )
 
@@ -84,22 +87,44 @@ func (t *term) forget(ctx context.Context) error {
 		return nil
 	}
 	d.swept = now
-	uses, err := t.store.Uses(ctx)
-	if err != nil {
-		return err
-	}
-	for key, k := range d.keepers {
-		if used := uses[k.symbol]; used.After(k.used) {
-			k.used = used
-		}
-		if a := t.assets[key]; a == nil || !a.kept || now.Sub(k.used) < keepUnused {
-			continue
-		}
-		if err := t.drop(ctx, key, k); err != nil {
+	unused, err := t.unused(ctx, keepUnused)
+	for _, key := range unused {
+		if err := t.drop(ctx, key, d.keepers[key]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
+}
+
+// makeRoom gives up the asset that has not been needed for longest. It reports false if
+// all were needed within keepFull.
+func (t *term) makeRoom(ctx context.Context) (bool, error) {
+	unused, err := t.unused(ctx, keepFull)
+	if err != nil || len(unused) == 0 {
+		return false, err
+	}
+	return true, t.drop(ctx, unused[0], t.desk.keepers[unused[0]])
+}
+
+// unused returns the keys of the assets that no node has needed for so long, the longest
+// unused first.
+func (t *term) unused(ctx context.Context, since time.Duration) ([]string, error) {
+	uses, err := t.store.Uses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var unused []string
+	keepers, now := t.desk.keepers, t.o.Now()
+	for key, k := range keepers {
+		if used := uses[k.symbol]; used.After(k.used) {
+			k.used = used
+		}
+		if a := t.assets[key]; a != nil && a.kept && now.Sub(k.used) >= since {
+			unused = append(unused, key)
+		}
+	}
+	slices.SortFunc(unused, func(x, y string) int { return keepers[x].used.Compare(keepers[y].used) })
+	return unused, nil
 }
 
 // drop ends a keeper and removes what is stored of its asset: who asks for it next has it
@@ -120,6 +145,6 @@ func (t *term) drop(ctx context.Context, key string, k *keeper) error {
 	if err := t.fill(ctx, empty); err != nil {
 		return err
 	}
-	t.o.Log.Info("asset is no longer kept", "asset", k.symbol, "unused", keepUnused)
+	t.o.Log.Info("asset is no longer kept", "asset", k.symbol, "unused", t.o.Now().Sub(k.used))
 	return t.store.ForgetUse(ctx, k.symbol)
 }

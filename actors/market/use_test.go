@@ -2,7 +2,9 @@ package market
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +53,60 @@ func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 		s, err := m.Series(t.Context(), "DOGE", signal.H1)
 		return err == nil && len(s.Bars) > 900
 	})
+}
+
+// TestAnUnneededAssetGivesWay: to one that is asked for, where as many are kept as may be.
+func TestAnUnneededAssetGivesWay(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	b := newBench(t, c.Now)
+	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT")
+	m := b.market(Options{Sources: "binance"})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x), maxKept: 2})
+	asked := func(asset string) error {
+		_, err := m.Series(t.Context(), asset, signal.H1)
+		return err
+	}
+	for _, asset := range []string{"DOGE", "BTC"} {
+		if err := asked(asset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, ok := errors.AsType[*signal.RunError](asked("SOL"))
+	if !ok || e.Code != signal.DataUnavailable || e.RetryAfter != fullFor || !strings.Contains(e.Message, "as many assets") {
+		t.Errorf("one more than may be: %v", e)
+	}
+	c.Add(keepFull)
+	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, c.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := asked("PEPE"); err != nil {
+		t.Errorf("no asset gives way: %v", err)
+	}
+	for asset, want := range map[string]bool{"BTC": true, "PEPE": true, "DOGE": false} {
+		if _, _, err := b.store.Asset(t.Context(), asset); (err == nil) != want {
+			t.Errorf("%s: %v", asset, err)
+		}
+	}
+}
+
+// TestSpeedOfAnAssetThatIsNotKept: its schedules go on by the time of its source.
+func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sources, asset string
+		want           int64 // 0: not known
+	}{
+		{"binance,simulated", "DOGE", 1}, {"binance,simulated", "btc/usd", 1}, {"binance,simulated", "EURUSD", 0},
+		{"simulated,binance", "BTC", 0}, {"simulated,binance", "DOGE", 1}, {"simulated", "BTC", 0},
+		{"binance,simulated", "ETH", 0}, // which binance does not list
+	} {
+		m, _ := namesOf(t, c.sources, someListings)
+		speed, err := m.Speed(t.Context(), c.asset)
+		if c.want != 0 && (speed != c.want || err != nil) || c.want == 0 && signal.KindOf(err) != signal.KindNotFound {
+			t.Errorf("%s: %s: %d, %v", c.sources, c.asset, speed, err)
+		}
+	}
 }
 
 // TestWhatIsNeededIsNoted: what was asked for since, and what has open signals.

@@ -131,20 +131,31 @@ var quotes = []string{"FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USD"}
 
 var coin = regexp.MustCompile(`^[A-Z0-9]{2,15}$`)
 
+// dollarCoins are coins whose own names end in one of quotes.
+var dollarCoins = []string{"AUSD", "BFUSD", "BUSD", "CRVUSD", "FDUSD", "GUSD", "GYUSD", "LUSD", "MUSD", "PYUSD", "RLUSD",
+	"SUSD", "TUSD", "XUSD", "ZUSD"}
+
 // coinOf returns the coin that a name stands for, with or without what it is priced in,
-// or false if it can be none.
+// or false if it can be none. The coin of a coin is itself.
 func coinOf(symbol, class string) (string, bool) {
 	if class != "" && class != Crypto {
 		return "", false
 	}
 	name := bare(symbol)
-	for _, q := range quotes {
-		if base, ok := strings.CutSuffix(name, q); ok && len(base) >= 2 {
-			name = base
-			break
-		}
+	for base, ok := name, true; ok && !slices.Contains(dollarCoins, name); name = base {
+		base, ok = cutQuote(name)
 	}
 	return name, coin.MatchString(name)
+}
+
+// cutQuote returns a name without what it is priced in, if it ends in that.
+func cutQuote(name string) (base string, ok bool) {
+	for _, q := range quotes {
+		if base, ok = strings.CutSuffix(name, q); ok && len(base) >= 2 {
+			return base, true
+		}
+	}
+	return name, false
 }
 
 type binanceVenue struct {

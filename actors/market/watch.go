@@ -322,7 +322,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 // told so.
 func (a *assetActor) forget() {
 	for frame := range a.frames {
-		a.frames[frame].loaded = false
+		a.frames[frame].loaded, a.frames[frame].bars = false, nil
 		a.watch.series[frame].Store(nil)
 	}
 	a.forgetPrices()
