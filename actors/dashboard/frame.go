@@ -71,6 +71,17 @@ func newFrame(e *signal.Event) *frame {
 	return f
 }
 
+// frameOf is newFrame with the asset by its catalogue name: filters have that, and a signal
+// that was stored under another spelling is found by it. Subjects of content, whose signals
+// have no entry price, stay as they are.
+func (o *Options) frameOf(e *signal.Event) *frame {
+	f := newFrame(e)
+	if f != nil && f.asset != "" && o.Name != nil && e.Listing != nil && e.Listing.Entry != nil {
+		f.asset = fold(o.Name(e.Asset))
+	}
+	return f
+}
+
 // appendData adds the data member of e's message.
 func appendData(b []byte, e *signal.Event) []byte {
 	switch e.Type {

@@ -195,7 +195,7 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 	o := published{partition: partition, first: events[0].Position, last: events[len(events)-1].Position}
 	for i := range events {
-		if f := newFrame(&events[i]); f != nil {
+		if f := h.o.frameOf(&events[i]); f != nil {
 			o.frames = append(o.frames, f)
 		}
 	}

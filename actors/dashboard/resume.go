@@ -52,6 +52,7 @@ type resumer struct {
 	age      time.Duration
 	reads    chan struct{}
 	counts   *entryCounts
+	frameOf  func(*signal.Event) *frame
 
 	mu    sync.Mutex
 	stock map[signal.AccountID]*backfill
@@ -60,7 +61,7 @@ type resumer struct {
 
 func newResumer(r *ring, o Options) *resumer {
 	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, bytes: o.ReplayBytes, age: o.ReplayAge,
-		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge),
+		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), frameOf: o.frameOf,
 		stock: make(map[signal.AccountID]*backfill)}
 }
 
@@ -255,7 +256,7 @@ func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account 
 			if e.Account != account || tooLong {
 				continue
 			}
-			if f := newFrame(e); f != nil && f.revoked == nil {
+			if f := r.frameOf(e); f != nil && f.revoked == nil {
 				frames = append(frames, f)
 				bytes += len(f.bytes) + frameOverhead
 			}

@@ -72,6 +72,30 @@ func TestFilters(t *testing.T) {
 	c.wantNothing()
 }
 
+// TestFiltersFindSignalsUnderAliases: an open signal that was stored under an alias, before
+// those were one asset, is found by the asset's name. A subject of content is not renamed.
+func TestFiltersFindSignalsUnderAliases(t *testing.T) {
+	t.Parallel()
+	entry := 1.0
+	o := Options{Name: func(asset string) string {
+		if strings.EqualFold(asset, "btcusdt") {
+			return "BTC"
+		}
+		return asset
+	}}
+	for _, c := range []struct {
+		listing *signal.Listing
+		want    string
+	}{
+		{&signal.Listing{Entry: &entry}, "BTC"}, {&signal.Listing{}, "BTCUSDT"}, {nil, "BTCUSDT"},
+	} {
+		e := signal.Event{Type: signal.SignalUpdated, Asset: "btcusdt", Listing: c.listing, Data: []byte("{}")}
+		if f := o.frameOf(&e); f.asset != c.want {
+			t.Errorf("%+v is found by %q, want %q", c.listing, f.asset, c.want)
+		}
+	}
+}
+
 // TestFiltersKnowAliases: a filter means an asset by any of its spellings, and a subject
 // of content by the one that was sent.
 func TestFiltersKnowAliases(t *testing.T) {
@@ -96,6 +120,13 @@ func TestFiltersKnowAliases(t *testing.T) {
 	c.want("unsubscribed")
 	s.journal.append(created(alice, "SOL"), created(alice, "BTC"))
 	c.want("signal.new") // the aliases stay
+	c.wantNothing()
+	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`)
+	c.want("subscribed")
+	alias := created(alice, "btcusdt")
+	alias.Listing = &signal.Listing{Entry: new(1.0)}
+	s.journal.append(created(alice, "btcusdt"), alias) // the former is of content
+	c.want("signal.new")
 	c.wantNothing()
 }
 

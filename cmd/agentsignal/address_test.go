@@ -125,7 +125,8 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural-gas": "did you mean natural_gas?", "btc": "", "standing desk": ""} {
+	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?", "btc": "",
+		"natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &journal{}
 		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
 		err := tail.checkAssets(t.Context())

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
@@ -102,7 +103,7 @@ func orNearest(name string, known []string) string {
 }
 
 // checkAssets refuses an asset that looks like a slip for one that the service has
-// prices of. Others may come: contents have subjects of any name, and prices that are
+// prices of, unless it is another spelling of one. Others may come: contents have subjects of any name, and prices that are
 // written to Redis, too.
 func (t *tailer) checkAssets(ctx context.Context) error {
 	if len(t.assets) == 0 {
@@ -124,13 +125,13 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		known = append(known, a.Asset)
 	}
 	for _, name := range t.assets {
-		if slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+		if slices.ContainsFunc(known, func(k string) bool { return market.Key(k) == market.Key(name) }) {
 			continue
 		}
 		if near := orNearest(name, known); near != "" {
 			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
 		}
-		fmt.Fprintf(t.err, "agentsignal: the service has no prices of %q: only signals that name it so are shown\n", name)
+		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: there may be none, unless it is another name of a listed asset\n", name)
 	}
 	return nil
 }
