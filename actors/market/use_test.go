@@ -60,30 +60,32 @@ func TestAnUnneededAssetGivesWay(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT")
+	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT", "LINKUSDT")
 	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x), maxKept: 2})
+	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x), maxKept: 3})
 	asked := func(asset string) error {
 		_, err := m.Series(t.Context(), asset, signal.H1)
 		return err
 	}
-	for _, asset := range []string{"DOGE", "BTC"} {
+	for _, asset := range []string{"DOGE", "SOL", "BTC"} {
 		if err := asked(asset); err != nil {
 			t.Fatal(err)
 		}
 	}
-	e, ok := errors.AsType[*signal.RunError](asked("SOL"))
+	e, ok := errors.AsType[*signal.RunError](asked("LINK"))
 	if !ok || e.Code != signal.DataUnavailable || e.RetryAfter != fullFor || !strings.Contains(e.Message, "as many assets") {
 		t.Errorf("one more than may be: %v", e)
 	}
-	c.Add(keepFull)
-	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, c.Now()); err != nil {
-		t.Fatal(err)
+	for asset, unused := range map[string]time.Duration{"SOL": keepFull, "BTC": 0} {
+		if err := b.store.NoteUse(t.Context(), []string{asset}, c.Now().Add(keepFull+time.Minute-unused)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	c.Add(keepFull + time.Minute)
 	if err := asked("PEPE"); err != nil {
 		t.Errorf("no asset gives way: %v", err)
 	}
-	for asset, want := range map[string]bool{"BTC": true, "PEPE": true, "DOGE": false} {
+	for asset, want := range map[string]bool{"BTC": true, "SOL": true, "PEPE": true, "DOGE": false} {
 		if _, _, err := b.store.Asset(t.Context(), asset); (err == nil) != want {
 			t.Errorf("%s: %v", asset, err)
 		}
