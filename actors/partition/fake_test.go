@@ -119,6 +119,7 @@ type link struct {
 
 	announceTakes, takeTakes time.Duration // on their way to Redis
 	leaseReplyTakes          time.Duration // on its way back
+	eraseReplyTakes          time.Duration
 }
 
 func (l *link) cut(down bool) {
@@ -304,6 +305,7 @@ func (l *link) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration
 	if err := l.fenced(ctx, p, epoch); err != nil {
 		return 0, err
 	}
+	defer time.Sleep(l.eraseReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
 	if l.toErase[p] == 0 {
 		return -1, nil

@@ -334,6 +334,22 @@ func TestOwnerTrims(t *testing.T) {
 	})
 }
 
+// An account that is deleted while the last step of erasing another one is under way is
+// erased, too: that step did not see it.
+func TestAnAccountDeletedDuringAStepIsErased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).eraseReplyTakes = time.Second })
+		time.Sleep(500 * time.Millisecond) // the step that finds nothing is under way
+		a.Publish(0, []signal.Event{r.append(0, name(1), signal.AccountDeleted)})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.now(); len(got.erased[0]) != 1 || got.toErase[0] != 0 {
+			t.Errorf("erasing of %v has begun and %d steps are left, want 1 account and 0 steps", got.erased[0], got.toErase[0])
+		}
+	})
+}
+
 // startWithWebhooks starts a node that owns its only partition.
 func startWithWebhooks(t *testing.T) (*node, *fakeWebhooks, *fakeRedis) {
 	r := newFakeRedis(1)
