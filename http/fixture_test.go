@@ -84,7 +84,10 @@ func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outco
 	return f.run(ctx, req)
 }
 
-func (f fakeAgents) Submit(_ context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if ctx.Err() != nil {
+		return signal.Job{}, signal.Unavailable(ctx.Err())
+	}
 	if f.submit == nil {
 		return newJob(), nil
 	}
@@ -145,7 +148,10 @@ func (f fakeReplies) Claim(_ context.Context, account signal.AccountID, key sign
 	return f.claim(account, key)
 }
 
-func (f fakeReplies) Release(_ context.Context, account signal.AccountID, key signal.ReplyKey) error {
+func (f fakeReplies) Release(ctx context.Context, account signal.AccountID, key signal.ReplyKey) error {
+	if ctx.Err() != nil {
+		return signal.Unavailable(ctx.Err())
+	}
 	if f.release == nil {
 		return nil
 	}

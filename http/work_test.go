@@ -31,14 +31,20 @@ func (f *workFakes) addWork(o *signalhttp.Options) {
 	o.Work, o.Scorecards = fakeWork{f}, fakeWork{f}
 }
 
-func (f fakeWork) SubmitScan(_ context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
+func (f fakeWork) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
+	if ctx.Err() != nil {
+		return signal.Job{}, signal.Unavailable(ctx.Err())
+	}
 	if f.scan == nil {
 		return newScan(), nil
 	}
 	return f.scan(req, assets)
 }
 
-func (f fakeWork) SubmitBacktest(_ context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
+func (f fakeWork) SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
+	if ctx.Err() != nil {
+		return signal.Job{}, signal.Unavailable(ctx.Err())
+	}
 	if f.backtest == nil {
 		return newBacktest(), nil
 	}

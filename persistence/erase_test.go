@@ -369,3 +369,44 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 	}
 	return got
 }
+
+// A step looks at so many entries of a log; the next one goes on from there.
+func TestALogLongerThanAStepIsErased(t *testing.T) {
+	t.Parallel()
+	s, _ := leaseStore(t)
+	ctx, gone, stays := t.Context(), accountIn(s, 1), accountIn(s, 1)
+	const each = eraseChunk + 5
+	pipe := s.rdb.Pipeline()
+	for range each {
+		for _, a := range []signal.AccountID{gone, stays} {
+			e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.AgentStarted}
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: eventsKey(1), Values: []any{"h", appendEvent(nil, &e), "d", "{}"}})
+		}
+	}
+	if err := execute(ctx, pipe); err != nil {
+		t.Fatal(err)
+	}
+	cursor, err := s.eraseEvents(ctx, erasingOf{1, 1, gone}, "")
+	for err == nil && cursor != "" {
+		cursor, err = s.eraseEvents(ctx, erasingOf{1, 1, gone}, cursor)
+	}
+	if n := s.rdb.XLen(ctx, eventsKey(1)).Val(); err != nil || n != each {
+		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)
+	}
+}
+
+// A state that cannot be read keeps no account from being erased.
+func TestAnErasingThatIsNotReadableBeginsAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := leaseStore(t)
+	ctx, account := t.Context(), accountIn(s, 1)
+	epoch := take(t, s, 1, "a", time.Minute)
+	s.rdb.HSet(ctx, eraseKey(1), string(account), "99 of another version")
+	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
+		t.Fatal(err)
+	}
+	e, err := parseErasing(s.rdb.HGet(ctx, eraseKey(1), string(account)).Val())
+	if err != nil || e.stage != 0 {
+		t.Errorf("state %+v, %v; want the first stage", e, err)
+	}
+}

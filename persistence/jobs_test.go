@@ -239,6 +239,26 @@ func TestJobsAreForgotten(t *testing.T) {
 	}
 }
 
+// The index of an account's jobs ends some time after the last one that has ended. A job that
+// waits longer than that is still listed, and erased with its account.
+func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	b.enqueue(j, account)
+	if err := b.fail(b.next(j), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	index := jobsOfKey(0, account)
+	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl <= 0 {
+		t.Fatalf("without a job that waits the index lives %v, want a while", ttl)
+	}
+	b.enqueue(j, account)
+	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl != -1 {
+		t.Errorf("with a job that waits the index lives %v, want for good", ttl)
+	}
+}
+
 func TestJobList(t *testing.T) {
 	b := newJobBench(t, 2)
 	j := b.jobs("n1", 0)

@@ -186,3 +186,19 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 		t.Errorf("used at %v, listed as %v", used, got)
 	}
 }
+
+func TestKeysAreListedByPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	for _, name := range []string{"1", "2", "3"} {
+		if _, _, err := w.CreateKey(t.Context(), a.ID, name, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ limit, offset, want int }{{2, 0, 2}, {2, 2, 1}, {2, 3, 0}, {2, 9, 0}, {10, 0, 3}} {
+		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil || len(keys) != c.want || total != 3 {
+			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys), total, err, c.want)
+		}
+	}
+}

@@ -31,7 +31,10 @@ type eventLog struct {
 	err    error
 }
 
-func (l *eventLog) Append(_ context.Context, c signal.Change) (signal.Position, error) {
+func (l *eventLog) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	if ctx.Err() != nil {
+		return signal.Position{}, signal.Unavailable(ctx.Err())
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {

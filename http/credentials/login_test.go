@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/alexedwards/argon2id"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
@@ -380,6 +381,67 @@ func TestAClientThatHangsUpIsCounted(t *testing.T) {
 		if err := w.Unlock(t.Context(), a.Email); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// leaving hangs up as soon as its change is stored.
+type leaving struct {
+	*persistence.Store
+	leave context.CancelFunc
+}
+
+func (s leaving) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
+	defer s.leave()
+	return s.Store.RevokeKey(ctx, account, id, now)
+}
+
+// The other processes go on serving a revoked key's streams until they are notified.
+func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	k, _, err := w.CreateKey(t.Context(), a.ID, "name", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	w.Service.store = leaving{w.store, leave}
+	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	if events := w.log.take(); len(events) != 1 || events[0].Type != signal.KeyRevoked || events[0].Subject != string(k.ID) {
+		t.Errorf("events %+v, want the revocation", events)
+	}
+}
+
+// overtaken has another change of the password stored before its own.
+type overtaken struct {
+	*persistence.Store
+	first func()
+}
+
+func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID,
+	now time.Time) ([]signal.Event, error) {
+	s.first()
+	return s.Store.SetPassword(ctx, id, hash, version, keep, now)
+}
+
+// A change of the password that was allowed by the password of before does not undo a
+// change that was stored meanwhile: that may be the owner who locks a thief out.
+func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	a := w.register(t, "a@example.com")
+	owner, thief := w.principal(t, w.login(t, a.Email).Access), w.principal(t, w.login(t, a.Email).Access)
+	quicker := New(w.store, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
+	w.Service.store = overtaken{w.store, func() {
+		if err := quicker.ChangePassword(t.Context(), owner, goodPassword, "four green hedgehogs"); err != nil {
+			t.Error(err)
+		}
+	}}
+	wantCode(t, w.ChangePassword(t.Context(), thief, goodPassword, "five grey wolves run"), "invalid_credentials")
+	if _, err := quicker.Login(t.Context(), a.Email, "four green hedgehogs"); err != nil {
+		t.Errorf("login by the password that was stored first: %v", err)
 	}
 }
 

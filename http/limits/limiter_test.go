@@ -1,6 +1,7 @@
 package limits
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type fakeStore struct {
 	delay time.Duration
 }
 
-func (f *fakeStore) TakeTokens(_ context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+func (f *fakeStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
 	f.mu.Lock()
 	f.calls++
 	delay := f.delay
@@ -32,8 +33,8 @@ func (f *fakeStore) TakeTokens(_ context.Context, class, who string, quota int, 
 	time.Sleep(delay)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
-		return 0, 0, f.err
+	if err := stdcmp.Or(f.err, ctx.Err()); err != nil {
+		return 0, 0, err
 	}
 	if f.full == nil {
 		f.full = map[string]time.Time{}
@@ -50,6 +51,24 @@ func (f *fakeStore) TakeTokens(_ context.Context, class, who string, quota int, 
 	full = full.Add(time.Duration(each * float64(given)))
 	f.full[key] = full
 	return given, full.Sub(now), nil
+}
+
+// A client that leaves while its request is being counted does not end the question, which
+// would have this process count alone for a while, as fast as clients can leave.
+func TestAClientThatLeavesDoesNotStopTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{delay: 100 * time.Millisecond}
+		l := New(store, Options{Quotas: tenAnHour})
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer leave()
+		l.Take(ctx, Runs, "acc_1")
+		time.Sleep(200 * time.Millisecond)
+		store.counted()
+		l.Take(t.Context(), Runs, "acc_2")
+		if n := store.counted(); n != 1 || l.failing.Load() {
+			t.Errorf("the store is asked %d times for the next one, failing: %v; want once, and no failure", n, l.failing.Load())
+		}
+	})
 }
 
 // set changes how the store answers.
