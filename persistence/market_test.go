@@ -373,3 +373,15 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 		}
 	}
 }
+
+// A count that a damaged record claims is refused before anything is made room for: each thing
+// takes a byte at least.
+func TestCountsOfMarketRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	for claimed, want := range map[byte]int{2: 2, 3: 0, 127: 0} {
+		r := marketReader{data: string([]byte{claimed, 'a', 'b'})}
+		if got := r.length(); got != want || r.bad != (want == 0) {
+			t.Errorf("%d things in 2 bytes: read as %d, refused: %v", claimed, got, r.bad)
+		}
+	}
+}

@@ -140,6 +140,36 @@ func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
 	})
 }
 
+// shortSource forecasts so many days only.
+type shortSource struct {
+	*fakeSource
+	days int
+}
+
+func (f shortSource) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
+	got, run, err := f.fakeSource.Forecast(ctx, at, now)
+	for name, s := range got {
+		end := int(DateOf(now)-s.From) + f.days
+		got[name] = &Series{From: s.From, Days: s.Days[:end]}
+	}
+	return got, run, err
+}
+
+// Days that are missing count for nothing, and would look like normal weather: of a forecast
+// of which more than a fifth is missing there is no outlook.
+func TestAForecastThatIsTooShortGivesNoOutlook(t *testing.T) {
+	t.Parallel()
+	for days, known := range map[int]bool{horizon: true, 10: true, 9: false, 3: false} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := New(shortSource{newSource(), days}, Options{}).Outlook(t.Context(), gas)
+			fault, _ := errors.AsType[*signal.RunError](err)
+			if known && err != nil || !known && (fault == nil || fault.Code != signal.DataUnavailable) {
+				t.Errorf("%d days: %v, want an outlook: %v", days, err, known)
+			}
+		})
+	}
+}
+
 func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
