@@ -190,6 +190,7 @@ func TestAlertsEndAsPricesSayWhateverFails(t *testing.T) {
 				}
 				if n%31 == 0 && len(list) > 0 { // an owner is replaced, unless it has heard the end
 					i := w.rng.IntN(len(list))
+					synctest.Wait() // else the end may be on its way to both
 					mu.Lock()
 					over := len(ends[i]) > 0
 					mu.Unlock()
