@@ -23,7 +23,7 @@
 //	{pNN}:confirm                 string  nothing: a write for a WAIT to wait for              a minute
 //	{pNN}:epoch                   string  the last epoch given                                 for ever
 //	{pNN}:position                string  up to where events have had their effect             for ever
-//	{pNN}:probe                   string  nothing: what is written to see whether replicas have it 1 min
+//	{pNN}:probe                   string  nothing: a write to see whether replicas have it     a minute
 //	{pNN}:erase                   hash    deleted accounts that are being erased               until that is done
 //	{pNN}:webhooks:ACCOUNT        hash    webhooks of an account, behind their position        until they are removed
 //	{pNN}:webhookhealth:ACCOUNT   hash    since when their endpoints fail                      until a success
@@ -36,7 +36,7 @@
 //	{pNN}:pending:WEBHOOK         zset    those that are pending by when they are due          until their end
 //	{pNN}:succeeded:WEBHOOK       zset    those that succeeded by creation                     as the delivery
 //	{pNN}:failed:WEBHOOK          zset    those that failed by creation                        as the delivery
-//	{pNN}:waits:WEBHOOK           hash    signals -> what their later events wait for              48 h after the last change
+//	{pNN}:waits:WEBHOOK           hash    signals -> what their later events wait for          48 h after the last change
 //	{pNN}:bodies                  hash    ULID of an event, checksum -> what is sent of it     as its last delivery
 //	{pNN}:bodyrefs                hash    deliveries of a body beyond the first                as the body
 //	{pNN}:mails                   zset    mails to be sent by when                             until they are sent

@@ -103,8 +103,8 @@ func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.
 	return nil
 }
 
-// SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect is not appended
-// with a Change.
+// SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect
+// is not appended with a Change.
 func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
 	if r.Body == nil && !r.Omitted {
 		return errors.New("save reply: it has no body")
