@@ -128,13 +128,31 @@ func (w *writer) run() {
 	for {
 		batches, end := w.collect()
 		if len(batches) > 0 {
-			w.write(batches)
+			if !signal.Guard(w.log, signal.PanicLog, func() { w.write(batches) }) {
+				w.abandon(batches)
+			}
 			continue
 		}
 		if end {
 			return
 		}
 		<-w.wake
+	}
+}
+
+// abandon answers who still waits for batches whose writing panicked. It is not known
+// whether they are in the log.
+func (w *writer) abandon(batches []*batch) {
+	w.mu.Lock()
+	w.probing = false // the next operation may try
+	w.mu.Unlock()
+	for _, b := range batches {
+		for _, o := range b.operations {
+			select {
+			case o.done <- outcome{err: fmt.Errorf("append to partition %d: %w", b.queue.partition, signal.ErrPanicked)}:
+			default: // it was answered before
+			}
+		}
 	}
 }
 

@@ -163,21 +163,12 @@ func pause(ctx context.Context, d time.Duration) {
 // stored or is another process's matter.
 func (a *Agents) work(j signal.Job) {
 	defer a.o.Jobs.Done(j)
-	if j.Attempt == 1 {
-		a.o.Metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
-	}
 	j.Request.Reply = nil // the answer was given when the job was queued
 	r := a.newRun(j.Run, j.Request, &j)
-	var err error
-	switch {
-	case j.Kind != signal.JobRun:
-		err = a.perform(r)
-	case a.known(j.Request) != nil:
-		err = a.fail(r, cancelledError("the agent was switched off"))
-	case j.Attempt > maxAttempts:
-		err = a.fail(r, cancelledError("the job was interrupted too often"))
-	default:
-		_, err = a.await(context.Background(), r)
+	defer r.settle()
+	err := signal.ErrPanicked
+	if !signal.Guard(a.o.Slog, signal.PanicJobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
+		signal.Guard(a.o.Slog, signal.PanicJobs, func() { err = a.abandon(r) }, "job", string(j.ID))
 	}
 	switch {
 	case err == nil || signal.KindOf(err) == signal.KindRunFailed:
@@ -186,6 +177,33 @@ func (a *Agents) work(j signal.Job) {
 	default:
 		a.o.Slog.Warn("the outcome of a job was not stored; it will be run again", "job", string(j.ID), "attempt", j.Attempt, "err", err)
 	}
+}
+
+// carryOut does what a job asks for, and stores what came of it.
+func (a *Agents) carryOut(r *run) error {
+	j := r.job
+	if j.Attempt == 1 {
+		a.o.Metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
+	}
+	switch {
+	case j.Kind != signal.JobRun:
+		return a.perform(r)
+	case a.known(j.Request) != nil:
+		return a.fail(r, cancelledError("the agent was switched off"))
+	case j.Attempt > maxAttempts:
+		return a.fail(r, cancelledError("the job was interrupted too often"))
+	}
+	_, err := a.await(context.Background(), r)
+	return err
+}
+
+// abandon ends a job that panicked.
+func (a *Agents) abandon(r *run) error {
+	if r.job.Kind == signal.JobRun {
+		a.exec.fail(r, internalError(nil))
+		return nil
+	}
+	return a.store(r, nil, internalError(signal.ErrPanicked))
 }
 
 // fail records the end of a run that is not executed.
@@ -202,9 +220,11 @@ func (a *Agents) countWaiting(ctx context.Context) {
 	tick := time.NewTicker(countWaiting)
 	defer tick.Stop()
 	for {
-		if n, err := a.o.Jobs.Waiting(ctx); err == nil {
-			a.o.Metrics.jobsWaiting(n)
-		}
+		signal.Guard(a.o.Slog, signal.PanicJobs, func() {
+			if n, err := a.o.Jobs.Waiting(ctx); err == nil {
+				a.o.Metrics.jobsWaiting(n)
+			}
+		})
 		select {
 		case <-ctx.Done():
 			return

@@ -47,7 +47,6 @@ func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from
 
 // perform does the work of r, a job that is no run, and stores what came of it.
 func (a *Agents) perform(r *run) error {
-	defer r.settle()
 	var result json.RawMessage
 	var err error
 	switch {
@@ -67,6 +66,11 @@ func (a *Agents) perform(r *run) error {
 			err = endedError(cause)
 		}
 	}
+	return a.store(r, result, err)
+}
+
+// store records the end of a job that is no run: its result, or why it has none.
+func (a *Agents) store(r *run, result json.RawMessage, err error) error {
 	now := a.o.Now()
 	j := *r.job
 	j.Status, j.Result, j.CompletedAt, j.ExpiresAt = signal.JobCompleted, result, now, now.Add(a.o.JobRetention)

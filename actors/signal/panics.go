@@ -21,13 +21,14 @@ const (
 	PanicSource      PanicPlace = "source"      // a source of prices or news
 	PanicLimiter     PanicPlace = "limiter"     // a question for tokens
 	PanicCredentials PanicPlace = "credentials" // a renewal of what is known of a credential
+	PanicJobs        PanicPlace = "jobs"        // a job, or the count of those that wait
 	PanicWeather     PanicPlace = "weather"     // an outlook
 	PanicBackground  PanicPlace = "background"  // what the process does now and then
 )
 
 // PanicPlaces lists the places.
 var PanicPlaces = []PanicPlace{PanicTail, PanicLog, PanicCatalogue, PanicDashboard, PanicMarket, PanicSource, PanicLimiter,
-	PanicCredentials, PanicWeather, PanicBackground}
+	PanicCredentials, PanicJobs, PanicWeather, PanicBackground}
 
 // ErrPanicked is the error of what panicked, for callers that wait for an outcome.
 var ErrPanicked = errors.New("panicked: the log says where")
