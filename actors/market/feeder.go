@@ -194,7 +194,8 @@ func (f *Feeder) Run(ctx context.Context) error {
 			wait = retryAfter
 		case epoch != 0:
 			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
-			err := newTerm(f, epoch, taken).run(ctx)
+			err := signal.ErrPanicked
+			signal.Guard(f.o.Log, signal.PanicMarket, func() { err = newTerm(f, epoch, taken).run(ctx) }, "epoch", epoch)
 			if ctx.Err() != nil {
 				f.giveUp(epoch)
 				return nil

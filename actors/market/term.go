@@ -137,7 +137,9 @@ func (t *term) guarded(ctx context.Context, open func(context.Context) error) er
 				return
 			case <-time.After(t.o.Lease / 8):
 			}
-			if err := t.renew(ctx); err != nil {
+			err := signal.ErrPanicked
+			signal.Guard(t.o.Log, signal.PanicMarket, func() { err = t.renew(ctx) })
+			if err != nil {
 				fail(err)
 				return
 			}
@@ -166,8 +168,8 @@ func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(co
 	out := make(chan batch)
 	readers.Go(func() {
 		for ctx.Err() == nil {
-			b := batch{current: t.o.Now().UnixMilli()}
-			b.entries, b.err = read(ctx, after, time.Second)
+			b := batch{current: t.o.Now().UnixMilli(), err: signal.ErrPanicked}
+			signal.Guard(t.o.Log, signal.PanicMarket, func() { b.entries, b.err = read(ctx, after, time.Second) }, "after", after.String())
 			switch n := len(b.entries); {
 			case n >= readChunk:
 				b.current = 0

@@ -94,11 +94,16 @@ func (s *slopes) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		before := s.now().Add(-settled).Truncate(s.every)
 		pause := before.Add(s.every + settled).Sub(s.now())
-		if err := s.read(ctx); err != nil {
+		err := signal.ErrPanicked
+		signal.Guard(s.log, signal.PanicWeather, func() {
+			if err = s.read(ctx); err == nil {
+				s.fit(before)
+			}
+		})
+		if err != nil {
 			s.log.Warn("closed signals are not readable", "err", err)
 			pause = retryPause
 		} else {
-			s.fit(before)
 			s.once.Do(func() { close(s.ready) })
 		}
 		select {
@@ -110,8 +115,11 @@ func (s *slopes) run(ctx context.Context) {
 
 // read takes what the log has beyond what was read.
 func (s *slopes) read(ctx context.Context) error {
+	take := func(r *signal.Signal) {
+		signal.Guard(s.log, signal.PanicWeather, func() { s.take(r) }, "signal", string(r.ID))
+	}
 	for p := range s.upTo {
-		upTo, err := s.records.EachWeatherRecord(ctx, p, s.upTo[p], s.take)
+		upTo, err := s.records.EachWeatherRecord(ctx, p, s.upTo[p], take)
 		if s.upTo[p] = upTo; err != nil {
 			return fmt.Errorf("read partition %d: %w", p, err)
 		}

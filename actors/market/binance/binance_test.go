@@ -355,3 +355,21 @@ func TestPingsAreAnsweredAndCount(t *testing.T) {
 		}
 	})
 }
+
+func TestAReadThatPanicsEndsItsConnectionOnly(t *testing.T) {
+	t.Parallel()
+	serve := func(n int, ws *websocket.Conn) {
+		if n == 1 {
+			ws.WriteMessage(websocket.TextMessage, []byte("nonsense"))
+		}
+		for {
+			if _, err := acknowledge(ws); err != nil {
+				return
+			}
+		}
+	}
+	stream(t, StreamOptions{Faulty: func() { panic("at a message") }}, serve, func(t *testing.T, s *Stream) {
+		events, _ := follow(t, s, "BTCUSDT")
+		kinds(t, events, Up)
+	})
+}

@@ -240,7 +240,15 @@ func (c *connection) run(ctx context.Context) error {
 	incoming := make(chan received, 256)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
-	go c.read(reading, alive, incoming)
+	go func() {
+		if signal.Guard(c.s.log, signal.PanicSource, func() { c.read(reading, alive, incoming) }, "source", Name) {
+			return
+		}
+		select {
+		case incoming <- received{err: signal.ErrPanicked}:
+		case <-reading.Done():
+		}
+	}()
 	renew, pace := time.NewTimer(lifetime), time.NewTicker(requestEvery)
 	defer renew.Stop()
 	defer pace.Stop()

@@ -1,0 +1,52 @@
+package market
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// panickingStore panics at its first read of bars and of a given tick.
+type panickingStore struct {
+	FeederStore
+	ticks, bars, steps atomic.Int64
+}
+
+func (s *panickingStore) ReadTicks(ctx context.Context, from signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	if s.ticks.Add(1) == 1 {
+		panic("at a tick")
+	}
+	return s.FeederStore.ReadTicks(ctx, from, after, block)
+}
+
+func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+	if s.bars.Add(1) == 2 {
+		panic("at a bar")
+	}
+	return s.FeederStore.ReadBars(ctx, after, block)
+}
+
+func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error {
+	if s.steps.Add(1) == 1 {
+		panic("at a step")
+	}
+	return s.FeederStore.AppendTicks(ctx, epoch, ticks)
+}
+
+func TestATermThatPanicsIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	store := &panickingStore{FeederStore: b.store}
+	f, err := NewFeeder(store, FeederOptions{Node: "first", Lease: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.known = someAssets("BTC")
+	b.background(f.Run)
+	eventually(t, "reads and steps after a panic", func() bool {
+		return store.ticks.Load() > 2 && store.bars.Load() > 3 && store.steps.Load() > 2
+	})
+}
