@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type entry[V any] struct {
 // must not make an answer hold longer.
 type cache[K comparable, V any] struct {
 	most    int
+	log     *slog.Logger
 	flights singleflight.Group
 
 	mu      sync.RWMutex
@@ -53,8 +55,8 @@ type cache[K comparable, V any] struct {
 	epoch uint64
 }
 
-func newCache[K comparable, V any](most int) *cache[K, V] {
-	return &cache[K, V]{most: most, present: map[K]*entry[V]{}, missing: map[K]*entry[V]{},
+func newCache[K comparable, V any](most int, log *slog.Logger) *cache[K, V] {
+	return &cache[K, V]{most: most, log: log, present: map[K]*entry[V]{}, missing: map[K]*entry[V]{},
 		byAccount: map[signal.AccountID]map[K]struct{}{}}
 }
 
@@ -91,8 +93,8 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string, load func(con
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 			defer cancel()
 			e := &entry[V]{at: time.Now()}
-			var err error
-			e.value, e.account, err = load(ctx)
+			err := signal.ErrPanicked
+			signal.Guard(c.log, signal.PanicCredentials, func() { e.value, e.account, err = load(ctx) })
 			if err != nil && !is(err, signal.KindNotFound) {
 				return nil, err
 			}

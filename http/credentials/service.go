@@ -106,8 +106,8 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	s := &Service{store: store, events: events, o: o, log: o.Log.With("component", "credentials"), metrics: o.Metrics,
 		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
 		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
-		keys:     newCache[signal.Digest, keyState](o.Cached),
-		sessions: newCache[signal.SessionID, sessionState](o.Cached),
+		keys:     newCache[signal.Digest, keyState](o.Cached, o.Log),
+		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log),
 		tokens:   newBounded[signal.Digest, accessToken](o.Cached),
 	}
 	return s
