@@ -165,6 +165,34 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	}
 }
 
+// TestTailGoesBackBeyondItsAttachment: what was lost had come before the tail attached, so
+// that it remembers nothing from before.
+func TestTailGoesBackBeyondItsAttachment(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{})
+	losses := 0
+	b.tail.OnRollback(func(int) { losses++ })
+	b.addAt(signal.Position{MS: 1000}, "stays")
+	back := b.rollBack(eventsKey(0))
+	b.addAt(signal.Position{MS: 3000}, "lost")
+	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	back()
+	b.addAt(signal.Position{MS: 2000}, "passed over") // who heard of the gap reads it
+	for _, text := range []string{"next", "later"} {
+		b.tail.partitions[0].suspect = true
+		if err := b.tail.read(t.Context(), []int{0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		b.addAt(signal.Position{MS: 2500 + int64(len(text))}, text)
+		b.readAll(text)
+	}
+	if losses != 1 || b.gapsOf(0) != 1 {
+		t.Errorf("%d losses, %d gaps, want one of each", losses, b.gapsOf(0))
+	}
+}
+
 // TestRemovedEventsAreNoLoss: trimming and erasing remove events, and no owner has to
 // give up its partition for that.
 func TestRemovedEventsAreNoLoss(t *testing.T) {
