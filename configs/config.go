@@ -239,6 +239,8 @@ type Webhooks struct {
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 	Keep      int      `yaml:"keep" env:"KEEP"`
 	KeepBytes int      `yaml:"keep_bytes" env:"KEEP_BYTES"`
+	// Challenge has an endpoint answer a challenge before its URL is registered.
+	Challenge bool `yaml:"challenge" env:"CHALLENGE"`
 	// Concurrency is how many requests may be under way to an endpoint. From one process:
 	// HostConcurrency to a host, at most half of them of one account, AccountConcurrency
 	// of an account, InFlight in all.

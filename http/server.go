@@ -41,6 +41,7 @@ type Options struct {
 	Addresses  Addresses
 	Envelope   Envelope
 
+	Challenges Challenges // nil: endpoints of webhooks are not asked for a proof
 	Weather    Weather    // nil: there are no weather signals
 	Work       Work       // nil: there are no scans and no backtests
 	Scorecards Scorecards // nil: there are none

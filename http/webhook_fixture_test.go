@@ -39,18 +39,27 @@ type webhookFakes struct {
 	retryAll   func(webhook signal.WebhookID, q signal.RetryQuery) (int, error)
 	cancelAll  func(webhook signal.WebhookID) (int, error)
 	checkURL   func(url string) error
+	challenge  func(w *signal.Webhook, secret string) error // nil: none is asked for
 }
 
 type (
 	fakeWebhooks   struct{ *fakes }
 	fakeDeliveries struct{ *fakes }
 	fakeAddresses  struct{ *fakes }
+	fakeChallenges struct{ *fakes }
 	fakeSealer     struct{}
 )
 
 // use lets o answer requests about webhooks.
 func (f *fakes) use(o *signalhttp.Options) {
 	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f}, fakeSealer{}, fakeEnvelope
+	if f.challenge != nil {
+		o.Challenges = fakeChallenges{f}
+	}
+}
+
+func (f fakeChallenges) Challenge(_ context.Context, w *signal.Webhook, secret string) error {
+	return f.challenge(w, secret)
 }
 
 func newWebhook() signal.Webhook {

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -43,6 +44,13 @@ type Addresses interface {
 	// each fault, joined by errors.Join. Their codes are those of single faults, such
 	// as url_not_allowed and https_required.
 	CheckURL(ctx context.Context, url string) error
+}
+
+// Challenges asks endpoints for a proof that they take deliveries. See webhook.Node.
+type Challenges interface {
+	// Challenge returns nil if the URL of w, a webhook that is not stored yet, has answered
+	// a request that secret signs. KindInvalid, "url_not_allowed": it has not.
+	Challenge(ctx context.Context, w *signal.Webhook, secret string) error
 }
 
 const (
@@ -103,6 +111,9 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 	if secret == "" {
 		secret = signal.NewSecret()
 	}
+	if err := s.challenge(c, &w, secret); err != nil {
+		return err
+	}
 	w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
 	answer := appendNewWebhook(make([]byte, 0, 1024), &w, secret)
 	var kept *signal.Reply
@@ -123,6 +134,36 @@ func (c *call) urlFault(err error) error {
 	}
 	c.faults.body("/url", faultDuplicate, "another webhook of the account has this URL: change that one, or give this one another URL")
 	return c.faults.err()
+}
+
+// challenge asks the URL of w for a proof where the operator wants one.
+func (s *Server) challenge(c *call, w *signal.Webhook, secret string) error {
+	if s.o.Challenges == nil {
+		return nil
+	}
+	err := s.o.Challenges.Challenge(c.r.Context(), w, secret)
+	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind == signal.KindInvalid {
+		c.faults.body("/url", e.Code, e.Message)
+		return c.faults.err()
+	}
+	return err
+}
+
+// challengeChange asks the URL that a webhook is to get for a proof.
+func (s *Server) challengeChange(c *call, url string) error {
+	if s.o.Challenges == nil || url == "" {
+		return nil
+	}
+	w, err := s.webhook(c)
+	if err != nil || w.URL == url {
+		return err
+	}
+	secret, err := s.o.Sealer.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return err
+	}
+	w.URL = url
+	return s.challenge(c, &w, string(secret))
 }
 
 // listWebhooks answers GET /v1/webhooks.
@@ -171,6 +212,9 @@ func (s *Server) changeWebhook(c *call) error {
 		in = s.readWebhook(c, o)
 		in.status, _ = choice(o, "status", signal.WebhookStatuses)
 	}); err != nil {
+		return err
+	}
+	if err := s.challengeChange(c, in.url); err != nil {
 		return err
 	}
 	w, err := s.update(c, "webhook changed", in.apply)

@@ -173,6 +173,9 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Envelope: webhook.AppendBody, Registration: c.Auth.Registration == "open", CORSOrigins: c.HTTP.CORSOrigins,
 		TrustedProxies: proxies, MaxAnonymous: c.HTTP.MaxAnonymous, TLS: p.certificate.config(), Health: p.health(), Metrics: signalhttp.NewMetrics(p.registry), Log: log,
 		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin, Now: p.store.Now, Tracing: p.startTracing(ctx)}
+	if c.Webhooks.Challenge {
+		o.Challenges = p.deliverer
+	}
 	if c.HTTP.AdminAddr == "" {
 		o.Gatherer = p.registry
 	}

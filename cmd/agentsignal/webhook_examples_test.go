@@ -215,6 +215,14 @@ func tryDeliveries(t *testing.T, args []string) {
 			}
 		}
 	}
+	node := webhook.New(nil, sender, nil, webhook.Options{})
+	hook := signal.Webhook{ID: signal.NewWebhookID(), URL: x.url + "/hooks", APIVersion: "2026-11-01"}
+	if err := node.Challenge(t.Context(), &hook, made); err != nil {
+		t.Errorf("a challenge: %v", err)
+	}
+	if err := node.Challenge(t.Context(), &hook, "another"); err == nil {
+		t.Error("a challenge that is not genuine is answered with its token")
+	}
 	x.handled("evt_0", "evt_1", "evt_2", "evt_3")
 }
 

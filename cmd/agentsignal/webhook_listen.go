@@ -170,7 +170,7 @@ func (l *localReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if l.forward == "" {
 		l.report(l.describe(r, body, http.StatusOK, nil))
-		w.WriteHeader(http.StatusOK)
+		io.WriteString(w, webhook.ChallengeOf(body))
 		return
 	}
 	l.pass(w, r, body)

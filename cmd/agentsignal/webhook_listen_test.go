@@ -95,6 +95,10 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 	for _, secrets := range [][]string{{"new"}, {"old"}, {"newest", "new"}} {
 		l.deliver(t, secrets, body).want(t, http.StatusOK)
 	}
+	challenge := `{"id":"evt_1","type":"webhook.challenge","data":{"challenge":"the token"}}`
+	if a := l.deliver(t, []string{"new"}, challenge).want(t, http.StatusOK); a.Body != "the token" {
+		t.Errorf("a challenge is answered with %q", a.Body)
+	}
 	if line := l.out.line("webhook.test", "dlv_1", "attempt 2", "200  ok"); line == "" || l.out.line(body) == "" {
 		t.Errorf("listen prints\n%s", l.out)
 	}

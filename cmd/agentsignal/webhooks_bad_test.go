@@ -225,3 +225,24 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		t.Errorf("%d redirects were followed", n)
 	}
 }
+
+// With webhooks.challenge a URL is registered if its endpoint answers, and only then.
+func TestAWebhookAnswersItsChallenge(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.Challenge = true
+	s := begin(t, c)
+	s.awaitReady(t)
+	user, _ := s.account(t)
+	silent := newHookEndpoint(t, nil)
+	body := func(url string) string {
+		return `{"url":"` + url + `","events":["webhook.test"],"secret":"new secret of 1"}`
+	}
+	a := user.post("/v1/webhooks", body(silent.url)).want(t, http.StatusBadRequest)
+	if text := a.Body; !strings.Contains(text, "url_not_allowed") || !strings.Contains(text, "data.challenge") {
+		t.Errorf("an endpoint that does not answer is refused with %s", text)
+	}
+	l := listenFor(t, "--secret", "new secret of 1")
+	user.post("/v1/webhooks", body(l.url)).want(t, http.StatusOK)
+}

@@ -140,6 +140,18 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the body is no event", http.StatusBadRequest)
 		return
 	}
+	if e.Type == "webhook.challenge" {
+		// Whoever registers this URL is asked for a proof: a text that only its receiver has.
+		var data struct {
+			Challenge string `json:"challenge"`
+		}
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			http.Error(w, "the body is no event", http.StatusBadRequest)
+			return
+		}
+		io.WriteString(w, data.Challenge)
+		return
+	}
 	if err := r.once(e); err != nil {
 		log.Printf("handle event %q: %v", e.ID, err)
 		http.Error(w, "try again later", http.StatusInternalServerError)

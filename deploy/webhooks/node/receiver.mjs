@@ -105,6 +105,8 @@ async function receive(request, secrets, tolerance) {
     event = null;
   }
   if (typeof event?.id !== "string" || event.id === "") return [400, "the body is no event"];
+  // Whoever registers this URL is asked for a proof: a text that only its receiver has.
+  if (event.type === "webhook.challenge") return [200, String(event.data?.challenge)];
   try {
     once(event);
   } catch (err) {

@@ -118,6 +118,9 @@ class Receiver(BaseHTTPRequestHandler):
         if not isinstance(event, dict) or not isinstance(event.get("id"), str) or not event["id"]:
             return self.answer(400, "the body is no event")
         try:
+            # Whoever registers this URL is asked for a proof: a text that only its receiver has.
+            if event.get("type") == "webhook.challenge":
+                return self.answer(200, event["data"]["challenge"])
             once(event)
         except Exception as e:
             print("handle event:", repr(e), file=sys.stderr)

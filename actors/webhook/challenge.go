@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// EventChallenge is the type of the request by which an endpoint is asked for a proof
+// that it takes deliveries. It is in no log and no list of deliveries.
+const EventChallenge signal.EventType = "webhook.challenge"
+
+// challengeTimeout is how long a challenge takes at most, its wait for a slot included.
+const challengeTimeout = 10 * time.Second
+
+// Challenge sends a random token, signed with secret, to the URL of w, which is not
+// stored yet. It returns nil if the endpoint has answered 2xx with the token, as text or
+// as the member challenge of an object. KindInvalid, "url_not_allowed": it has not;
+// KindUnavailable: there was no slot for the request, which takes one as a delivery does.
+func (n *Node) Challenge(ctx context.Context, w *signal.Webhook, secret string) error {
+	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
+	defer cancel()
+	to, token, now := NewDestination(w.URL, secret), rand.Text(), n.now()
+	s, err := n.await(ctx, w.Account, to.name)
+	if err != nil {
+		return err
+	}
+	defer n.gate.leave(s)
+	id := signal.NewEventID()
+	result := n.courier.Send(ctx, Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
+		Body: AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`))})
+	why := result.Error
+	switch {
+	case result.Cancelled():
+		why = fmt.Sprintf("no answer within %v", challengeTimeout)
+	case why == "" && !answersChallenge(result.Body, token):
+		why = "the answer does not have the token"
+	}
+	if !result.Cancelled() {
+		n.options.Metrics.attempted(&result)
+	}
+	if why == "" {
+		return nil
+	}
+	return &signal.Error{Kind: signal.KindInvalid, Code: CodeNotAllowed, Message: "the endpoint has not answered the challenge: " + why +
+		`; it must answer the POST of type ` + string(EventChallenge) + ` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`}
+}
+
+// ChallengeOf returns the token to answer body with, if it is that of a challenge; else
+// nothing.
+func ChallengeOf(body []byte) string {
+	var e struct {
+		Type signal.EventType `json:"type"`
+		Data struct {
+			Challenge string `json:"challenge"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(body, &e) != nil || e.Type != EventChallenge {
+		return ""
+	}
+	return e.Data.Challenge
+}
+
+// await takes a slot for one request of an account to a host.
+func (n *Node) await(ctx context.Context, account signal.AccountID, host string) (slot, error) {
+	granted := make(chan struct{}, 1)
+	t := &ticket{account: account, granted: func() { granted <- struct{}{} }}
+	defer n.gate.withdraw(t)
+	s, entered := n.gate.enter(t, host, fastLane)
+	if entered {
+		return s, nil
+	}
+	select {
+	case <-granted:
+		s, _ = n.gate.enter(t, host, fastLane)
+		return s, nil
+	case <-ctx.Done():
+		return slot{}, &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: challengeTimeout,
+			Message: "too many requests to this host are under way: try again later"}
+	}
+}
+
+// answersChallenge reports whether body is token, or an object with it as challenge. An
+// endpoint that only sends back what it got does not pass.
+func answersChallenge(body, token string) bool {
+	if strings.TrimSpace(body) == token {
+		return true
+	}
+	var answer struct {
+		Challenge string `json:"challenge"`
+	}
+	return json.Unmarshal([]byte(body), &answer) == nil && answer.Challenge == token
+}

@@ -1,0 +1,64 @@
+package http_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// A URL that does not answer its challenge is neither registered nor given to a webhook;
+// one that a webhook has already is not asked again.
+func TestURLsAnswerAChallenge(t *testing.T) {
+	t.Parallel()
+	const changed = `{"url":"https://example.com/new"}`
+	const create = `{"url":"https://example.com/new","events":["signal.created"],"secret":"correct horse battery staple"}`
+	refused := &signal.Error{Kind: signal.KindInvalid, Code: "url_not_allowed", Message: "the endpoint has not answered"}
+	busy := &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "m"}
+	tests := map[string]struct {
+		method, path, body string
+		answer             error
+		status             int
+		asked              []string // with which secret
+		stored             int
+	}{
+		"answered":                 {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
+		"not answered":             {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery staple"}, 0},
+		"not asked":                {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
+		"another URL":              {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
+		"another URL, no answer":   {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},
+		"the same URL":             {"PATCH", aWebhook, `{"url":"https://example.com/hooks/signals","description":"d"}`, refused, 200, nil, 1},
+		"another description only": {"PATCH", aWebhook, `{"description":"d"}`, refused, 200, nil, 1},
+	}
+	for name, test := range tests {
+		f := &fakes{}
+		stored := 0
+		var asked []string
+		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+			w := newWebhook()
+			w.Secret = fakeSealer{}.Seal([]byte("present"), string(w.ID))
+			return w, nil
+		}
+		f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { stored++; return w, nil }
+		f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) { stored++; return w, nil }
+		f.challenge = func(w *signal.Webhook, secret string) error {
+			asked = append(asked, secret)
+			if w.URL != "https://example.com/new" || w.Account != accountID || w.APIVersion == "" {
+				t.Errorf("%s: asked %+v", name, w)
+			}
+			return test.answer
+		}
+		a := do(t, newServer(t, f), test.method, test.path, test.body)
+		if a.Status != test.status || stored != test.stored {
+			t.Errorf("%s: %d %s, stored %d times", name, a.Status, a.Body, stored)
+		}
+		if d := cmp.Diff(test.asked, asked); d != "" {
+			t.Errorf("%s: asked (-want +got):\n%s", name, d)
+		}
+		if test.status == 400 && !slices.Equal(a.faults(t), []string{"body /url url_not_allowed"}) {
+			t.Errorf("%s: %s", name, a.Body)
+		}
+	}
+}
