@@ -239,6 +239,9 @@ type Webhooks struct {
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 	Keep      int      `yaml:"keep" env:"KEEP"`
 	KeepBytes int      `yaml:"keep_bytes" env:"KEEP_BYTES"`
+	// MaxPending is how many deliveries of an account may be pending. What is too many is
+	// dropped.
+	MaxPending int `yaml:"max_pending" env:"MAX_PENDING"`
 	// Challenge has an endpoint answer a challenge before its URL is registered.
 	Challenge bool `yaml:"challenge" env:"CHALLENGE"`
 	// Concurrency is how many requests may be under way to an endpoint. From one process:
@@ -310,8 +313,8 @@ func Default() Config {
 			RetrySchedule: []Duration{Duration(30 * time.Second), Duration(2 * time.Minute), Duration(10 * time.Minute),
 				Duration(30 * time.Minute), Duration(2 * time.Hour), Duration(8 * time.Hour)},
 			DisableAfter: Duration(72 * time.Hour), WarnAfter: []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
-			Retention: Duration(720 * time.Hour), Keep: 10_000, KeepBytes: 8 << 20, Concurrency: 8, HostConcurrency: 64,
-			AccountConcurrency: 256, InFlight: 1024, OrderWait: Duration(10 * time.Minute)},
+			Retention: Duration(720 * time.Hour), Keep: 10_000, KeepBytes: 8 << 20, MaxPending: 100_000, Concurrency: 8,
+			HostConcurrency: 64, AccountConcurrency: 256, InFlight: 1024, OrderWait: Duration(10 * time.Minute)},
 		Log: Log{Level: "info", Format: "auto"},
 	}
 }

@@ -174,7 +174,7 @@ func (c *Config) Validate() error {
 		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
 		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued, "signals.max_open": c.Signals.MaxOpen, "webhooks.keep": c.Webhooks.Keep,
 		"http.max_anonymous": c.HTTP.MaxAnonymous, "auth.max_sessions": c.Auth.MaxSessions,
-		"webhooks.keep_bytes":  c.Webhooks.KeepBytes,
+		"webhooks.keep_bytes": c.Webhooks.KeepBytes, "webhooks.max_pending": c.Webhooks.MaxPending,
 		"webhooks.concurrency": c.Webhooks.Concurrency, "webhooks.host_concurrency": c.Webhooks.HostConcurrency,
 		"webhooks.account_concurrency": c.Webhooks.AccountConcurrency, "webhooks.in_flight": c.Webhooks.InFlight} {
 		check(n >= 1, key, "must be 1 or more")

@@ -57,6 +57,12 @@ func (h *Webhooks) CreateDelivery(ctx context.Context, d signal.Delivery, body [
 	return err
 }
 
+// Notify appends an event for an account under the epoch of its partition's owner.
+func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) error {
+	_, err := h.log.Append(ctx, signal.Change{Account: e.Account, Epoch: epoch, Events: []signal.Event{e}})
+	return err
+}
+
 // StoreOutcomes stores what attempts of one endpoint have changed: all of it or
 // nothing, but for deliveries that are not pending any more, or not for the attempt
 // (see signal.Delivery.WasDueAt). It returns their indexes: all of them if the webhook

@@ -55,6 +55,35 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 	return d, body, nil
 }
 
+// PendingDeliveries returns how many deliveries of each of the accounts, which lie in
+// partition p, are pending.
+func (h *Webhooks) PendingDeliveries(ctx context.Context, p int, accounts []signal.AccountID) ([]int, error) {
+	pipe := h.store.rdb.Pipeline()
+	webhooks := make([]*redis.StringSliceCmd, len(accounts))
+	for i, a := range accounts {
+		webhooks[i] = pipe.HKeys(ctx, webhooksKey(p, a))
+	}
+	if err := execute(ctx, pipe); err != nil {
+		return nil, unavailable(fmt.Errorf("read webhooks: %w", err))
+	}
+	pending := make([][]*redis.IntCmd, len(accounts))
+	for i := range accounts {
+		for _, w := range webhooks[i].Val() {
+			pending[i] = append(pending[i], pipe.ZCard(ctx, pendingKey(p, signal.WebhookID(w))))
+		}
+	}
+	if err := execute(ctx, pipe); err != nil {
+		return nil, unavailable(fmt.Errorf("count pending deliveries: %w", err))
+	}
+	n := make([]int, len(accounts))
+	for i := range pending {
+		for _, c := range pending[i] {
+			n[i] += int(c.Val())
+		}
+	}
+	return n, nil
+}
+
 // Deliveries returns q.Limit deliveries of a webhook after the first q.Offset ones
 // that q wants, newest first, and how many it wants in all. Of their attempts there is
 // only the last, with its number and response status. A webhook that does not exist

@@ -172,6 +172,35 @@ func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
 	}
 }
 
+// Pending deliveries are counted by account, whatever changes them.
+func TestPendingDeliveriesAreCounted(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w, v := b.register(), b.register()
+	other, none := accountIn(b.store, b.p), accountIn(b.store, b.p)
+	theirs, err := b.hooks.Register(b.Context(), testWebhook(other), 100, nil)
+	b.must("register", err)
+	check := func(want ...int) {
+		t.Helper()
+		n, err := b.hooks.PendingDeliveries(b.Context(), b.p, []signal.AccountID{b.account, none, other})
+		if err != nil || !slices.Equal(n, want) {
+			t.Errorf("%v are pending, %v, want %v", n, err, want)
+		}
+	}
+	check(0, 0, 0)
+	list := b.deliver(w, milli(1), milli(2), milli(3))
+	b.deliver(v, milli(1))
+	b.deliver(&theirs, milli(1), milli(2))
+	check(4, 0, 2)
+	b.outcomes(w, attempt(list[0], 200, milli(5), time.Time{}), attempt(list[1], 500, milli(5), milli(50)))
+	check(3, 0, 2)
+	b.must("remove", b.hooks.RemoveWebhook(b.Context(), b.account, v.ID))
+	check(2, 0, 2)
+	_, err = b.hooks.CancelDeliveries(b.Context(), b.account, w.ID)
+	b.must("cancel", err)
+	check(0, 0, 2)
+}
+
 // calls returns how often Redis was given a command.
 func (b *hookBench) calls(command string) int {
 	_, line, _ := strings.Cut(b.rdb.Info(b.Context(), "commandstats").Val(), "cmdstat_"+command+":calls=")

@@ -388,7 +388,7 @@ func (e *endpoint) release(dropped []*item) {
 
 // await notes that d will be stored, if it is not yet.
 func (e *endpoint) await(d *item) {
-	if _, known := e.unread[d.ID]; !known && d.isOpen() {
+	if _, known := e.unread[d.ID]; !known && d.isOpen() && !d.past.Load() {
 		e.unread[d.ID] = false
 	}
 }
@@ -429,6 +429,7 @@ func (e *endpoint) fill(c engine.Context) {
 func (e *endpoint) onAttemptsEnded(c engine.Context) {
 	e.worked = true
 	e.conclude()
+	e.o.recorder.counts.tend(c)
 	e.store(c)
 	e.fill(c)
 	e.read(c)

@@ -480,6 +480,30 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 	return left, err
 }
 
+func (s *fakeStore) PendingDeliveries(ctx context.Context, _ int, accounts []signal.AccountID) (pending []int, err error) {
+	err = s.do(ctx, "PendingDeliveries", func() error {
+		pending = make([]int, len(accounts))
+		for _, d := range s.deliveries {
+			if i := slices.Index(accounts, d.Account); i >= 0 && d.Status == signal.DeliveryPending {
+				pending[i]++
+			}
+		}
+		return nil
+	})
+	return pending, err
+}
+
+func (s *fakeStore) Notify(ctx context.Context, epoch int64, e signal.Event) error {
+	return s.do(ctx, "Notify", func() error {
+		if epoch != s.epoch {
+			return errNotOwner
+		}
+		s.notices = append(s.notices, e)
+		s.append(e)
+		return nil
+	})
+}
+
 func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID) (list []signal.Wait, err error) {
 	err = s.do(ctx, "SignalWaits", func() error {
 		list = slices.Collect(maps.Values(s.waits[id]))

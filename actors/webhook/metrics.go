@@ -17,6 +17,7 @@ type Metrics struct {
 	failures   prometheus.Observer
 	deliveries *prometheus.CounterVec
 	byStatus   map[signal.DeliveryStatus]prometheus.Counter
+	drops      prometheus.Counter
 	disables   *prometheus.CounterVec
 	emails     *prometheus.CounterVec
 
@@ -48,6 +49,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process made, as pending, or that ended here.",
 		}, []string{"status"}),
 		byStatus: map[signal.DeliveryStatus]prometheus.Counter{},
+		drops: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "agentsignal_webhook_deliveries_dropped_total",
+			Help: "Deliveries that were not stored, or not tried again, because too many of the account are pending.",
+		}),
 		disables: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_webhook_disabled_total", Help: "Webhooks that were disabled, by who did it: failing (the service) or manual.",
 		}, []string{"reason"}),
@@ -64,7 +69,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_webhooks", Help: "Registered webhooks. The same in every process.",
 		}, []string{"status"}),
 	}
-	r.MustRegister(m.attempts, m.duration, m.deliveries, m.disables, m.emails, m.pending, m.lag, m.webhooks)
+	r.MustRegister(m.attempts, m.duration, m.deliveries, m.drops, m.disables, m.emails, m.pending, m.lag, m.webhooks)
 	for _, class := range Classes {
 		m.byClass[class] = m.attempts.WithLabelValues(class)
 	}
@@ -126,6 +131,13 @@ func (m *Metrics) recorded(n int) {
 func (m *Metrics) ended(s signal.DeliveryStatus) {
 	if m != nil {
 		m.byStatus[s].Inc()
+	}
+}
+
+// dropped counts deliveries that there is no room for.
+func (m *Metrics) dropped(n int) {
+	if m != nil {
+		m.drops.Add(float64(n))
 	}
 }
 

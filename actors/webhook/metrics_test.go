@@ -50,6 +50,7 @@ func TestMetricsStartAtZero(t *testing.T) {
 		"agentsignal_webhook_attempts_total":           len(Classes),
 		"agentsignal_webhook_attempt_duration_seconds": 2,
 		"agentsignal_webhook_deliveries_total":         len(signal.DeliveryStatuses),
+		"agentsignal_webhook_deliveries_dropped_total": 1,
 		"agentsignal_webhook_disabled_total":           len(signal.DisabledReasons),
 		"agentsignal_emails_total":                     4,
 		"agentsignal_webhook_pending_deliveries":       1,

@@ -20,6 +20,7 @@ type Store interface {
 	backlogs
 	orders
 	outcomes
+	pendings
 	mails
 }
 
@@ -53,6 +54,8 @@ type Options struct {
 	// KeepBytes is how much of the store's memory the deliveries of a webhook take at
 	// most before the oldest ended ones are dropped; default 8 MiB.
 	KeepBytes int64
+	// MaxPending is how many deliveries of an account may be pending; default 100,000.
+	MaxPending int
 
 	// Post sends mails. Nil: they are logged as not sent.
 	Post Post
@@ -74,6 +77,7 @@ const (
 	DefaultRetention          = 30 * 24 * time.Hour
 	DefaultKeep               = 10_000
 	DefaultKeepBytes          = 8 << 20
+	DefaultMaxPending         = 100_000
 )
 
 // Node is what the webhooks of all partitions of a process share. It is safe for
@@ -100,6 +104,7 @@ func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	o.Keep = cmp.Or(o.Keep, DefaultKeep)
 	o.KeepBytes = cmp.Or(o.KeepBytes, DefaultKeepBytes)
+	o.MaxPending = cmp.Or(o.MaxPending, DefaultMaxPending)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

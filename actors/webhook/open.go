@@ -32,6 +32,7 @@ type item struct {
 	event   *openEvent  // that it was made of; nil: it was read from Redis
 	pending atomic.Bool // it is, or is being, stored as pending
 	stored  atomic.Bool // Redis has it, in whatever state
+	past    atomic.Bool // the position in the log need not wait for it: it is stored, or dropped
 	let     atomic.Bool // it is to be stored soon: its endpoint has let it go, or a later one
 
 	signal signal.SignalID // that it is about; empty if its order does not matter
@@ -43,7 +44,15 @@ func (i *item) isOpen() bool { return i.event != nil && !i.stored.Load() }
 
 // close notes that Redis has the delivery.
 func (i *item) close() {
-	if i.event != nil && i.stored.CompareAndSwap(false, true) {
+	if i.event != nil {
+		i.stored.Store(true)
+		i.pass()
+	}
+}
+
+// pass lets the position in the log go on behind the delivery.
+func (i *item) pass() {
+	if i.event != nil && i.past.CompareAndSwap(false, true) {
 		i.event.open.Add(-1)
 	}
 }
@@ -104,7 +113,7 @@ func (o *openEvents) overdue(then time.Time) (items []*item) {
 			continue
 		}
 		for _, i := range e.items {
-			if i.isOpen() && (!e.at.After(then) || i.let.Load()) {
+			if !i.past.Load() && (!e.at.After(then) || i.let.Load()) {
 				items = append(items, i)
 			}
 		}
@@ -124,13 +133,9 @@ func (r *Recorder) storeOpen(ctx context.Context, then time.Time) error {
 		for _, i := range page {
 			i.pending.Store(true)
 		}
-		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(page)); err != nil {
+		if err := r.storePending(ctx, page); err != nil {
 			return err
 		}
-		for _, i := range page {
-			i.close()
-		}
-		r.parent.Tell(deliveriesStored{byWebhook(page)})
 	}
 	r.open.trim()
 	return nil

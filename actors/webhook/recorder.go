@@ -44,6 +44,8 @@ type Recorder struct {
 	// made deliveries of the events up to there.
 	began signal.Position
 	open  openEvents
+	// counts are the pending deliveries by account.
+	counts *counts
 
 	mu       sync.Mutex
 	accounts map[signal.AccountID]struct{} // that have webhooks; nil until they are known
@@ -73,7 +75,7 @@ func eventBit(t signal.EventType) uint8 {
 }
 
 func newRecorder(o *owned) *Recorder {
-	return &Recorder{o: o, tables: make(map[signal.AccountID][]subscriber)}
+	return &Recorder{o: o, counts: newCounts(o), tables: make(map[signal.AccountID][]subscriber)}
 }
 
 // What the Recorder tells the partition's webhooks, in the order of the log.
@@ -221,13 +223,9 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 	switch {
 	case len(p.items) == 0:
 	case p.events[0].before.Compare(r.began) < 0:
-		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(p.items)); err != nil {
+		if err := r.storePending(ctx, p.items); err != nil {
 			return err
 		}
-		for _, i := range p.items {
-			i.close()
-		}
-		r.parent.Tell(deliveriesStored{byWebhook(p.items)})
 	default:
 		if count, _ := r.open.trim(); count+len(p.items) > maxOpen {
 			if err := r.storeOpen(ctx, time.Now()); err != nil {

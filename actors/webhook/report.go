@@ -112,7 +112,7 @@ func (l *outcomeList) split() outcomeList {
 func (e *endpoint) conclude() {
 	r, rules, schedule := &e.report, e.o.options.Health, e.o.options.Schedule
 	for _, a := range e.queue.collect() {
-		state := schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter())
+		state := e.limited(a.item, schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter()))
 		r.waiting.outcomes = append(r.waiting.outcomes, outcome{state, a.item})
 		e.tried(a.item, &state, a.result.Error == "")
 		before := r.health

@@ -114,9 +114,10 @@ func placeBehind(w *signal.Wait, d *item) time.Time {
 }
 
 // putBehind has d sent after what Redis has of its signal. As long as not all of that is
-// known, it goes there as it is, and gets its place when it is read.
+// known, it goes there as it is, and gets its place when it is read. So does what there
+// is no room for.
 func (e *endpoint) putBehind(d *item, w *signal.Wait) {
-	if e.behind || len(d.Attempts) > 0 {
+	if e.behind || len(d.Attempts) > 0 || d.isOpen() && e.o.recorder.counts.take(e.account, 1) == 0 {
 		e.release([]*item{d})
 	} else {
 		e.postpone(d, w)

@@ -42,7 +42,7 @@ func (p *process) addWebhooks() error {
 		Health:      webhook.HealthRules{DisableAfter: time.Duration(c.DisableAfter), WarnAfter: durations(c.WarnAfter)},
 		Concurrency: c.Concurrency, HostConcurrency: c.HostConcurrency, AccountConcurrency: c.AccountConcurrency,
 		InFlight: c.InFlight, Retention: time.Duration(c.Retention), Keep: c.Keep,
-		KeepBytes: int64(c.KeepBytes), OrderWait: orderWait(c.OrderWait),
+		KeepBytes: int64(c.KeepBytes), MaxPending: c.MaxPending, OrderWait: orderWait(c.OrderWait),
 		Post: post, Addresses: addresses{p.store}, Now: p.store.Now, Log: p.log, Metrics: p.attempts})
 	return nil
 }

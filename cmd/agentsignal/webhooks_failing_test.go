@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // holdsTo fails the test unless the attempts of a delivery were made by the schedule:
@@ -313,6 +314,38 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 	trader.tryHook("http://127.0.0.1:9999/toomany").fails(t, http.StatusConflict, "limit_reached")
 	other, _ := s.account(t)
 	other.hook("http://127.0.0.1:9999/other")
+}
+
+// With as many pending deliveries as an account may have, more are dropped and the
+// account's dashboards show it; its other endpoint gets everything.
+func TestPendingDeliveriesOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.MaxPending = 10
+	s := hookService{begin(t, c), server.Client()}
+	s.awaitReady(t)
+	newMarket(t, s.redis).hours("BTC", 400)
+	s.awaitPrices(t, "BTC", signal.H1)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	live.subscribe(`"channels":["system.notification"]`)
+	bad, good := trader.hook(newHangingEndpoint(t).url, "agent.started"), newHookEndpoint(t, nil)
+	trader.hook(good.url, "agent.started")
+	const runs = 40
+	for range runs {
+		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+	}
+	live.await("the notification", func(m told) bool {
+		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)
+	})
+	good.await(t, runs)
+	if n := trader.total(bad, "status=pending"); n != c.Webhooks.MaxPending {
+		t.Errorf("%d deliveries are pending, %d may be", n, c.Webhooks.MaxPending)
+	}
+	if n := s.metric(t, "agentsignal_webhook_deliveries_dropped_total"); n == 0 || n > runs-10 {
+		t.Errorf("%v deliveries are dropped", n)
+	}
 }
 
 func TestADeletedAccountLeavesNoDeliveries(t *testing.T) {

@@ -1,0 +1,259 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// At most Options.MaxPending deliveries of an account are pending. With so many, a new
+// one gets the first attempt that it comes to; what would have to be stored as pending
+// is dropped, and what has failed is not tried again. The account is notified.
+
+// pendings counts pending deliveries, and gives notice that some were dropped.
+type pendings interface {
+	// PendingDeliveries returns how many deliveries of each of the accounts are pending.
+	PendingDeliveries(ctx context.Context, partition int, accounts []signal.AccountID) ([]int, error)
+	// Notify appends an event to the log. KindConflict with the code "not_owner": the
+	// partition is another's.
+	Notify(ctx context.Context, epoch int64, e signal.Event) error
+}
+
+const (
+	// recount is how often the pending deliveries of an account that has too many are
+	// counted at most, and recountAll how often those of others are, since what people
+	// retry is not counted here.
+	recount    = time.Second
+	recountAll = time.Minute
+	// dropNotice is how often an account is notified at most that deliveries are dropped.
+	dropNotice = time.Hour
+	// maxCounts is how many accounts are kept that need not be.
+	maxCounts = 10_000
+)
+
+// counts are the pending deliveries of the accounts of a partition, as its owner knows
+// them. It is safe for concurrent use.
+type counts struct {
+	o        *owned
+	mu       sync.Mutex
+	of       map[signal.AccountID]*count
+	asked    map[signal.AccountID]struct{} // are to be read
+	dropping map[signal.AccountID]int      // deliveries that were dropped since the last notice
+}
+
+// count is what is known of an account.
+type count struct {
+	n       int       // when it was read, and all that were stored since
+	read    time.Time // zero: never
+	noticed time.Time // when it was notified last
+}
+
+func newCounts(o *owned) *counts {
+	return &counts{o: o, of: map[signal.AccountID]*count{}, asked: map[signal.AccountID]struct{}{},
+		dropping: map[signal.AccountID]int{}}
+}
+
+// take counts n more pending deliveries of an account, but for those that are too many,
+// and returns how many are not. As long as the account was not counted, none is.
+func (k *counts) take(a signal.AccountID, n int) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.ask(a, n)
+	if !c.read.IsZero() {
+		n = max(0, min(n, k.o.options.MaxPending-c.n))
+	}
+	c.n += n
+	return n
+}
+
+// ask returns the count of an account, which is read again if n more might be too many.
+// k is locked.
+func (k *counts) ask(a signal.AccountID, n int) *count {
+	c := k.of[a]
+	if c == nil {
+		c = &count{}
+		k.of[a] = c
+	}
+	if age := time.Since(c.read); age >= recountAll || c.n+n > k.o.options.MaxPending && age >= recount {
+		k.asked[a] = struct{}{}
+	}
+	return c
+}
+
+// drop notes that n deliveries of an account are dropped.
+func (k *counts) drop(a signal.AccountID, n int) {
+	k.o.options.Metrics.dropped(n)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dropping[a] += n
+}
+
+// room counts the deliveries of accounts that are to be stored, and returns how many of
+// each may be.
+func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[signal.AccountID]int, error) {
+	k.mu.Lock()
+	for a, n := range of {
+		k.ask(a, n)
+	}
+	k.mu.Unlock()
+	if err := k.read(ctx, k.toRead()); err != nil {
+		return nil, err
+	}
+	room := make(map[signal.AccountID]int, len(of))
+	for a, n := range of {
+		room[a] = k.take(a, n)
+	}
+	return room, nil
+}
+
+// toRead returns the accounts that are to be counted.
+func (k *counts) toRead() []signal.AccountID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	asked := slices.Collect(maps.Keys(k.asked))
+	clear(k.asked)
+	return asked
+}
+
+// read counts the pending deliveries of accounts. After an error they are asked for when
+// they are needed again.
+func (k *counts) read(ctx context.Context, accounts []signal.AccountID) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	pending, err := k.o.store.PendingDeliveries(ctx, k.o.partition, accounts)
+	if err != nil {
+		return fmt.Errorf("count pending deliveries: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, a := range accounts {
+		if c := k.of[a]; c != nil {
+			c.n, c.read = pending[i], time.Now()
+		}
+	}
+	if len(k.of) > maxCounts {
+		maps.DeleteFunc(k.of, func(_ signal.AccountID, c *count) bool {
+			return time.Since(c.read) >= recount && time.Since(c.noticed) >= dropNotice
+		})
+	}
+	return nil
+}
+
+// notices returns how many deliveries were dropped of the accounts that are to be
+// notified.
+func (k *counts) notices() map[signal.AccountID]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var due map[signal.AccountID]int
+	for a, n := range k.dropping {
+		if c := k.ask(a, 0); time.Since(c.noticed) >= dropNotice {
+			if due == nil {
+				due = map[signal.AccountID]int{}
+			}
+			due[a], c.noticed = n, time.Now()
+			delete(k.dropping, a)
+		}
+	}
+	return due
+}
+
+// notify notifies accounts of so many deliveries that were dropped.
+func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
+	for a, n := range due {
+		most := k.o.options.MaxPending
+		k.o.log.Warn("deliveries are dropped", "account", string(a), "deliveries", n, "max_pending", most)
+		e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SystemNotification, Data: droppedNotice(n, most)}
+		if err := k.o.store.Notify(ctx, k.o.epoch, e); err != nil && !k.o.refused(err) {
+			k.o.log.Warn("an account is not notified of dropped deliveries", "account", string(a), "err", err)
+			k.mu.Lock()
+			k.dropping[a] += n
+			k.ask(a, 0).noticed = time.Now().Add(recount - dropNotice)
+			k.mu.Unlock()
+		}
+	}
+}
+
+// droppedNotice returns the payload of the notification that n deliveries were dropped.
+func droppedNotice(n, most int) []byte {
+	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook deliveries were dropped (%d so far): %d are "+
+		"pending, which is the most that an account may have. Repair or disable the webhooks that fail, or cancel what is pending.", n, most))
+	return append(b, `,"severity":"warning","code":"deliveries_dropped"}`...)
+}
+
+// tend counts and notifies what is due, for an actor that may not wait for it.
+func (k *counts) tend(c engine.Context) {
+	asked, due := k.toRead(), k.notices()
+	if len(asked) == 0 && len(due) == 0 {
+		return
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		if err := k.read(ctx, asked); err != nil {
+			k.o.log.Debug("pending deliveries are not counted", "err", err)
+		}
+		k.notify(ctx, due)
+		return nil
+	})
+}
+
+// storePending stores new deliveries as pending, but for those that are too many, which
+// are dropped. Each account keeps its oldest ones.
+func (r *Recorder) storePending(ctx context.Context, items []*item) error {
+	of := map[signal.AccountID]int{}
+	for _, i := range items {
+		of[i.Account]++
+	}
+	room, err := r.counts.room(ctx, of)
+	if err != nil {
+		return err
+	}
+	kept, dropped := make([]*item, 0, len(items)), map[signal.AccountID]int{}
+	for _, i := range items {
+		if room[i.Account]--; room[i.Account] >= 0 {
+			kept = append(kept, i)
+		} else {
+			dropped[i.Account]++
+		}
+	}
+	if len(kept) > 0 {
+		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(kept)); err != nil {
+			return err
+		}
+	}
+	for _, i := range kept {
+		i.close()
+	}
+	for _, i := range items {
+		i.pass()
+	}
+	for a, n := range dropped {
+		r.counts.drop(a, n)
+	}
+	r.parent.Tell(deliveriesStored{byWebhook(items)})
+	r.counts.notify(ctx, r.counts.notices())
+	return nil
+}
+
+// limited returns the state of a delivery after an attempt as it can be stored: one that
+// is not stored yet has failed instead of being pending if too many are.
+func (e *endpoint) limited(d *item, after signal.Delivery) signal.Delivery {
+	if after.Status != signal.DeliveryPending || !d.isOpen() || d.pending.Load() && !d.past.Load() {
+		return after
+	}
+	if !d.past.Load() {
+		if e.o.recorder.counts.take(e.account, 1) > 0 {
+			return after
+		}
+		e.o.recorder.counts.drop(e.account, 1)
+	} // else it was counted as dropped
+	after.Status, after.NextAttemptAt, after.CompletedAt = signal.DeliveryFailed, time.Time{}, e.o.now()
+	return after
+}

@@ -1,0 +1,159 @@
+package webhook
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// pending returns how many deliveries of a webhook are pending in the store.
+func (w *world) pending(id signal.WebhookID) (n int) {
+	for status, count := range w.store.statuses(id) {
+		if strings.HasPrefix(status, string(signal.DeliveryPending)) {
+			n += count
+		}
+	}
+	return n
+}
+
+// drops returns how many deliveries this node has dropped.
+func (w *world) drops() int {
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "agentsignal_webhook_deliveries_dropped_total" {
+			return int(f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	return 0
+}
+
+// notified checks how often the account was notified that deliveries are dropped.
+func (w *world) notified(want int) {
+	w.t.Helper()
+	n := peek(w.store, func() (n int) {
+		for _, e := range w.store.notices {
+			if e.Type == signal.SystemNotification && e.Account == w.account &&
+				strings.HasSuffix(string(e.Data), `,"severity":"warning","code":"deliveries_dropped"}`) {
+				n++
+			}
+		}
+		return n
+	})
+	if n != want {
+		w.t.Errorf("%d notifications, want %d", n, want)
+	}
+}
+
+// fromBad has the requests to one webhook answered in another way than the rest.
+func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, Request) Result) {
+	w.courier.script(func(ctx context.Context, r Request) Result {
+		if r.To.URL == w.url(bad) {
+			return answer(ctx, r)
+		}
+		return answers200(ctx, r)
+	})
+}
+
+func most(n int) func(*Options) { return func(o *Options) { o.MaxPending = n } }
+
+// Of an account whose endpoint does not answer, or fails, at most so many deliveries are
+// pending, whoever owns the partition. Its other endpoints go on, and so does the position
+// in the log. The account is notified once an hour.
+func TestPendingDeliveriesAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(context.Context, Request) Result{"hangs": hangs, "fails": answers503} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testPendingDeliveriesAreBounded(t, answer) })
+		})
+	}
+}
+
+func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, Request) Result) {
+	w := newWorld(t, most(500))
+	bad, good := w.register(), w.register()
+	w.fromBad(bad, answer)
+	w.start()
+	var events []signal.EventID
+	for range 20 {
+		events = append(events, w.emit(100)...)
+		pass(3 * time.Second)
+	}
+	check := func(w *world) {
+		t.Helper()
+		if n := w.pending(bad); n > 500 || n < 300 {
+			t.Errorf("%d are pending, 500 may be", n)
+		}
+		if n := w.drops(); n == 0 {
+			t.Error("none was dropped")
+		}
+		w.once(good, events)
+		end := peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
+		if w.stored() != end {
+			t.Errorf("deliveries are stored up to %v, the log ends at %v", w.stored(), end)
+		}
+	}
+	check(w)
+	w.notified(1)
+
+	next := w.takeOver(true, most(500))
+	for range 5 {
+		events = append(events, next.emit(100)...)
+		pass(3 * time.Second)
+	}
+	check(next)
+	next.notified(2) // once by each owner
+	pass(time.Hour)
+	next.emit(2000)
+	pass(time.Minute)
+	next.notified(3)
+	if n := next.lines.count("deliveries are dropped"); n != 2 {
+		t.Errorf("%d lines in the log", n)
+	}
+
+	// With room again, nothing is dropped.
+	next.courier.script(answers200)
+	pass(30 * time.Hour)
+	before := next.drops()
+	events = next.emit(100)
+	pass(time.Minute)
+	next.once(bad, events)
+	if n := next.drops() - before; n > 0 || next.pending(bad) > 0 {
+		t.Errorf("%d more were dropped, %d are pending", n, next.pending(bad))
+	}
+}
+
+// What an account has is counted again after the counting, or the notification, failed.
+func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.node.options.MaxPending = 500
+		bad := w.register()
+		w.fromBad(bad, hangs)
+		w.store.fail = func(op string) (error, bool) {
+			if slices.Contains([]string{"PendingDeliveries", "Notify"}, op) && w.store.calls[op]%3 != 0 {
+				return errDown, w.store.calls[op]%2 == 0
+			}
+			return nil, false
+		}
+		w.start()
+		for range 20 {
+			w.emit(100)
+			pass(5 * time.Second)
+		}
+		if n := w.pending(bad); n > 500 || n < 300 {
+			t.Errorf("%d are pending, 500 may be", n)
+		}
+		// One whose answer was lost is repeated.
+		if n := peek(w.store, func() int { return len(w.store.notices) }); n == 0 || n > 2 {
+			t.Errorf("%d notifications", n)
+		}
+	})
+}
