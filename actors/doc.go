@@ -89,7 +89,10 @@
 // webhook/queue.go → webhook/sender.go → the receiver → webhook/report.go → the delivery
 // with its outcome, stored in one step (persistence/deliveries.go). The position waits
 // for that (webhook/open.go). What is not sent at once is read from Redis when it is due
-// (webhook/backlog.go).
+// (webhook/backlog.go), unless too much of the account is pending (webhook/pending.go).
+// The events of one signal go to an endpoint in their order, one at a time: those that it
+// holds form a chain (webhook/chain.go), and those behind one that is tried again are due
+// after it (webhook/waits.go).
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/job_queue.go) → agent/work.go on any node, by the functions of runs →
