@@ -93,6 +93,36 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 	})
 }
 
+// A webhook that gets another URL takes slots of the new host for what it sends there, in
+// the middle of its queue.
+func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.HostConcurrency = 4 })
+		c := newTraffic()
+		w.courier.script(c.through(after(time.Second, answers200)))
+		at := func(url string) signal.WebhookID {
+			return w.register(func(h *signal.Webhook) { h.URL = url })
+		}
+		moved, stays := at("https://old.example/1"), at("https://new.example/2")
+		w.start()
+		w.emit(60)
+		pass(5500 * time.Millisecond)
+		w.store.set(func() {
+			hook := w.store.webhooks[moved]
+			hook.URL = "https://new.example/1"
+			w.store.save(hook)
+		})
+		pass(3 * time.Minute)
+		if n := c.peak("host new.example"); n != 2 {
+			t.Errorf("%d requests at once to the new host, want 2", n)
+		}
+		for _, id := range []signal.WebhookID{moved, stays} {
+			w.statuses(id, map[string]int{"succeeded": 60})
+		}
+	})
+}
+
 // emitAs appends an event signal.created of an account.
 func (w *world) emitAs(account signal.AccountID) {
 	w.store.set(func() {

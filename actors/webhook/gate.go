@@ -31,9 +31,9 @@ type gateLimits struct {
 // what a slot takes, its holder gives it back after one request.
 //
 // Endpoints of an account with the same host wait in one flow. A flow that waits is
-// ready, or it is blocked at a share that is used up. If a share has room and flows are
-// blocked at it, one of its flows is ready: so each flow that is no longer ready wakes
-// the next one of its shares.
+// ready, or it is blocked at a share that is used up. As long as flows are blocked at a
+// share, at least as many of its flows are ready as it has free slots: a slot given back
+// wakes one, and so does a ready flow that goes without taking one.
 type gate struct {
 	limits gateLimits
 	slow   int
@@ -388,7 +388,6 @@ func (g *gate) grantOne(l lane) bool {
 		if a.place[l] != nil {
 			g.turns[l].MoveToBack(a.place[l])
 		}
-		g.wake(f, l)
 		t.granted()
 		return true
 	}

@@ -226,6 +226,38 @@ func TestGateLeavesHalfOfAHostToOthers(t *testing.T) {
 	}
 }
 
+// A flow that was woken and goes before it is served wakes the next one.
+func TestGateWakesTheNextFlow(t *testing.T) {
+	t.Parallel()
+	g := newGate(gateLimits{total: 16, account: 16, host: 2})
+	enter := func(account signal.AccountID, host string, l lane) slot {
+		s, entered := g.enter(&ticket{account: account}, host, l)
+		if !entered {
+			t.Fatal("no slot")
+		}
+		return s
+	}
+	first, _ := enter("a", "host", fastLane), enter("b", "host", fastLane)
+	served := false
+	woken := &ticket{account: "c", granted: func() { t.Error("one that has gone is served") }}
+	next := &ticket{account: "d", granted: func() { served = true }}
+	for _, w := range []*ticket{woken, next} {
+		if _, entered := g.enter(w, "host", slowLane); entered {
+			t.Fatal("a host that is full has a slot")
+		}
+	}
+	var slow slot
+	for i := range 4 { // all of the slow lane
+		slow = enter("e", fmt.Sprint("host ", i), slowLane)
+	}
+	g.leave(first)
+	g.withdraw(woken)
+	g.leave(slow)
+	if !served {
+		t.Error("one waits although its host has a slot, and its lane")
+	}
+}
+
 // Those that wait are served in turn, the lanes by turns.
 func TestGateIsFair(t *testing.T) {
 	t.Parallel()
