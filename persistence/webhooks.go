@@ -77,7 +77,7 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 			return stored(w)
 		}
 	}
-	return signal.Webhook{}, signal.Unavailable(errors.New("register webhook: others are registered all the time"))
+	return signal.Webhook{}, unavailable(errors.New("register webhook: others are registered all the time"))
 }
 
 // checkURL returns errSameURL if another webhook of w's account has its URL, else how
@@ -85,7 +85,7 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (known int, err error) {
 	records, err := h.store.rdb.HGetAll(ctx, webhooksKey(h.store.Partition(w.Account), w.Account)).Result()
 	if err != nil {
-		return 0, signal.Unavailable(fmt.Errorf("read webhooks: %w", err))
+		return 0, unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
 	for id, record := range records {
 		other, err := decodeWebhook(w.Account, signal.WebhookID(id), []byte(record))
