@@ -315,6 +315,39 @@ func TestOrderOfSending(t *testing.T) {
 	})
 }
 
+// An earlier event of a signal that is found while a later one is under way stays in the
+// queue, and is sent next.
+func TestAnEarlierEventIsSentAfterTheOneUnderWay(t *testing.T) {
+	t.Parallel()
+	q := newQueue(newWorld(t).node, func() {})
+	at := func(ms int64) *item {
+		d := signal.Delivery{CreatedAt: time.UnixMilli(ms)}
+		return &item{PendingDelivery: signal.PendingDelivery{Delivery: d}, signal: "sig_1"}
+	}
+	earlier, later, last := at(1), at(2), at(3)
+	q.addLive([]*item{later})
+	if q.pop() != later {
+		t.Fatal("the only delivery is not sent")
+	}
+	q.addBacklog([]*item{earlier})
+	q.addLive([]*item{last})
+	if d := q.pop(); d != nil {
+		t.Errorf("the event of %d ms is sent while another one of its signal is under way", d.CreatedAt.UnixMilli())
+	}
+	q.over(later)
+	if got := q.pop(); got != earlier {
+		t.Fatalf("sent next: %+v, want the earlier event", got)
+	}
+	q.over(earlier)
+	if q.pop() != last || q.pop() != nil {
+		t.Error("the last event is not sent at the end, once")
+	}
+	q.over(last)
+	if len(q.chains) != 0 || q.parked != 0 {
+		t.Errorf("%d chains and %d parked deliveries are left", len(q.chains), q.parked)
+	}
+}
+
 // After a failure three of the newest go for one of the oldest, until the endpoint gets
 // as many requests at once as before.
 func TestNewestFirstWhileRecovering(t *testing.T) {
