@@ -48,6 +48,8 @@ type Options struct {
 	Speed   int64            // market.speed, as the feeder has it; default 60
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // nil: none
+	// TakeUp bounds the wait for the feeder to take up an asset; default 10 s.
+	TakeUp time.Duration
 }
 
 // Market knows the prices of all assets on this node. Its methods may be called
@@ -75,7 +77,7 @@ type Market struct {
 
 // New returns a Market whose actors live in sys.
 func New(sys *engine.System, o Options) *Market {
-	o.Sources, o.Speed = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60)
+	o.Sources, o.Speed, o.TakeUp = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60), cmp.Or(o.TakeUp, takeUpPatience)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -281,10 +283,10 @@ func (m *Market) loadAgain(ctx context.Context, w *watch, name string, frame int
 }
 
 const (
-	// wantPatience bounds the wait for the feeder to take up an asset, wantEvery is how
-	// often it is looked whether it did.
-	wantPatience = 10 * time.Second
-	wantEvery    = 100 * time.Millisecond
+	// takeUpPatience is the default of Options.TakeUp, wantEvery how often it is looked
+	// whether the feeder did.
+	takeUpPatience = 10 * time.Second
+	wantEvery      = 100 * time.Millisecond
 )
 
 // record returns the record of an asset. One that real sources may have is taken up
@@ -302,7 +304,7 @@ func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAss
 	if !m.real || signal.KindOf(err) != signal.KindNotFound || !m.mayHave(name) {
 		return record, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wantPatience)
+	ctx, cancel := context.WithTimeout(ctx, m.o.TakeUp)
 	defer cancel()
 	for {
 		refused, asking := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))

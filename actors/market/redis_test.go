@@ -114,6 +114,7 @@ func (b *bench) market(o Options) *Market {
 	sys := engine.NewSystem(engine.Options{})
 	b.t.Cleanup(func() { sys.Shutdown(context.Background()) })
 	o.Store, o.Now = b.store, b.now
+	o.TakeUp = time.Minute // on a busy machine it takes longer than a client should wait
 	m := New(sys, o)
 	b.background(m.Run)
 	return m

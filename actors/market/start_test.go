@@ -39,13 +39,14 @@ func TestNewsOfAMarketThatStartsAreWaitedFor(t *testing.T) {
 		m := newFake(t, &fakeStore{}, newClock())
 		m.simulates, m.o.Store = true, &startingStore{fakeStore: &fakeStore{}}
 		read := m.closedReader()
-		for _, after := range []time.Duration{time.Second, 3 * time.Second} {
-			time.AfterFunc(after, func() {
+		go func() {
+			for range 2 {
+				time.Sleep(time.Second)
 				if err := read(t.Context()); err != nil {
 					t.Error(err)
 				}
-			})
-		}
+			}
+		}()
 		if news, err := m.News(t.Context(), "BTC", 0); err != nil || len(news) != 1 {
 			t.Errorf("there are %d items of news: %v", len(news), err)
 		}
