@@ -35,9 +35,11 @@ func (k *keeper) probe(ctx context.Context, v venue) (stop func()) {
 		}
 		if symbol, can := other.Symbol(k.symbol, k.class); can && !k.absent[other.Name()] {
 			group.Go(func() {
-				if k.recovers(ctx, other, symbol) {
-					once.Do(func() { close(better) })
-				}
+				signal.Guard(k.log, signal.PanicSource, func() {
+					if k.recovers(ctx, other, symbol) {
+						once.Do(func() { close(better) })
+					}
+				}, "source", other.Name(), "asset", k.symbol)
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -177,11 +178,12 @@ func (s *simulated) run(to int64, p plan, since int64) []yield {
 		}
 	} else {
 		var group sync.WaitGroup
+		var panicked atomic.Pointer[any] // it goes on in this goroutine, whose caller recovers
 		work := make(chan int)
 		for range runtime.GOMAXPROCS(0) {
 			group.Go(func() {
 				for i := range work {
-					one(i)
+					recovering(&panicked, func() { one(i) })
 				}
 			})
 		}
@@ -190,9 +192,22 @@ func (s *simulated) run(to int64, p plan, since int64) []yield {
 		}
 		close(work)
 		group.Wait()
+		if reason := panicked.Load(); reason != nil {
+			panic(*reason)
+		}
 	}
 	s.at = max(s.at, to)
 	return yields
+}
+
+// recovering calls f and stores what it panics with.
+func recovering(reason *atomic.Pointer[any], f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			reason.Store(&r)
+		}
+	}()
+	f()
 }
 
 // collect gathers ticks, news and last prices, by time.
