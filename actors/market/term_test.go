@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -21,6 +22,7 @@ type stepStore struct {
 	fails  int  // the number, from 1, of the call of Store that fails; 0: none
 	taken  bool // the lease, by another node
 	writes int  // of all kinds
+	ticks  []signal.AssetTick
 }
 
 func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
@@ -38,8 +40,9 @@ func (s *stepStore) Store(_ context.Context, step *signal.MarketStep) error {
 	return nil
 }
 
-func (s *stepStore) AppendTicks(context.Context, int64, []signal.AssetTick) error {
+func (s *stepStore) AppendTicks(_ context.Context, _ int64, ticks []signal.AssetTick) error {
 	s.writes++
+	s.ticks = append(s.ticks, ticks...)
 	return nil
 }
 
@@ -109,16 +112,50 @@ func minuteClock() (*clock, int64) {
 
 func TestATermEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	c, minute := minuteClock()
-	store := &stepStore{taken: true}
-	term := streamTerm(t, store, c)
-	term.workTicks([]signal.MarketEntry{traded(minute, 10)})
-	c.Add(time.Minute) // a pause longer than the lease
-	if err := term.turn(t.Context()); !errors.Is(err, errLeaseLost) {
-		t.Errorf("got %v, want %v", err, errLeaseLost)
+	for name, pause := range map[string]time.Duration{
+		"longer than the lease":    time.Minute,
+		"when a renewal is due":    1250 * time.Millisecond, // a quarter of the default lease
+		"while the clock was back": -time.Minute,
+	} {
+		c, minute := minuteClock()
+		store := &stepStore{taken: true}
+		term := streamTerm(t, store, c)
+		term.workTicks([]signal.MarketEntry{traded(minute, 10)})
+		c.Add(pause)
+		for range 2 { // it does not pass for renewed
+			if err := term.turn(t.Context()); !errors.Is(err, errLeaseLost) {
+				t.Errorf("%s: got %v, want %v", name, err, errLeaseLost)
+			}
+		}
+		if store.writes != 0 {
+			t.Errorf("%s: %d writes after another node took the lease", name, store.writes)
+		}
 	}
-	if store.writes != 0 {
-		t.Errorf("%d writes after another node took the lease", store.writes)
+}
+
+// TestALeaseLostWhileATermOpensEndsIt: reading the history may take longer than the lease
+// lasts. What is read then is not stored, and the reading is canceled.
+func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f, err := NewFeeder(&stepStore{taken: taken}, FeederOptions{Node: "n1", Sources: streamName})
+			if err != nil {
+				t.Fatal(err)
+			}
+			canceled := false
+			err = newTerm(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+					canceled = true
+				case <-time.After(2 * f.o.Lease):
+				}
+				return nil
+			})
+			if canceled != taken || errors.Is(err, errLeaseLost) != taken || !taken && err != nil {
+				t.Errorf("taken %t: canceled %t, error %v", taken, canceled, err)
+			}
+		})
 	}
 }
 
