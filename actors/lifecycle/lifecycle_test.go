@@ -349,6 +349,34 @@ func TestSignalsOfADeletedAccountAreLetGo(t *testing.T) {
 	})
 }
 
+// TestAnEndThatComesLateHarmsNoOther: a signal closed while its account was being deleted,
+// or another actor of the signal has ended. The parent goes on, without reading again.
+func TestAnEndThatComesLateHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		first, other := openSignal("1"), openSignal("2")
+		other.Account, other.Asset = "acc_2", "ETH"
+		w := newWorld(t, first, other)
+		defer w.end()
+		former, reads := w.alerts["BTC"][0].Ref, w.reads
+		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+		for _, id := range []signal.SignalID{first.ID, other.ID} {
+			w.follower.parent.Tell(ended{id, former})
+		}
+		synctest.Wait()
+		if w.reads != reads || len(w.alerts["ETH"]) != 1 {
+			t.Errorf("the open signals were read %d times more, the other one has %d alerts", w.reads-reads, len(w.alerts["ETH"]))
+		}
+		if !slices.Equal(w.undone, []engine.Ref{former}) {
+			t.Errorf("alerts of %v are taken back, want of %v", w.undone, former)
+		}
+		w.tell(t, "ETH", market.Reached{Tick: tickAt(0, 80)})
+		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
+			t.Errorf("%d changes, want the closing of the other one", len(w.changes))
+		}
+	})
+}
+
 func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
