@@ -3,7 +3,9 @@ package main
 import (
 	"net/http"
 	"testing"
+	"time"
 
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -13,6 +15,7 @@ func TestTheFirstRunAfterReadyIsAnswered(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
 	c.Market.Source = "simulated"
+	c.Runs.Timeout = configs.Duration(5 * time.Minute) // the market begins late on a busy machine
 	s := start(t, c)
 	alice, _ := s.account(t)
 	for _, body := range []string{`{"asset":"BTC","strategy":"momentum"}`, `{"asset":"wheat","strategy":"sentiment"}`} {

@@ -226,7 +226,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	if again := trader.post("/v1/webhooks", body, key); again.Header.Get("Idempotency-Replayed") != "true" || again.Body != answered.Body {
 		t.Errorf("the replay is %v %s", again.Header, again.Body)
 	}
-	made := trader.hook(end.url, "webhook.test")
+	made := trader.hook(end.url+"/generated", "webhook.test")
 	if !strings.HasPrefix(made.Secret, "whsec_") || len(made.Secret) != 50 {
 		t.Errorf("the generated secret is %q", made.Secret)
 	}
