@@ -109,9 +109,9 @@ const (
 // STALE_DATA; MARKET_CLOSED outside of the sessions of a real asset. It asks Redis at
 // the first call for an asset and timeframe only. An asset that nobody asked for before
 // is taken up by the feeder, which may take some seconds; on an empty Redis the simulated
-// market begins, which Series waits for until ctx ends. After the process was halted or
-// Redis was away it waits a moment for prices to be read again, and so it does while the
-// simulated market stands still.
+// market begins. Series waits for that until ctx ends, and while the simulated market stands
+// still because another node takes it over. After the process was halted or Redis was away
+// it waits a moment for prices to be read again.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
 	begun := time.Now()
 	for {
@@ -122,8 +122,7 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 				return s, nil
 			}
 		}
-		waited := time.Since(begun)
-		if !(errors.Is(err, errUnread) && waited < rereadPatience || errors.Is(err, errStopped) && waited < simulatedPatience) {
+		if !errors.Is(err, errStopped) && !(errors.Is(err, errUnread) && time.Since(begun) < rereadPatience) {
 			return Snapshot{}, err
 		}
 		select {
@@ -134,13 +133,8 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 	}
 }
 
-// rereadPatience bounds the wait for prices that cannot be read at the moment,
-// simulatedPatience that for the simulated market to go on: longer than another node needs
-// to take it over.
-const (
-	rereadPatience    = 3 * time.Second
-	simulatedPatience = 10 * time.Second
-)
+// rereadPatience bounds the wait for prices that cannot be read at the moment.
+const rereadPatience = 3 * time.Second
 
 // Causes of errors that soon end by themselves.
 var (
