@@ -237,7 +237,10 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 		t.Errorf("after the close: %v", err)
 	}
 	// At the opening the last bar of Friday is not old: it is read, since the clock has
-	// jumped over its close.
+	// jumped over its close. Somebody has needed the asset meanwhile.
+	if err := b.store.NoteUse(t.Context(), []string{"AAPL"}, instant(t, "2026-11-23T14:31:00Z")); err != nil {
+		t.Fatal(err)
+	}
 	c.Add(instant(t, "2026-11-23T14:31:00Z").Sub(c.Now()))
 	eventually(t, "bars at the opening", func() bool {
 		s, err := m.Series(t.Context(), "AAPL", signal.H1)
