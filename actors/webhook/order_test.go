@@ -295,3 +295,45 @@ func TestAWaitIsSeen(t *testing.T) {
 		}
 	})
 }
+
+// The last delivery that waits may not know that the one before it was put off once more:
+// whoever reads it first puts it behind that one.
+func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.register(allEvents)
+		w.courier.script(answers503)
+		w.start()
+		s := signal.NewSignalID()
+		of := func(e signal.EventID) signal.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
+		head := w.emitOf(s, signal.SignalCreated)
+		pass(6 * time.Second)
+		next := w.emitOf(s, signal.SignalUpdated)
+		pass(18 * time.Second)
+		last := w.emitOf(s, signal.SignalClosed)
+		pass(time.Second)
+		// The second failure puts the next one off. Then the owner is gone, before it has read the last one.
+		pass(time.Until(of(next).NextAttemptAt) + 35*time.Millisecond)
+		if len(of(head).Attempts) != 2 || !of(next).NextAttemptAt.After(of(head).NextAttemptAt) || !of(last).NextAttemptAt.After(time.Now()) {
+			t.Fatalf("at %v: head %+v, next %+v, last %+v", time.Now(), of(head), of(next), of(last))
+		}
+		w.unfollow()
+		<-w.ended
+		w.owner.Tell("stop")
+		pass(0)
+		// Its successor begins when the first is due, and the next one is not yet.
+		pass(time.Until(of(head).NextAttemptAt))
+		if !of(next).NextAttemptAt.After(time.Now()) || len(of(last).Attempts) != 0 {
+			t.Fatalf("at %v: next %+v, last %+v", time.Now(), of(next), of(last))
+		}
+		w.courier.script(nil)
+		w.takeOver(false)
+		pass(time.Hour)
+		var order []signal.EventID
+		for _, a := range w.courier.sent(w.url(id))[2:] {
+			order = append(order, a.Event)
+		}
+		if want := []signal.EventID{head, next, last}; !slices.Equal(order, want) {
+			t.Errorf("sent %v, want %v", order, want)
+		}
+	})
+}
