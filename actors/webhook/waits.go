@@ -144,6 +144,10 @@ func (e *endpoint) tried(d *item, after *signal.Delivery, success bool) {
 		return
 	}
 	w := e.order.of[d.signal]
+	if w != nil && w.Last == d.ID { // it waits no longer
+		w.Last = ""
+		e.order.set(w)
+	}
 	if after.Status == signal.DeliveryPending {
 		e.held[d.ID] = false
 		first := after.Attempts[0]
@@ -151,9 +155,6 @@ func (e *endpoint) tried(d *item, after *signal.Delivery, success bool) {
 		if first.Number == 1 && e.o.now().Before(until) {
 			if w == nil {
 				w = &signal.Wait{Signal: d.signal}
-			}
-			if w.Last == d.ID {
-				w.Last = ""
 			}
 			w.Head, w.HeadAt, w.Due = d.ID, d.CreatedAt, sooner(after.NextAttemptAt, until)
 			e.order.set(w)
@@ -168,10 +169,6 @@ func (e *endpoint) tried(d *item, after *signal.Delivery, success bool) {
 	}
 	if w != nil && w.Head == d.ID {
 		w.Head = ""
-		e.order.set(w)
-	}
-	if w != nil && w.Last == d.ID {
-		w.Last = ""
 		e.order.set(w)
 	}
 }
