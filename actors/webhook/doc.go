@@ -14,13 +14,15 @@
 // The other half are the actors of an owned partition: the Recorder makes deliveries
 // of events, one actor for each endpoint sends them, a mailer tells accounts of
 // endpoints that fail, and the gate shares the requests in flight of a process among
-// all endpoints. A Node is what they have in common.
+// accounts, hosts and endpoints. A Node is what they have in common.
 //
 // What is promised:
 //
 //   - An event that a client was told of is delivered at least once to each webhook
-//     that was subscribed to it, in no particular order. The id and the body of a
-//     delivery are the same in all attempts.
+//     that was subscribed to it. The events of one signal go one at a time and in their
+//     order, for as long as an earlier one may hold up later ones; those of different
+//     signals may overtake each other. The id and the body of a delivery are the same in
+//     all attempts.
 //   - An endpoint has requests, memory and time of its own. One that hangs or fails
 //     costs the others nothing.
 //   - Nothing that an endpoint answers is trusted: all that is read from it is
