@@ -89,7 +89,9 @@ func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, 
 	}
 	check := func(w *world) {
 		t.Helper()
-		if n := w.pending(bad); n > 500 || n < 300 {
+		// What is under way while they are counted may come on top: a batch of the log, and
+		// what the endpoint has in flight.
+		if n := w.pending(bad); n > 500+100+8 || n < 300 {
 			t.Errorf("%d are pending, 500 may be", n)
 		}
 		if n := w.drops(); n == 0 {
@@ -148,7 +150,9 @@ func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
 			w.emit(100)
 			pass(5 * time.Second)
 		}
-		if n := w.pending(bad); n > 500 || n < 300 {
+		// What is under way while they are counted may come on top: a batch of the log, and
+		// what the endpoint has in flight.
+		if n := w.pending(bad); n > 500+100+8 || n < 300 {
 			t.Errorf("%d are pending, 500 may be", n)
 		}
 		// One whose answer was lost is repeated.
