@@ -382,7 +382,7 @@ func (c *Catalogue) Size() int {
 }
 
 // Open returns how many signals of an account are open, as far as this node has read. It
-// does not wait: of a partition that nobody has asked for it knows none, and has it read.
+// does not wait: for a partition that has not been read it returns 0, and starts the read.
 func (c *Catalogue) Open(id signal.AccountID) int {
 	p := c.records.Partition(id)
 	part := &c.partitions[p]

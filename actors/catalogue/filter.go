@@ -26,7 +26,7 @@ type Query struct {
 type filter struct {
 	strategies uint64 // bit n stands for number n; 0: all
 	asset      uint32 // group of spellings of an asset with prices, if byAsset
-	subject    uint32 // that of a subject of content; noGroup: there is none, as for asset
+	subject    uint32 // the same for a subject of content. noGroup in either: no signal has it
 	byAsset    bool
 	direction  signal.Direction
 	status     signal.Status

@@ -13,7 +13,7 @@ const frameOverhead = 200
 // frame up to upTo. Requests for one account wait for each other, so that equal
 // ones share a read and a longer one adds only what is missing.
 type backfill struct {
-	turn    chan struct{} // holds a value while somebody has its turn
+	turn    chan struct{} // holds a value while a resume has its turn
 	users   int           // guarded by resumer.mu
 	expiry  *time.Timer   // guarded by resumer.mu
 	frames  []*frame
@@ -56,7 +56,7 @@ func (r *resumer) release(account signal.AccountID, b *backfill) {
 	})
 }
 
-// drop forgets a backfill that nobody uses. r.mu is held.
+// drop removes a backfill that is not in use. r.mu is held.
 func (r *resumer) drop(account signal.AccountID, b *backfill) {
 	b.expiry.Stop()
 	delete(r.stock, account)
@@ -64,7 +64,7 @@ func (r *resumer) drop(account signal.AccountID, b *backfill) {
 }
 
 // hold counts bytes that are read for b. It reports false if all accounts together have
-// read too many: the backfills that nobody uses give way before.
+// read too many: backfills that are not in use are dropped first.
 func (r *resumer) hold(b *backfill, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *resumer) hold(b *backfill, bytes int) bool {
 	return true
 }
 
-// empty forgets what was read for b, by whoever has its turn.
+// empty drops the frames of b. The caller has its turn.
 func (r *resumer) empty(b *backfill) {
 	b.frames, b.upTo, b.anchor, b.entries = nil, signal.Position{}, signal.Position{}, 0
 	r.mu.Lock()
