@@ -99,7 +99,7 @@ func (a *partition) Receive(c engine.Context) {
 // is given back: here if its context has ended, else by end.
 func (a *partition) take(c engine.Context) {
 	p, number, granted := a.p, a.number, &a.granted
-	c.Go(func(ctx context.Context) any {
+	p.track(c, func(ctx context.Context) any {
 		m := taken{begun: time.Now()}
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.renewEvery)
 		defer cancel()
@@ -205,7 +205,7 @@ func (a *partition) end(c engine.Context) {
 	p, number, epoch := a.p, a.number, a.epoch
 	if epoch == 0 {
 		if epoch = a.granted.Load(); epoch != 0 {
-			c.Go(func(ctx context.Context) any {
+			p.track(c, func(ctx context.Context) any {
 				p.release(ctx, number, epoch)
 				return nil
 			})
@@ -219,7 +219,7 @@ func (a *partition) end(c engine.Context) {
 		return
 	}
 	settled, stored := a.feed.settled(), a.feed.stored
-	c.Go(func(ctx context.Context) any {
+	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if settled != stored {

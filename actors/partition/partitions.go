@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -117,6 +118,10 @@ type Partitions struct {
 	joinOnce sync.Once
 	joinErr  error
 	joined   chan struct{} // closed when joinErr is set
+
+	// holding counts the goroutines that may hold a lease or an announcement which they
+	// give back themselves.
+	holding sync.WaitGroup
 }
 
 // New starts the actors of the partitions for the node of the given id. They end
@@ -137,9 +142,33 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 	return p
 }
 
-// Leave withdraws the node, gives its partitions back and waits until their actors have
-// ended. The partitions are of no use after it.
-func (p *Partitions) Leave(ctx context.Context) error { return p.system.End(ctx, p.supervisor) }
+// Leave withdraws the node, ends the actors of its partitions and waits until their leases
+// are given back. The partitions are of no use after it.
+func (p *Partitions) Leave(ctx context.Context) error {
+	if err := p.system.End(ctx, p.supervisor); err != nil {
+		return err
+	}
+	released := make(chan struct{})
+	go func() {
+		p.holding.Wait()
+		close(released)
+	}()
+	select {
+	case <-released:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("give partitions back: %w", ctx.Err())
+	}
+}
+
+// track runs f as c.Go does; Leave waits for it.
+func (p *Partitions) track(c engine.Context, f func(ctx context.Context) any) {
+	p.holding.Add(1)
+	c.Go(func(ctx context.Context) any {
+		defer p.holding.Done()
+		return f(ctx)
+	})
+}
 
 // Join waits until the node was announced for the first time. KindConflict: other
 // nodes live on the same Redis and may not; the process should end. It waits for

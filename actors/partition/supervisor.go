@@ -80,7 +80,7 @@ func (s *supervisor) Receive(c engine.Context) {
 // was withdrawn is taken back: the others would wait for a node that is gone.
 func (s *supervisor) announce(c engine.Context) {
 	p := s.p
-	c.Go(func(ctx context.Context) any {
+	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
 		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.Alone)
@@ -175,7 +175,7 @@ func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {
 // leave withdraws the node, so that the others take its partitions as its children,
 // which end now, release them.
 func (s *supervisor) leave(c engine.Context) {
-	c.Go(func(ctx context.Context) any {
+	s.p.track(c, func(ctx context.Context) any {
 		s.p.leave(ctx)
 		return nil
 	})
