@@ -226,7 +226,11 @@ func startServer(env []string, args ...string) (*server, error) {
 	return &server{cmd, addr}, nil
 }
 
+// stop ends the server and waits for it. Further calls do nothing.
 func (s *server) stop(context.Context) error {
+	if s.cmd.ProcessState != nil {
+		return nil
+	}
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	return s.cmd.Wait()
 }
