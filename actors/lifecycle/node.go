@@ -130,14 +130,13 @@ func (f *Follower) Follow(events []signal.Event) {
 }
 
 // owned is a partition that this process owns, as the actors below its owner see it.
-// It does not change, but for retries, which is safe for concurrent use.
+// It does not change.
 type owned struct {
 	*Node
 	partition int
 	epoch     int64
 	owner     engine.Ref
 	log       *slog.Logger
-	retries   retries
 }
 
 func (n *Node) now() time.Time { return n.options.Now() }

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
@@ -280,9 +281,11 @@ func (w *watcher) onChanged(c engine.Context, m appended) {
 	}
 }
 
-// retry has the change appended again after a pause.
+// retry has the change appended again after a pause. Its log line names the signal within
+// the error: as a text attribute it would make the failures of many signals different
+// faults for the handler that limits repeated lines.
 func (w *watcher) retry(c engine.Context, err error) {
-	w.o.retries.log(w.o.log, w.r.id, err)
+	w.o.log.Warn("change of a signal is not stored and will be tried again", "err", fmt.Errorf("signal %s: %w", w.r.id, err))
 	c.After(w.change.failed.Next(), retryDue{})
 }
 

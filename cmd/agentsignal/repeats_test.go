@@ -31,13 +31,13 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 				t.Errorf("%s:\n%s\nwant:\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		// 130 faults at two a second, each with another cause.
+		// 130 faults at two a second, each with another cause, as of many signals.
 		for i := range 130 {
-			log.Warn("redis is waited for", "err", fmt.Errorf("cause %d", i), "after", time.Duration(i), "tries", i)
+			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after", time.Duration(i), "tries", i)
 			time.Sleep(500 * time.Millisecond)
 		}
-		want("one fault", `level=WARN msg="redis is waited for" err="cause 0" after=0s tries=0`,
-			`level=WARN msg="redis is waited for" err="cause 120" after=120ns tries=120 repeated=119`)
+		want("one fault", `level=WARN msg="redis is waited for" err="signal sig_0: timeout" after=0s tries=0`,
+			`level=WARN msg="redis is waited for" err="signal sig_120: timeout" after=120ns tries=120 repeated=119`)
 		time.Sleep(time.Minute)
 		log.Warn("redis is waited for")
 		want("the same, later", `level=WARN msg="redis is waited for" repeated=9`)
