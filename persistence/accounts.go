@@ -25,8 +25,8 @@ var passwordRehashText string
 
 var (
 	accountCreateScript  = redis.NewScript(accountCreateText)
-	accountDeleteScript  = redis.NewScript(accountDeleteText)
-	passwordSetScript    = redis.NewScript(passwordSetText)
+	accountDeleteScript  = redis.NewScript(sessionRemoveText + accountDeleteText)
+	passwordSetScript    = redis.NewScript(sessionRemoveText + passwordSetText)
 	passwordRehashScript = redis.NewScript(passwordRehashText)
 )
 

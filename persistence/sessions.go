@@ -11,6 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// sessionRemoveText is the function removeSession, which precedes scripts that end sessions.
+//
+//go:embed scripts/shared/session_remove.lua
+var sessionRemoveText string
+
 //go:embed scripts/session_create.lua
 var sessionCreateText string
 
@@ -24,10 +29,10 @@ var sessionEndText string
 var sessionsEndText string
 
 var (
-	sessionCreateScript = redis.NewScript(sessionCreateText)
+	sessionCreateScript = redis.NewScript(sessionRemoveText + sessionCreateText)
 	sessionRotateScript = redis.NewScript(sessionRotateText)
-	sessionEndScript    = redis.NewScript(sessionEndText)
-	sessionsEndScript   = redis.NewScript(sessionsEndText)
+	sessionEndScript    = redis.NewScript(sessionRemoveText + sessionEndText)
+	sessionsEndScript   = redis.NewScript(sessionRemoveText + sessionsEndText)
 )
 
 // sessionsAtOnce is how many sessions one script ends. Redis does nothing else

@@ -8,6 +8,7 @@
 -- KEYS[7] outbox             ARGV[7] most sessions that one call ends
 -- Returns 1; 0 if there is no such account; -1 if there are more sessions than one
 -- call ends. The names made of the prefixes carry the same hash tag as KEYS.
+-- removeSession is in shared/session_remove.lua.
 if redis.call('ZCARD', KEYS[6]) > tonumber(ARGV[7]) then
   return -1
 end
@@ -23,12 +24,8 @@ for i = 1, #keys, 2 do
   end
 end
 for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, -1)) do
-  local locator = redis.call('HGET', ARGV[5] .. id, 'locator')
-  redis.call('DEL', ARGV[5] .. id)
-  if locator then
-    redis.call('DEL', ARGV[6] .. locator)
-  end
+  removeSession(ARGV[5] .. id, KEYS[6], id, ARGV[6])
 end
-redis.call('DEL', KEYS[5], KEYS[6])
+redis.call('DEL', KEYS[5])
 redis.call('ZADD', KEYS[7], ARGV[3], ARGV[2])
 return 1

@@ -10,6 +10,7 @@
 -- Returns the ended sessions; -1 if there is no such account, -2 if the password
 -- has another version, -3 if there are more sessions than one call ends. The names
 -- made of the prefixes carry the same hash tag as KEYS.
+-- removeSession is in shared/session_remove.lua.
 local version = redis.call('HGET', KEYS[1], 'password_version')
 if not version then
   return -1
@@ -23,15 +24,9 @@ end
 redis.call('HSET', KEYS[1], 'password', ARGV[1], 'password_version', tonumber(version) + 1)
 local ended = {}
 for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  if id ~= ARGV[3] then
-    local locator = redis.call('HGET', ARGV[5] .. id, 'locator')
-    redis.call('DEL', ARGV[5] .. id)
-    redis.call('ZREM', KEYS[2], id)
-    if locator then
-      redis.call('DEL', ARGV[6] .. locator)
-      redis.call('ZADD', KEYS[3], ARGV[4], ARGV[7] .. id .. ARGV[8])
-      ended[#ended + 1] = id
-    end
+  if id ~= ARGV[3] and removeSession(ARGV[5] .. id, KEYS[2], id, ARGV[6]) then
+    redis.call('ZADD', KEYS[3], ARGV[4], ARGV[7] .. id .. ARGV[8])
+    ended[#ended + 1] = id
   end
 end
 return ended

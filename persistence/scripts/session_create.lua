@@ -13,6 +13,7 @@
 -- Returns 0 and the ended sessions; -1 if the account is gone or has another
 -- password; -2 if more must end than one call ends; else until when the email is
 -- locked, in ms. The names made of the prefixes carry the same hash tag as KEYS.
+-- removeSession is in shared/session_remove.lua.
 local untilMS = tonumber(redis.call('HGET', KEYS[5], 'until') or '0')
 if untilMS > tonumber(ARGV[3]) then
   return {untilMS}
@@ -29,11 +30,7 @@ end
 local answer = {0}
 if over > 0 then
   for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, over - 1)) do
-    local locator = redis.call('HGET', ARGV[7] .. id, 'locator')
-    redis.call('DEL', ARGV[7] .. id)
-    redis.call('ZREM', KEYS[3], id)
-    if locator then
-      redis.call('DEL', ARGV[8] .. locator)
+    if removeSession(ARGV[7] .. id, KEYS[3], id, ARGV[8]) then
       redis.call('ZADD', KEYS[6], ARGV[3], ARGV[9] .. id .. ARGV[10])
       answer[#answer + 1] = id
     end

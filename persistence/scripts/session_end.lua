@@ -5,11 +5,9 @@
 --                           ARGV[4] prefix of refresh locators
 -- Returns 1, or 0 if it had ended before. The name made of the prefix carries the
 -- same hash tag as KEYS.
-local locator = redis.call('HGET', KEYS[1], 'locator')
-redis.call('ZREM', KEYS[2], ARGV[1])
-if not locator then
+-- removeSession is in shared/session_remove.lua.
+if not removeSession(KEYS[1], KEYS[2], ARGV[1], ARGV[4]) then
   return 0
 end
-redis.call('DEL', KEYS[1], ARGV[4] .. locator)
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[2])
 return 1

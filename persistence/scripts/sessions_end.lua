@@ -9,6 +9,7 @@
 --                           ARGV[9] in place of each session id; empty: its own
 -- Returns how many there still are beyond those that may be left, and the ended
 -- sessions. The names made of the prefixes carry the same hash tag as KEYS.
+-- removeSession is in shared/session_remove.lua.
 local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
 local most = math.min(over, tonumber(ARGV[2]))
 local answer = {over}
@@ -17,12 +18,8 @@ if most <= 0 then
 end
 for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, most)) do -- one more than end
   if id ~= ARGV[4] and over - answer[1] < most then
-    local locator = redis.call('HGET', ARGV[5] .. id, 'locator')
-    redis.call('DEL', ARGV[5] .. id)
-    redis.call('ZREM', KEYS[1], id)
     answer[1] = answer[1] - 1
-    if locator then
-      redis.call('DEL', ARGV[6] .. locator)
+    if removeSession(ARGV[5] .. id, KEYS[1], id, ARGV[6]) then
       redis.call('ZADD', KEYS[2], ARGV[1], ARGV[7] .. (ARGV[9] == '' and id or ARGV[9]) .. ARGV[8])
       answer[#answer + 1] = id
     end
