@@ -183,7 +183,7 @@ func TestRepliesToMessages(t *testing.T) {
 			`"no channel \"signal.old\": must be one of: signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat"}`},
 		{"unknown member", `{"action":"ping","Ref":"d"}`, "error", `{"ref":null,"code":"invalid_message","message":"no member \"Ref\" (did you mean ref?): must be one of: action, ref"}`},
 		{"bad filter", `{"action":"subscribe","filters":{"asset":"BTC"}}`, "error", `{"ref":null,"code":"invalid_filter","message":"no filter \"asset\" (did you mean assets?): must be one of: assets"}`},
-		{"no JSON", `hello`, "error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object"}`},
+		{"no JSON", `hello`, "error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object such as {\"action\":\"subscribe\",\"channels\":[\"signal.new\"]}"}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -32,6 +32,9 @@ const (
 	codeTooMany        = "too_many_messages"
 )
 
+// credentialForms says what a client may authenticate with.
+const credentialForms = "an API key, or an access token from login"
+
 // action is what a client asks for.
 type action uint8
 
@@ -80,7 +83,7 @@ func decodeMessage(text []byte) (message, *fault) {
 	var m message
 	list, problem := decodeObject(text)
 	if list == nil {
-		return m, faultf(codeInvalidMessage, "a message must be one JSON object")
+		return m, faultf(codeInvalidMessage, `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`)
 	}
 	bad := m.decodeRef(list.value("ref"))
 	if problem != "" {
@@ -115,7 +118,7 @@ func decodeMessage(text []byte) (message, *fault) {
 		}
 	}
 	if m.action == actionAuth && m.token == "" {
-		return m, faultf(codeInvalidMessage, "api_key or token is required")
+		return m, faultf(codeInvalidMessage, "api_key or token is required: "+credentialForms)
 	}
 	return m, nil
 }
@@ -140,7 +143,7 @@ func (m *message) decodeAuth(member string, value json.RawMessage) *fault {
 	}
 	token, given, ok := stringMember(value)
 	if !ok || given && token == "" {
-		return faultf(codeInvalidMessage, "%s must be a credential", member)
+		return faultf(codeInvalidMessage, "%s must be a credential as a string: %s", member, credentialForms)
 	}
 	if given && m.token != "" {
 		return faultf(codeInvalidMessage, "give api_key or token, not both")
@@ -160,7 +163,7 @@ func (m *message) decodeSubscribe(member string, value json.RawMessage) *fault {
 	case "last_event_id":
 		id, given, ok := stringMember(value)
 		if !ok {
-			return faultf(codeInvalidMessage, "last_event_id must be a string")
+			return faultf(codeInvalidMessage, `last_event_id must be the id of a message as a string, such as "1795253400000-0"`)
 		}
 		if _, position := signal.ParsePosition(id); given && !position {
 			return faultf(codeInvalidMessage, "last_event_id %q is not the id of a message, such as 1795253400000-0", shorten(id))
@@ -185,7 +188,7 @@ func (m *message) decodePing(member string, _ json.RawMessage) *fault { return u
 func (m *message) decodeChannels(value json.RawMessage) *fault {
 	names, given, ok := stringsMember(value)
 	if !ok {
-		return faultf(codeInvalidMessage, "channels must be an array of strings")
+		return faultf(codeInvalidMessage, "channels must be an array of some of: %s", strings.Join(channelNames[:], ", "))
 	}
 	var seen channelSet
 	for _, name := range names {
@@ -208,7 +211,7 @@ func (m *message) decodeFilters(value json.RawMessage) *fault {
 	}
 	filters, problem := decodeObject(value)
 	if filters == nil {
-		return faultf(codeInvalidFilter, "filters must be an object")
+		return faultf(codeInvalidFilter, `filters must be an object such as {"assets":["BTC"]}`)
 	}
 	if problem != "" {
 		return faultf(codeInvalidFilter, "%s", problem)
@@ -219,7 +222,7 @@ func (m *message) decodeFilters(value json.RawMessage) *fault {
 		}
 		assets, _, ok := stringsMember(one.value)
 		if !ok {
-			return faultf(codeInvalidFilter, "filters.assets must be an array of strings")
+			return faultf(codeInvalidFilter, `filters.assets must be an array of assets such as ["BTC"]`)
 		}
 		if len(assets) > maxFilterAssets {
 			return faultf(codeInvalidFilter, "filters.assets must have at most %d assets", maxFilterAssets)

@@ -112,6 +112,19 @@ func TestFaultsListWhatIsAllowed(t *testing.T) {
 			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
 		`{"action":"subscribe","filters":{"asset":["BTC"]}}`: `no filter "asset" (did you mean assets?): must be one of: assets`,
 		`{"action":"subscribe","last_event_id":"abc"}`:       `last_event_id "abc" is not the id of a message, such as 1795253400000-0`,
+		`{"action":"subscribe","last_event_id":5}`:           `last_event_id must be the id of a message as a string, such as "1795253400000-0"`,
+		`{"action":"subscribe","channels":"signal.new"}`: `channels must be an array of some of: ` +
+			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
+		`{"action":"unsubscribe","channels":[null]}`: `channels must be an array of some of: ` +
+			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
+		`{"action":"subscribe","filters":[]}`:                  `filters must be an object such as {"assets":["BTC"]}`,
+		`{"action":"subscribe","filters":{"assets":"BTC"}}`:    `filters.assets must be an array of assets such as ["BTC"]`,
+		`{"action":"subscribe","filters":{"assets":["BTC "]}}`: "an asset must have no control characters and no space at its ends",
+		`{"action":"auth"}`:                                    "api_key or token is required: an API key, or an access token from login",
+		`{"action":"auth","api_key":7}`:                        "api_key must be a credential as a string: an API key, or an access token from login",
+		`{"action":"auth","token":""}`:                         "token must be a credential as a string: an API key, or an access token from login",
+		`subscribe`:                                            `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
+		`[]`:                                                   `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
 	} {
 		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
 			t.Errorf("%s: %v, want %s", text, f, want)
