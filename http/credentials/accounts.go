@@ -75,7 +75,7 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 	}
 	var v ValidationError
 	if current == "" {
-		v.add("current_password", "required", "current_password is required")
+		v.add("current_password", "required", "current_password is required and must be the one in force")
 	}
 	checkPassword(&v, "new_password", next, account.Email)
 	if err := v.orNil(); err != nil {

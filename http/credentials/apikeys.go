@@ -35,7 +35,7 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	trimmed := strings.TrimSpace(name)
 	switch {
 	case name == "":
-		v.add("name", "required", "name is required")
+		v.add("name", "required", "name is required and must have 1 to 100 characters")
 	case trimmed == "":
 		v.add("name", "too_short", "must have at least 1 character that is no space")
 	case utf8.RuneCountInString(trimmed) > maxKeyName:
@@ -59,19 +59,22 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	return k, secret, nil
 }
 
+// scopeNames lists those that there are.
+const scopeNames = "agents:read, agents:run, signals:read, webhooks:manage"
+
 // checkScopes returns the set of scopes and notes unknown ones.
 func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 	if scopes == nil {
 		return signal.AllScopes
 	}
 	if len(scopes) == 0 {
-		v.add("scopes", "too_short", "must name at least one scope")
+		v.add("scopes", "too_short", "must name at least one of: "+scopeNames)
 	}
 	var set signal.ScopeSet
 	for i, name := range scopes {
 		bit := signal.ScopesOf(signal.Scope(name))
 		if bit == 0 {
-			v.add(fmt.Sprintf("scopes/%d", i), "invalid_value", "must be one of: agents:read, agents:run, signals:read, webhooks:manage")
+			v.add(fmt.Sprintf("scopes/%d", i), "invalid_value", "must be one of: "+scopeNames)
 		}
 		set |= bit
 	}

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -8,12 +9,17 @@ import (
 
 // Errors have one text for all of a kind: they tell nothing of why.
 var (
-	errMissing            = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials", Message: "An Authorization header with a bearer token is needed."}
-	errInvalidToken       = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "The token is not valid."}
-	errJWTRequired        = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required", Message: "This needs an access token from login; an API key is not accepted."}
+	errMissing = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
+		Message: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an access token."}
+	errInvalidToken = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
+		Message: "The token is unknown, revoked or expired: use another API key, or log in again."}
+	errJWTRequired = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required",
+		Message: "This needs an access token from login (POST /v1/auth/login); an API key is not accepted."}
 	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials", Message: "The email or the password is wrong."}
-	errBusy               = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "Too many passwords are being checked. Try again in a moment.", RetryAfter: busyFor}
-	errInvalidRefresh     = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token", Message: "The refresh token is not valid."}
+	errBusy               = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
+		Message: "Too many passwords are being checked. Try again in a moment.", RetryAfter: busyFor}
+	errInvalidRefresh = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token",
+		Message: "The refresh token is unknown, used, revoked or expired: log in again."}
 )
 
 // busyFor is when a client should come back that found too many passwords waiting.
@@ -45,7 +51,7 @@ func (e ValidationError) Error() string {
 		if i > 0 {
 			text += "; "
 		}
-		text += f.Field + " " + f.Detail
+		text += f.Field + " " + strings.TrimPrefix(f.Detail, f.Field+" ") // some name it themselves
 	}
 	return text
 }

@@ -44,10 +44,10 @@ type Tokens struct {
 func (s *Service) Login(ctx context.Context, email, password string) (Tokens, error) {
 	var v ValidationError
 	if email = NormalizeEmail(email); email == "" {
-		v.add("email", "required", "email is required")
+		v.add("email", "required", "email is required and must be that of the account")
 	}
 	if password == "" {
-		v.add("password", "required", "password is required")
+		v.add("password", "required", "password is required and must be that of the account")
 	}
 	if err := v.orNil(); err != nil {
 		return Tokens{}, err
@@ -185,7 +185,7 @@ func earlier(a, b time.Time) time.Time {
 // expired, or revoked; also if it was used before, which ends the session.
 func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 	if token == "" {
-		return Tokens{}, ValidationError{{Field: "refresh_token", Code: "required", Detail: "refresh_token is required"}}
+		return Tokens{}, ValidationError{{Field: "refresh_token", Code: "required", Detail: "refresh_token is required and must be the one of the last login or refresh"}}
 	}
 	refuse := func(why reason) (Tokens, error) {
 		s.metrics.refused(why)

@@ -30,7 +30,7 @@ func checkEmail(v *ValidationError, field, email string) string {
 	email = NormalizeEmail(email)
 	switch {
 	case email == "":
-		v.add(field, "required", field+" is required")
+		v.add(field, "required", field+" is required and must be an email address such as name@example.com")
 	case utf8.RuneCountInString(email) > maxEmail:
 		v.add(field, "too_long", "must have at most 254 characters")
 	case !isEmail(email):
@@ -54,14 +54,14 @@ func checkPassword(v *ValidationError, field, password, email string) {
 	n := utf8.RuneCountInString(password)
 	switch {
 	case password == "":
-		v.add(field, "required", field+" is required")
+		v.add(field, "required", field+" is required and must have 12 to 128 characters")
 	case n < minPassword:
 		v.add(field, "too_short", "must have at least 12 characters")
 	case n > maxPassword:
 		v.add(field, "too_long", "must have at most 128 characters")
 	case NormalizeEmail(password) == email:
-		v.add(field, "invalid_value", "must not be the email")
+		v.add(field, "invalid_value", "must not be the email: choose another of 12 to 128 characters")
 	case isCommon(password):
-		v.add(field, "invalid_value", "is too common")
+		v.add(field, "invalid_value", "is one of the commonest: choose another of 12 to 128 characters")
 	}
 }
