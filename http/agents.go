@@ -75,5 +75,18 @@ func (s *Server) agentNamed(id string) (signal.Agent, error) {
 			return a, nil
 		}
 	}
-	return signal.Agent{}, signal.NotFound("agent")
+	what := "agent"
+	if ids := s.agentIDs(); len(ids) > 0 {
+		what += ": there are " + joined(ids)
+	}
+	return signal.Agent{}, signal.NotFound(what)
+}
+
+// agentIDs returns the identifiers of the catalogue.
+func (s *Server) agentIDs() []signal.AgentID {
+	var ids []signal.AgentID
+	for _, a := range s.o.Agents.Catalogue() {
+		ids = append(ids, a.ID)
+	}
+	return ids
 }

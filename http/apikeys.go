@@ -48,7 +48,7 @@ func (s *Server) createKey(c *call) error {
 	var scopes []string
 	var expiresIn *int64
 	if err := c.decode(func(o *object) {
-		given := o.given("name")
+		given := o.given("name", "must have 1 to 100 characters")
 		if name = strings.TrimSpace(given); name != "" {
 			if code, detail := checkText(name, maxKeyName); code != "" {
 				o.bad("name", code, detail)
@@ -57,14 +57,14 @@ func (s *Server) createKey(c *call) error {
 			o.bad("name", faultTooShort, "must have at least 1 character that is no space")
 		}
 		var listed bool
-		scopes, listed = o.texts("scopes", maxScopes, func(item string) (code, detail string) {
+		scopes, listed = o.texts("scopes", maxScopes, someOf(signal.Scopes), func(item string) (code, detail string) {
 			if signal.ScopesOf(signal.Scope(item)) == 0 {
 				return faultInvalidValue, oneOf(signal.Scopes)
 			}
 			return "", ""
 		})
 		if listed && len(scopes) == 0 {
-			o.bad("scopes", faultTooShort, "must name at least one scope")
+			o.bad("scopes", faultTooShort, someOf(signal.Scopes))
 		}
 		if n, ok := o.integer("expires_in", 1, maxExpiresIn); ok {
 			expiresIn = &n

@@ -112,11 +112,11 @@ func (c *call) tokens(t credentials.Tokens) error {
 	return c.value(http.StatusOK, tokensView{t.Access, "bearer", int64(t.ExpiresIn / time.Second), t.Refresh})
 }
 
-// given reads a string that must be there and not be empty.
-func (o *object) given(name string) string {
+// given reads a string that must be there and not be empty. rule says what it must be.
+func (o *object) given(name, rule string) string {
 	text, ok := o.text(name)
 	if ok && text == "" || o.take(name) == nil {
-		o.bad(name, faultRequired, name+" is required")
+		o.bad(name, faultRequired, name+" is required and "+rule)
 	}
 	return text
 }
@@ -140,11 +140,14 @@ func (c *call) finish(o *object, read func(o *object)) error {
 	return c.faults.err()
 }
 
+// ofAccount is what a login must give.
+const ofAccount = "must be that of the account"
+
 // login answers POST /v1/auth/login.
 func (s *Server) login(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *object) {
-		email, password = o.given("email"), o.given("password")
+		email, password = o.given("email", ofAccount), o.given("password", ofAccount)
 	}); err != nil {
 		return err
 	}
@@ -158,7 +161,7 @@ func (s *Server) login(c *call) error {
 // refresh answers POST /v1/auth/refresh.
 func (s *Server) refresh(c *call) error {
 	var token string
-	if err := c.decode(func(o *object) { token = o.given("refresh_token") }); err != nil {
+	if err := c.decode(func(o *object) { token = o.given("refresh_token", "must be the one of the last login or refresh") }); err != nil {
 		return err
 	}
 	t, err := s.o.Credentials.Refresh(c.client(), token)
@@ -190,11 +193,13 @@ func (s *Server) logout(c *call) error {
 const (
 	minPassword = 12
 	maxPassword = 128
+
+	passwordRule = "must have 12 to 128 characters"
 )
 
 // newPassword reads a password that shall be set.
 func (o *object) newPassword(name string) string {
-	p := o.given(name)
+	p := o.given(name, passwordRule)
 	if n := utf8.RuneCountInString(p); 0 < n && n < minPassword {
 		o.bad(name, faultTooShort, "must have at least 12 characters")
 	} else if n > maxPassword {
@@ -207,7 +212,8 @@ func (o *object) newPassword(name string) string {
 func (s *Server) register(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *object) {
-		email, password = o.given("email"), o.given("password")
+		email = o.given("email", "must be an email address such as name@example.com")
+		password = o.given("password", passwordRule)
 		for _, f := range credentials.CheckAccount(email, password) {
 			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else told of already
 				o.bad(f.Field, f.Code, f.Detail)
@@ -227,7 +233,7 @@ func (s *Server) register(c *call) error {
 func (s *Server) changePassword(c *call) error {
 	var current, next string
 	if err := c.decode(func(o *object) {
-		current, next = o.given("current_password"), o.newPassword("new_password")
+		current, next = o.given("current_password", "must be the one in force"), o.newPassword("new_password")
 	}); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 		return nil, errMediaType
 	}
 	if r.ContentLength > limit {
-		return nil, errTooLarge
+		return nil, tooLarge(limit)
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -49,7 +49,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, errTooLarge
+			return nil, tooLarge(limit)
 		}
 		var f faults
 		f.body("", faultFormat, "the body could not be read to its end")
@@ -87,6 +87,7 @@ type object struct {
 	pointer string // JSON Pointer of the object
 	faults  *faults
 	members []member
+	asked   []string // the names of the members that were asked for
 }
 
 type member struct {
@@ -98,6 +99,10 @@ type member struct {
 // decodeObject reads a body, which must be one JSON object. It returns nil, with
 // the fault noted, if it is not.
 func decodeObject(body []byte, f *faults) *object {
+	if len(bytes.TrimSpace(body)) == 0 {
+		f.body("", faultFormat, "a body is required and must be a JSON object")
+		return nil
+	}
 	if err := checkJSON(body); err != nil {
 		f.body("", faultFormat, "malformed JSON: "+err.Error())
 		return nil
@@ -121,7 +126,7 @@ func decodeOptional(body []byte, f *faults) *object {
 
 // newObject finds the members of value, which is a valid object.
 func newObject(pointer string, value []byte, f *faults) *object {
-	o := &object{pointer: pointer, faults: f, members: make([]member, 0, 8)}
+	o := &object{pointer: pointer, faults: f, members: make([]member, 0, 8), asked: make([]string, 0, 12)}
 	s := scanner{data: value, pos: 1}
 	for s.space(); s.peek() != '}'; s.space() {
 		if s.peek() == ',' {
@@ -181,6 +186,9 @@ func (o *object) bad(name, code, detail string) { o.faults.body(o.at(name), code
 
 // take returns the JSON of a member, or nil if it is absent or null.
 func (o *object) take(name string) []byte {
+	if !slices.Contains(o.asked, name) {
+		o.asked = append(o.asked, name)
+	}
 	for i := range o.members {
 		m := &o.members[i]
 		if string(m.name) != name {
@@ -195,10 +203,11 @@ func (o *object) take(name string) []byte {
 	return nil
 }
 
-// require notes that a member must be given, if it is absent or null.
-func (o *object) require(name string) {
+// require notes that a member must be given, if it is absent or null, and what it must
+// be: "must be one of: …".
+func (o *object) require(name, rule string) {
 	if o.take(name) == nil {
-		o.bad(name, faultRequired, name+" is required")
+		o.bad(name, faultRequired, name+" is required and "+rule)
 	}
 }
 
@@ -276,15 +285,15 @@ func (o *object) object(name string) (*object, bool) {
 	return newObject(o.at(name), v, o.faults), true
 }
 
-// texts reads an array of strings, at most limit of them. Faults of items are
-// noted at their own pointers.
-func (o *object) texts(name string, limit int, check func(item string) (code, detail string)) ([]string, bool) {
+// texts reads an array of strings, at most limit of them. rule says what it must be.
+// Faults of items are noted at their own pointers.
+func (o *object) texts(name string, limit int, rule string, check func(item string) (code, detail string)) ([]string, bool) {
 	v := o.take(name)
 	if v == nil {
 		return nil, false
 	}
 	if v[0] != '[' {
-		o.bad(name, faultInvalidType, "must be an array of strings")
+		o.bad(name, faultInvalidType, rule)
 		return nil, false
 	}
 	list, ok := []string{}, true
@@ -318,23 +327,33 @@ func (o *object) texts(name string, limit int, check func(item string) (code, de
 
 // choice reads a string that must be one of values.
 func choice[T ~string](o *object, name string, values []T) (T, bool) {
-	text, ok := o.text(name)
-	if !ok {
+	v := o.take(name)
+	if v == nil {
 		return "", false
 	}
-	if !slices.Contains(values, T(text)) {
+	if v[0] != '"' {
+		o.bad(name, faultInvalidType, oneOf(values))
+		return "", false
+	}
+	text := T(unquote(v))
+	if !slices.Contains(values, text) {
 		o.bad(name, faultInvalidValue, oneOf(values))
 		return "", false
 	}
-	return T(text), true
+	return text, true
 }
 
 // close notes the members that were not read: names are case-sensitive.
 func (o *object) close() {
 	for _, m := range o.members {
-		if !m.taken {
-			o.bad(string(m.name), faultUnknown, "no such member")
+		if m.taken {
+			continue
 		}
+		detail := ""
+		if len(o.faults.list) < maxFaults { // else it is not listed
+			detail = unknownName("member", string(m.name), o.asked)
+		}
+		o.bad(string(m.name), faultUnknown, detail)
 	}
 }
 

@@ -120,12 +120,12 @@ func readAny(o *object) {
 		o.text(name)
 		o.boolean(name)
 		o.integer(name, 0, 100)
-		o.texts(name, 3, func(string) (code, detail string) { return "", "" })
+		o.texts(name, 3, "must be a list", func(string) (code, detail string) { return "", "" })
 		if inner, ok := o.object(name); ok {
 			inner.close()
 		}
 	}
-	o.require("required")
+	o.require("required", "must be given")
 	o.close()
 }
 

@@ -88,13 +88,17 @@ func (e *invalidError) Error() string {
 	}
 }
 
-// oneOf is the detail of a value outside an enumeration.
-func oneOf[T ~string](values []T) string {
+// oneOf is the detail of a value outside an enumeration, someOf that of a list of them.
+func oneOf[T ~string](values []T) string  { return "must be one of: " + joined(values) }
+func someOf[T ~string](values []T) string { return "must be a list of some of: " + joined(values) }
+
+// joined lists values with commas.
+func joined[T ~string](values []T) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
 		texts[i] = string(v)
 	}
-	return "must be one of: " + strings.Join(texts, ", ")
+	return strings.Join(texts, ", ")
 }
 
 // asInvalid returns the faults behind an error of the kind KindInvalid that

@@ -93,7 +93,7 @@ func (s *Server) dispatch(c *call) {
 // order, and hands it to its operation.
 func (s *Server) handle(c *call) error {
 	if c.endpoint == nil {
-		return errNotFound
+		return s.unknownPath(c.r.URL.Path)
 	}
 	c.nameSpan()
 	if c.r.Method == http.MethodOptions {
@@ -102,7 +102,8 @@ func (s *Server) handle(c *call) error {
 	}
 	if c.operation = c.endpoint.operation(c.r.Method); c.operation == nil {
 		c.Header()["Allow"] = c.endpoint.allow
-		return errMethod
+		return &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed",
+			Message: "the path has only the methods " + c.endpoint.allow[0]}
 	}
 	if s.refusing.Load() && !c.operation.always {
 		c.Header()["Connection"] = []string{"close"}

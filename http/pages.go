@@ -125,7 +125,7 @@ func (s *Server) problemPage(c *call) error {
 	name := c.vars["code"]
 	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
 	if p == nil || slug(p.Code) != name {
-		return signal.NotFound("problem")
+		return signal.NotFound("problem: /problems lists those that there are")
 	}
 	return c.template("problem.html", p)
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -75,10 +76,8 @@ const statusClientGone = 499
 
 // Errors of this package.
 var (
-	errNotFound         = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path"}
-	errMethod           = &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed", Message: "the path does not have this method"}
-	errMediaType        = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON"}
-	errTooLarge         = &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large", Message: "the body is too large"}
+	errNotFound         = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path: GET /v1/openapi.json lists all, /docs shows them"}
+	errMediaType        = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"}
 	errForeignOrigin    = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed", Message: "this origin may not open the stream"}
 	errDraining         = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the service is about to stop", RetryAfter: retryUnavailable}
 	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "too many connections of this address wait for a credential", RetryAfter: 10 * time.Second}
@@ -86,6 +85,12 @@ var (
 	retryUnavailable    = 5 * time.Second
 	internalErrorText   = "The service met an unexpected error. Name the request_id when you report it."
 )
+
+// tooLarge is a body of more than limit bytes.
+func tooLarge(limit int64) error {
+	return &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large",
+		Message: fmt.Sprintf("the body is too large: it may have at most %d bytes", limit)}
+}
 
 // scopeError is a credential without the scope that the endpoint needs.
 type scopeError struct{ scope signal.Scope }

@@ -47,7 +47,7 @@ func newQuery(raw string, f *faults, names ...string) *query {
 		}
 		if !slices.Contains(names, name) {
 			if name = shorten(name); !q.isBad(name) {
-				q.faults.add(inQuery, name, faultUnknown, unknownParameter(name, names))
+				q.faults.add(inQuery, name, faultUnknown, unknownName("parameter", name, names))
 			}
 			continue
 		}
@@ -65,15 +65,16 @@ func newQuery(raw string, f *faults, names ...string) *query {
 	return q
 }
 
-// unknownParameter says which of names was probably meant.
-func unknownParameter(name string, names []string) string {
+// unknownName refuses a name of that kind, and says which of names was probably meant.
+func unknownName(kind, name string, names []string) string {
+	none := "there is no such " + kind
 	if len(names) == 0 {
-		return "there is no such parameter: this endpoint has none"
+		return none + ": this endpoint has none"
 	}
 	if near := spelling.Nearest(name, names); len(near) > 0 {
-		return "there is no such parameter; the nearest one is " + strings.Join(near, ", ")
+		return none + "; the nearest one is " + strings.Join(near, ", ")
 	}
-	return "there is no such parameter; there are " + strings.Join(names, ", ")
+	return none + "; there are " + strings.Join(names, ", ")
 }
 
 // maxNamed is how many characters are shown of a name that a client made up.

@@ -2,12 +2,14 @@ package http
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -217,6 +219,59 @@ func (s *Server) match(r *http.Request) (*endpoint, map[string]string) {
 	e, _ := m.Handler.(*endpoint)
 	return e, m.Vars
 }
+
+// version is the first part of a path with a version of the API.
+var version = regexp.MustCompile(`^v\d+$`)
+
+// parts returns the parts of a path or template between slashes, without the version.
+func parts(path string) []string {
+	list := slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" })
+	if len(list) > 0 && version.MatchString(list[0]) {
+		return list[1:]
+	}
+	return list
+}
+
+// unknownPath returns the error of a path that is not there. It names the paths that may
+// have been meant: one that differs by the version, by slashes or by case, else those
+// that differ by a slip in a word.
+func (s *Server) unknownPath(path string) error {
+	if len(path) > maxGuessedPath {
+		return errNotFound
+	}
+	given, near := parts(path), []string(nil)
+	for _, e := range s.routes {
+		template := parts(e.template)
+		if len(template) != len(given) || len(given) == 0 {
+			continue
+		}
+		words := slices.Clone(given)
+		for i, part := range template {
+			if part[0] == '{' {
+				template[i], words[i] = "", "" // any value fits
+			}
+		}
+		want, got := strings.Join(template, "/"), strings.Join(words, "/")
+		if strings.EqualFold(want, got) {
+			near = []string{e.template}
+			break
+		}
+		if len(spelling.Nearest(got, []string{want})) > 0 {
+			near = append(near, e.template)
+		}
+	}
+	if len(near) == 0 {
+		return errNotFound
+	}
+	return signal.NotFound("path: did you mean " + strings.Join(near[:min(len(near), maxGuesses)], " or ") + "?")
+}
+
+const (
+	// maxGuessedPath is up to which length a path is compared with those that there are.
+	maxGuessedPath = 256
+	// maxGuesses is how many paths are named at most.
+	maxGuesses = 3
+)
 
 // operation returns what a method does here; nil if nothing. HEAD is GET whose
 // body is not sent.

@@ -87,7 +87,7 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 		return req, false, f.err()
 	}
 	req = signal.RunRequest{Account: c.principal.Account}
-	o.require("asset")
+	s.requireWork(o, c.vars["id"], "asset")
 	req.Asset = decodeAsset(o)
 	given := decodeManner(o, &req)
 	async, _ = o.boolean("async")
@@ -101,6 +101,35 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	}
 	req.Agent = known.ID
 	return req, async, err
+}
+
+const (
+	assetRule  = "must be a name such as BTC: GET /v1/assets lists those that there are"
+	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
+)
+
+// requireWork notes that what shall be run is not said: its asset, or its assets if that
+// is the member's name, and its strategy. What they must be depends on the agent, if
+// there is one of that name.
+func (s *Server) requireWork(o *object, id, asset string) {
+	if o.take(asset) != nil && o.take("strategy") != nil { // nearly always
+		return
+	}
+	a, err := s.agentNamed(id)
+	if err != nil {
+		a.Strategies = strategies
+	}
+	rule := assetRule
+	switch {
+	case asset == "assets":
+		rule = assetsRule
+	case a.Category == signal.Weather:
+		rule = oneOf(agent.Commodities)
+	case a.Category == signal.Content:
+		rule = "must be a subject such as standing desk"
+	}
+	o.require(asset, rule)
+	o.require("strategy", oneOf(a.Strategies))
 }
 
 // decodeAsset reads the asset, trimmed; "" if there is none or it is not valid.
@@ -121,14 +150,15 @@ func decodeAsset(o *object) string {
 // agent.Check.
 func decodeParameters(o *object) signal.Parameters {
 	var p signal.Parameters
+	const textsRule = "must be an array of strings"
 	anyText := func(string) (code, detail string) { return "", "" }
 	if region, ok := o.text("region"); ok {
 		if p.Region = region; region == "" {
 			o.bad("region", faultInvalidValue, oneOf(agent.Regions))
 		}
 	}
-	p.Keywords, _ = o.texts("keywords", maxPhrases, anyText)
-	p.Features, _ = o.texts("features", maxPhrases, anyText)
+	p.Keywords, _ = o.texts("keywords", maxPhrases, textsRule, anyText)
+	p.Features, _ = o.texts("features", maxPhrases, textsRule, anyText)
 	if locale, ok := o.text("locale"); ok {
 		if p.Locale = locale; locale == "" {
 			o.bad("locale", faultTooShort, "must not be empty")

@@ -36,7 +36,8 @@ const (
 	// maxEvery bounds every, in minutes: a day.
 	maxEvery = 1440
 	// everyBar is every for the close of each bar.
-	everyBar = "bar"
+	everyBar  = "bar"
+	everyRule = `must be "bar" or minutes from "1m" to "1440m"`
 )
 
 // errBusySchedule is a change that others have always forestalled.
@@ -59,18 +60,14 @@ type scheduleInput struct {
 // readSchedule reads what both a new schedule and a change of one may give.
 func (s *Server) readSchedule(o *object) scheduleInput {
 	var in scheduleInput
-	var ids []signal.AgentID
-	for _, a := range s.o.Agents.Catalogue() {
-		ids = append(ids, a.ID)
-	}
-	in.agent, _ = choice(o, "agent_id", ids)
+	in.agent, _ = choice(o, "agent_id", s.agentIDs())
 	in.assets = readAssets(o)
 	in.strategy, _ = choice(o, "strategy", strategies)
 	in.timeframe, _ = choice(o, "timeframe", signal.Timeframes)
 	in.risk, _ = choice(o, "risk_level", signal.RiskLevels)
 	if text, ok := o.text("every"); ok {
 		if in.every, in.given = parseEvery(text); !in.given {
-			o.bad("every", faultInvalidValue, `must be "bar" or minutes from "1m" to "`+strconv.Itoa(maxEvery)+`m"`)
+			o.bad("every", faultInvalidValue, everyRule)
 		}
 	}
 	if n, ok := o.integer("max_open", 1, maxOpenSignals); ok {
@@ -132,7 +129,7 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *faults) {
 	known, err := s.agentNamed(string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
-		f.body("/agent_id", faultInvalidValue, "there is no such agent")
+		f.body("/agent_id", faultInvalidValue, oneOf(s.agentIDs()))
 		return
 	}
 	w.Assets = slices.Clone(w.Assets)
@@ -172,10 +169,10 @@ func (s *Server) createSchedule(c *call) error {
 	w := signal.Schedule{ID: signal.NewScheduleID(), Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk, MaxOpen: 1,
 		Status: signal.ScheduleEnabled, CreatedAt: now, UpdatedAt: now}
 	if err := c.decode(func(o *object) {
-		for _, name := range []string{"agent_id", "assets", "strategy", "every"} {
-			o.require(name)
-		}
 		in := s.readSchedule(o)
+		o.require("agent_id", oneOf(s.agentIDs()))
+		s.requireWork(o, string(in.agent), "assets")
+		o.require("every", everyRule)
 		in.apply(&w)
 		if w.Agent != "" {
 			s.checkSchedule(c.r.Context(), &w, true, &c.faults)

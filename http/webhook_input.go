@@ -78,7 +78,7 @@ func (o *object) badURL(name string, err error) {
 // not valid.
 func readEvents(o *object) []signal.EventType {
 	var list []signal.EventType
-	_, ok := o.texts("events", len(signal.WebhookEvents), func(item string) (code, detail string) {
+	_, ok := o.texts("events", len(signal.WebhookEvents), someOf(signal.WebhookEvents), func(item string) (code, detail string) {
 		t := signal.EventType(item)
 		switch {
 		case !slices.Contains(signal.WebhookEvents, t):
@@ -90,7 +90,7 @@ func readEvents(o *object) []signal.EventType {
 		return "", ""
 	})
 	if ok && len(list) == 0 {
-		o.bad("events", faultTooShort, "must name at least one type of events")
+		o.bad("events", faultTooShort, someOf(signal.WebhookEvents))
 	}
 	return list
 }

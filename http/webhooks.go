@@ -85,8 +85,8 @@ func (s *Server) createWebhook(c *call) error {
 	}
 	var in webhookInput
 	if err := c.finish(decodeObject(body, &c.faults), func(o *object) {
-		o.require("url")
-		o.require("events")
+		o.require("url", "must be an absolute URL that begins with https://")
+		o.require("events", someOf(signal.WebhookEvents))
 		in = s.readWebhook(c, o)
 		in.secret = readSecret(o)
 	}); err != nil {

@@ -33,7 +33,8 @@ func (s *Server) scanAgent(c *call) error {
 		return f.err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
-	assets := decodeAssets(o)
+	s.requireWork(o, c.vars["id"], "assets")
+	assets := readAssets(o)
 	given := decodeManner(o, &req)
 	o.close()
 	known, err := s.checkForAgent(c, &req, assets, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
@@ -48,17 +49,11 @@ func (s *Server) scanAgent(c *call) error {
 	return c.queued(job, err)
 }
 
-// decodeAssets reads the assets of a scan, which must be given.
-func decodeAssets(o *object) []string {
-	o.require("assets")
-	return readAssets(o)
-}
-
 // readAssets reads a list of assets: all of them, if none is a fault; nil if there is
 // none.
 func readAssets(o *object) []string {
 	seen := map[string]bool{}
-	assets, ok := o.texts("assets", agent.MaxScanned, func(item string) (code, detail string) {
+	assets, ok := o.texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
 		item = strings.TrimSpace(item)
 		if code, detail := checkText(item, maxAssetLength); code != "" {
 			return code, detail
@@ -71,7 +66,7 @@ func readAssets(o *object) []string {
 		return "", ""
 	})
 	if ok && len(assets) == 0 {
-		o.bad("assets", faultTooShort, "must have at least 1 item")
+		o.bad("assets", faultTooShort, assetsRule)
 	}
 	if !ok {
 		return nil // what is wrong with them has been said
@@ -85,7 +80,6 @@ func readAssets(o *object) []string {
 // decodeManner reads what all kinds of work have in common, and says whether a strategy
 // is given.
 func decodeManner(o *object, req *signal.RunRequest) (strategyGiven bool) {
-	o.require("strategy")
 	req.Strategy, strategyGiven = o.text("strategy")
 	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
 	if t, ok := choice(o, "timeframe", signal.Timeframes); ok {
@@ -108,13 +102,10 @@ func (s *Server) createBacktest(c *call) error {
 		return f.err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
-	o.require("agent_id")
-	var ids []signal.AgentID
-	for _, a := range s.o.Agents.Catalogue() {
-		ids = append(ids, a.ID)
-	}
+	ids := s.agentIDs()
+	o.require("agent_id", oneOf(ids))
 	req.Agent, _ = choice(o, "agent_id", ids)
-	o.require("asset")
+	s.requireWork(o, string(req.Agent), "asset")
 	req.Asset = decodeAsset(o)
 	given := decodeManner(o, &req)
 	from, hasFrom := o.time("from")
