@@ -1,6 +1,8 @@
 package persistence
 
 import (
+	"errors"
+	"net"
 	"slices"
 	"strconv"
 	"testing"
@@ -383,5 +385,29 @@ func TestCountsOfMarketRecordsAreBounded(t *testing.T) {
 		if got := r.length(); got != want || r.bad != (want == 0) {
 			t.Errorf("%d things in 2 bytes: read as %d, refused: %v", claimed, got, r.bad)
 		}
+	}
+}
+
+// Reads that wait end with their process, while other commands still work.
+func TestEndBlocking(t *testing.T) {
+	t.Parallel()
+	m, _, _ := newMarketBench(t)
+	ended := make(chan error)
+	go func() {
+		for {
+			if _, err := m.ReadBars(t.Context(), signal.Position{}, blockTimeout); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	if err := m.s.EndBlocking(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, redis.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a read that waited ended with %v", err)
+	}
+	if err := m.s.SyncClock(t.Context()); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }

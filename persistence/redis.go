@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +62,8 @@ type Store struct {
 	// batches, which are idempotent.
 	rdb redis.UniversalClient
 	// blocking is for reads with BLOCK, so that they take no connection of rdb.
-	blocking redis.UniversalClient
+	blocking    redis.UniversalClient
+	endBlocking func() error // closes blocking, once
 
 	partitions   int
 	waitReplicas int
@@ -108,6 +110,7 @@ func Open(o Options) (*Store, error) {
 	blocking := *base
 	blocking.PoolSize = o.BlockingReaders + 2
 	s.blocking = newClient(&blocking)
+	s.endBlocking = sync.OnceValue(s.blocking.Close)
 	if o.Metrics != nil {
 		s.rdb.AddHook(o.Metrics)
 		s.blocking.AddHook(o.Metrics)
@@ -177,7 +180,11 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // Close ends the connections.
-func (s *Store) Close() error { return errors.Join(s.rdb.Close(), s.blocking.Close()) }
+func (s *Store) Close() error { return errors.Join(s.rdb.Close(), s.EndBlocking()) }
+
+// EndBlocking has the reads that wait for entries return at once, with an error, and those
+// that are begun later fail: the end of their contexts reaches them only when they return.
+func (s *Store) EndBlocking() error { return s.endBlocking() }
 
 // Partitions returns how many partitions there are.
 func (s *Store) Partitions() int { return s.partitions }

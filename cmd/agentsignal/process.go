@@ -151,6 +151,7 @@ func (p *process) stopBackground(ctx context.Context) error {
 		return nil
 	}
 	p.cancel()
+	unblocked := p.store.EndBlocking()
 	ended := make(chan struct{})
 	go func() {
 		p.background.Wait()
@@ -158,7 +159,7 @@ func (p *process) stopBackground(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
-		return nil
+		return unblocked
 	case <-ctx.Done():
 		return ctx.Err()
 	}
