@@ -122,6 +122,8 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 				return s, nil
 			}
 		}
+		// Another node surely makes the simulated market go on. A Redis that stays away is not
+		// waited for: who asks learns of it.
 		if !errors.Is(err, errStopped) && !(errors.Is(err, errUnread) && time.Since(begun) < rereadPatience) {
 			return Snapshot{}, err
 		}
@@ -283,50 +285,55 @@ const (
 	wantEvery      = 100 * time.Millisecond
 )
 
-// record returns the record of an asset. One that real sources may have is taken up
-// when it is first asked for; one of the simulated market is there when that has begun.
+// record returns the record of an asset. Where there is none yet it waits: for the feeder
+// to take up what real sources may have, at most Options.TakeUp, since a source may fail to
+// answer, and for the simulated market to begin, until ctx ends, since it will. Unlike the
+// waits of Series, which are for fresh prices, this one is for all who need an asset.
 func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAsset, error) {
-	record, _, err := m.o.Store.Asset(ctx, key)
-	for m.simulates && lookUp(name) != nil && signal.KindOf(err) == signal.KindNotFound && (!m.real || !m.mayHave(name)) {
-		select {
-		case <-ctx.Done():
-			return record, err
-		case <-time.After(wantEvery):
-		}
-		record, _, err = m.o.Store.Asset(ctx, key)
+	takenUp := m.real && m.mayHave(name)
+	if takenUp {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, m.o.TakeUp)
+		defer cancel()
 	}
-	if !m.real || signal.KindOf(err) != signal.KindNotFound || !m.mayHave(name) {
-		return record, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, m.o.TakeUp)
-	defer cancel()
 	for {
-		refused, asking := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))
-		switch {
-		case asking != nil:
-			return record, asking
-		case refused == string(RefusedUnknown):
+		record, _, err := m.o.Store.Asset(ctx, key)
+		if signal.KindOf(err) != signal.KindNotFound || !takenUp && !(m.simulates && lookUp(name) != nil) {
 			return record, err
-		case refused == string(RefusedShare):
-			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: keepUnused,
-				Message: "the account has its share of the assets that sources are asked for: " + name + " is not added"}
-		case refused == string(RefusedFull):
-			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: fullFor,
-				Message: "sources are asked for as many assets as they may be: " + name + " is not added"}
-		case refused != "":
-			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: awayFor,
-				Message: "no source gives prices of " + name + " at the moment"}
+		}
+		if takenUp {
+			refused, asking := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))
+			switch {
+			case asking != nil:
+				return record, asking
+			case refused == string(RefusedUnknown):
+				return record, err
+			case refused != "":
+				return record, notTakenUp(name, refused)
+			}
+			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+				Message: "the prices of " + name + " are being read"}
 		}
 		select {
 		case <-ctx.Done():
-			return record, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
-				Message: "the prices of " + name + " are being read", Cause: ctx.Err()}
+			return record, err
 		case <-time.After(wantEvery):
 		}
-		if record, _, err = m.o.Store.Asset(ctx, key); err == nil || signal.KindOf(err) != signal.KindNotFound {
-			return record, err
-		}
 	}
+}
+
+// notTakenUp returns why an asset that sources may have is not taken up now.
+func notTakenUp(name, refused string) *signal.RunError {
+	err := &signal.RunError{Code: signal.DataUnavailable, Retryable: true}
+	switch refused {
+	case string(RefusedShare):
+		err.RetryAfter, err.Message = keepUnused, "the account has its share of the assets that sources are asked for: "+name+" is not added"
+	case string(RefusedFull):
+		err.RetryAfter, err.Message = fullFor, "sources are asked for as many assets as they may be: "+name+" is not added"
+	default:
+		err.RetryAfter, err.Message = awayFor, "no source gives prices of "+name+" at the moment"
+	}
+	return err
 }
 
 // wantedName is the symbol under which an asset is taken up.
