@@ -115,9 +115,11 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 	fresh := *principalOf(alice)
 	fresh.ExpiresAt = time.Now().Add(time.Hour)
 	other := *principalOf(bob)
-	s.tokens.known["fresh"], s.tokens.known["other"] = fresh, other
+	s.tokens.known["fresh"], s.tokens.known["other"], s.tokens.known["soon"] = fresh, other, soon
 
 	extended, expiring, crossing, bad := s.welcomed(&soon), s.welcomed(&soon), s.welcomed(principalOf(alice)), s.welcomed(principalOf(alice))
+	shortened := s.welcomed(&fresh)
+	shortened.send(`{"action":"auth","token":"soon"}`)
 	extended.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`)
 	extended.want("subscribed")
 	extended.send(`{"action":"auth","token":"fresh"}`)
@@ -133,6 +135,7 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 	bad.send(`{"action":"auth","token":"wrong"}`)
 	bad.wantClose(closeUnauth)
 	expiring.wantClose(closeUnauth)
+	shortened.wantClose(closeUnauth)
 	// The extended one goes on with its filter.
 	s.journal.append(created(alice, "ETH"), created(alice, "BTC"))
 	if e := extended.want("signal.new"); !strings.Contains(string(e.Data), `"BTC"`) {
@@ -382,6 +385,7 @@ func TestRevocationsClose(t *testing.T) {
 	stays := s.welcomed(principalOf(alice))
 	foreign := s.welcomed(principalOf(bob))
 	a, b, d := s.welcomed(key), s.welcomed(jwt), s.welcomed(otherJWT)
+	twin := s.welcomed(key)
 
 	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded, Subject: string(ended)})
 	d.wantClose(closeUnauth)
@@ -390,7 +394,10 @@ func TestRevocationsClose(t *testing.T) {
 	s.dial(otherJWT).wantClose(closeUnauth)
 	s.journal.append(signal.Event{Account: alice, Type: signal.KeyRevoked, Subject: string(key.Key)})
 	a.wantClose(closeUnauth)
-	s.dial(key).wantClose(closeUnauth)
+	twin.wantClose(closeUnauth)
+	for _, p := range []*signal.Principal{key, otherJWT} { // the former revocation is remembered, too
+		s.dial(p).wantClose(closeUnauth)
+	}
 	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded})
 	b.wantClose(closeUnauth)
 	until(t, "the clock ticks", func() bool { return time.Now().UnixMilli() > s.journal.events[len(s.journal.events)-1].Position.MS })
