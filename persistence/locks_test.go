@@ -124,6 +124,14 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	if until, locked := failTimes(t, s, email, 5, now); !locked || until.Sub(now) != 15*time.Minute {
 		t.Errorf("unlock does not forget earlier locks: %v", until.Sub(now))
 	}
+	// A login does not: who guesses goes on after it where he was.
+	at := now.Add(15 * time.Minute)
+	if got, err := login(at); err != nil || !got.IsZero() {
+		t.Errorf("login after the lock: %v, %v", got, err)
+	}
+	if until, locked := failTimes(t, s, email, 5, at); !locked || until.Sub(at) != 30*time.Minute {
+		t.Errorf("a login forgets earlier locks: the second one lasts %v", until.Sub(at))
+	}
 }
 
 func TestLockRecordsExpire(t *testing.T) {

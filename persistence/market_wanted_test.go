@@ -78,7 +78,7 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	m, ctx := NewMarket(s), t.Context()
-	tick := signal.AssetTick{Asset: "BTC", Source: "binance", Tick: signal.Tick{Price: 1, Time: 1_795_253_400_123}}
+	tick := signal.AssetTick{Asset: "BTC", Source: "binance", Tick: signal.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
 	epoch, err := m.TakeLease(ctx, "one", time.Minute)
@@ -98,7 +98,7 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
-	want := map[string]string{"asset": "BTC", "source": "binance", "price": "1", "volume": "0", "time": "1795253400123"}
+	want := map[string]string{"asset": "BTC", "source": "binance", "price": "1", "volume": "2.5", "time": "1795253400123"}
 	if d := cmp.Diff(want, entries[0].Fields); d != "" {
 		t.Errorf("a tick (-want +got):\n%s", d)
 	}
@@ -149,6 +149,16 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 		if refused, err := want(other, "MORE"+string(other)); refused != "" || err != nil {
 			t.Errorf("account %q is refused: %q, %v", other, refused, err)
 		}
+	}
+	// One that is kept for an account stays so when another has asked for it, too.
+	if refused, err := want("acc_2", "A7"); refused != "" || err != nil {
+		t.Errorf("another account asks for an asset: %q, %v", refused, err)
+	}
+	if err := m.Settle(ctx, epoch, "A7", "", 0); err != nil {
+		t.Fatal(err)
+	}
+	if refused, err := want("acc_1", "YET"); refused != "share" || err != nil {
+		t.Errorf("beyond the share, after another account has asked for the same: %q, %v", refused, err)
 	}
 	if err := m.ForgetUse(ctx, "A7"); err != nil {
 		t.Fatal(err)

@@ -324,6 +324,9 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	if got, err := b.store.EnginePosition(t.Context(), 0); got != end || err != nil {
 		t.Errorf("stored %v, %v, want %v", got, err, end)
 	}
+	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, signal.Position{MS: end.MS - 1, Seq: end.Seq + 1}); err != nil {
+		t.Errorf("before the end of the log, with a greater sequence: %v", err)
+	}
 	b.rdb.XTrimMaxLen(t.Context(), eventsKey(0), 0)
 	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("after trimming: %v", err)

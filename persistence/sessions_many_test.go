@@ -198,6 +198,36 @@ func TestNoMoreSessionsEndThanMust(t *testing.T) {
 	}
 }
 
+// TestASessionWithoutARecordCounts: what is left of it in the index is removed in place of a
+// session that is valid.
+func TestASessionWithoutARecordCounts(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *Store, a signal.AccountID) ([]signal.Event, error){
+		"end": func(s *Store, a signal.AccountID) ([]signal.Event, error) {
+			event := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SessionEnded}
+			return s.endOldest(t.Context(), event, 3, "", "", nowMS())
+		},
+		"login": func(s *Store, a signal.AccountID) ([]signal.Event, error) {
+			n := signal.Session{ID: "ses_new", Account: a, KeepUntil: nowMS().Add(2 * time.Hour), Locator: signal.DigestOf("new")}
+			ended, _, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 4, nowMS())
+			return ended, err
+		},
+	} {
+		s, server := credentialStore(t)
+		a := addAccount(t, s, "a@example.com").ID
+		manySessions(t, server, a, 5)
+		server.Client().Del(t.Context(), sessionKey("ses_0"))
+		ended, err := end(s, a)
+		if err != nil || len(ended) != 1 || ended[0].Subject != "ses_1" {
+			t.Errorf("%s: %+v end, %v; want ses_1", name, ended, err)
+		}
+		left := server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, 2).Val()
+		if d := cmp.Diff([]string{"ses_2", "ses_3", "ses_4"}, left); d != "" {
+			t.Errorf("%s: left (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // TestAPasswordIsSetWithTheEndOfTheLastSessions interrupts the change between steps.
 func TestAPasswordIsSetWithTheEndOfTheLastSessions(t *testing.T) {
 	t.Parallel()

@@ -213,6 +213,28 @@ func TestLookupUnderWayIsNotRemembered(t *testing.T) {
 	})
 }
 
+// TestLookupUnderWayInAGapIsNotRemembered: the key is revoked elsewhere, by an event that was
+// missed.
+func TestLookupUnderWayInAGapIsNotRemembered(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
+		there := New(m, &eventLog{}, testKeys(), Options{})
+		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		m.do(func() { m.after = 100 * time.Millisecond })
+		go s.Authenticate(context.Background(), secret)
+		time.Sleep(50 * time.Millisecond) // it is read, not answered
+		if err := there.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
+			t.Fatal(err)
+		}
+		s.ForgetAll()
+		for range 2 {
+			if accepted(t, s, secret) {
+				t.Error("an answer from before the gap is remembered")
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}
+
 func TestEqualLookupsAreOne(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
