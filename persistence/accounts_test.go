@@ -279,6 +279,9 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	if d := cmp.Diff(wantLeft, left); d != "" {
 		t.Errorf("keys left (-want +got):\n%s", d)
 	}
+	if list, total, err := s.Accounts(ctx, 10, 0); len(list) != 1 || total != 1 || err != nil {
+		t.Errorf("%d of %d accounts are listed, %v", len(list), total, err)
+	}
 	_, err = s.DeleteAccount(ctx, a.ID, nowMS())
 	wantError(t, err, signal.KindNotFound, "not_found")
 	addAccount(t, s, "a@example.com") // the email is free again

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -437,5 +438,63 @@ func TestAClusterWithoutMasters(t *testing.T) {
 	wantKind(t, "what is there already", s.confirmed(t.Context(), confirmAuthKey(), signal.NotFound("key")), signal.KindUnavailable)
 	if s.Ready(t.Context()) == nil {
 		t.Error("it is ready")
+	}
+}
+
+// pipelines records the pipelines that a client sends.
+type pipelines struct {
+	mu   sync.Mutex
+	sent [][]redis.Cmder
+}
+
+func (*pipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p.mu.Lock()
+		p.sent = append(p.sent, cmds)
+		p.mu.Unlock()
+		return next(ctx, cmds)
+	}
+}
+
+// TestEachWaitFollowsAWrite: from Redis 7.2 on WAIT goes by the last write of its connection,
+// which the scripts and questions before it need not be. The log's own pipelines, which are
+// all writes, are not looked at.
+func TestEachWaitFollowsAWrite(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	changes := changesToAcknowledge(t, openStore(t, Options{URL: master.URL(), Partitions: 4}))
+	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1})
+	l := openLog(t, s, LogOptions{})
+	var p pipelines
+	s.rdb.AddHook(&p)
+	var wg sync.WaitGroup
+	for _, c := range changes {
+		wg.Go(func() {
+			if err := c.do(s, l); signal.KindOf(err) != signal.KindUnavailable {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	waits := 0
+	for _, cmds := range p.sent {
+		for i, cmd := range cmds {
+			if !strings.EqualFold(cmd.Name(), "wait") {
+				continue
+			}
+			waits++
+			if i == 0 || cmds[i-1].Name() != "set" || !strings.HasSuffix(fmt.Sprint(cmds[i-1].Args()[1]), "}:confirm") {
+				var names []string
+				for _, before := range cmds[:i] {
+					names = append(names, before.Name())
+				}
+				t.Errorf("before WAIT: %v", names)
+			}
+		}
+	}
+	if logged := 2; waits < len(changes)-logged { // append and refuse are the log's
+		t.Errorf("%d times WAIT for %d changes", waits, len(changes))
 	}
 }

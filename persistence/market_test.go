@@ -85,6 +85,12 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	if d := cmp.Diff(want, state); d != "" || err != nil {
 		t.Errorf("state (-want +got): %v\n%s", err, d)
 	}
+	if err := m.Store(ctx, &signal.MarketStep{Epoch: epoch, Ticks: step.Ticks}); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := m.State(ctx); string(state.Checkpoint) != string(step.Checkpoint) || err != nil {
+		t.Errorf("after a step without a checkpoint it is %q, %v", state.Checkpoint, err)
+	}
 	gotAsset, gotLive, err := m.Asset(ctx, "NATURAL_GAS")
 	if gotAsset != asset || gotLive != live || err != nil {
 		t.Errorf("asset %+v, live %+v, %v", gotAsset, gotLive, err)
@@ -134,7 +140,7 @@ func TestAStaleFeederStoresNothing(t *testing.T) {
 
 func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	t.Parallel()
-	m, _, epoch := newMarketBench(t)
+	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
 	var all []signal.MarketBar
 	for i := range int64(barsKept + 100) {
@@ -164,6 +170,9 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	}
 	if bars := series(); len(bars) != barsKept || bars[barsKept-1] != next || bars[0] != all[101] {
 		t.Errorf("%d bars after another one", len(bars))
+	}
+	if n := rdb.ZCard(ctx, barsKey("BTC", signal.H1)).Val(); n != barsKept {
+		t.Errorf("%d bars are stored after another one, want %d", n, barsKept)
 	}
 	replaced := marketBar(barsKept+99, 19)
 	fill(false, replaced)

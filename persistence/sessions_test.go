@@ -81,6 +81,9 @@ func TestRotateSession(t *testing.T) {
 	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
 		t.Errorf("announced (-want +got):\n%s", d)
 	}
+	if got := sessionKeys(t, server, n.Account); got != "0 0 0" {
+		t.Errorf("%s records, tokens and places are left of it", got)
+	}
 	_, err = s.SessionByID(ctx, n.ID)
 	wantError(t, err, signal.KindNotFound, "not_found")
 	_, err = s.RotateSession(ctx, nextOf(third, "fifth"), third.Refresh, nowMS())
@@ -127,7 +130,7 @@ func TestOneTokenRotatesOnce(t *testing.T) {
 
 func TestEndSessions(t *testing.T) {
 	t.Parallel()
-	s, _ := credentialStore(t)
+	s, server := credentialStore(t)
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com").ID
 	first, second, third := addSession(t, s, a), addSession(t, s, a), addSession(t, s, a)
@@ -137,6 +140,9 @@ func TestEndSessions(t *testing.T) {
 	}
 	if events, err := s.EndSession(ctx, a, first.ID, nowMS()); err != nil || len(events) != 0 {
 		t.Errorf("end it again: %v, %v", events, err)
+	}
+	if got := sessionKeys(t, server, a); got != "2 2 2" {
+		t.Errorf("%s records, tokens and places are left, want 2 each", got)
 	}
 	if _, err := s.SessionByID(ctx, second.ID); err != nil {
 		t.Errorf("another session: %v", err)

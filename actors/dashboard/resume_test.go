@@ -335,7 +335,20 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 			}
 		}
 	}
-	x := newEntryCounts(time.Second)
+	x := newEntryCounts(time.Hour)
+	for k := range int64(3) {
+		x.passed(0, at(k), milestoneEvery)
+	}
+	for _, until := range []signal.Position{at(1), {}} {
+		between := int(until.MS) * milestoneEvery
+		if until.IsZero() {
+			between = 2 * milestoneEvery
+		}
+		if x.exceed(0, at(0), until, between) || !x.exceed(0, at(0), until, between-1) {
+			t.Errorf("%d entries until %v are more than %d, or no more than one less", between, until, between)
+		}
+	}
+	x = newEntryCounts(time.Second)
 	for k := range int64(100) {
 		x.passed(0, at(k*1000), milestoneEvery)
 	}
