@@ -117,3 +117,26 @@ func TestRulesOfValues(t *testing.T) {
 		}
 	}
 }
+
+// What several settings need together is said with what to write.
+func TestFaultsOfSettingsSayWhatToWrite(t *testing.T) {
+	t.Parallel()
+	const keys = "must be given where cluster is true, since nodes share them: write NAME: and what openssl rand -base64 32 prints"
+	for _, row := range [][2]string{
+		{"CLUSTER=true", "auth.jwt_keys: " + keys},
+		{"CLUSTER=true", "security.encryption_keys: " + keys},
+		{"CLUSTER=true", "redis.url: must be given where cluster is true: write redis://host:6379/0"},
+		{"TLS_CERT_FILE=c.pem", "tls: cert_file and key_file go together: give both, or neither"},
+		{"EMAIL_SMTP_URL=smtp://h:25", "email.from: must be given where email.smtp_url is: write agentsignal@example.com"},
+		{"REDIS_CA_FILE=ca.pem", "redis.ca_file: is for a redis.url that begins with rediss: give such a one, or leave redis.ca_file out"},
+		{"EMAIL_FROM=nobody", "email.from: must be an email address such as agentsignal@example.com"},
+	} {
+		_, err := Load("", []string{Prefix + row[0]})
+		if err == nil || !strings.Contains(err.Error(), row[1]) {
+			t.Errorf("%s: %v, want %s", row[0], err, row[1])
+		}
+	}
+	if _, err := ParseKeys("abc"); err == nil || err.Error() != "key 1 is not of the form name:base64: write NAME: and what openssl rand -base64 32 prints" {
+		t.Errorf("keys: %v", err)
+	}
+}

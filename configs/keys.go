@@ -40,7 +40,7 @@ func ParseKeys(list string) ([]Key, error) {
 	for i, item := range strings.Split(list, ",") {
 		name, encoded, ok := strings.Cut(strings.TrimSpace(item), ":")
 		if !ok {
-			return nil, fmt.Errorf("key %d is not of the form name:base64", i+1)
+			return nil, fmt.Errorf("key %d is not of the form name:base64: %s", i+1, makeKey)
 		}
 		if !isKeyName(name) {
 			return nil, fmt.Errorf("key %d: its name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", i+1)

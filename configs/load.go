@@ -29,7 +29,7 @@ func Load(path string, environ []string) (Config, error) {
 	if path != "" {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			return c, fmt.Errorf("read configuration: %w", err)
+			return c, fmt.Errorf("read configuration: %w: give another by --config or AGENTSIGNAL_CONFIG", err)
 		}
 		faults = append(faults, fromYAML(&c, raw))
 	}
@@ -134,6 +134,12 @@ func knownVariables() map[string]bool {
 	return known
 }
 
+// Advice on keys, in faults.
+const (
+	makeKey    = "write NAME: and what openssl rand -base64 32 prints"
+	sharedKeys = "must be given where cluster is true, since nodes share them: " + makeKey
+)
+
 // Validate returns all faults in the values, each with the key that it concerns.
 // Values that have a form of their own (redis.url, market.source, content.chat_url, the lists of keys,
 // email.smtp_url and the rate limits) are judged by the packages that read them.
@@ -158,10 +164,10 @@ func (c *Config) Validate() error {
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")
 	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
-	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file", "is for a redis.url that begins with rediss")
-	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be set where cluster is true")
-	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", "must be given where cluster is true: nodes share them")
-	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", "must be given where cluster is true: nodes share them")
+	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file", "is for a redis.url that begins with rediss: give such a one, or leave redis.ca_file out")
+	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be given where cluster is true: write redis://host:6379/0")
+	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", sharedKeys)
+	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", sharedKeys)
 	for key, d := range map[string]Duration{"lease": c.Lease, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
 		"auth.session_ttl": c.Auth.SessionTTL, "auth.lock_window": c.Auth.LockWindow, "auth.lock_duration": c.Auth.LockDuration,
 		"dashboard.heartbeat": c.Dashboard.Heartbeat, "dashboard.auth_timeout": c.Dashboard.AuthTimeout,
@@ -193,10 +199,10 @@ func (c *Config) Validate() error {
 		_, err := netip.ParsePrefix(n)
 		check(err == nil, "webhooks.allowed_networks", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", n))
 	}
-	check(c.Email.SMTPURL == "" || c.Email.From != "", "email.from", "must be given where email.smtp_url is")
+	check(c.Email.SMTPURL == "" || c.Email.From != "", "email.from", "must be given where email.smtp_url is: write agentsignal@example.com")
 	if c.Email.From != "" {
 		_, err := mail.ParseAddress(c.Email.From)
-		check(err == nil, "email.from", "must be an email address")
+		check(err == nil, "email.from", "must be an email address such as agentsignal@example.com")
 	}
 	for agent, status := range c.Agents.Statuses {
 		check(slices.Contains([]string{"active", "beta", "deprecated"}, status), "agents.statuses", agent+" must be active, beta or deprecated")
@@ -210,7 +216,7 @@ func (c *Config) Validate() error {
 		"costs.commodity": c.Costs.Commodity} {
 		check(points >= 0 && points <= 1000, key, "must be 0 to 1000 basis points")
 	}
-	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together")
+	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together: give both, or neither")
 	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
 	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")
 	check(c.Shutdown.Delay >= 0, "shutdown.delay", "must be 0 or more")
