@@ -124,7 +124,7 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 // replace keys and data. Others may list the names in one that is theirs to read.
 func prepareDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make data directory: %w", err)
+		return fmt.Errorf("make data directory: %w: choose another data_dir", err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -168,7 +168,7 @@ func startInProcess(log *slog.Logger) (*Embedded, error) {
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start in-process redis: %w", err)
 	}
-	log.Warn("no redis-server is installed: data are kept in this process and end with it")
+	log.Warn("no redis-server is installed: data are kept in this process and end with it; install redis-server or valkey-server 7.0 or later, or set redis.url")
 	return &Embedded{url: "redis://:" + password + "@" + m.Addr(), stop: func(context.Context) error { m.Close(); return nil }}, nil
 }
 

@@ -206,7 +206,7 @@ func TestNodes(t *testing.T) {
 	announce("a", true, "a") // restarted with another setting
 	_, err = s.AnnounceNode(ctx, "b", time.Minute, false)
 	wantKind(t, "a second node beside one that is alone", err, signal.KindConflict)
-	if err == nil || !strings.Contains(err.Error(), "cluster: true") {
+	if err == nil || !strings.Contains(err.Error(), "cluster: true: set it for both, stop one, or give one another redis.url") {
 		t.Errorf("the error does not name the setting: %v", err)
 	}
 

@@ -47,7 +47,7 @@ func OpenNodeID(dir string) (*NodeID, error) {
 	path := filepath.Join(dir, nodeFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open node id: %w", err)
+		return nil, fmt.Errorf("open node id in the data directory: %w: choose another data_dir", err)
 	}
 	id, err := lockNodeID(file)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 	}
 	if answer[0] == "0" {
 		return nil, &signal.Error{Kind: signal.KindConflict, Code: "not_alone",
-			Message: fmt.Sprintf("node %s uses the same Redis, and not both have the setting cluster: true", answer[1])}
+			Message: fmt.Sprintf("node %s uses the same Redis, and not both have the setting cluster: true: set it for both, stop one, or give one another redis.url", answer[1])}
 	}
 	live := answer[1:] // in the order in which they renewed
 	slices.Sort(live)

@@ -184,7 +184,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	alone := testConfig(t, redis.URL())
 	alone.Lease = c.Lease
-	if why := begin(t, alone).refused(t); !strings.Contains(why, "cluster: true") {
+	if why := begin(t, alone).refused(t); !strings.Contains(why, "cluster: true: set it for both, stop one, or give one another redis.url") {
 		t.Errorf("a second service without cluster is refused with: %s", why)
 	}
 	trader, _ := first.account(t)
