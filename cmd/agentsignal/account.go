@@ -58,13 +58,13 @@ func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 		warnVisible(cmd, "--password", "--password-stdin or --password-file")
 		return f.password, nil
 	case f.file != "", f.fromStdin:
-		name := f.file
+		name, flag := f.file, "--password-file"
 		if f.fromStdin {
-			name = "-"
+			name, flag = "-", "--password-stdin"
 		}
 		password, err := readSecret(cmd, name)
 		if err != nil {
-			return "", fmt.Errorf("read password: %w", err)
+			return "", fmt.Errorf("%s: %w", flag, err)
 		}
 		return password, nil
 	case term.IsTerminal(int(os.Stdin.Fd())):
@@ -119,6 +119,7 @@ func accountCreate(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			s.first = true
 			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				a, err := c.CreateAccount(ctx, email, secret)
 				if err != nil {
@@ -162,7 +163,7 @@ func (s *settings) withAccount(ctx context.Context, email string, f func(context
 	return s.withCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
-			return fmt.Errorf("no account has the email %s", email)
+			return fmt.Errorf("no account has the email %s: agentsignal account list shows those that there are", email)
 		}
 		if err != nil {
 			return err

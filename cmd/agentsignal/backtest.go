@@ -156,7 +156,7 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]strate
 	if f.file != "-" {
 		file, err := os.Open(f.file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--csv: %w", err)
 		}
 		defer file.Close()
 		r = file
@@ -180,7 +180,7 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]strate
 func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Options) ([]strategy.Bar, string, error) {
 	record, _, err := prices.Asset(ctx, market.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
-		return nil, "", fmt.Errorf("no prices of %s are stored", o.Asset)
+		return nil, "", notStored(ctx, prices, o.Asset)
 	}
 	if err != nil {
 		return nil, "", err
@@ -195,6 +195,31 @@ func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Opt
 	o.Origin = market.OriginOf(&record, o.Asset)
 	bars, err := market.History(stored, &record, o.Timeframe)
 	return bars, record.Class, err
+}
+
+// maxNamed is how many assets are named in place of one that is not there.
+const maxNamed = 12
+
+// notStored says that no prices of an asset are stored, and of which there are some.
+func notStored(ctx context.Context, prices *persistence.Market, asset string) error {
+	state, err := prices.State(ctx)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, a := range state.Assets {
+		known = append(known, a.Symbol)
+	}
+	slices.Sort(known)
+	advice := ": give bars by --csv, or another data directory by --data-dir"
+	if near := orNearest(asset, known); near != "" {
+		advice = near
+	} else if len(known) > maxNamed {
+		advice = fmt.Sprintf(", but of %d others, such as %s", len(known), strings.Join(known[:maxNamed], ", "))
+	} else if len(known) > 0 {
+		advice = "; there are those of " + strings.Join(known, ", ")
+	}
+	return fmt.Errorf("--asset: no prices of %s are stored%s", asset, advice)
 }
 
 // printBacktest prints what was found.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -26,6 +28,9 @@ func (s *settings) withStore(ctx context.Context, f func(context.Context, *persi
 	defer func() { err = errors.Join(err, undo.run(context.WithoutCancel(ctx))) }()
 	url := string(c.Redis.URL)
 	if url == "" {
+		if _, err := os.Stat(c.DataDir); !s.first && errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no data directory %s: give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url", c.DataDir)
+		}
 		embedded, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: c.DataDir, Share: true, MaxMemory: int64(c.Redis.MaxMemory), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err

@@ -230,7 +230,9 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	s := begin(t, testConfig(t, redis.URL()))
 	t.Cleanup(func() { s.stop(t) })
 	public := s.client(t)
-	eventually(t, "it has tried", func() bool { return s.log.line("redis is waited for") != "" })
+	eventually(t, "it has tried", func() bool {
+		return s.log.line("redis is waited for: start it, or correct the setting redis.url") != ""
+	})
 	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable || status != "not_ready" {
 		t.Errorf("without Redis /healthz is %d, /readyz %d %s", alive, ready, status)
 	}

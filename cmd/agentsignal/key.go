@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -104,7 +105,11 @@ func keyRevoke(s *settings) *cobra.Command {
 				return errors.New("that is no key_id: see agentsignal key list")
 			}
 			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
-				return c.RevokeKey(ctx, a.ID, id)
+				err := c.RevokeKey(ctx, a.ID, id)
+				if signal.KindOf(err) == signal.KindNotFound {
+					return fmt.Errorf("the account has no key %s: see agentsignal key list", id)
+				}
+				return err
 			})
 		},
 	}

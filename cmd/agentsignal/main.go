@@ -45,11 +45,14 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		Short:         "Agents that produce signals, pushed to dashboards and webhooks",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: requireFlags,
 	}
 	s := &settings{}
 	root.PersistentFlags().StringVar(&s.file, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
 	root.PersistentFlags().StringVar(&s.dataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
 	root.AddCommand(serveCommand(s, reload), accountCommand(s), keyCommand(s), tailCommand(), webhookCommand(), configCommand(s),
 		backtestCommand(s), auditCommand(s), doctorCommand(s), healthcheckCommand(s), benchCommand(), versionCommand())
+	explainUsage(root)
 	return root
 }

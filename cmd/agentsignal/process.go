@@ -13,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -180,7 +181,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 			return err
 		}
 		if !p.reportRefusal(err) {
-			p.log.Warn("redis is waited for", "err", err)
+			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -301,7 +302,7 @@ func (p *process) listen(ctx context.Context) error {
 	var lc net.ListenConfig
 	var err error
 	if p.listener, err = lc.Listen(ctx, "tcp", p.config.HTTP.Addr); err != nil {
-		return fmt.Errorf("http.addr: %w", err)
+		return listenFault("http.addr", err)
 	}
 	p.undo.add("listener", func(context.Context) error {
 		p.listener.Close() // the server has closed it if it served
@@ -312,13 +313,22 @@ func (p *process) listen(ctx context.Context) error {
 		return nil
 	}
 	if p.admin, err = lc.Listen(ctx, "tcp", p.config.HTTP.AdminAddr); err != nil {
-		return fmt.Errorf("http.admin_addr: %w", err)
+		return listenFault("http.admin_addr", err)
 	}
 	p.undo.add("admin listener", func(context.Context) error {
 		p.admin.Close()
 		return nil
 	})
 	return nil
+}
+
+// listenFault explains why nothing can listen at the address of a setting.
+func listenFault(setting string, err error) error {
+	advice := "choose another address"
+	if errors.Is(err, syscall.EADDRINUSE) {
+		advice = "stop what listens there, or choose another address"
+	}
+	return fmt.Errorf("%s: %w: %s", setting, err, advice)
 }
 
 // serveAdmin serves metrics and profiles to operators, where that is asked for.

@@ -14,6 +14,7 @@ import (
 type settings struct {
 	file    string
 	dataDir string
+	first   bool // a command that may be the first to use the data directory
 }
 
 // load returns the configuration with the flags over it. The error names all faults

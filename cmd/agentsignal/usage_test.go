@@ -1,0 +1,134 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// TestWrongCommandLinesSayWhatIsRight in one sentence, and end with an error.
+func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"tial":                              `no command "tial": did you mean tail? agentsignal has account, audit, backtest, `,
+		"frobnicate":                        `no command "frobnicate": agentsignal has account, audit, backtest, `,
+		"tial --url x":                      `no command "tial": did you mean tail?`,
+		"--nosuch":                          "no flag --nosuch: agentsignal --help lists those that there are",
+		"account crate":                     `no command "crate": did you mean create? agentsignal account has create, delete, list, set-password, unlock`,
+		"account crate --email a@b":         `no command "crate": did you mean create?`,
+		"config chekc":                      `no command "chekc": did you mean check? agentsignal config has check, print`,
+		"webhook nothing":                   `no command "nothing": agentsignal webhook has listen, verify`,
+		"bench nosuch":                      `no command "nosuch": agentsignal bench has all, `,
+		"key --email a@b":                   "no flag --email: agentsignal key --help lists those that there are",
+		"tail --urll x":                     "no flag --urll: did you mean --url?",
+		"serve --dmo":                       "no flag --dmo: did you mean --demo?",
+		"serve --portfolio":                 "no flag --portfolio: agentsignal serve --help lists those that there are",
+		"serve --dataa-dir x":               "no flag --dataa-dir: did you mean --data-dir?",
+		"serve -x":                          "no flag -x: agentsignal serve --help lists those that there are",
+		"tail --channels":                   "--channels needs a value: message types to show",
+		"key create --expires-in 1d":        "--expires-in must be a whole number: seconds until it expires; never if left out",
+		"serve --demo=yes":                  "--demo must be true or false: make a demo account",
+		"backtest --cost=much":              "--cost must be a number: ",
+		"serve extra":                       `too many arguments: the form is "agentsignal serve [flags]"`,
+		"key revoke --email a@b":            `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
+		"key revoke a b --email a@b":        `too many arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
+		"key create --email a@b":            "give --name (the key's name, unique in the account)",
+		"backtest":                          "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
+		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: give another by --config or AGENTSIGNAL_CONFIG",
+	} {
+		out, _, err := command(t.Context(), strings.NewReader(""), strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%s: wrote %q and ended with %v, want %s", line, out, err, want)
+		}
+	}
+	for _, group := range []string{"account", "key", "config", "webhook", "bench"} {
+		if out, _, err := command(t.Context(), strings.NewReader(""), group); err != nil || !strings.Contains(out, "Available Commands") {
+			t.Errorf("%s: wrote %q and ended with %v", group, out, err)
+		}
+	}
+}
+
+// TestPlacesThatCannotBeUsed are named with the setting that changes them.
+func TestPlacesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	for line, want := range map[string]string{
+		"serve --data-dir " + file:                              "make data directory: mkdir " + file + ": not a directory: choose another data_dir",
+		"serve --data-dir " + file + "/below":                   "not a directory: choose another data_dir",
+		"account list --data-dir " + missing:                    "there is no data directory " + missing + ": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
+		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
+		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
+		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
+	} {
+		if _, _, err := command(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	if _, err := os.Stat(missing); !os.IsNotExist(err) {
+		t.Errorf("a command that reads has made the directory: %v", err)
+	}
+}
+
+// TestAPortInUseNamesItsSetting, also that of the listener for operators.
+func TestAPortInUseNamesItsSetting(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for setting, want := range map[string]string{
+		"HTTP_ADDR=" + taken.Addr().String():       "http.addr: listen tcp " + taken.Addr().String(),
+		"HTTP_ADMIN_ADDR=" + taken.Addr().String(): "http.admin_addr: listen tcp " + taken.Addr().String(),
+	} {
+		s := spawn(t, []string{"serve"}, "DATA_DIR="+t.TempDir(), "HTTP_ADDR=127.0.0.1:0", setting)
+		if code, _ := s.exit(); code != exitFailed || s.log.line("agentsignal: ", want, "address already in use: stop what listens there, or choose another") == "" {
+			t.Errorf("%s: ends with %d and says: %s", setting, code, s.log)
+		}
+	}
+}
+
+// TestABacktestNamesTheAssetsThatThereAre where it is asked for another.
+func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	o := newOperator(t, redis.URL(), "")
+	run := []string{"backtest", "--strategy", "momentum", "--asset"}
+	o.fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir", append(run, "BTCC")...)
+
+	store, err := persistence.Open(persistence.Options{URL: redis.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	prices := persistence.NewMarket(store)
+	epoch, err := prices.TakeLease(t.Context(), "node", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	give := func(symbols ...string) {
+		var assets []signal.MarketAsset
+		for _, s := range symbols {
+			assets = append(assets, signal.MarketAsset{Symbol: s, Speed: 1})
+		}
+		if err := prices.Store(t.Context(), &signal.MarketStep{Epoch: epoch, Assets: assets}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give("ETH", "BTC")
+	o.fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)
+	o.fails("--asset: no prices of nosuch are stored; there are those of BTC, ETH", append(run, "nosuch")...)
+	give("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "B1", "B2")
+	o.fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC", append(run, "nosuch")...)
+}
