@@ -152,6 +152,9 @@ func knownProblem(e *signal.Error) problem {
 		return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
 	}
 	p := problem{problemKind: kind, Detail: e.Message, RetryAfter: e.RetryAfter}
+	if path := lists[e.Message]; path != "" {
+		p.Detail += ": GET " + path + " lists those of the account"
+	}
 	if kind.Code == "invalid_request" {
 		p.invalid = asInvalid(e)
 		p.Detail = p.invalid.Error()
@@ -160,6 +163,17 @@ func knownProblem(e *signal.Error) problem {
 		p.RetryAfter = retryUnavailable
 	}
 	return p
+}
+
+// lists says where those are found of which a path named one that is not there.
+var lists = map[string]string{
+	"no such signal":         "/v1/signals",
+	"no such weather signal": "/v1/signals/weather",
+	"no such job":            "/v1/jobs",
+	"no such schedule":       "/v1/schedules",
+	"no such webhook":        "/v1/webhooks",
+	"no such delivery":       "/v1/webhooks/{id}/deliveries",
+	"no such API key":        "/v1/auth/api-keys",
 }
 
 // setHeaders says in headers what belongs there.
