@@ -261,7 +261,7 @@ func (c *child) removeSocketDir() {
 func lockChild(ctx context.Context, dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "redis.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock of the data directory: %w", err)
+		return nil, fmt.Errorf("open lock of the data directory: %w: choose another data_dir", err)
 	}
 	deadline := time.Now().Add(childLockTimeout)
 	for {

@@ -62,10 +62,17 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	missing := filepath.Join(t.TempDir(), "missing")
+	missing, foreign := filepath.Join(t.TempDir(), "missing"), t.TempDir()
+	for _, name := range []string{"node", "redis.lock"} { // they cannot be opened for writing, not even by root
+		if err := os.Mkdir(filepath.Join(foreign, name), 0o500); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for line, want := range map[string]string{
 		"serve --data-dir " + file:                              "make data directory: mkdir " + file + ": not a directory: choose another data_dir",
 		"serve --data-dir " + file + "/below":                   "not a directory: choose another data_dir",
+		"serve --data-dir " + foreign:                           "open node id in the data directory: open " + foreign + "/node: is a directory: choose another data_dir",
+		"account list --data-dir " + foreign:                    "open lock of the data directory: open " + foreign + "/redis.lock: is a directory: choose another data_dir",
 		"account list --data-dir " + missing:                    "there is no data directory " + missing + ": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
 		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
