@@ -274,7 +274,7 @@ func (t *Tail) hand(p int, entries []entry) {
 		if e, ok := t.store.event(p, &entries[i]); ok {
 			events = append(events, e)
 		}
-	}, func(i int) any { return entries[i].position.String() })
+	}, func(i int) []any { return []any{"partition", p, "at", entries[i].position.String()} })
 	if len(events) > 0 && !t.deliver(p, events) {
 		t.notify(p, t.gaps) // of the events of a batch, who panicked may have handled some
 	}
@@ -289,11 +289,9 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 	defer t.delivering.Unlock()
 	ok = true
 	for _, f := range t.subscribers {
-		if !signal.Guard(t.log, signal.PanicTail, func() { f(p, events) }) {
-			ok = false
-			t.log.Error("events were not handled", "component", "tail", "partition", p,
-				"from", events[0].Position.String(), "to", events[len(events)-1].Position.String())
-		}
+		ok = signal.GuardAt(t.log, signal.PanicTail, func() { f(p, events) }, func() []any {
+			return []any{"partition", p, "from", events[0].Position.String(), "to", events[len(events)-1].Position.String()}
+		}) && ok
 	}
 	return ok
 }

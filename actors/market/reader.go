@@ -126,7 +126,7 @@ func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntr
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		}
-	}, func(i int) any { return entries[i].Position.String() })
+	}, func(i int) []any { return []any{"own", stream == signal.OwnTicks, "at", entries[i].Position.String()} })
 }
 
 // tellAll tells the actors of all assets m.

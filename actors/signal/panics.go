@@ -55,10 +55,16 @@ type faultLog interface {
 // with its stack and what attrs say of its position; it goes no further, so that one
 // record that cannot be handled does not end the process, and all nodes with it.
 func Guard(log faultLog, where PanicPlace, f func(), attrs ...any) (ok bool) {
+	return GuardAt(log, where, f, func() []any { return attrs })
+}
+
+// GuardAt is Guard where the position is known only after a panic, or costs something
+// to name.
+func GuardAt(log faultLog, where PanicPlace, f func(), at func() []any) (ok bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			panics[where].Add(1)
-			log.Error("panic recovered", append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, attrs...)...)
+			log.Error("panic recovered", append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, at()...)...)
 		}
 	}()
 	f()
@@ -67,19 +73,15 @@ func Guard(log faultLog, where PanicPlace, f func(), attrs ...any) (ok bool) {
 
 // GuardEach calls f for 0 to n-1, and goes on behind one that panics. at returns what is
 // logged of its position; nil: its number.
-func GuardEach(log faultLog, where PanicPlace, n int, f func(i int), at func(i int) any) {
+func GuardEach(log faultLog, where PanicPlace, n int, f func(i int), at func(i int) []any) {
+	if at == nil {
+		at = func(i int) []any { return []any{"at", i} }
+	}
 	for i := 0; i < n; i++ {
-		returned := Guard(log, where, func() {
+		GuardAt(log, where, func() {
 			for ; i < n; i++ {
 				f(i)
 			}
-		})
-		if !returned {
-			position := any(i)
-			if at != nil {
-				position = at(i)
-			}
-			log.Error("it is passed over", "where", string(where), "at", position)
-		}
+		}, func() []any { return at(i) })
 	}
 }

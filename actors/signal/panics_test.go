@@ -18,7 +18,7 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 			panic(fmt.Sprint("entry ", i))
 		}
 		done = append(done, i)
-	}, func(i int) any { return fmt.Sprintf("7-%d", i) })
+	}, func(i int) []any { return []any{"at", fmt.Sprintf("7-%d", i)} })
 	if !slices.Equal(done, []int{1, 2, 4}) {
 		t.Errorf("%v are handled", done)
 	}
@@ -26,8 +26,8 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 		t.Errorf("%d panics are counted, want 3", n)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 6 || !strings.Contains(lines[2], `panic="entry 3"`) || !strings.Contains(lines[3], "at=7-3") ||
-		!strings.Contains(lines[2], "where=tail") || !strings.Contains(lines[2], "panics_test.go") {
+	if len(lines) != 3 || !strings.Contains(lines[1], `panic="entry 3"`) || !strings.Contains(lines[1], "at=7-3") ||
+		!strings.Contains(lines[1], "where=tail") || !strings.Contains(lines[1], "panics_test.go") {
 		t.Errorf("logged:\n%s", out.String())
 	}
 }
