@@ -209,15 +209,18 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 		// Reset meanwhile: what was read may lack what the tail lost.
 		return
 	}
-	part.err = err
+	if err == nil && !signal.Guard(c.log, signal.PanicCatalogue, func() {
+		part.accounts = accounts
+		c.apply(part, part.waiting)
+	}, "partition", p) {
+		err = signal.Unavailable(signal.ErrPanicked)
+	}
+	part.err, part.waiting = err, nil
 	if err != nil {
-		part.state, part.waiting = unbuilt, nil
+		part.state, part.accounts = unbuilt, nil
 		return
 	}
-	part.accounts = accounts
 	part.state = ready
-	c.apply(part, part.waiting)
-	part.waiting = nil
 	c.log.Debug("catalogue built", "partition", p, "accounts", len(accounts), "took", time.Since(start))
 }
 
@@ -240,10 +243,10 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 			a.change(e.ID, e.Origin, e.Confidence, signal.Position{})
 		}
 	}
+	at := func() []any { return []any{"partition", p, "signal", string(e.ID)} }
 	err := c.records.ScanSignals(ctx, p, func(next Entry) error {
-		if e = next; !signal.Guard(c.log, signal.PanicCatalogue, take) {
-			c.log.Error("signal is not listed", "partition", p, "signal", string(e.ID))
-		}
+		e = next
+		signal.GuardAt(c.log, signal.PanicCatalogue, take, at)
 		return nil
 	})
 	if err != nil {
