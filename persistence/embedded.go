@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
@@ -287,43 +288,55 @@ func (c *child) keep(started chan<- error) {
 	defer c.lock.Close()
 	defer c.removeSocketDir()
 	pause := childRestartFirst
-	for {
-		cmd := c.command()
-		c.mu.Lock()
-		if c.stopped {
-			c.mu.Unlock()
-			return
+	for again := true; again; {
+		if !signal.Guard(c.log, signal.PanicBackground, func() { again = c.serve(&started, &pause) }) {
+			time.Sleep(childRestartFirst)
 		}
-		err := cmd.Start()
-		if err == nil {
-			c.process = cmd.Process
-		}
-		c.mu.Unlock()
-		if started != nil {
-			started <- err
-			started = nil
-			if err != nil {
-				return
-			}
-		}
-		began := time.Now()
-		if err == nil {
-			err = cmd.Wait()
-		}
-		c.mu.Lock()
-		c.process = nil
-		stopped := c.stopped
-		c.mu.Unlock()
-		if stopped {
-			return
-		}
-		if time.Since(began) > childRestartMost {
-			pause = childRestartFirst
-		}
-		c.log.Warn("redis ended and is started again", "err", err, "after", pause)
-		time.Sleep(pause)
-		pause = min(2*pause, childRestartMost)
 	}
+}
+
+// serve starts the server and waits for its end. It reports whether to start another.
+func (c *child) serve(started *chan<- error, pause *time.Duration) (again bool) {
+	began := time.Now()
+	cmd, err := c.start()
+	if *started != nil {
+		*started <- err
+		if *started = nil; err != nil {
+			return false
+		}
+	}
+	if cmd != nil {
+		err = cmd.Wait()
+	}
+	c.mu.Lock()
+	c.process = nil
+	stopped := c.stopped
+	c.mu.Unlock()
+	if stopped {
+		return false
+	}
+	if time.Since(began) > childRestartMost {
+		*pause = childRestartFirst
+	}
+	c.log.Warn("redis ended and is started again", "err", err, "after", *pause)
+	time.Sleep(*pause)
+	*pause = min(2*(*pause), childRestartMost)
+	return true
+}
+
+// start starts the server, unless the child is stopped: then cmd is nil.
+func (c *child) start() (cmd *exec.Cmd, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil, nil
+	}
+	cmd = c.command()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.process = cmd.Process
+	return cmd, nil
 }
 
 // sync has the system write the append-only file to the disk every second, until the
@@ -339,16 +352,21 @@ func (c *child) sync() {
 			return
 		case <-ticker.C:
 		}
-		// A rewrite starts a new file; older ones are complete and synced by Redis.
-		files, err := filepath.Glob(filepath.Join(c.dir, childFiles, "*.incr.aof"))
-		if err == nil {
-			for _, f := range files {
-				err = errors.Join(err, syncFile(f))
-			}
+		signal.Guard(c.log, signal.PanicBackground, c.syncFiles)
+	}
+}
+
+// syncFiles syncs what Redis writes now. A rewrite starts a new file; older ones are
+// complete and synced by Redis.
+func (c *child) syncFiles() {
+	files, err := filepath.Glob(filepath.Join(c.dir, childFiles, "*.incr.aof"))
+	if err == nil {
+		for _, f := range files {
+			err = errors.Join(err, syncFile(f))
 		}
-		if err != nil {
-			c.log.Error("the append-only file is not synced", "err", err)
-		}
+	}
+	if err != nil {
+		c.log.Error("the append-only file is not synced", "err", err)
 	}
 }
 

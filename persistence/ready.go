@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -35,7 +36,16 @@ type probe struct {
 // Ready reports whether Redis takes writes: nil if it does. It waits for at most half a
 // second, and its answer may be as old. Refusal names what is wrong where Redis answers.
 func (s *Store) Ready(ctx context.Context) error {
-	return s.readiness.ask(ctx, s.probeWrites)
+	return s.readiness.ask(ctx, func(ctx context.Context) error {
+		return s.guarded(func() error { return s.probeWrites(ctx) })
+	})
+}
+
+// guarded returns the error of f, ErrPanicked if it panics.
+func (s *Store) guarded(f func() error, attrs ...any) error {
+	err := signal.ErrPanicked
+	signal.Guard(s.log, signal.PanicLog, func() { err = f() }, attrs...)
+	return err
 }
 
 // ask returns what the current probe has found out.
@@ -93,7 +103,7 @@ func (s *Store) probeWrites(ctx context.Context) error {
 	}
 	errs := make(chan error)
 	for master, key := range keys {
-		go func() { errs <- s.probeWrite(ctx, master, key) }()
+		go func() { errs <- s.guarded(func() error { return s.probeWrite(ctx, master, key) }) }()
 	}
 	var err error
 	for range keys {

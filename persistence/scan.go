@@ -40,9 +40,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
 	go func() {
-		err := signal.ErrPanicked
-		signal.Guard(s.log, signal.PanicLog, func() { err = s.eachOpen(ctx, p, open.add) }, "partition", p)
-		opened <- err
+		opened <- s.guarded(func() error { return s.eachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
 	err := s.scanLog(ctx, p, log.add)
