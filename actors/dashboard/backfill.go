@@ -48,12 +48,17 @@ func (r *resumer) release(account signal.AccountID, b *backfill) {
 		return
 	}
 	b.expiry = time.AfterFunc(keepRead, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if b.users == 0 && r.stock[account] == b {
-			r.drop(account, b)
-		}
+		signal.Guard(r.logger, signal.PanicDashboard, func() { r.expire(account, b) }, "account", string(account))
 	})
+}
+
+// expire drops b, unless it is in use again.
+func (r *resumer) expire(account signal.AccountID, b *backfill) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.users == 0 && r.stock[account] == b {
+		r.drop(account, b)
+	}
 }
 
 // drop removes a backfill that is not in use. r.mu is held.

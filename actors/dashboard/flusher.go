@@ -150,7 +150,7 @@ func (f *flusher) work() {
 	if f.spare = orders; cap(orders) > most {
 		f.spare = nil
 	}
-	f.guard(f.expire)
+	f.hub.guard(f.expire)
 
 	f.each(len(f.dirty), func(i int) {
 		c := f.dirty[i]
@@ -168,9 +168,9 @@ func (f *flusher) work() {
 		f.turn(p)
 	})
 	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
-		f.guard(f.retry)
+		f.hub.guard(f.retry)
 	}
-	f.report()
+	f.hub.guard(f.report)
 }
 
 // each does n things, and goes on behind one that panics: what it was about is one order,
@@ -178,8 +178,6 @@ func (f *flusher) work() {
 func (f *flusher) each(n int, do func(i int)) {
 	signal.GuardEach(f.hub.o.Logger, signal.PanicDashboard, n, do, nil)
 }
-
-func (f *flusher) guard(do func()) { signal.Guard(f.hub.o.Logger, signal.PanicDashboard, do) }
 
 // flush writes to all members of c what they have not got.
 func (f *flusher) flush(c *cohort) {

@@ -161,18 +161,21 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
 		settled()
-		go sendAway(conn)
+		go h.guard(func() { sendAway(conn) })
 		return
 	}
 	h.open++
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
-	peer.socket = newSocket(conn, func() { f.post(takenOver{peer}) })
+	peer.socket = newSocket(conn, func() { f.post(takenOver{peer}) }, h.guard)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})
 }
+
+// guard recovers from a panic of do.
+func (h *Hub) guard(do func()) { signal.Guard(h.o.Logger, signal.PanicDashboard, do) }
 
 // sendAway closes a connection that came after a drain had begun.
 func sendAway(conn net.Conn) {

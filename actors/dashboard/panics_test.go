@@ -1,6 +1,13 @@
 package dashboard
 
-import "testing"
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // brokenOrder panics.
 type brokenOrder struct{}
@@ -69,3 +76,60 @@ func TestAReaderThatPanicsEndsItsConnectionOnly(t *testing.T) {
 type panickingReader struct{ socket }
 
 func (panickingReader) receive(func([]byte)) error { panic("at reading") }
+
+// panickingConn panics at each write and close.
+type panickingConn struct {
+	net.Conn
+	closed chan string
+}
+
+func (c *panickingConn) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *panickingConn) Write(b []byte) (int, error) { panic("at a write") }
+
+func (c *panickingConn) CloseWrite() error {
+	c.closed <- "for writing"
+	panic("at the end")
+}
+
+func (c *panickingConn) Close() error {
+	c.closed <- "for good"
+	panic("at a close")
+}
+
+func TestAWriteThatPanicsEndsItsConnectionOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	conn, taken := &panickingConn{closed: make(chan string)}, make(chan struct{})
+	s := newSocket(conn, func() { taken <- struct{}{} }, b.hub.guard)
+	if _, err := s.write(nil, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	<-taken
+	if _, err := s.write(nil, []byte("y")); err != signal.ErrPanicked {
+		t.Errorf("the next write ends with %v", err)
+	}
+	s.finish()
+	if how := <-conn.closed; how != "for writing" {
+		t.Errorf("it is closed %s", how)
+	}
+	s.Close()
+	if how := <-conn.closed; how != "for good" {
+		t.Errorf("it is closed %s", how)
+	}
+}
+
+func TestABackfillWhoseEndPanicsHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newBench(t, nil).hub.resumer
+		for _, account := range []signal.AccountID{alice, bob} {
+			r.release(account, r.take(account))
+		}
+		r.stock[alice].expiry = nil // its end panics
+		time.Sleep(2 * keepRead)
+		if r.stock[alice] == nil || r.stock[bob] != nil {
+			t.Errorf("kept: %v", r.stock)
+		}
+	})
+}

@@ -29,7 +29,7 @@ type (
 func (p *peer) read() {
 	r := reading{peer: p}
 	// Whatever ended it, the connection is over.
-	p.flusher.guard(func() { _ = p.socket.receive(r.take) })
+	p.flusher.hub.guard(func() { _ = p.socket.receive(r.take) })
 	p.flusher.post(left{p})
 }
 

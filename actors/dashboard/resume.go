@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,7 @@ type resumer struct {
 	reads    chan struct{}
 	counts   *entryCounts
 	frameOf  func(*signal.Event) *frame
+	logger   *slog.Logger
 
 	mu    sync.Mutex
 	stock map[signal.AccountID]*backfill
@@ -61,7 +63,7 @@ type resumer struct {
 
 func newResumer(r *ring, o Options) *resumer {
 	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, bytes: o.ReplayBytes, age: o.ReplayAge,
-		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), frameOf: o.frameOf,
+		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), frameOf: o.frameOf, logger: o.Logger,
 		stock: make(map[signal.AccountID]*backfill)}
 }
 

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // socket is the connection to a client. write is called by the flusher only,
@@ -43,6 +45,7 @@ const readBytes = 512
 type handover struct {
 	conn  net.Conn
 	taken func() // called when more can be taken
+	guard func(do func())
 
 	mu        sync.Mutex
 	busy      bool // the goroutine is at work
@@ -65,8 +68,11 @@ func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
 }
 
 func (s *handover) writeAll(b []byte) {
-	s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
-	_, err := s.conn.Write(b)
+	err := signal.ErrPanicked
+	s.guard(func() {
+		s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
+		_, err = s.conn.Write(b)
+	})
 	recycle(b)
 	s.mu.Lock()
 	s.busy, s.err = false, err
@@ -108,10 +114,12 @@ func (s *handover) finish() {
 // closeWrite ends the sending side. TLS tells the client of it by a message of its
 // own, for which it may wait.
 func (s *handover) closeWrite() {
-	if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
-		s.conn.Close()
-	}
+	s.guard(func() {
+		if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
+			s.conn.Close()
+		}
+	})
 }
 
 // Close implements socket. Closing TLS may wait to tell the client.
-func (s *handover) Close() { go s.conn.Close() }
+func (s *handover) Close() { go s.guard(func() { s.conn.Close() }) }

@@ -12,8 +12,8 @@ import (
 )
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket
-// that refused can take more; kernel sockets do not call it.
-func newSocket(conn net.Conn, taken func()) socket {
+// that refused can take more; kernel sockets do not call it. guard recovers.
+func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
 			tune(raw)
@@ -27,7 +27,7 @@ func newSocket(conn net.Conn, taken func()) socket {
 			}
 		}
 	}
-	return &handover{conn: conn, taken: taken}
+	return &handover{conn: conn, taken: taken, guard: guard}
 }
 
 // tune sets what bounds the costs of a client that does not read. Go has already

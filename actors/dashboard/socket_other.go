@@ -5,12 +5,12 @@ package dashboard
 import "net"
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket
-// that refused can take more.
-func newSocket(conn net.Conn, taken func()) socket {
+// that refused can take more. guard recovers.
+func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)
 	}
-	return &handover{conn: conn, taken: taken}
+	return &handover{conn: conn, taken: taken, guard: guard}
 }
 
 // rawWriter is needed on Linux only.
