@@ -23,12 +23,13 @@ const (
 	PanicCredentials PanicPlace = "credentials" // a renewal of what is known of a credential
 	PanicJobs        PanicPlace = "jobs"        // a job, or the count of those that wait
 	PanicWeather     PanicPlace = "weather"     // an outlook
+	PanicWebhooks    PanicPlace = "webhooks"    // a connection to an endpoint
 	PanicBackground  PanicPlace = "background"  // what the process does now and then
 )
 
 // PanicPlaces lists the places.
 var PanicPlaces = []PanicPlace{PanicTail, PanicLog, PanicCatalogue, PanicDashboard, PanicMarket, PanicSource, PanicLimiter,
-	PanicCredentials, PanicJobs, PanicWeather, PanicBackground}
+	PanicCredentials, PanicJobs, PanicWeather, PanicWebhooks, PanicBackground}
 
 // ErrPanicked is the error of what panicked, for callers that wait for an outcome.
 var ErrPanicked = errors.New("panicked: the log says where")

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // The deliveries of a service go to few endpoints, over connections that are used again
@@ -34,6 +37,7 @@ type connections struct {
 	idleTimeout time.Duration
 	most        int // unused ones
 	mostPerHost int
+	log         *slog.Logger
 
 	mu     sync.Mutex
 	idle   map[endpointAddress][]*connection // the last used at the end
@@ -145,9 +149,9 @@ func (p *connections) keep(c *connection) bool {
 
 // closeOld closes the connections that were not used for a while.
 func (p *connections) closeOld() {
-	for _, c := range p.dropOld() {
-		c.Close()
-	}
+	old := p.dropOld()
+	signal.GuardEach(p.log, signal.PanicWebhooks, len(old), func(i int) { old[i].Close() },
+		func(i int) []any { return []any{"endpoint", old[i].to.address} })
 }
 
 // dropOld returns the connections that were not used for a while. They are p's no more.
@@ -203,7 +207,9 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 		}
 		c.SetDeadline(deadline)
 		// The end of ctx ends what waits.
-		stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+		stop := context.AfterFunc(ctx, func() {
+			signal.Guard(p.log, signal.PanicWebhooks, func() { c.SetDeadline(time.Unix(1, 0)) }, "endpoint", to.address)
+		})
 		answer, begun, err := c.exchange(b)
 		if err == nil {
 			return answer, func(whole bool) {

@@ -2,14 +2,21 @@ package webhook
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // countingServer answers every request on every connection with the next of answers, the
@@ -209,5 +216,62 @@ func TestURLsLeadWhereTheySay(t *testing.T) {
 		if got != want {
 			t.Errorf("%q leads to %q, want %q (%v)", text, got, want, err)
 		}
+	}
+}
+
+// brokenConn panics when it is closed, or ended before its time.
+type brokenConn struct{ net.Conn }
+
+func (brokenConn) Close() error { panic("at a close") }
+
+func (c brokenConn) SetDeadline(at time.Time) error {
+	if at.Before(time.Now()) {
+		c.Conn.Close()
+		panic("at a deadline")
+	}
+	return nil
+}
+
+func TestConnectionsThatPanicHarmNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sender := NewSender(SenderOptions{})
+		p := &sender.connections
+		here, there := net.Pipe()
+		for _, c := range []net.Conn{brokenConn{}, here} {
+			p.give(&connection{Conn: c, to: endpointAddress{address: "a:1"}})
+		}
+		time.Sleep(2 * p.idleTimeout)
+		if _, err := there.Read(make([]byte, 1)); err != io.EOF || p.count != 0 {
+			t.Errorf("the connection behind one that panics is not closed: %v, %d are kept", err, p.count)
+		}
+	})
+}
+
+func TestAnAttemptWhoseEndPanicsEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &NewSender(SenderOptions{}).connections
+		here, there := net.Pipe()
+		go io.Copy(io.Discard, there)
+		c := &connection{Conn: brokenConn{here}, to: endpointAddress{address: "a:1"}}
+		c.answer = bufio.NewReader(c)
+		p.give(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		defer func() {
+			if reason := recover(); reason != "at a close" { // of the caller: an actor's goroutine recovers
+				t.Errorf("it ended with %v", reason)
+			}
+		}()
+		p.post(ctx, c.to, []byte("x"), time.Now().Add(time.Minute))
+	})
+}
+
+func TestAnAddressAtWhichTheGuardPanicsIsRefused(t *testing.T) {
+	t.Parallel()
+	control := recovering(slog.New(slog.DiscardHandler), func(string, string, syscall.RawConn) error { panic("at an address") })
+	if err := control("tcp6", "[fe80::1%lo]:80", nil); !errors.Is(err, signal.ErrPanicked) {
+		t.Errorf("it is refused with %v", err)
 	}
 }

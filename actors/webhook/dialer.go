@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
+	"syscall"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // maxTLSSessions is how many TLS sessions are remembered, one an endpoint's host, so
@@ -26,8 +30,8 @@ func newDialer(o SenderOptions) *dialer {
 		guard = NewGuard(GuardOptions{})
 	}
 	return &dialer{
-		plain:  net.Dialer{Control: guard.ControlPlain, Resolver: o.Resolver},
-		secure: net.Dialer{Control: guard.Control, Resolver: o.Resolver},
+		plain:  net.Dialer{Control: recovering(o.Log, guard.ControlPlain), Resolver: o.Resolver},
+		secure: net.Dialer{Control: recovering(o.Log, guard.Control), Resolver: o.Resolver},
 		tls: &tls.Config{
 			RootCAs:            o.RootCAs,
 			MinVersion:         tls.VersionTLS12,
@@ -35,6 +39,16 @@ func newDialer(o SenderOptions) *dialer {
 			ClientSessionCache: tls.NewLRUClientSessionCache(maxTLSSessions),
 		},
 		timeout: cmp.Or(o.ConnectTimeout, 5*time.Second),
+	}
+}
+
+// recovering is control for a dialer, which may call it on a goroutine of its own: an
+// address at which it panics is refused.
+func recovering(log *slog.Logger, control func(network, address string, c syscall.RawConn) error) func(network, address string, c syscall.RawConn) error {
+	return func(network, address string, c syscall.RawConn) error {
+		err := signal.ErrPanicked
+		signal.Guard(log, signal.PanicWebhooks, func() { err = control(network, address, c) }, "address", address)
+		return err
 	}
 }
 

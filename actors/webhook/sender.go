@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -51,6 +52,7 @@ type SenderOptions struct {
 	MaxIdlePerHost int            // of them to one host and port; 0: 64
 	RootCAs        *x509.CertPool // nil: those of the system
 	Resolver       *net.Resolver  // nil: net.DefaultResolver
+	Log            *slog.Logger   // nil: none
 }
 
 // Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
@@ -64,8 +66,11 @@ type Sender struct {
 
 // NewSender returns a sender with the settings o. Its connections are closed by Close.
 func NewSender(o SenderOptions) *Sender {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Sender{
-		connections: connections{dialer: newDialer(o), idleTimeout: cmp.Or(o.IdleTimeout, 90*time.Second),
+		connections: connections{log: o.Log, dialer: newDialer(o), idleTimeout: cmp.Or(o.IdleTimeout, 90*time.Second),
 			most: cmp.Or(o.MaxIdle, 2048), mostPerHost: cmp.Or(o.MaxIdlePerHost, 64)},
 		timeout:   cmp.Or(o.Timeout, 15*time.Second),
 		userAgent: cmp.Or(o.UserAgent, "agentsignal"),
