@@ -44,6 +44,16 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 	}
 	found := make([]Checkup, len(names)+len(o.News))
 	var group sync.WaitGroup
+	examine := func(c *Checkup, f func()) {
+		group.Go(func() {
+			defer func() {
+				if reason := recover(); reason != nil {
+					c.Works, c.Note = false, fmt.Sprintf("its answer cannot be handled: %v", reason)
+				}
+			}()
+			f()
+		})
+	}
 	for i, name := range names {
 		found[i] = Checkup{Source: name}
 		switch name {
@@ -52,7 +62,7 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 		case streamName:
 			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not examined"
 		default:
-			group.Go(func() { examineVenue(ctx, &found[i], o, now) })
+			examine(&found[i], func() { examineVenue(ctx, &found[i], o, now) })
 		}
 	}
 	client := o.feeds(nil)
@@ -61,7 +71,7 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 		c := &found[len(names)+i]
 		u, _ := url.Parse(address)
 		c.Source = feeds.Name + " " + u.Host
-		group.Go(func() {
+		examine(c, func() {
 			begun := time.Now()
 			items, err := feeds.New(address, client).Read(ctx)
 			c.Took = time.Since(begun)

@@ -186,7 +186,8 @@ var (
 func (f *Feeder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		taken := f.o.Now()
-		epoch, err := f.store.TakeLease(ctx, f.o.Node, f.o.Lease)
+		epoch, err := int64(0), signal.ErrPanicked
+		signal.Guard(f.o.Log, signal.PanicMarket, func() { epoch, err = f.store.TakeLease(ctx, f.o.Node, f.o.Lease) })
 		wait := f.o.Lease / 4
 		switch {
 		case err != nil:

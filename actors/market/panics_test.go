@@ -2,7 +2,11 @@ package market
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -87,4 +91,77 @@ func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
 		}
 	}()
 	s.run(s.at+parallelSteps*minuteStep, planFor(s.at), 0)
+}
+
+// panickingLease panics when the lease is asked for at first.
+type panickingLease struct {
+	FeederStore
+	asked atomic.Int64
+}
+
+func (s *panickingLease) TakeLease(ctx context.Context, node string, d time.Duration) (int64, error) {
+	if s.asked.Add(1) == 1 {
+		panic("at the lease")
+	}
+	return 0, nil
+}
+
+func TestAFeederThatPanicsAtTheLeaseAsksAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &panickingLease{}
+		f, err := NewFeeder(store, FeederOptions{Node: "first", Sources: "stream"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.Run(ctx); err != nil || store.asked.Load() < 2 {
+			t.Errorf("the lease is asked for %d times, %v", store.asked.Load(), err)
+		}
+	})
+}
+
+// panickingListings panics when listings are read at first.
+type panickingListings struct {
+	*fakeStore
+	reads int
+}
+
+func (s *panickingListings) Listings(context.Context, []string) (map[string][]string, error) {
+	if s.reads++; s.reads == 1 {
+		panic("at listings")
+	}
+	return nil, nil
+}
+
+func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(t, &fakeStore{}, newClock())
+		store := &panickingListings{fakeStore: &fakeStore{}}
+		m.o.Store = store
+		ctx, cancel := context.WithTimeout(t.Context(), 10*useEvery)
+		defer cancel()
+		m.noteUse(ctx)
+		if store.reads < 2 {
+			t.Errorf("listings are read %d times", store.reads)
+		}
+	})
+}
+
+func TestASourceThatPanicsIsExaminedAsNotWorking(t *testing.T) {
+	t.Parallel()
+	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/rss+xml")
+		io.WriteString(w, `<rss version="2.0"><channel><item><title>Bitcoin rises</title><pubDate>Sun, 22 Nov 2026 12:00:00 GMT</pubDate></item></channel></rss>`)
+	}))
+	defer feed.Close()
+	found, err := Examine(t.Context(), "simulated", RealOptions{News: []string{feed.URL}}, func() time.Time { panic("at an answer") })
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if c := found[1]; c.Works || !strings.Contains(c.Note, "at an answer") {
+		t.Errorf("a feed whose answer panicked: %+v", c)
+	}
 }

@@ -40,21 +40,25 @@ type askNeeded struct{ reply chan<- bool }
 // again until ctx ends.
 func (m *Market) noteUse(ctx context.Context) {
 	for {
-		if err := m.readListings(ctx); err != nil && ctx.Err() == nil {
-			m.log.Warn("listings of sources not read", "err", err)
-		}
+		signal.Guard(m.log, signal.PanicMarket, func() {
+			if err := m.readListings(ctx); err != nil && ctx.Err() == nil {
+				m.log.Warn("listings of sources not read", "err", err)
+			}
+		})
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(useEvery):
 		}
-		symbols := m.needed(ctx)
-		if len(symbols) == 0 {
-			continue
-		}
-		if err := m.o.Store.NoteUse(ctx, symbols, m.o.Now()); err != nil && ctx.Err() == nil {
-			m.log.Warn("use of assets not noted", "err", err)
-		}
+		signal.Guard(m.log, signal.PanicMarket, func() {
+			symbols := m.needed(ctx)
+			if len(symbols) == 0 {
+				return
+			}
+			if err := m.o.Store.NoteUse(ctx, symbols, m.o.Now()); err != nil && ctx.Err() == nil {
+				m.log.Warn("use of assets not noted", "err", err)
+			}
+		})
 	}
 }
 
