@@ -3,6 +3,7 @@ package weather
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,63 @@ func TestSlopesAreFittedAfterAPanic(t *testing.T) {
 		case <-s.ready:
 		case <-time.After(time.Hour):
 			t.Error("nothing is fitted after a panic")
+		}
+	})
+}
+
+// panickingSource panics at a question whether there is something newer.
+type panickingSource struct {
+	*fakeSource
+	broken atomic.Bool
+}
+
+func (s *panickingSource) Newest(now, known time.Time) time.Time {
+	if s.broken.Swap(false) {
+		panic("at a run")
+	}
+	return s.fakeSource.Newest(now, known)
+}
+
+func TestOutlooksAreKeptUpToDateAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &panickingSource{fakeSource: newSource()}
+		s := New(source, Options{})
+		run(t, s)
+		if _, err := s.Outlook(t.Context(), gas); err != nil {
+			t.Fatal(err)
+		}
+		source.broken.Store(true)
+		time.Sleep(5 * time.Hour)
+		if r, err := s.Outlook(t.Context(), gas); source.broken.Load() || err != nil || time.Since(r.Run) > time.Hour+time.Minute {
+			t.Errorf("the forecast is of %v, %v", r.Run, err)
+		}
+	})
+}
+
+// panickingForecast panics at the first forecast.
+type panickingForecast struct {
+	*fakeSource
+	asked atomic.Int64
+}
+
+func (s *panickingForecast) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
+	if s.asked.Add(1) == 1 {
+		panic("at a forecast")
+	}
+	return s.fakeSource.Forecast(ctx, at, now)
+}
+
+func TestAnOutlookThatPanicsFailsAndIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&panickingForecast{fakeSource: newSource()}, Options{})
+		if _, err := s.Outlook(t.Context(), gas); err == nil {
+			t.Error("an outlook without a forecast is given")
+		}
+		time.Sleep(2 * retryPause)
+		if _, err := s.Outlook(t.Context(), gas); err != nil {
+			t.Errorf("the next one: %v", err)
 		}
 	})
 }

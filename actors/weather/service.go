@@ -417,17 +417,22 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		s.mu.Lock()
-		now := s.now()
-		for q, a := range s.kept {
-			if now.Sub(a.asked) > wantedFor {
-				if a.making == nil && now.Sub(a.report.Run) > staleAfter {
-					delete(s.kept, q)
-				}
-				continue
+		signal.Guard(s.log, signal.PanicWeather, s.refreshAll)
+	}
+}
+
+// refreshAll brings answers up to date that were asked for lately, and drops others.
+func (s *Service) refreshAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for q, a := range s.kept {
+		if now.Sub(a.asked) > wantedFor {
+			if a.making == nil && now.Sub(a.report.Run) > staleAfter {
+				delete(s.kept, q)
 			}
-			s.refresh(q, a)
+			continue
 		}
-		s.mu.Unlock()
+		s.refresh(q, a)
 	}
 }
