@@ -116,7 +116,9 @@ func (a *Agents) Work(ctx context.Context) error {
 		case <-free:
 		}
 		workers := 1 + drain(free)
-		jobs, err := a.o.Jobs.Next(ctx, workers)
+		var jobs []signal.Job
+		err := signal.ErrPanicked
+		signal.Guard(a.o.Slog, signal.PanicJobs, func() { jobs, err = a.o.Jobs.Next(ctx, workers) })
 		if err != nil && !failing && ctx.Err() == nil {
 			a.o.Slog.Warn("jobs cannot be taken", "err", err)
 		}
@@ -127,7 +129,7 @@ func (a *Agents) Work(ctx context.Context) error {
 			}
 			workers--
 			go func() {
-				a.work(j)
+				signal.Guard(a.o.Slog, signal.PanicJobs, func() { a.work(j) }, "job", string(j.ID))
 				free <- struct{}{}
 			}()
 		}

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
@@ -37,6 +39,46 @@ func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
 		}
 		if j := changes[1].Job; j.Status != signal.JobCompleted {
 			t.Errorf("the next one ended as %s with %v", j.Status, j.Error)
+		}
+	})
+}
+
+// panickingJobs panics when jobs are first asked for.
+type panickingJobs struct {
+	*fakeJobs
+	asked int
+}
+
+func (j *panickingJobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
+	if j.asked++; j.asked == 1 {
+		panic("at a job")
+	}
+	return j.fakeJobs.Next(ctx, limit)
+}
+
+// Waiting implements JobQueue; it panics each time.
+func (j *panickingJobs) Waiting(context.Context) (int64, error) { panic("at the count") }
+
+func (j *panickingJobs) Done(job signal.Job) {
+	j.fakeJobs.Done(job)
+	panic("at the end of a job")
+}
+
+func TestJobsAreTakenAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{JobWorkers: 1, Metrics: NewMetrics(prometheus.NewRegistry())})
+		defer b.close()
+		b.agents.o.Jobs = &panickingJobs{fakeJobs: b.jobs}
+		for range 2 {
+			if _, err := b.agents.SubmitScan(t.Context(), request(""), []string{"BTC"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := b.work()
+		time.Sleep(time.Minute)
+		stop()
+		if n := len(b.log.all()); n != 2 {
+			t.Errorf("%d jobs are done, want 2", n)
 		}
 	})
 }

@@ -78,7 +78,9 @@ func (s *Service) sweep(ctx context.Context) {
 		for n < len(events) && events[n].Account == events[0].Account {
 			n++
 		}
-		if err := s.publish(ctx, events[:n]); err != nil {
+		err := signal.ErrPanicked
+		s.guard(func() { err = s.publish(ctx, events[:n]) })
+		if err != nil {
 			s.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
 		}
 		events = events[n:]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -32,4 +34,64 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	if _, err := s.Authenticate(t.Context(), secret); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
+}
+
+// panickingUpkeep panics at the first use that is noted and the first events that are read.
+type panickingUpkeep struct {
+	*memory
+	noted, read int
+}
+
+func (s *panickingUpkeep) NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error {
+	if s.noted++; s.noted == 1 {
+		panic("at a use")
+	}
+	return s.memory.NoteKeyUses(ctx, uses)
+}
+
+func (s *panickingUpkeep) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
+	if s.read++; s.read == 1 {
+		panic("at an event")
+	}
+	return s.memory.Unsettled(ctx, before, limit)
+}
+
+// panickingEvents panics at the first event that is appended.
+type panickingEvents struct {
+	eventLog
+	appended int
+}
+
+func (l *panickingEvents) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	if l.appended++; l.appended == 1 {
+		panic("at an append")
+	}
+	return l.eventLog.Append(ctx, c)
+}
+
+func TestUpkeepGoesOnAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, events := &memory{}, &panickingEvents{}
+		m.unsettled = []signal.Event{{ID: "evt_1", Type: signal.KeyRevoked, Account: "acc_1"}, {ID: "evt_2", Type: signal.KeyRevoked, Account: "acc_2"}}
+		store := &panickingUpkeep{memory: m}
+		s := New(store, events, testKeys(), Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		for range 2 { // the uses of the first question are lost
+			secret := m.addKey(signal.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
+			if _, err := s.Authenticate(t.Context(), secret); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(m.uses) != 1 || store.read < 2 || len(m.settled) == 0 || m.settled[0].ID != "evt_2" {
+			t.Errorf("%d uses are noted, events are read %d times, settled are %v", len(m.uses), store.read, m.settled)
+		}
+	})
 }

@@ -135,21 +135,28 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 			defer cancel()
-			s.storeUses(last)
+			s.guard(func() { s.storeUses(last) })
 			return nil
 		case <-ticker.C:
 		}
-		s.storeUses(ctx)
+		s.guard(func() { s.storeUses(ctx) })
 		if n%sweepEvery == 0 {
-			s.sweep(ctx)
+			s.guard(func() { s.sweep(ctx) })
 		}
 		if n%pruneEvery == 0 {
-			s.keys.prune()
-			s.sessions.prune()
-			now := s.o.Now()
-			s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
+			s.guard(s.prune)
 		}
 	}
+}
+
+func (s *Service) guard(f func()) { signal.Guard(s.log, signal.PanicCredentials, f) }
+
+// prune drops what need not be remembered.
+func (s *Service) prune() {
+	s.keys.prune()
+	s.sessions.prune()
+	now := s.o.Now()
+	s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
 }
 
 // is says that err has the kind. It is for answers of the store, whose kinds

@@ -324,7 +324,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			l.sweep(ctx)
+			signal.Guard(l.log, signal.PanicLimiter, func() { l.sweep(ctx) })
 		}
 	}
 }

@@ -37,3 +37,39 @@ func TestAQuestionThatPanicsIsOneThatFailed(t *testing.T) {
 		}
 	})
 }
+
+// panickingReturn panics when tokens are first given back.
+type panickingReturn struct {
+	*fakeStore
+	returned int
+}
+
+func (s *panickingReturn) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+	if want == 0 {
+		if s.returned++; s.returned == 1 {
+			panic("at a return")
+		}
+	}
+	return s.fakeStore.TakeTokens(ctx, class, who, quota, period, want, back)
+}
+
+func TestTokensAreReturnedAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &panickingReturn{fakeStore: &fakeStore{full: map[string]time.Time{}}}
+		l := New(store, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		for range 2 {
+			for range 20 { // enough for a lease of several tokens
+				l.Take(t.Context(), Reads, "acc_1")
+			}
+			time.Sleep(10 * leaseTime)
+		}
+		cancel()
+		if err := <-done; err != nil || store.returned < 2 {
+			t.Errorf("tokens are returned %d times, %v", store.returned, err)
+		}
+	})
+}
