@@ -82,7 +82,9 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 			return
 		}
 		wg.Go(func() {
-			if err := check(ctx); err != nil {
+			err := signal.ErrPanicked
+			signal.Guard(s.log, signal.PanicBackground, func() { err = check(ctx) }, "check", name)
+			if err != nil {
 				s.log.Debug("readiness check failed", "check", name, "err", err)
 				*result = checkFailed
 				if e, ok := errors.AsType[*signal.Error](err); ok {

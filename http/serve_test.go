@@ -443,3 +443,14 @@ func TestTLSIsAskedForAgain(t *testing.T) {
 		t.Errorf("headers %v", resp.Header)
 	}
 }
+
+func TestACheckThatPanicsHasFailed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+		o.Health = signalhttp.Health{Streams: func(context.Context) error { panic("at a check") }}
+	})
+	want := signalhttp.Checks{Redis: "ok", Streams: "failed", Actors: "ok"}
+	if r := s.Ready(t.Context()); r.Status != "not_ready" || r.Checks != want {
+		t.Errorf("it is %s, with %+v", r.Status, r.Checks)
+	}
+}
