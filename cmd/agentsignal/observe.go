@@ -37,10 +37,13 @@ func (p *process) readyGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agentsignal_ready", Help: "1 if /readyz answers 200, else 0."}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if p.server != nil && p.server.Ready(ctx).Status == "ready" {
-			return 1
-		}
-		return 0
+		ready := 0.0
+		signal.Guard(p.log, signal.PanicBackground, func() { // the registry calls this on a goroutine of its own
+			if p.server != nil && p.server.Ready(ctx).Status == "ready" {
+				ready = 1
+			}
+		})
+		return ready
 	})
 }
 

@@ -134,10 +134,13 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, p.undo.run(end))
 }
 
-// start runs f beside the rest. Its error ends the process; the first one counts.
+// start runs f beside the rest. Its error, or a panic, ends the process in order; the
+// first one counts. What f does again and again goes on after a panic by guards of its own.
 func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
 	p.background.Go(func() {
-		if err := f(ctx); err != nil {
+		err := signal.ErrPanicked
+		signal.Guard(p.log, signal.PanicBackground, func() { err = f(ctx) }, "task", what)
+		if err != nil {
 			select {
 			case failed <- fmt.Errorf("%s: %w", what, err):
 			case <-ctx.Done():
@@ -365,7 +368,7 @@ func (p *process) updateGauges(ctx context.Context) error {
 			p.log.Debug("gauges are not updated", "err", err)
 		}
 	}
-	update() // what is in Redis was there before this process
+	signal.Guard(p.log, signal.PanicBackground, update) // what is in Redis was there before this process
 	return every(ctx, p.log, gaugesEvery, update)
 }
 
@@ -383,7 +386,9 @@ func (p *process) readSettings(ctx context.Context) error {
 			return nil
 		case <-p.reload:
 		}
-		if err := p.applySettings(); err != nil {
+		err := signal.ErrPanicked
+		signal.Guard(p.log, signal.PanicBackground, func() { err = p.applySettings() })
+		if err != nil {
 			p.log.Error("settings are not read again: the old ones stay", "err", err)
 			continue
 		}
