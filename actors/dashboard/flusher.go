@@ -168,9 +168,9 @@ func (f *flusher) work() {
 		f.turn(p)
 	})
 	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
-		f.hub.guard(f.retry)
+		f.retry()
 	}
-	f.hub.guard(f.report)
+	f.report()
 }
 
 // each does n things, and goes on behind one that panics: what it was about is one order,
@@ -219,12 +219,12 @@ func (f *flusher) observe(c *cohort) {
 func (f *flusher) retry() {
 	waiting := f.waiting
 	f.waiting = nil
-	for _, p := range waiting {
-		if p.refused {
+	f.each(len(waiting), func(i int) {
+		if p := waiting[i]; p.refused {
 			p.refused = false
 			f.turn(p)
 		}
-	}
+	})
 }
 
 // yield lets other goroutines run now and then: bare system calls do not.

@@ -58,6 +58,49 @@ func TestAFlusherGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
+func TestOthersAreTriedAgainBehindAConnectionThatPanics(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	first, _ := b.attach()
+	broken := &brokenSocket{}
+	first.socket = broken
+	_, other := b.attach()
+	b.pass() // both are refused
+	b.journal.append(created(alice, "BTC"))
+	broken.broken, broken.room, other.room = true, 1<<20, 1<<20
+	b.settle()
+	if broken.broken || len(other.out) == 0 {
+		t.Errorf("written are %d bytes to another one, tried the first: %t", len(other.out), !broken.broken)
+	}
+}
+
+// stuckSocket is a tap that panics when it is closed.
+type stuckSocket struct{ tap }
+
+func (s *stuckSocket) Close() {
+	s.tap.Close()
+	panic("stuck socket")
+}
+
+func TestOthersExpireBehindAConnectionThatPanics(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	first, _ := b.attach()
+	stuck := &stuckSocket{}
+	first.socket = stuck
+	second, other := b.attach()
+	b.pass()
+	for _, p := range []*peer{second, first} {
+		p.deadline = 1
+		b.flusher.schedule(p)
+	}
+	b.pass()
+	b.pass()
+	if !stuck.ended || !other.ended {
+		t.Errorf("the first is closed: %t, another one: %t", stuck.ended, other.ended)
+	}
+}
+
 func TestAReaderThatPanicsEndsItsConnectionOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -80,12 +123,23 @@ func (panickingReader) receive(func([]byte)) error { panic("at reading") }
 // panickingConn panics at each write and close.
 type panickingConn struct {
 	net.Conn
+	away   bool // it was sent away: writes only fail
 	closed chan string
 }
 
 func (c *panickingConn) SetWriteDeadline(time.Time) error { return nil }
 
-func (c *panickingConn) Write(b []byte) (int, error) { panic("at a write") }
+func (c *panickingConn) SetDeadline(time.Time) error {
+	c.away = true
+	return nil
+}
+
+func (c *panickingConn) Write([]byte) (int, error) {
+	if c.away {
+		return 0, net.ErrClosed
+	}
+	panic("at a write")
+}
 
 func (c *panickingConn) CloseWrite() error {
 	c.closed <- "for writing"
@@ -116,6 +170,19 @@ func TestAWriteThatPanicsEndsItsConnectionOnly(t *testing.T) {
 	s.Close()
 	if how := <-conn.closed; how != "for good" {
 		t.Errorf("it is closed %s", how)
+	}
+}
+
+func TestASendingAwayThatPanicsHarmsNobody(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, nil).hub
+	h.draining = true
+	conn := &panickingConn{closed: make(chan string)}
+	for range 2 {
+		h.serve(conn, nil, func() {})
+		if how := <-conn.closed; how != "for good" {
+			t.Errorf("it is closed %s", how)
+		}
 	}
 }
 
