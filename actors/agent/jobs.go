@@ -170,7 +170,7 @@ func (a *Agents) work(j signal.Job) {
 	defer r.settle()
 	err := signal.ErrPanicked
 	if !signal.Guard(a.o.Slog, signal.PanicJobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
-		signal.Guard(a.o.Slog, signal.PanicJobs, func() { err = a.abandon(r) }, "job", string(j.ID))
+		err = a.abandon(r)
 	}
 	switch {
 	case err == nil || signal.KindOf(err) == signal.KindRunFailed:

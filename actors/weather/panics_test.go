@@ -89,6 +89,7 @@ func TestAnOutlookThatPanicsFailsAndIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&panickingForecast{fakeSource: newSource()}, Options{})
+		s.OnForecast(func(Question) { panic("at the news of it") })
 		if _, err := s.Outlook(t.Context(), gas); err == nil {
 			t.Error("an outlook without a forecast is given")
 		}
