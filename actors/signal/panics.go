@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 )
 
 // PanicPlace names a part of the service that goes on after a panic. It is a closed list,
@@ -34,26 +33,17 @@ var PanicPlaces = []PanicPlace{PanicTail, PanicLog, PanicCatalogue, PanicDashboa
 // ErrPanicked is the error of what panicked, for callers that wait for an outcome.
 var ErrPanicked = errors.New("panicked: the log says where")
 
-// panics counts by place. Like memory and goroutines, panics are counted for the process:
-// each place would otherwise need a counter handed down to it for what should never happen.
-var panics = func() map[PanicPlace]*atomic.Int64 {
-	m := make(map[PanicPlace]*atomic.Int64, len(PanicPlaces))
-	for _, p := range PanicPlaces {
-		m[p] = new(atomic.Int64)
-	}
-	return m
-}()
-
-// Panics returns how often Guard has recovered at a place since the process began.
-func Panics(where PanicPlace) int64 { return panics[where].Load() }
+// PanicMessage is the message of what Guard logs, with its place as where: the process
+// counts panics by it.
+const PanicMessage = "panic recovered"
 
 // faultLog is where panics are logged: a *slog.Logger.
 type faultLog interface {
 	Error(message string, args ...any)
 }
 
-// Guard calls f and reports whether it returned. A panic in it is counted, and logged
-// with its stack and what attrs say of its position; it goes no further, so that one
+// Guard calls f and reports whether it returned. A panic in it is logged with its stack
+// and what attrs say of its position, and so counted; it goes no further, so that one
 // record that cannot be handled does not end the process, and all nodes with it.
 func Guard(log faultLog, where PanicPlace, f func(), attrs ...any) (ok bool) {
 	return GuardAt(log, where, f, func() []any { return attrs })
@@ -64,8 +54,7 @@ func Guard(log faultLog, where PanicPlace, f func(), attrs ...any) (ok bool) {
 func GuardAt(log faultLog, where PanicPlace, f func(), at func() []any) (ok bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			panics[where].Add(1)
-			log.Error("panic recovered", append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, at()...)...)
+			log.Error(PanicMessage, append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, at()...)...)
 		}
 	}()
 	f()

@@ -11,7 +11,6 @@ import (
 func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	before := Panics(PanicTail)
 	var done []int
 	GuardEach(log, PanicTail, 6, func(i int) {
 		if i == 0 || i == 3 || i == 5 {
@@ -21,9 +20,6 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 	}, func(i int) []any { return []any{"at", fmt.Sprintf("7-%d", i)} })
 	if !slices.Equal(done, []int{1, 2, 4}) {
 		t.Errorf("%v are handled", done)
-	}
-	if n := Panics(PanicTail) - before; n != 3 {
-		t.Errorf("%d panics are counted, want 3", n)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[1], `panic="entry 3"`) || !strings.Contains(lines[1], "at=7-3") ||

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"runtime"
 	"time"
@@ -22,14 +23,45 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-// panicCounters say in a metric what went on after a panic.
-func panicCounters() (all []prometheus.Collector) {
+// panicCounter is a handler that counts the panics that signal.Guard logs: what is given
+// the log needs no counter for what should never happen.
+type panicCounter struct {
+	slog.Handler
+	panics *prometheus.CounterVec
+}
+
+func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
+	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_panics_total",
+		Help: "Panics outside of actors and requests, after which the process went on, by where they were."}, []string{"where"})}
 	for _, where := range signal.PanicPlaces {
-		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agentsignal_panics_total",
-			Help:        "Panics outside of actors and requests, after which the process went on, by where they were.",
-			ConstLabels: prometheus.Labels{"where": string(where)}}, func() float64 { return float64(signal.Panics(where)) }))
+		c.panics.WithLabelValues(string(where))
 	}
-	return all
+	r.MustRegister(c.panics)
+	return c
+}
+
+// Handle implements slog.Handler.
+func (c panicCounter) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == signal.PanicMessage {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key != "where" {
+				return true
+			}
+			c.panics.WithLabelValues(a.Value.String()).Inc()
+			return false
+		})
+	}
+	return c.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (c panicCounter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return panicCounter{c.Handler.WithAttrs(attrs), c.panics}
+}
+
+// WithGroup implements slog.Handler.
+func (c panicCounter) WithGroup(name string) slog.Handler {
+	return panicCounter{c.Handler.WithGroup(name), c.panics}
 }
 
 // readyGauge says in a metric what /readyz says.

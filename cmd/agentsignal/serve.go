@@ -66,7 +66,7 @@ func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
 // and what is built says how it is undone. It is long because it is the one place
 // that knows all parts.
 func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *process, err error) {
-	p := &process{config: c, log: log}
+	p := &process{config: c}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.undo.run(context.WithoutCancel(ctx)))
@@ -74,7 +74,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	}()
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(), p.readyGauge())
-	p.registry.MustRegister(panicCounters()...)
+	log = slog.New(newPanicCounter(log.Handler(), p.registry))
+	p.log = log
 
 	node, err := persistence.OpenNodeID(c.DataDir)
 	if err != nil {
