@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -118,6 +119,28 @@ func TestAFeederThatPanicsAtTheLeaseAsksAgain(t *testing.T) {
 		defer cancel()
 		if err := f.Run(ctx); err != nil || store.asked.Load() < 2 {
 			t.Errorf("the lease is asked for %d times, %v", store.asked.Load(), err)
+		}
+	})
+}
+
+// RenewLease panics each time.
+func (s *panickingLease) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
+	panic("at the renewal")
+}
+
+func TestARenewalThatPanicsEndsTheTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, err := NewFeeder(&panickingLease{}, FeederOptions{Node: "first", Sources: "stream"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = newTerm(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, signal.ErrPanicked) {
+			t.Errorf("it ended with %v", err)
 		}
 	})
 }
