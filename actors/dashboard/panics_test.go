@@ -193,8 +193,12 @@ func TestABackfillWhoseEndPanicsHarmsNoOther(t *testing.T) {
 		for _, account := range []signal.AccountID{alice, bob} {
 			r.release(account, r.take(account))
 		}
+		r.mu.Lock()
 		r.stock[alice].expiry = nil // its end panics
+		r.mu.Unlock()
 		time.Sleep(2 * keepRead)
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if r.stock[alice] == nil || r.stock[bob] != nil {
 			t.Errorf("kept: %v", r.stock)
 		}

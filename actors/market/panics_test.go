@@ -36,6 +36,20 @@ func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestATickThatPanicsIsPassedOver(t *testing.T) {
+	t.Parallel()
+	m := newFake(t, &fakeStore{}, newClock())
+	m.tapes.of = map[tapeKey]*tape{{"BTC", streamName}: {first: 5}} // nothing can be added
+	var entries []signal.MarketEntry
+	for i, asset := range []string{"BTC", "ETH"} {
+		entries = append(entries, signal.MarketEntry{Position: signal.Position{MS: int64(i) + 1}, Fields: map[string]string{"asset": asset, "price": "7"}})
+	}
+	m.tellTicks(signal.GivenTicks, entries)
+	if tick, ok := m.tapes.newest(tapeKey{"ETH", streamName}); !ok || tick.Price != 7 {
+		t.Errorf("the tick behind one that panics is %+v, %t", tick, ok)
+	}
+}
+
 func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,6 +178,7 @@ func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
 		m := newFake(t, &fakeStore{}, newClock())
 		store := &panickingListings{fakeStore: &fakeStore{}}
 		m.o.Store = store
+		m.watches.Store(&map[string]*watch{"X": {}}) // what is needed cannot be told
 		ctx, cancel := context.WithTimeout(t.Context(), 10*useEvery)
 		defer cancel()
 		m.noteUse(ctx)
