@@ -239,7 +239,7 @@ func (w *world) idles(limits gateLimits) {
 	defer g.mu.Unlock()
 	for key, f := range g.flows {
 		for l := range lanes {
-			if f.waiting[l].Len() > 0 && g.free(l) && f.full() == nil {
+			if f.waiting[l].Len() > 0 && g.free(l) && f.full(l) == nil {
 				w.t.Errorf("%v waits in lane %d with %d of %d slots taken", key, l, g.used, limits.total)
 			}
 		}

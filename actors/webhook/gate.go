@@ -8,7 +8,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// lane says which slots of the gate an endpoint takes.
+// lane says which slots of the gate an endpoint takes. The slow lane takes at most a
+// quarter, and at least one, of the slots in all and of those of each share. So a fast
+// endpoint never waits for slots that only slow ones hold, except where there is only one.
 type lane int
 
 const (
@@ -19,7 +21,7 @@ const (
 
 // gateLimits are how many requests may be in flight at once.
 type gateLimits struct {
-	total   int // in all; of them at most a quarter in the slow lane
+	total   int // in all
 	account int // of one account
 	host    int // to one host; of them at most half of one account
 }
@@ -30,38 +32,63 @@ type gateLimits struct {
 // the hosts of an account, and the accounts that wait for a host. While others wait for
 // what a slot takes, its holder gives it back after one request.
 //
-// Endpoints of an account with the same host wait in one flow. A flow that waits is
-// ready, or it is blocked at a share that is used up. As long as flows are blocked at a
-// share, at least as many of its flows are ready as it has free slots: a slot given back
-// wakes one, and so does a ready flow that goes without taking one.
+// Endpoints of an account with the same host wait in one flow, by lanes. A flow that waits
+// in a lane is ready there, or it is blocked at a share that has no free slot for the lane.
+// As long as flows are blocked at a share, at least as many of its flows are ready in the
+// same lane as it has free slots for the lane: a slot given back wakes one in each lane,
+// and so does a ready flow that goes without taking one.
 type gate struct {
 	limits gateLimits
-	slow   int
 
 	mu       sync.Mutex
-	used     int // slots taken, those of the slow lane and granted ones included
-	slowUsed int // of them by the slow lane
+	slots    // in all
 	flows    map[flowKey]*flow
 	accounts map[signal.AccountID]*accountShare
 	hosts    map[string]*share
 	turns    [lanes]list.List // of *accountShare with flows that are ready
 	turn     lane             // which lane is served first at the next grant
+}
 
-	// ready and slowFree are for asked: whether flows are ready, and whether the slow
-	// lane has a free slot.
-	ready    [lanes]atomic.Bool
-	slowFree atomic.Bool
+// slots counts the slots of the gate or of a share.
+type slots struct {
+	limit    int
+	used     int // those of the slow lane and granted ones included
+	slowUsed int // of them by the slow lane
+	// wanted is for asked: whether a slot of a lane may serve a flow that waits here.
+	wanted [lanes]atomic.Bool
+}
+
+// free reports whether there is a free slot for l.
+func (s *slots) free(l lane) bool { return s.used < s.limit && (l == fastLane || s.slowFree()) }
+
+// slowFree reports whether the slow lane has not taken its part.
+func (s *slots) slowFree() bool { return s.slowUsed < max(1, s.limit/4) }
+
+func (s *slots) count(l lane, n int) {
+	s.used += n
+	if l == slowLane {
+		s.slowUsed += n
+	}
+}
+
+// want sets wanted. waiting has the flows that wait here.
+func (s *slots) want(waiting *[lanes]list.List) {
+	fast, slow := waiting[fastLane].Len() > 0, waiting[slowLane].Len() > 0
+	for l, now := range [lanes]bool{fastLane: fast || slow && s.slowFree(), slowLane: fast || slow} {
+		if s.wanted[l].Load() != now { // asked reads it all the time
+			s.wanted[l].Store(now)
+		}
+	}
 }
 
 // share is a part of the slots: those of an account, a host, or an account at a host.
 type share struct {
-	limit, used int
-	flows       int              // that draw on it
-	blocked     [lanes]list.List // of *flow
-	waiting     [lanes]atomic.Bool
+	slots
+	flows   int              // that draw on it
+	blocked [lanes]list.List // of *flow
 }
 
-func (s *share) full() bool { return s.used >= s.limit }
+func newShare(limit int) share { return share{slots: slots{limit: limit}} }
 
 // accountShare is the share of an account.
 type accountShare struct {
@@ -90,10 +117,10 @@ type flow struct {
 // shares returns what a slot of f takes from.
 func (f *flow) shares() [3]*share { return [3]*share{&f.own, f.host, &f.account.share} }
 
-// full returns a share of f that is used up, nil if there is none.
-func (f *flow) full() *share {
+// full returns a share of f without a free slot for l, nil if all have one.
+func (f *flow) full(l lane) *share {
 	for _, s := range f.shares() {
-		if s.full() {
+		if !s.free(l) {
 			return s
 		}
 	}
@@ -118,10 +145,8 @@ type ticket struct {
 }
 
 func newGate(l gateLimits) *gate {
-	g := &gate{limits: l, slow: max(1, l.total/4), flows: map[flowKey]*flow{},
+	return &gate{limits: l, slots: slots{limit: l.total}, flows: map[flowKey]*flow{},
 		accounts: map[signal.AccountID]*accountShare{}, hosts: map[string]*share{}}
-	g.slowFree.Store(true)
-	return g
 }
 
 // enter takes a slot for requests to a host in l, or has t wait for one: then t.granted
@@ -141,7 +166,7 @@ func (g *gate) enter(t *ticket, host string, l lane) (slot, bool) {
 	g.join(t, host)
 	t.lane = l
 	f := t.flow
-	entered := g.turns[l].Len() == 0 && g.free(l) && f.full() == nil
+	entered := g.turns[l].Len() == 0 && g.free(l) && f.full(l) == nil
 	if entered {
 		g.take(f, l)
 	} else {
@@ -154,8 +179,9 @@ func (g *gate) enter(t *ticket, host string, l lane) (slot, bool) {
 	return slot{f, l}, entered
 }
 
-// enterMore takes a further slot for an endpoint that holds one, if there is plenty:
-// nobody waits for it, and a quarter of all is left for endpoints that hold none.
+// enterMore takes a further slot for an endpoint that holds one, if there is plenty: a
+// quarter of all is left for endpoints that hold none. Then no endpoint waits that the slot
+// would serve.
 func (g *gate) enterMore(t *ticket, host string, l lane) (slot, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,13 +190,8 @@ func (g *gate) enterMore(t *ticket, host string, l lane) (slot, bool) {
 		g.join(t, host)
 	}
 	f := t.flow
-	if !g.free(l) || g.used >= g.limits.total-g.limits.total/4 || g.turns[fastLane].Len()+g.turns[slowLane].Len() > 0 {
+	if g.used >= g.limit-g.limit/4 || !g.free(l) || f.full(l) != nil {
 		return slot{}, false
-	}
-	for _, s := range f.shares() {
-		if s.full() || s.blocked[fastLane].Len()+s.blocked[slowLane].Len() > 0 {
-			return slot{}, false
-		}
 	}
 	g.take(f, l)
 	return slot{f, l}, true
@@ -196,16 +217,8 @@ func (g *gate) withdraw(t *ticket) {
 
 // asked reports whether s is to be given back after one request.
 func (g *gate) asked(s slot) bool {
-	slow := s.lane == slowLane || g.slowFree.Load()
-	if g.ready[fastLane].Load() || slow && g.ready[slowLane].Load() {
-		return true
-	}
-	for _, s := range s.flow.shares() {
-		if s.waiting[fastLane].Load() || slow && s.waiting[slowLane].Load() {
-			return true
-		}
-	}
-	return false
+	f, l := s.flow, s.lane
+	return g.wanted[l].Load() || f.own.wanted[l].Load() || f.host.wanted[l].Load() || f.account.wanted[l].Load()
 }
 
 // inFlight returns how many slots are taken.
@@ -217,28 +230,20 @@ func (g *gate) inFlight() int {
 
 // For the methods below g is locked.
 
-func (g *gate) free(l lane) bool {
-	return g.used < g.limits.total && (l == fastLane || g.slowUsed < g.slow)
-}
-
-func (g *gate) take(f *flow, l lane) {
-	g.count(f, l, 1)
-}
+func (g *gate) take(f *flow, l lane) { g.add(f, l, 1) }
 
 func (g *gate) release(f *flow, l lane) {
-	g.count(f, l, -1)
+	g.add(f, l, -1)
 	for l := range lanes {
 		g.wake(f, l)
 	}
 }
 
-func (g *gate) count(f *flow, l lane, n int) {
-	g.used += n
-	if l == slowLane {
-		g.slowUsed += n
-	}
+func (g *gate) add(f *flow, l lane, n int) {
+	g.count(l, n)
 	for _, s := range f.shares() {
-		s.used += n
+		s.count(l, n)
+		s.want(&s.blocked)
 	}
 }
 
@@ -268,14 +273,14 @@ func (g *gate) join(t *ticket, host string) {
 	key := flowKey{t.account, host}
 	f := g.flows[key]
 	if f == nil {
-		f = &flow{key: key, account: g.accounts[key.account], host: g.hosts[host], own: share{limit: max(1, g.limits.host/2)}}
+		f = &flow{key: key, account: g.accounts[key.account], host: g.hosts[host], own: newShare(max(1, g.limits.host/2))}
 		if f.account == nil {
-			f.account = &accountShare{share: share{limit: g.limits.account}}
+			f.account = &accountShare{share: newShare(g.limits.account)}
 			g.accounts[key.account] = f.account
 		}
 		if f.host == nil {
-			f.host = &share{limit: g.limits.host}
-			g.hosts[host] = f.host
+			s := newShare(g.limits.host)
+			f.host, g.hosts[host] = &s, &s
 		}
 		for _, s := range f.shares() {
 			s.flows++
@@ -322,11 +327,11 @@ func (g *gate) makeReady(f *flow, l lane) {
 	}
 }
 
-// block has f, which is in no list of l, wait until s has room.
+// block has f, which is in no list of l, wait until s has a free slot for l.
 func (g *gate) block(f *flow, l lane, s *share) {
 	f.in[l] = &s.blocked[l]
 	f.place[l] = s.blocked[l].PushBack(f)
-	s.waiting[l].Store(true)
+	s.want(&s.blocked)
 }
 
 // takeOut takes f out of the list of l in which it waits.
@@ -334,7 +339,7 @@ func (g *gate) takeOut(f *flow, l lane) {
 	f.in[l].Remove(f.place[l])
 	f.in[l], f.place[l] = nil, nil
 	for _, s := range f.shares() {
-		s.waiting[l].Store(s.blocked[l].Len() > 0)
+		s.want(&s.blocked)
 	}
 	if a := f.account; a.place[l] != nil && a.ready[l].Len() == 0 {
 		g.turns[l].Remove(a.place[l])
@@ -342,10 +347,10 @@ func (g *gate) takeOut(f *flow, l lane) {
 	}
 }
 
-// wake makes the next flow ready that is blocked at a share of f which has room.
+// wake makes the next flow ready that is blocked at a share of f which has a free slot for l.
 func (g *gate) wake(f *flow, l lane) {
 	for _, s := range f.shares() {
-		if !s.full() && s.blocked[l].Len() > 0 {
+		if s.free(l) && s.blocked[l].Len() > 0 {
 			next := s.blocked[l].Front().Value.(*flow)
 			g.takeOut(next, l)
 			g.makeReady(next, l)
@@ -362,10 +367,7 @@ func (g *gate) grant() {
 			misses = 0
 		}
 	}
-	for l := range lanes {
-		g.ready[l].Store(g.turns[l].Len() > 0)
-	}
-	g.slowFree.Store(g.slowUsed < g.slow)
+	g.want(&g.turns)
 }
 
 // grantOne gives a slot to the account whose turn it is.
@@ -374,7 +376,7 @@ func (g *gate) grantOne(l lane) bool {
 		a := g.turns[l].Front().Value.(*accountShare)
 		f := a.ready[l].Front().Value.(*flow)
 		g.takeOut(f, l)
-		if s := f.full(); s != nil {
+		if s := f.full(l); s != nil {
 			g.block(f, l, s)
 			g.wake(f, l)
 			continue

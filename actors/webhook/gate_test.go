@@ -58,6 +58,11 @@ func TestGateKeepsItsSlots(t *testing.T) {
 				}
 				if s, entered := g.enterMore(&w.ticket, w.host, l); entered {
 					w.slots = append(w.slots, s)
+					for i := range all {
+						if other := &all[i].ticket; other.place != nil && g.serves(s, other) {
+							t.Fatalf("seed %d, step %d: a further slot is taken that serves one who waits", seed, step)
+						}
+					}
 				}
 			case what < 11:
 				g.withdraw(&w.ticket)
@@ -80,7 +85,7 @@ func TestGateKeepsItsSlots(t *testing.T) {
 				g.leave(s)
 			}
 		}
-		if g.used != 0 || g.slowUsed != 0 || g.ready[fastLane].Load() || g.ready[slowLane].Load() {
+		if g.used != 0 || g.slowUsed != 0 || g.wanted[fastLane].Load() || g.wanted[slowLane].Load() {
 			t.Errorf("seed %d: %d slots are taken at the end, %d of them in the slow lane", seed, g.used, g.slowUsed)
 		}
 		if n := len(g.flows) + len(g.accounts) + len(g.hosts); n != 0 {
@@ -91,7 +96,7 @@ func TestGateKeepsItsSlots(t *testing.T) {
 
 // checkGate says what is wrong with a gate; nothing: empty.
 func checkGate(g *gate, all []waiter) string {
-	used, slow, by := 0, 0, map[*share]int{}
+	used, slow, by, slowBy := 0, 0, map[*share]int{}, map[*share]int{}
 	var taken []slot
 	var waiting []*ticket
 	count := func(s slot) {
@@ -99,8 +104,11 @@ func checkGate(g *gate, all []waiter) string {
 		if s.lane == slowLane {
 			slow++
 		}
-		for _, s := range s.flow.shares() {
-			by[s]++
+		for _, share := range s.flow.shares() {
+			by[share]++
+			if s.lane == slowLane {
+				slowBy[share]++
+			}
 		}
 	}
 	for i := range all {
@@ -135,10 +143,28 @@ func checkGate(g *gate, all []waiter) string {
 			if s := f.shares()[i]; s.limit != limit || s.used != by[s] || s.used > limit {
 				return fmt.Sprintf("share %d of %v: %d slots of %d are counted, %d are held", i, key, s.used, limit, by[s])
 			}
+			if n := slowBy[f.shares()[i]]; n > max(1, limit/4) {
+				return fmt.Sprintf("share %d of %v: %d slots of %d are in the slow lane", i, key, n, limit)
+			}
 		}
 	}
 	for _, t := range waiting {
-		if g.free(t.lane) && t.flow.full() == nil {
+		held := func(fast, limit int) bool { return fast >= limit-max(1, limit/4) }
+		fast := held(used-slow, g.limits.total)
+		for _, s := range t.flow.shares() {
+			fast = fast || held(by[s]-slowBy[s], s.limit)
+		}
+		if t.lane == fastLane && !fast {
+			return "a fast endpoint waits for slots that slow ones hold"
+		}
+	}
+	return checkWaiting(g, taken, waiting)
+}
+
+// checkWaiting says what is wrong with those that wait at a gate.
+func checkWaiting(g *gate, taken []slot, waiting []*ticket) string {
+	for _, t := range waiting {
+		if g.free(t.lane) && t.flow.full(t.lane) == nil {
 			return "one waits although it could have a slot"
 		}
 		for _, s := range taken {
@@ -147,14 +173,40 @@ func checkGate(g *gate, all []waiter) string {
 			}
 		}
 	}
+	for _, s := range taken {
+		if s.lane == fastLane && g.asked(s) && !slices.ContainsFunc(waiting, func(t *ticket) bool { return g.may(s, t) }) {
+			return "a fast endpoint is asked for its slot, and only slow ones wait that have their part"
+		}
+	}
 	return ""
+}
+
+// may reports whether t is in the fast lane, or waits for a share of s, or for a slot of
+// all, of which the slow lane does not have its part.
+func (g *gate) may(s slot, t *ticket) bool {
+	in := t.flow.in[slowLane]
+	if t.lane == fastLane || in == &t.flow.account.ready[slowLane] && g.slowFree() {
+		return true
+	}
+	for _, share := range s.flow.shares() {
+		if in == &share.blocked[slowLane] && share.slowFree() {
+			return true
+		}
+	}
+	return false
 }
 
 // serves reports whether t would have a slot if s were given back.
 func (g *gate) serves(s slot, t *ticket) bool {
-	g.count(s.flow, s.lane, -1)
-	defer g.count(s.flow, s.lane, 1)
-	return g.free(t.lane) && t.flow.full() == nil
+	count := func(n int) {
+		g.count(s.lane, n)
+		for _, share := range s.flow.shares() {
+			share.count(s.lane, n)
+		}
+	}
+	count(-1)
+	defer count(1)
+	return g.free(t.lane) && t.flow.full(t.lane) == nil
 }
 
 // roomy are the limits of a gate in which only the total counts.
@@ -223,6 +275,64 @@ func TestGateLeavesHalfOfAHostToOthers(t *testing.T) {
 	gateWaits(t, g, &got, "c", "c", "host", fastLane)
 	if _, entered := g.enter(&ticket{account: "a"}, "another host", fastLane); !entered {
 		t.Error("an account that waits for one host finds no slot for another one")
+	}
+}
+
+// Slow endpoints that wait because others have all that is for the slow lane take nothing
+// from a fast one: it may have further slots, and keeps them.
+func TestGateKeepsSlowEndpointsApart(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]gateLimits{
+		"in all":                  {total: 8, account: 100, host: 100},
+		"of an account":           {total: 100, account: 8, host: 100},
+		"of a host":               {total: 100, account: 100, host: 8},
+		"of an account at a host": {total: 100, account: 100, host: 16},
+		"of two slots":            {total: 100, account: 100, host: 4},
+		"of seven slots":          {total: 7, account: 7, host: 7},
+	} {
+		g := newGate(limits)
+		var slow, fast []slot
+		waiting := 0
+		for range 12 {
+			if s, entered := g.enter(&ticket{account: "a"}, "host", slowLane); entered {
+				slow = append(slow, s)
+			} else {
+				waiting++
+			}
+		}
+		own := min(limits.total, limits.account, limits.host/2)
+		if want := max(1, own/4); len(slow) != want || waiting == 0 {
+			t.Errorf("%s: %d slots for slow endpoints, want %d", name, len(slow), want)
+		}
+		busy := &ticket{account: "a"}
+		if s, entered := g.enter(busy, "host", fastLane); entered {
+			fast = append(fast, s)
+		}
+		for range own {
+			if s, entered := g.enterMore(busy, "host", fastLane); entered {
+				fast = append(fast, s)
+			}
+		}
+		if want := min(own-len(slow), limits.total-limits.total/4-len(slow)); len(fast) != want {
+			t.Errorf("%s: a fast endpoint has %d slots beside %d slow ones, want %d", name, len(fast), len(slow), want)
+		}
+		for _, s := range fast {
+			if g.asked(s) {
+				t.Fatalf("%s: the slot of a fast endpoint is asked for that serves none who waits", name)
+			}
+		}
+		if !g.asked(slow[0]) {
+			t.Errorf("%s: the slot of a slow endpoint is not asked for", name)
+		}
+		got := 0
+		next := &ticket{account: "a", granted: func() { got++ }}
+		g.enter(next, "host", slowLane)
+		for _, s := range fast {
+			g.leave(s)
+		}
+		if got != 0 {
+			t.Errorf("%s: a slow endpoint is served from the slots for fast ones", name)
+		}
 	}
 }
 

@@ -103,6 +103,12 @@ func newWorld(t *testing.T, change ...func(o *Options)) *world {
 
 // start starts the actors, and what gives them the events of the log.
 func (w *world) start() {
+	w.run()
+	synctest.Wait()
+}
+
+// run is start for a test that is in no bubble.
+func (w *world) run() {
 	ready := make(chan *Recorder, 1)
 	w.owner = w.system.Spawn(engine.Partition, "owner", func() engine.Actor { return owner{w, ready} }, engine.Supervision{})
 	w.recorder = <-ready
@@ -117,7 +123,6 @@ func (w *world) start() {
 		<-w.ended
 		w.stop()
 	})
-	synctest.Wait()
 }
 
 // takeOver ends the owner of the partition and starts another one on a new node, over
