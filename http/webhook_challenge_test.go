@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -58,6 +59,50 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 			t.Errorf("%s: asked (-want +got):\n%s", name, d)
 		}
 		if test.status == 400 && !slices.Equal(a.faults(t), []string{"body /url url_not_allowed"}) {
+			t.Errorf("%s: %s", name, a.Body)
+		}
+	}
+}
+
+// A URL that the account has, and one too many, are not asked.
+func TestRefusedURLsAreNotChallenged(t *testing.T) {
+	t.Parallel()
+	duplicate := &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL, Message: "m"}
+	tests := map[string]struct {
+		method, path, body string
+		err                error
+		status             int
+	}{
+		"a URL twice": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`, duplicate, 400},
+		"one too many": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`,
+			&signal.Error{Kind: signal.KindConflict, Code: "limit_reached", Message: "m"}, 409},
+		"a change": {"PATCH", aWebhook, `{"url":"https://example.com/new"}`, duplicate, 400},
+		"unknown":  {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`, errors.New("m"), 500},
+	}
+	for name, test := range tests {
+		f := &fakes{}
+		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+			w := newWebhook()
+			w.Secret = fakeSealer{}.Seal([]byte("present"), string(w.ID))
+			return w, nil
+		}
+		f.allowed = func(w *signal.Webhook, limit int) error {
+			if w.URL != "https://example.com/new" || w.Account != accountID || limit != 100 {
+				t.Errorf("%s: checked %+v with limit %d", name, w, limit)
+			}
+			return test.err
+		}
+		f.challenge = func(w *signal.Webhook, _ string) error {
+			t.Errorf("%s: %s is asked", name, w.URL)
+			return nil
+		}
+		f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { return w, test.err }
+		f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) { return w, test.err }
+		a := do(t, newServer(t, f), test.method, test.path, test.body)
+		if a.Status != test.status {
+			t.Errorf("%s: %d %s, want %d", name, a.Status, a.Body, test.status)
+		}
+		if test.status == 400 && !slices.Equal(a.faults(t), []string{"body /url duplicate"}) {
 			t.Errorf("%s: %s", name, a.Body)
 		}
 	}

@@ -25,6 +25,7 @@ const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created"
 // webhookFakes are the packages behind the webhooks. A nil function has a plain
 // answer.
 type webhookFakes struct {
+	allowed    func(w *signal.Webhook, limit int) error
 	add        func(w signal.Webhook, limit int) (signal.Webhook, error)
 	kept       func(answer *signal.Reply) // with the new webhook
 	webhook    func(account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
@@ -72,6 +73,13 @@ func newDelivery() signal.Delivery {
 		CreatedAt: morning, NextAttemptAt: morning.Add(31120 * time.Millisecond), Scheduled: 1, Error: "status 503",
 		Attempts: []signal.Attempt{{Number: 1, Trigger: signal.TriggerSchedule, At: morning.Add(410 * time.Millisecond), Duration: 710*time.Millisecond + 999*time.Microsecond,
 			ResponseStatus: 503, Error: "status 503", ResponseBody: "busy"}}}
+}
+
+func (f fakeWebhooks) CheckRegistration(_ context.Context, w *signal.Webhook, limit int) error {
+	if f.allowed == nil {
+		return nil
+	}
+	return f.allowed(w, limit)
 }
 
 func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {

@@ -13,6 +13,9 @@ import (
 // Webhooks holds the endpoints that accounts have registered. See
 // persistence.Webhooks.
 type Webhooks interface {
+	// CheckRegistration returns the error with which w, or its new URL, would be refused
+	// now: as Register does, and KindInvalid, "duplicate", if another webhook has the URL.
+	CheckRegistration(ctx context.Context, w *signal.Webhook, limit int) error
 	// Register stores a new webhook, together with the answer if it is to be kept; nil: it
 	// is not. KindConflict, "limit_reached": the account has limit of them.
 	Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error)
@@ -136,10 +139,14 @@ func (c *call) urlFault(err error) error {
 	return c.faults.err()
 }
 
-// challenge asks the URL of w for a proof where the operator wants one.
+// challenge asks the URL of w for a proof where the operator wants one. A receiver gets no
+// request for a webhook that would be refused anyway.
 func (s *Server) challenge(c *call, w *signal.Webhook, secret string) error {
 	if s.o.Challenges == nil {
 		return nil
+	}
+	if err := s.o.Webhooks.CheckRegistration(c.r.Context(), w, maxWebhooks); err != nil {
+		return c.urlFault(err)
 	}
 	err := s.o.Challenges.Challenge(c.r.Context(), w, secret)
 	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind == signal.KindInvalid {

@@ -62,15 +62,12 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 		return signal.Webhook{}, err
 	}
 	for range limit + 1 { // whenever it fails, another one was registered
-		known, err := h.checkURL(ctx, &w)
+		others, err := h.checkRegistration(ctx, &w, limit)
 		if err != nil {
 			return signal.Webhook{}, err
 		}
-		if known >= limit {
-			return signal.Webhook{}, errTooManyWebhooks
-		}
 		// Nobody has registered another one since.
-		if w.Since, err = h.register(ctx, &w, record, known+1, answer); !errors.Is(err, errTooManyWebhooks) {
+		if w.Since, err = h.register(ctx, &w, record, others+1, answer); !errors.Is(err, errTooManyWebhooks) {
 			if err != nil {
 				return signal.Webhook{}, err
 			}
@@ -80,9 +77,26 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 	return signal.Webhook{}, unavailable(errors.New("register webhook: others are registered all the time"))
 }
 
+// CheckRegistration returns the error with which Register would refuse w at present, or
+// ChangeWebhook if w is stored with another URL. Nothing is reserved: either of them may
+// refuse w later.
+func (h *Webhooks) CheckRegistration(ctx context.Context, w *signal.Webhook, limit int) error {
+	_, err := h.checkRegistration(ctx, w, limit)
+	return err
+}
+
+// checkRegistration returns how many other webhooks the account of w has. It refuses w if
+// they are limit or more, or one of them has its URL.
+func (h *Webhooks) checkRegistration(ctx context.Context, w *signal.Webhook, limit int) (others int, err error) {
+	if others, err = h.checkURL(ctx, w); err == nil && others >= limit {
+		err = errTooManyWebhooks
+	}
+	return others, err
+}
+
 // checkURL returns errSameURL if another webhook of w's account has its URL, else how
-// many it has.
-func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (known int, err error) {
+// many others it has.
+func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (others int, err error) {
 	records, err := h.store.rdb.HGetAll(ctx, webhooksKey(h.store.Partition(w.Account), w.Account)).Result()
 	if err != nil {
 		return 0, unavailable(fmt.Errorf("read webhooks: %w", err))
@@ -93,6 +107,7 @@ func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (known int, 
 			return 0, errSameURL
 		}
 	}
+	delete(records, string(w.ID))
 	return len(records), nil
 }
 

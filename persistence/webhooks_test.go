@@ -335,10 +335,18 @@ func TestAURLIsRegisteredOnce(t *testing.T) {
 	changed.URL = first.URL
 	_, err = b.hooks.ChangeWebhook(ctx, changed, false)
 	wantError(t, err, signal.KindInvalid, signal.CodeDuplicateURL)
+	wantError(t, b.hooks.CheckRegistration(ctx, &again, 100), signal.KindInvalid, signal.CodeDuplicateURL)
+	wantError(t, b.hooks.CheckRegistration(ctx, &changed, 100), signal.KindInvalid, signal.CodeDuplicateURL)
 	changed = *first
 	changed.Events = []signal.EventType{signal.SignalClosed}
 	_, err = b.hooks.ChangeWebhook(ctx, changed, false)
 	b.must("change another member", err)
+
+	another := testWebhook(b.account)
+	wantError(t, b.hooks.CheckRegistration(ctx, &another, 2), signal.KindConflict, "limit_reached")
+	b.must("check one that may be registered", b.hooks.CheckRegistration(ctx, &another, 3))
+	changed.URL = another.URL
+	b.must("check one of as many as there may be", b.hooks.CheckRegistration(ctx, &changed, 2))
 
 	// Of many at once one succeeds.
 	var made atomic.Int32

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -245,4 +247,43 @@ func TestAWebhookAnswersItsChallenge(t *testing.T) {
 	}
 	l := listenFor(t, "--secret", "new secret of 1")
 	user.post("/v1/webhooks", body(l.url)).want(t, http.StatusOK)
+}
+
+// A URL that would be refused anyway is not challenged: its receiver gets no request.
+func TestARefusedURLIsNotChallenged(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.Challenge = true
+	s := begin(t, c)
+	s.awaitReady(t)
+	user, _ := s.account(t)
+	r := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) { io.WriteString(w, webhook.ChallengeOf([]byte(a.Body))) })
+	asked := 0
+	refused := func(what, code string, status int, a answer) {
+		t.Helper()
+		if a.Status != status || !strings.Contains(a.Body, code) {
+			t.Errorf("%s: %d %s, want %d, %q", what, a.Status, a.Body, status, code)
+		}
+		if n := len(r.got()); n != asked {
+			t.Errorf("%s: the receiver has %d requests, want %d", what, n, asked)
+		}
+	}
+	path := func(n int) string { return fmt.Sprintf("%s/%d", r.url, n) }
+	first, second := user.hook(path(0)), user.hook(path(1))
+	asked = 2
+	refused("a URL twice", "duplicate", http.StatusBadRequest, user.tryHook(path(0)))
+	change := func(url string) answer {
+		return user.do(http.MethodPatch, "/v1/webhooks/"+second.ID, jsonOf(t, map[string]string{"url": url}))
+	}
+	refused("a change to the URL of another one", "duplicate", http.StatusBadRequest, change(first.URL))
+	for asked < 100 {
+		user.hook(path(asked))
+		asked++
+	}
+	refused("one more", "limit_reached", http.StatusConflict, user.tryHook(path(100)))
+	change(path(101)).want(t, http.StatusOK)
+	if n := len(r.got()); n != asked+1 {
+		t.Errorf("the receiver has %d requests after a URL was changed, want %d", n, asked+1)
+	}
 }
