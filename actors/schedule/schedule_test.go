@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // world is all that surrounds the schedules of one partition.
@@ -37,7 +38,9 @@ type world struct {
 	lost      []error
 	quota     int // runs left, where it is bounded
 	bounded   bool
-	rounds    []signal.Round // as recorded
+	rounds    []signal.Round           // as recorded
+	charged   map[signal.AccountID]int // runs that the quota was asked for
+	metrics   *prometheus.Registry
 
 	begun    time.Time
 	follower *Follower
@@ -100,9 +103,10 @@ func (w *world) RecordRound(_ context.Context, _ int, epoch int64, s signal.Sche
 	return nil
 }
 
-func (w *world) TakeRun(context.Context, signal.AccountID) bool {
+func (w *world) TakeRun(_ context.Context, account signal.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.charged[account]++
 	if w.bounded {
 		w.quota--
 	}
@@ -123,6 +127,9 @@ func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now[req.Account]--
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if run != nil {
 		if err := run(req); err != nil {
 			return err
@@ -217,7 +224,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 func newWorld(t *testing.T, list ...signal.Schedule) *world {
 	t.Helper()
 	w := &world{list: map[signal.ScheduleID]signal.Schedule{}, open: map[string]int{}, epoch: 7, begun: time.Now(),
-		now: map[signal.AccountID]int{}, most: map[signal.AccountID]int{}}
+		now: map[signal.AccountID]int{}, most: map[signal.AccountID]int{}, charged: map[signal.AccountID]int{}}
 	for _, s := range list {
 		w.list[s.ID] = s
 	}
@@ -227,9 +234,27 @@ func newWorld(t *testing.T, list ...signal.Schedule) *world {
 
 func (w *world) start() {
 	w.sys = engine.NewSystem(engine.Options{})
-	n := New(w, w, w, Options{Speed: w.speed, Quota: w, Now: w.clock})
+	w.metrics = prometheus.NewRegistry()
+	n := New(w, w, w, Options{Speed: w.speed, Quota: w, Now: w.clock, Metrics: NewMetrics(w.metrics)})
 	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w, n} }, engine.Supervision{})
 	synctest.Wait()
+}
+
+// counted returns how many runs the metrics have of a result.
+func (w *world) counted(t *testing.T, result string) (n int) {
+	t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == result {
+				n += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
 }
 
 func (w *world) end() { w.sys.Shutdown(context.Background()) }
@@ -265,7 +290,9 @@ func TestBars(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := every("a", 0, 100, "BTC") // bars of 5 minutes last 5 seconds
 		s.NextRunAt = s.FirstRun(time.Now(), 60)
-		w := newWorld(t, s)
+		later := every("b", 60, 100, "SOL")
+		later.NextRunAt = time.Now().Add(time.Hour)
+		w := newWorld(t, s, later)
 		defer w.end()
 		time.Sleep(16 * time.Second)
 		// The bubble begins with a bar.
@@ -406,6 +433,53 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
 			t.Errorf("fifth round %+v", r)
 		}
+		if n := w.counted(t, runSkipped); n != 2+1+4 {
+			t.Errorf("%d runs are counted as skipped, want 7", n)
+		}
+		for account, n := range w.charged { // the refused one is asked for, too
+			if account != "acc_1" || n != 3+4+4+4+1 {
+				t.Errorf("the quota of %s was asked for %d runs", account, n)
+			}
+		}
+	})
+}
+
+// TestTwoAssetsTakeTurns where the quota is enough for one of them.
+func TestTwoAssetsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.bounded, w.quota = true, 1 })
+		w.put(every("a", 1, 100, "A", "B"))
+		w.expect(t, "0s acc_1 A")
+		for i, want := range []string{"1m0s acc_1 B", "2m0s acc_1 A", "3m0s acc_1 B"} {
+			w.set(func() { w.quota = 1 })
+			time.Sleep(time.Minute)
+			if diff := gocmp.Diff([]string{want}, w.ran()); diff != "" {
+				t.Errorf("round %d (-want +got):\n%s", i+2, diff)
+			}
+		}
+	})
+}
+
+// TestARunThatHangsIsGivenUp: it is a failed one, and the next round is made.
+func TestARunThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		w.set(func() { w.takes = time.Hour })
+		begun := time.Now()
+		w.put(every("a", 5, 100, "BTC"))
+		time.Sleep(4 * time.Minute)
+		want := []signal.Round{{At: begun, Runs: 1, Failures: 1,
+			Error: &signal.ScheduleError{Code: string(signal.Timeout), Message: "the run took too long", At: begun.Add(runTimeout)}}}
+		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
+			t.Errorf("round (-want +got):\n%s", diff)
+		}
+		time.Sleep(2 * time.Minute)
+		w.expect(t, "0s acc_1 BTC", "5m0s acc_1 BTC")
 	})
 }
 
@@ -541,7 +615,11 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 		t.Errorf("%d rounds wait, %d are busy, want %d", len(s.waiting), len(s.busy), maxWaiting)
 	}
 	s = newSchedules(o)
-	s.running, s.accounts["acc_1"], s.busy["sch_1"] = 1, 1, true
+	s.running, s.accounts["acc_1"], s.busy["sch_1"], s.busy["sch_2"] = 2, 2, true, true
+	s.onRoundOver(nil, roundOver{schedule: "sch_2", account: "acc_1"})
+	if s.running != 1 || s.accounts["acc_1"] != 1 || !s.busy["sch_1"] {
+		t.Errorf("one of two rounds that is over leaves %d, %v and %v", s.running, s.accounts, s.busy)
+	}
 	s.onRoundOver(nil, roundOver{schedule: "sch_1", account: "acc_1"})
 	if s.running != 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
 		t.Errorf("a round that is over leaves %d, %v and %v", s.running, s.accounts, s.busy)
@@ -714,7 +792,7 @@ func TestRunsThatFail(t *testing.T) {
 						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: 3 * time.Second}
 					}
 				case "X":
-					return &signal.RunError{Code: signal.DataUnavailable}
+					return &signal.RunError{Code: signal.DataUnavailable, RetryAfter: time.Hour} // no closed market
 				}
 				return nil
 			}
