@@ -161,3 +161,58 @@ func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
 		}
 	})
 }
+
+// TestPendingDeliveriesAreCountedExactly: an account gets no more than may be pending, and no
+// less, from when it was counted; it is counted again after a second at the earliest. Before
+// that, and for what is under way during it, there is no bound: see the tests above.
+func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		const a, other = signal.AccountID("acc_1"), signal.AccountID("acc_2")
+		store.deliveries["dlv_1"] = &signal.PendingDelivery{Delivery: signal.Delivery{Account: a, Status: signal.DeliveryPending}}
+		k := newCounts(&owned{Node: &Node{store: store, options: Options{MaxPending: 10}}})
+		room := func(want int, of map[signal.AccountID]int) {
+			t.Helper()
+			got, err := k.room(t.Context(), of)
+			if err != nil || got[a] != want || got[other] != of[other] {
+				t.Errorf("of %v there is room for %v, %v; want %d of %s", of, got, err, want, a)
+			}
+		}
+		counted := func(want int) {
+			t.Helper()
+			if n := store.calls["PendingDeliveries"]; n != want {
+				t.Errorf("counted %d times, want %d", n, want)
+			}
+		}
+		if n := k.take(a, 20); n != 20 {
+			t.Errorf("%d of 20 are taken before anything was counted", n)
+		}
+		room(4, map[signal.AccountID]int{a: 4, other: 10})
+		counted(1)
+		if n := k.take(a, 6); n != 5 {
+			t.Errorf("%d are taken, want 5: one was stored, 4 are taken", n)
+		}
+		for range 3 {
+			if n := k.take(a, 1); n != 0 {
+				t.Errorf("%d are taken beyond the last", n)
+			}
+		}
+		room(0, map[signal.AccountID]int{a: 1})
+		counted(1)
+		time.Sleep(recount)
+		room(9, map[signal.AccountID]int{a: 12}) // those that were taken have ended
+		counted(2)
+		room(0, map[signal.AccountID]int{a: 1})
+		time.Sleep(recount)
+		store.deliveries["dlv_1"].Status = signal.DeliverySucceeded
+		room(1, map[signal.AccountID]int{a: 1})
+		counted(3)
+		time.Sleep(recount)
+		room(1, map[signal.AccountID]int{a: 1}) // there is room: not counted again until a minute is over
+		counted(3)
+		time.Sleep(recountAll)
+		room(1, map[signal.AccountID]int{a: 1})
+		counted(4)
+	})
+}
