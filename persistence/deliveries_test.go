@@ -171,6 +171,40 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	}
 }
 
+// A webhook is not due for what a later operation of the same batch has ended or removed:
+// nobody would find anything to do, nor remove it.
+func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *hookBench, o *operation, w *signal.Webhook, d signal.Delivery){
+		"removed": func(b *hookBench, o *operation, w *signal.Webhook, _ signal.Delivery) {
+			o.step(cmdHDel, o.key(webhooksKey(b.p, b.account)), string(w.ID))
+			o.step(cmdUndue, refWebhooksDue, webhookMember(b.account, w.ID))
+		},
+		"delivered": func(b *hookBench, o *operation, w *signal.Webhook, d signal.Delivery) {
+			o.addOutcomes(b.p, &signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{attempt(d, 200, milli(10), time.Time{})}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newHookBench(t)
+			w, e := b.register(), signal.NewEventID()
+			d := testDelivery(w, e, milli(1000))
+			made, ended := newOperation(), newOperation()
+			made.addDeliveries(b.p, []signal.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []signal.Delivery{d}}})
+			end(b, ended, w, d)
+			together(t, b.rdb, b.p, made, ended)
+			for _, o := range []*operation{made, ended} {
+				if r := <-o.done; r.err != nil {
+					t.Error(r.err)
+				}
+			}
+			if due := b.rdb.ZRange(t.Context(), webhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
+				t.Errorf("due are %v", due)
+			}
+		})
+	}
+}
+
 // Operations of one batch that make deliveries of the same event share its body.
 func TestABatchSharesBodies(t *testing.T) {
 	t.Parallel()
