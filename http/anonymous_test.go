@@ -188,3 +188,31 @@ func TestStreamsThatWaitForACredentialAreBounded(t *testing.T) {
 	open("/v1/ws/dashboard", 101)
 	open("/v1/ws/dashboard", 429)
 }
+
+// TestAStreamThatIsNotOpenedDoesNotCount: the client sends before it is answered, which ends the
+// connection.
+func TestAStreamThatIsNotOpenedDoesNotCount(t *testing.T) {
+	t.Parallel()
+	f := &fakes{serve: func(*websocket.Conn, *signal.Principal) {}}
+	server := httptest.NewServer(newServer(t, f, func(o *signalhttp.Options) { o.MaxAnonymous = 1 }).Handler())
+	t.Cleanup(server.Close)
+	early, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	fmt.Fprintf(early, "GET /ws/dashboard HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\ntoo early")
+	if answer, err := io.ReadAll(early); strings.Contains(string(answer), " 101 ") {
+		t.Fatalf("answered %q, %v", answer, err)
+	}
+	for until := time.Now().Add(10 * time.Second); ; {
+		_, resp, _ := dial(t, server, "/ws/dashboard", nil)
+		if resp != nil && resp.StatusCode == http.StatusSwitchingProtocols {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the next stream: %+v", resp)
+		}
+	}
+}

@@ -224,17 +224,24 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 
 func TestRehashKeepsTheVersion(t *testing.T) {
 	t.Parallel()
-	s, _ := credentialStore(t)
+	s, server := credentialStore(t)
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	if err := s.Rehash(ctx, a.ID, "other", "never"); err != nil {
 		t.Fatal(err)
 	}
+	if _, p, err := s.AccountByID(ctx, a.ID); err != nil || p.Hash != "hash" {
+		t.Errorf("a password that was changed meanwhile is %q after rehashing the former one, %v", p.Hash, err)
+	}
 	if err := s.Rehash(ctx, a.ID, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Rehash(ctx, signal.NewAccountID(), "hash", "better"); err != nil {
+	gone := signal.NewAccountID()
+	if err := s.Rehash(ctx, gone, "hash", "better"); err != nil {
 		t.Fatal(err)
+	}
+	if n := server.Client().Exists(ctx, accountKey(gone)).Val(); n != 0 {
+		t.Error("rehashing brought an account back that is gone")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
 	if d := cmp.Diff(signal.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {

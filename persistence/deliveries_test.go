@@ -268,6 +268,46 @@ func TestABatchHasFewDeliveries(t *testing.T) {
 	}
 }
 
+// TestABatchHasFewOperations: Redis does nothing else meanwhile. Its deadline is that of the
+// operation that has waited longest.
+func TestABatchHasFewOperations(t *testing.T) {
+	t.Parallel()
+	w := newWriter(nil, LogOptions{Queue: 1000, AppendTimeout: time.Minute})
+	w.adopt(0, "w")
+	collect := func(want int) {
+		t.Helper()
+		batches, _ := w.collect()
+		if len(batches) != 1 || len(batches[0].operations) != want {
+			t.Fatalf("collected %+v, want one batch of %d", batches, want)
+		}
+		b := batches[0]
+		if until := b.operations[0].enqueued.Add(time.Minute); !b.deadline.Equal(until) {
+			t.Errorf("the deadline is %s, want %s", b.deadline, until)
+		}
+	}
+	enqueue := func(bytes int) {
+		o := newOperation()
+		o.bytes = bytes
+		if err := w.enqueue(0, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range batchOperations + 5 {
+		enqueue(0)
+	}
+	collect(batchOperations)
+	collect(5)
+	for _, bytes := range []int{batchBytes / 2, batchBytes / 2, batchBytes, 1} {
+		enqueue(bytes)
+	}
+	for _, want := range []int{2, 1, 1} {
+		collect(want)
+	}
+	if batches, _ := w.collect(); len(batches) > 0 {
+		t.Errorf("%d batches are left", len(batches))
+	}
+}
+
 func TestPartOf(t *testing.T) {
 	t.Parallel()
 	event := func(deliveries, bytes int) signal.EventDeliveries {

@@ -353,8 +353,12 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+	rdb := b.server.Client()
+	if n := rdb.XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
+	}
+	if ttl := rdb.TTL(t.Context(), replyKey(0, account, replyDigest(&key))).Val(); ttl <= replyRetention-time.Minute || ttl > replyRetention {
+		t.Errorf("the reply is kept for %s, want %s", ttl, replyRetention)
 	}
 	got, err := b.store.Claim(t.Context(), account, key)
 	if err != nil {
@@ -362,6 +366,21 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(reply, got); diff != "" {
 		t.Error("reply (-want +got):\n" + diff)
+	}
+}
+
+// TestJobsAreListedAsLongAsOneIsQueued: the index was to be dropped some time after the end of
+// the last job before.
+func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	b.enqueue(j, account)
+	rdb := b.server.Client()
+	rdb.Expire(t.Context(), jobsOfKey(0, account), time.Minute)
+	b.enqueue(j, account)
+	if ttl := rdb.TTL(t.Context(), jobsOfKey(0, account)).Val(); ttl >= 0 {
+		t.Errorf("the index with a queued job is dropped in %s", ttl)
 	}
 }
 

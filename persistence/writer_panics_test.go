@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -36,5 +37,28 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	b.append(noted(account, "after"))
 	if n := len(b.eventsOf(account)); n != 2 {
 		t.Errorf("%d events, want 2", n)
+	}
+}
+
+// TestAWriterThatPanicsWhileItTriesGoesOn: else nothing would be let in to try again.
+func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
+	w.adopt(0, "w")
+	w.down = errors.New("down")
+	o := newOperation()
+	if err := w.enqueue(0, o); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.enqueue(0, newOperation()); err == nil {
+		t.Error("a second one is let in while the first one tries")
+	}
+	batches, _ := w.collect()
+	w.abandon(batches)
+	if r := <-o.done; !errors.Is(r.err, signal.ErrPanicked) {
+		t.Errorf("the one that tried ends with %v", r.err)
+	}
+	if err := w.enqueue(0, newOperation()); err != nil {
+		t.Errorf("the next one: %v", err)
 	}
 }
