@@ -54,6 +54,9 @@ func TestStreamHandshakes(t *testing.T) {
 		{"a listed origin", "/ws/dashboard", http.Header{"Origin": {"https://APP.example.com"}}, 101, ""},
 		{"its own origin", "/ws/dashboard", http.Header{"Origin": {server.URL}}, 101, ""},
 		{"a foreign origin", "/ws/dashboard?api_key=key", http.Header{"Origin": {"https://evil.example.com"}}, 403, ""},
+		{"an origin that ends like its own", "/ws/dashboard?api_key=key", http.Header{"Origin": {"http://evil" + server.Listener.Addr().String()}}, 403, ""},
+		{"an origin that begins like its own", "/ws/dashboard?api_key=key", http.Header{"Origin": {server.URL + "0"}}, 403, ""},
+		{"two origins", "/ws/dashboard?api_key=key", http.Header{"Origin": {server.URL, "https://evil.example.com"}}, 403, ""},
 		{"no origin at all", "/ws/dashboard", http.Header{"Origin": {"null"}}, 403, ""},
 		{"an unknown version", "/ws/dashboard", http.Header{"X-Service-Version": {"nosuch"}}, 400, ""},
 	}

@@ -205,6 +205,25 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	}
 }
 
+// A delivery that is tried again while those of the past are dropped is not of the past.
+func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w, e := b.register(), signal.NewEventID()
+	d := testDelivery(w, e, milli(1000))
+	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, []signal.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []signal.Delivery{d}}}))
+	member, err := deliveryMember(d.ID, d.Type)
+	b.must("name delivery", err)
+	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
+		if n, err := b.store.dropDeliveries(t.Context(), b.p, b.epoch, w.ID, which, []string{member}); n != 0 || err != nil {
+			t.Errorf("%d are dropped by %q, %v", n, which, err)
+		}
+	}
+	if n := b.rdb.HLen(t.Context(), deliveriesKey(b.p, w.ID)).Val(); n != 1 {
+		t.Errorf("%d records are left, want that of the pending one", n)
+	}
+}
+
 // Operations of one batch that make deliveries of the same event share its body.
 func TestABatchSharesBodies(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,34 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsBehindABatchThatFailsIsAnswered at once: its callers need not wait for their own
+// deadlines.
+func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
+	w.adopt(0, "w")
+	first, second := newOperation(), newOperation()
+	if err := w.enqueue(0, first); err != nil {
+		t.Fatal(err)
+	}
+	batches, _ := w.collect()
+	if err := w.enqueue(0, second); err != nil {
+		t.Fatal(err)
+	}
+	batches[0].err = errors.New("away")
+	w.failed(batches[0])
+	for _, o := range []*operation{first, second} {
+		select {
+		case r := <-o.done:
+			if signal.KindOf(r.err) != signal.KindUnavailable {
+				t.Errorf("answered with %v", r.err)
+			}
+		default:
+			t.Error("one is not answered")
+		}
+	}
+}
+
 // TestAWriterThatPanicsWhileItTriesGoesOn: else nothing would be let in to try again.
 func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
 	t.Parallel()
