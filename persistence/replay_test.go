@@ -103,6 +103,9 @@ func TestScanSignals(t *testing.T) {
 			want = append(want, fmt.Sprintf("closed %s %v %v", s.ID, last, changed.Confidence))
 		}
 	}
+	if n, err := b.store.CountOpen(t.Context(), 0); n != 6 || err != nil {
+		t.Errorf("%d open signals are counted, want 6: %v", n, err)
+	}
 	// Of another version: passed over.
 	b.rdb.Do(t.Context(), "XADD", signalsKey(0), "*", "h", "\x09\x01", "m", "")
 	b.rdb.HSet(t.Context(), openKey(0), "bad", "1-1 1-1 \x09")

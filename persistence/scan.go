@@ -245,6 +245,15 @@ func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal
 	})
 }
 
+// CountOpen returns how many signals of a partition are open.
+func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
+	n, err := s.rdb.HLen(ctx, openKey(p)).Result()
+	if err != nil {
+		return 0, unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
+	}
+	return int(n), nil
+}
+
 // OpenSignalsOf returns those of the named signals of a partition that are open,
 // without their metadata. Entries that cannot be read are logged and left out.
 func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {

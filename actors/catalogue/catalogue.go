@@ -28,6 +28,8 @@ type Records interface {
 	// and then for each open signal whose published confidence has changed. Some of
 	// the latter may have been closed by an entry before.
 	ScanSignals(ctx context.Context, partition int, f func(Entry) error) error
+	// CountOpen returns how many signals of a partition are open.
+	CountOpen(ctx context.Context, partition int) (int, error)
 }
 
 // Entry is what the signal log tells of a signal: that it was created, or else
@@ -52,9 +54,12 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings, by which signals
 	// with prices are found; default the spelling itself.
 	Name      func(asset string) string
-	Retention time.Duration    // signals older than this are not listed; default 90 days
-	Now       func() time.Time // of Redis' clock; default time.Now
-	Log       *slog.Logger     // nil: none
+	Retention time.Duration // signals older than this are not listed; default 90 days
+	// MaxOpen is how many open signals an account may have, for which Open is asked. Open
+	// has a partition read once it has half as many; default 0: at its first use.
+	MaxOpen int
+	Now     func() time.Time // of Redis' clock; default time.Now
+	Log     *slog.Logger     // nil: none
 }
 
 // Catalogue lists the signals of all accounts.
@@ -63,6 +68,7 @@ type Catalogue struct {
 	records    Records
 	strategies *strategies
 	retention  time.Duration
+	maxOpen    int
 	now        func() time.Time
 	log        *slog.Logger
 
@@ -75,6 +81,7 @@ type partition struct {
 	state    state
 	built    chan struct{} // closed when the pass under way ends
 	err      error         // how the last pass ended
+	counted  time.Time     // when open signals were last counted for Open
 	accounts map[signal.AccountID]*account
 	// waiting holds the events that came during the pass.
 	waiting []signal.Event
@@ -103,7 +110,7 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 		o.Name = func(asset string) string { return asset }
 	}
 	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents, o.Name),
-		retention: cmp.Or(o.Retention, 90*24*time.Hour), now: o.Now, log: o.Log, partitions: make([]partition, partitions)}
+		retention: cmp.Or(o.Retention, 90*24*time.Hour), maxOpen: o.MaxOpen, now: o.Now, log: o.Log, partitions: make([]partition, partitions)}
 }
 
 // List returns the page of q and the exact number of matches. It fails with
@@ -385,13 +392,16 @@ func (c *Catalogue) Size() int {
 }
 
 // Open returns how many signals of an account are open, as far as this node has read. It
-// does not wait: for a partition that has not been read it returns 0, and starts the read.
+// does not wait: for a partition that has not been read it returns 0. A read is started only
+// once the partition has half as many open signals as an account may have, so that a node
+// which lists nothing reads nothing as long as no account can be near its bound.
 func (c *Catalogue) Open(id signal.AccountID) int {
 	p := c.records.Partition(id)
 	part := &c.partitions[p]
 	part.mu.Lock()
-	if part.state == unbuilt {
-		c.begin(context.Background(), p)
+	if part.state == unbuilt && time.Since(part.counted) >= countEvery {
+		part.counted = time.Now()
+		go c.beginIfMany(p)
 	}
 	a := part.accounts[id]
 	part.mu.Unlock()
@@ -401,6 +411,31 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.rows.open
+}
+
+// countEvery is how often the open signals of a partition are counted, countTimeout how
+// long that may take.
+const (
+	countEvery   = time.Second
+	countTimeout = 5 * time.Second
+)
+
+// beginIfMany begins a pass over an unbuilt partition that has half as many open signals
+// as an account may have. Where they cannot be counted the next call of Open tries again.
+func (c *Catalogue) beginIfMany(p int) {
+	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+	defer cancel()
+	open, err := 0, signal.ErrPanicked
+	signal.Guard(c.log, signal.PanicCatalogue, func() { open, err = c.records.CountOpen(ctx, p) }, "partition", p)
+	if err != nil || open < c.maxOpen/2 {
+		return
+	}
+	part := &c.partitions[p]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	if part.state == unbuilt {
+		c.begin(context.Background(), p)
+	}
 }
 
 // Page answers q from what is known now: without asking Redis what else was

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,7 @@ type fakeLog struct {
 	scanned chan struct{} // nil, or received from before a pass ends
 	headErr error
 	scans   int
+	open    int // signals in the partition
 }
 
 func (f *fakeLog) Partition(signal.AccountID) int { return 0 }
@@ -58,6 +60,12 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) 
 		<-f.scanned
 	}
 	return nil
+}
+
+func (f *fakeLog) CountOpen(context.Context, int) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open, f.headErr
 }
 
 func (f *fakeLog) add(events ...signal.Event) {
@@ -329,6 +337,38 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 	}
 	publish(signal.AccountDeleted, &made[0])
 	check(0)
+}
+
+// TestFewOpenSignalsAreNotRead: a node that lists nothing reads a partition as soon as an
+// account of it may be near its bound, and not before.
+func TestFewOpenSignalsAreNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		log := &fakeLog{open: 4}
+		s := signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Strategy: "momentum", Asset: "BTC"}
+		log.add(signal.Event{Position: signal.Position{MS: now.UnixMilli()}, Account: acc, Type: signal.SignalCreated, Listing: &s})
+		o := options(now)
+		o.MaxOpen = 10
+		c := New(log, log, 1, o)
+		check := func(open int, err error, wantScans, want int) {
+			t.Helper()
+			log.open, log.headErr = open, err
+			for range 3 {
+				c.Open(acc)
+				time.Sleep(countEvery)
+				synctest.Wait()
+			}
+			if got := c.Open(acc); log.scans != wantScans || got != want {
+				t.Errorf("%d open: %d reads and %d counted, want %d and %d", open, log.scans, got, wantScans, want)
+			}
+			synctest.Wait()
+		}
+		check(4, nil, 0, 0)
+		check(5, errors.New("away"), 0, 0)
+		check(5, nil, 1, 1)
+		check(0, nil, 1, 1) // it has been read, and follows the log
+	})
 }
 
 func TestFindOfWhatDoesNotExist(t *testing.T) {

@@ -34,6 +34,8 @@ func (emptyLog) Wait(context.Context, int, signal.Position) error               
 func (emptyLog) Partition(signal.AccountID) int                                      { return 0 }
 func (emptyLog) ScanSignals(context.Context, int, func(catalogue.Entry) error) error { return nil }
 
+func (emptyLog) CountOpen(context.Context, int) (int, error) { return 0, nil }
+
 // listedSignal measures a signal of the catalogue, the identifier's text aside,
 // which is not kept.
 func (b *bench) listedSignal(ctx context.Context) error {

@@ -140,6 +140,9 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
 	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+	eventually(t, "the other account, which lists nothing, is bounded", func() bool {
+		return other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).Status == http.StatusTooManyRequests
+	})
 }
 
 func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
