@@ -243,7 +243,9 @@ func (g *gate) add(f *flow, l lane, n int) {
 	g.count(l, n)
 	for _, s := range f.shares() {
 		s.count(l, n)
-		s.want(&s.blocked)
+		if l == slowLane { // what is wanted depends on no other count
+			s.want(&s.blocked)
+		}
 	}
 }
 
