@@ -45,6 +45,28 @@ func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 	}
 }
 
+func TestTheTailFollowsOnAfterAPanicOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
+	faulty := &panicking{}
+	b.store.blocking.(*redis.Client).Options().Limiter = faulty
+	b.run()
+	const p = 1
+	account := accountIn(b.store, p)
+	b.append(noted(account, "1"))
+	eventually(t, func() bool { return len(b.texts(p)) == 1 })
+	faulty.next.Store(true)
+	b.append(noted(account, "2"))
+	b.append(noted(account, "3"))
+	eventually(t, func() bool { return len(b.texts(p)) == 3 && !faulty.next.Load() })
+	b.wantTexts(p, "1", "2", "3")
+	notified := 0
+	b.tail.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
+	if notified != 1 {
+		t.Errorf("the one behind one that panics is notified %d times", notified)
+	}
+}
+
 // panickingPipelines panics at the next pipeline, if it shall.
 type panickingPipelines struct{ next atomic.Bool }
 

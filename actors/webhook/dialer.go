@@ -42,9 +42,12 @@ func newDialer(o SenderOptions) *dialer {
 	}
 }
 
+// dialControl is net.Dialer.Control.
+type dialControl = func(network, address string, c syscall.RawConn) error
+
 // recovering is control for a dialer, which may call it on a goroutine of its own: an
 // address at which it panics is refused.
-func recovering(log *slog.Logger, control func(network, address string, c syscall.RawConn) error) func(network, address string, c syscall.RawConn) error {
+func recovering(log *slog.Logger, control dialControl) dialControl {
 	return func(network, address string, c syscall.RawConn) error {
 		err := signal.ErrPanicked
 		signal.Guard(log, signal.PanicWebhooks, func() { err = control(network, address, c) }, "address", address)
