@@ -147,7 +147,7 @@ func suggestion(name string, known []string) string {
 	return ": see agentsignal config print"
 }
 
-// mustBe says what a value of type t is like. n is nil or what was given for it.
+// mustBe returns what a value of type t must be like. n is nil or what was given for it.
 func mustBe(t reflect.Type, n *yaml.Node) string {
 	single := n == nil || n.Kind == yaml.ScalarNode
 	if v, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok && single && n != nil {

@@ -105,7 +105,7 @@ func bare(conn net.Conn) net.Conn {
 	return conn
 }
 
-// acceptedKey is that of the function that says that a credential was accepted on the
+// acceptedKey is that of the function that records that a credential was accepted on the
 // connection of a request.
 type acceptedKey struct{}
 
@@ -134,7 +134,7 @@ func (a *anonymous) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// accepted says that a credential was accepted on the connection of a request.
+// accepted records that a credential was accepted on the connection of a request.
 func accepted(ctx context.Context) {
 	if end, ok := ctx.Value(acceptedKey{}).(func()); ok {
 		end()

@@ -69,7 +69,7 @@ func (s *Server) authenticate(c *call) (err error) {
 	return nil
 }
 
-// errMalformed says what an Authorization header must be like. Of the token it says nothing.
+// errMalformed describes what an Authorization header must be like. It shows nothing of the token.
 var errMalformed = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
 	Message: "The Authorization header must be the word Bearer, a space and the token."}
 
@@ -112,7 +112,7 @@ func (c *call) tokens(t credentials.Tokens) error {
 	return c.value(http.StatusOK, tokensView{t.Access, "bearer", int64(t.ExpiresIn / time.Second), t.Refresh})
 }
 
-// given reads a string that must be there and not be empty. rule says what it must be.
+// given reads a string that must be there and not be empty. rule is what it must be.
 func (o *object) given(name, rule string) string {
 	text, ok := o.text(name)
 	if ok && text == "" || o.take(name) == nil {

@@ -285,7 +285,7 @@ func (o *object) object(name string) (*object, bool) {
 	return newObject(o.at(name), v, o.faults), true
 }
 
-// texts reads an array of strings, at most limit of them. rule says what it must be.
+// texts reads an array of strings, at most limit of them. rule is what it must be.
 // Faults of items are noted at their own pointers.
 func (o *object) texts(name string, limit int, rule string, check func(item string) (code, detail string)) ([]string, bool) {
 	v := o.take(name)

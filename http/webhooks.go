@@ -36,7 +36,7 @@ type Webhooks interface {
 type Sealer interface {
 	Seal(plain []byte, purpose string) []byte
 	Open(sealed []byte, purpose string) ([]byte, error)
-	// Digests returns at least one digest of data for a purpose, which nobody can make
+	// Digests returns at least one digest of data for a purpose, which cannot be made
 	// without the keys: by the present key, then by former ones.
 	Digests(data []byte, purpose string) [][32]byte
 }
@@ -231,9 +231,9 @@ func (s *Server) changeWebhook(c *call) error {
 	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
 }
 
-// update changes the webhook that the path names by change, which says whether
-// anything is another than before. If another change comes first, it is made anew. The
-// log says what was done.
+// update changes the webhook that the path names by change, which reports whether
+// anything is another than before. If another change comes first, it is made again. The
+// log names what was done.
 func (s *Server) update(c *call, what string, change func(w *signal.Webhook, now time.Time) bool) (signal.Webhook, error) {
 	for range maxUpdates {
 		w, err := s.webhook(c)

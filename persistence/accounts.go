@@ -30,7 +30,7 @@ var (
 	passwordRehashScript = redis.NewScript(passwordRehashText)
 )
 
-// credentialError says that Redis could not be asked to do what verb says, that its
+// credentialError reports that Redis could not be asked to do what verb names, that its
 // answer was lost, or that the replicas may lack it; nil for nil.
 func credentialError(verb string, err error) error {
 	if err == nil {

@@ -142,7 +142,7 @@ func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.Ac
 	})
 }
 
-// changePending makes steps about a pending delivery that is to stand in nobody's way.
+// changePending makes steps about a pending delivery that is to hold up no other.
 func (h *Webhooks) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
 	steps func(o *operation, pending keyRef)) error {
 	o := newOperation()

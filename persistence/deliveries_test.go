@@ -409,7 +409,7 @@ func TestDueDeliveries(t *testing.T) {
 	check(read(milli(40), 9, time.Time{}, list[0].ID), list[1:]...)
 	check(read(milli(-1), 9, milli(0)))
 
-	// What cannot be sent stands in nobody's way; what has no record or no body is
+	// What cannot be sent holds up no other; what has no record or no body is
 	// counted no more.
 	b.rdb.HSet(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
 	b.rdb.HDel(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[1].ID))

@@ -53,7 +53,7 @@ func decodeWait(id signal.SignalID, b []byte) (signal.Wait, error) {
 		HeadAt: timeOfBytes(times[:timeBytes]), Due: timeOfBytes(times[timeBytes : 2*timeBytes]), LastAt: timeOfBytes(times[2*timeBytes:])}, nil
 }
 
-// addWaits replaces waits of a webhook, or removes those that hold nobody up.
+// addWaits replaces waits of a webhook, or removes those that hold up no event.
 func (o *operation) addWaits(p int, webhook signal.WebhookID, list []signal.Wait) {
 	if len(list) == 0 {
 		return

@@ -72,8 +72,8 @@ func (s *Store) change(ctx context.Context, confirm string, script *redis.Script
 // stands reports whether what ended with err was carried out all the same.
 func stands(err error) bool { return err == nil || errors.Is(err, errReplicas) }
 
-// confirmed returns err, which says that there is nothing to change, as soon as the
-// replicas have what it was told by: a repeated request is no more certain than the first.
+// confirmed returns err, which reports that there is nothing to change, as soon as the
+// replicas have what it follows from: a repeated request is no more certain than the first.
 func (s *Store) confirmed(ctx context.Context, confirm string, err error) error {
 	if s.waitReplicas == 0 {
 		return err
@@ -89,7 +89,7 @@ func waitFor(replicas int, timeout time.Duration) []any {
 	return []any{"WAIT", replicas, max(1, timeout.Milliseconds())}
 }
 
-// lagging returns why the answer of a WAIT does not say that the replicas have it all.
+// lagging returns why the answer of a WAIT does not show that the replicas have it all.
 func lagging(wait *redis.Cmd, replicas int) error {
 	n, err := wait.Int()
 	switch {

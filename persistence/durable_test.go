@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// acknowledged is a change that a caller is told of.
+// acknowledged is a change whose answer a caller gets.
 type acknowledged struct {
 	name string
 	do   func(s *Store, l *Log) error // on a store that waits for replicas
-	held func(s *Store) error         // nil where what was told is true
+	held func(s *Store) error         // nil where what was acknowledged is true
 	ends bool                         // a credential: it must hold here at once, whatever the replicas have
 }
 
-// changesToAcknowledge prepares what is to be changed on a store that waits for nobody.
+// changesToAcknowledge prepares what is to be changed on a store that waits for no replica.
 func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	t.Helper()
 	ctx, now := t.Context(), nowMS()
@@ -214,7 +214,7 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 }
 
 // TestWhatIsAcknowledgedSurvivesItsMaster: the replica stalls again and again, so that it
-// lags behind what nobody waits for.
+// lags behind what is not waited for.
 func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)

@@ -152,7 +152,7 @@ func absent(_ signal.Delivery, _ []byte, err error) error {
 	return err
 }
 
-// check makes each of the calls. failing says that each must fail, and none may fail
+// check makes each of the calls. failing means that each must fail, and none may fail
 // otherwise; every error is to be KindUnavailable and to name the fault.
 func (b *faultBench) check(calls map[string]func(context.Context) error, failing bool, reason string, setting bool) {
 	b.Helper()

@@ -33,7 +33,7 @@ var (
 )
 
 // Want asks the feeder for an asset that has no record, on behalf of an account; without
-// one no share is counted. refused says why there will be none, if that is known. It
+// one no share is counted. refused is why there will be none, if that is known. It
 // returns KindUnavailable if too many wait, or if Redis cannot be reached.
 func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.rdb.Pipeline()
@@ -134,7 +134,7 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 }
 
 // StoreListing keeps for a time what a source calls the assets that it lists. It is not
-// fenced: what a former feeder was told is as true.
+// fenced: what a former feeder learned is as true.
 func (m *Market) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
 	if err := m.s.rdb.Set(ctx, marketListingKey(source), packListing(symbols), keep).Err(); err != nil {
 		return unavailable(fmt.Errorf("store listing: %w", err))

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A follower that panics at an event misses it, and is told so; the others, and what
+// A follower that panics at an event misses it, and is notified of that; the others, and what
 // comes after it, are served.
 func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 	t.Parallel()

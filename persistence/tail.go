@@ -297,8 +297,8 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 }
 
 // inspect asks whether entries behind the cursor were removed before they were
-// read, and reports it. found says that there are entries to be handed on; rolledBack
-// that they must be read again.
+// read, and reports it. found reports whether there are entries to be handed on; rolledBack
+// whether they must be read again.
 func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
 	part := &t.partitions[p]
 	appended := t.store.appended[p].position() // before the question, whose answer has it

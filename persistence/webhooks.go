@@ -66,7 +66,7 @@ func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, an
 		if err != nil {
 			return signal.Webhook{}, err
 		}
-		// Nobody has registered another one since.
+		// No other one was registered since.
 		if w.Since, err = h.register(ctx, &w, record, others+1, answer); !errors.Is(err, errTooManyWebhooks) {
 			if err != nil {
 				return signal.Webhook{}, err
@@ -190,7 +190,7 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 // ChangeWebhook stores w in the place of the record that it was read from, with the
 // present time as that of the change; clearHealth forgets how its endpoint did. What
 // is returned has its new revision. KindConflict, "webhook_changed": another change
-// came first, or it is gone; read it anew. KindInvalid, "duplicate": another webhook has
+// came first, or it is gone; read it again. KindInvalid, "duplicate": another webhook has
 // the new URL.
 func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
 	if before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision)); err == nil && before.URL != w.URL {

@@ -64,7 +64,7 @@ func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook 
 
 // PruneDeliveries drops ended deliveries of a webhook: those beyond the newest keep of
 // them, the oldest ones while all records take more than keepBytes of Redis' memory (0:
-// any), else those that ended longer ago than retention. It says whether it is to be
+// any), else those that ended longer ago than retention. It reports whether it is to be
 // called again at once. KindConflict: another epoch holds the partition.
 func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration,
 	keep int, keepBytes int64) (more bool, err error) {

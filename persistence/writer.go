@@ -446,7 +446,7 @@ type refusal struct {
 	sequence int64 // that is stored; of guardSequence only
 }
 
-// of returns what the caller of o is told.
+// of returns the outcome for the caller of o.
 func (r refusal) of(o *operation, partition int) error {
 	if r.guard >= len(o.refusals) {
 		return fmt.Errorf("append to partition %d: guard %d is not known", partition, r.guard)

@@ -269,7 +269,7 @@ func text(found []Difference) string {
 	return b.String()
 }
 
-// Trades that come seldom tell less than the bars: how far they went is not held against
+// Trades that come seldom show less than the bars: how far they went is not held against
 // the bars between them.
 func TestSparsePricesMayHaveMissedExcursions(t *testing.T) {
 	t.Parallel()

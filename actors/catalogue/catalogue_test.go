@@ -307,7 +307,7 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 	create(account)
 	create("acc_2")
 	create(account)
-	// Nobody has asked for a list: the first question has it built.
+	// No list was asked for: the first question has it built.
 	for deadline := time.Now().Add(10 * time.Second); c.Open(account) != 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}

@@ -32,7 +32,7 @@ const (
 	codeTooMany        = "too_many_messages"
 )
 
-// credentialForms says what a client may authenticate with.
+// credentialForms names what a client may authenticate with.
 const credentialForms = "an API key, or an access token from login"
 
 // action is what a client asks for.

@@ -98,7 +98,7 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-// What is refused is told what it may be instead.
+// An answer that refuses a value lists what it may be instead.
 func TestFaultsListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

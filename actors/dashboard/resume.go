@@ -206,7 +206,7 @@ type logSpan struct {
 }
 
 // read returns account's frames in span, and the position up to which nothing is
-// missing. The zero position says that there are too many entries or bytes, or that some
+// missing. The zero position means that there are too many entries or bytes, or that some
 // are trimmed; b is then empty, as it is after an error.
 func (r *resumer) read(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) ([]*frame, signal.Position, error) {
 	select {

@@ -186,7 +186,7 @@ func (l *slowLog) ReadLog(ctx context.Context, partition int, after signal.Posit
 	return l.journal.ReadLog(ctx, partition, after, limit)
 }
 
-// TestReadsAtOnceAreBounded: and what they have read is forgotten when nobody has asked for it
+// TestReadsAtOnceAreBounded: and what they have read is forgotten when it has not been asked for
 // for a minute.
 func TestReadsAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
@@ -372,7 +372,7 @@ func (l *failing) ReadLog(ctx context.Context, partition int, after signal.Posit
 	return l.journal.ReadLog(ctx, partition, after, limit)
 }
 
-// TestBytesOfBackfillsAreBounded: what nobody uses gives way to what is asked for, which is
+// TestBytesOfBackfillsAreBounded: what is not in use gives way to what is asked for, which is
 // refused where it is too large by itself.
 func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	t.Parallel()

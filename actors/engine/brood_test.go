@@ -209,7 +209,7 @@ func TestChildrenThatAreDiscardedAreSupervised(t *testing.T) {
 	})
 }
 
-// Parents end while their children are told, ask, fail and end.
+// Parents end while their children get messages, ask, fail and end.
 func TestDiscardWhileChildrenAreAtWork(t *testing.T) {
 	s, metrics, _ := newTestSystem(t)
 	for round := range 50 {

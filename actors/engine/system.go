@@ -77,7 +77,7 @@ func NewSystem(o Options) *System {
 	return s
 }
 
-// start has the library start an actor whose failures and end parent is told of. A path
+// start has the library start an actor of whose failures and end parent is notified. A path
 // of names as id, the library's default, would be kept for each actor.
 func (s *System) start(props *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
 	return actor.DefaultSpawner(s.library, s.library.ProcessRegistry.NextId(), props, parent)

@@ -265,7 +265,7 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 }
 
 // onChanged goes on where the signal is stored with another sequence than expected. One
-// more is a change of this epoch whose answer was lost. Anything else says that Redis has
+// more is a change of this epoch whose answer was lost. Anything else means that Redis has
 // lost writes: then no watcher of the partition can rely on what it holds in memory, and
 // the owner loads them all again.
 func (w *watcher) onChanged(c engine.Context, m appended) {

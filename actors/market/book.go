@@ -82,7 +82,7 @@ func (b *alertBook) remove(ref engine.Ref) {
 	b.free = append(b.free, i)
 }
 
-// removeAll removes the alerts of gone. Where those are most of the book it is made anew
+// removeAll removes the alerts of gone. Where those are most of the book it is made again
 // of the others, since taking each out of its heaps takes ten times as long.
 func (b *alertBook) removeAll(gone map[engine.Ref]struct{}) {
 	if len(gone) <= b.len()/2 {

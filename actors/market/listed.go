@@ -30,7 +30,7 @@ type assetList struct {
 }
 
 // Assets returns all assets that have prices, and the known ones that a configured
-// source can have, by name. The error is that of the store. Nobody may change the list.
+// source can have, by name. The error is that of the store. The list is read-only.
 func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	if kept := m.assets.Load(); kept != nil && time.Since(kept.at) < assetsFor {
 		return kept.assets, nil

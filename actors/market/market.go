@@ -37,7 +37,7 @@ type Store interface {
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
 	// Listings returns what sources call the assets that they list, of those that are known.
 	Listings(ctx context.Context, sources []string) (map[string][]string, error)
-	// NoteUse tells the feeder that assets are needed at a time.
+	// NoteUse notifies the feeder that assets are needed at a time.
 	NoteUse(ctx context.Context, symbols []string, at time.Time) error
 }
 
@@ -216,7 +216,7 @@ func tickLimit(class string, speed int64) int64 {
 	return max(staleOther/speed, strategy.LeastAge)
 }
 
-// stale says that prices are too old, or why that is if it is known. The simulated market
+// stale returns the error that prices are too old, or why that is if it is known. The simulated market
 // has new ones in a moment: it begins, or another node takes it over.
 func (m *Market) stale(record *signal.MarketAsset, format string, what any, ageMS int64) error {
 	if !m.ticksUp[signal.GivenTicks].Load() || !m.ticksUp[signal.OwnTicks].Load() || !m.closedUp.Load() {
@@ -255,7 +255,7 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 		return nil, m.unreachable(asking)
 	}
 	if again && signal.KindOf(err) == signal.KindNotFound {
-		// It was forgotten while nobody needed it.
+		// It was forgotten while it was not needed.
 		if _, err = m.record(ctx, name, key); err == nil {
 			return m.loadAgain(ctx, w, name, frame)
 		}
@@ -369,7 +369,7 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 }
 
 // News returns the news of an asset from the time since on, in milliseconds, oldest
-// first. An asset of which nobody reports has none. It waits until those of the past have
+// first. An asset without reporters has none. It waits until those of the past have
 // been read; the error is a *signal.RunError, DATA_UNAVAILABLE and retryable, if ctx ends
 // before. The items are read-only.
 func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy.NewsItem, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// namesOf returns a market of sources that nobody has given a price, but of the asset X.
+// namesOf returns a market of sources that have given no price, but of the asset X.
 func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore) {
 	t.Helper()
 	sys := engine.NewSystem(engine.Options{})
@@ -109,7 +109,7 @@ func TestAssetsThatNoSourceCanKnow(t *testing.T) {
 	}
 }
 
-// TestNothingIsRefusedWhileRedisIsAway: the run says what is wrong.
+// TestNothingIsRefusedWhileRedisIsAway: the error of the run names what is wrong.
 func TestNothingIsRefusedWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	m, store := namesOf(t, "simulated", nil)

@@ -43,7 +43,7 @@ func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
 
 // Speed returns how many times as fast as real time the bars of an asset go by. One that
 // real sources give goes by real time while it is not kept, too. The error is KindNotFound
-// if nobody has given its prices, else that of the store.
+// if its prices were never given, else that of the store.
 func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
 	if w := (*m.watches.Load())[m.key(name)]; w != nil {
 		return max(1, w.record.Load().Speed), nil

@@ -79,7 +79,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 	}
 }
 
-// missedCounter counts by source who is told that ticks were missed.
+// missedCounter counts by source the notices that ticks were missed.
 type missedCounter struct {
 	told   map[string]int
 	source string

@@ -11,7 +11,7 @@ import (
 
 // An asset of a real source is kept while it is needed: while a node has had a run, a
 // scan or an open signal on it within keepUnused, or within keepFull where it keeps
-// others from being asked for. Nodes tell the feeder each useEvery.
+// others from being asked for. Nodes notify the feeder each useEvery.
 const (
 	keepUnused = time.Hour
 	keepFull   = 10 * time.Minute
@@ -36,7 +36,7 @@ func accountOf(ctx context.Context) signal.AccountID {
 // askNeeded asks an asset's actor whether there are alerts.
 type askNeeded struct{ reply chan<- bool }
 
-// noteUse reads what sources list, and tells the feeder what is needed here, again and
+// noteUse reads what sources list, and notifies the feeder of what is needed here, again and
 // again until ctx ends.
 func (m *Market) noteUse(ctx context.Context) {
 	for {

@@ -174,7 +174,7 @@ func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 }
 
 // TestALateDeliveryBringsNothingBack: what a keeper had on its way when its asset was
-// given up is dropped, else the asset would have a record and nobody to keep it.
+// given up is dropped, else the asset would have a record and no keeper.
 func TestALateDeliveryBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()

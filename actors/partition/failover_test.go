@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// prices is a market that says what the test wants.
+// prices is a market that answers what the test wants.
 type prices struct {
 	mu    sync.Mutex
 	refs  map[engine.Ref]struct{}
@@ -50,7 +50,7 @@ func reached(price float64) market.Reached {
 	return market.Reached{Tick: market.Tick{Price: price, Time: time.Now().UnixMilli()}}
 }
 
-// tell tells n watchers.
+// tell notifies n watchers.
 func (p *prices) tell(n int, m any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -458,6 +458,6 @@ func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
 		}
 		a.RolledBack(0)
 		synctest.Wait()
-		a.RolledBack(0) // while nobody owns it
+		a.RolledBack(0) // while it has no owner
 	})
 }

@@ -50,7 +50,7 @@ type partition struct {
 	epoch int64     // 0 while it is not owner
 	until time.Time // when the lease runs out, at the earliest
 	over  engine.Timer
-	gone  bool // the lease is another's, or nobody's, or the epoch is given up
+	gone  bool // the lease is another's, or free, or the epoch is given up
 	// granted is the epoch that take was given, for the case that the actor is told
 	// to stop before it hears of it.
 	granted atomic.Int64

@@ -212,7 +212,7 @@ func (p *Partitions) Owned() int { return int(p.owned.Load()) }
 // Wanted returns how many partitions this node should own, as far as it knows.
 func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 
-// RolledBack says that Redis has lost events of a partition that it had acknowledged.
+// RolledBack reports that Redis has lost events of a partition that it had acknowledged.
 // Its owner gives it up and takes it again, under a new epoch, so that nothing in memory
 // is ahead of what is stored.
 func (p *Partitions) RolledBack(partition int) {
@@ -221,7 +221,7 @@ func (p *Partitions) RolledBack(partition int) {
 	}
 }
 
-// lost says that err is the refusal of a write by an owner that must give up.
+// lost reports whether err is the refusal of a write by an owner that must give up.
 func lost(err error) bool {
 	code := signal.CodeOf(err)
 	return code == signal.CodeNotOwner || code == signal.CodeRolledBack

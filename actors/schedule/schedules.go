@@ -20,7 +20,7 @@ type (
 		next time.Time
 		err  error
 	}
-	// roundOver says that a round has ended, and how.
+	// roundOver reports that a round has ended, and how.
 	roundOver struct {
 		schedule signal.ScheduleID
 		account  signal.AccountID

@@ -65,7 +65,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// Faults of flags end a command with a sentence that says what to do: no JSON, no
+// Faults of flags end a command with a sentence on what to do: no JSON, no
 // address with a secret in it, and no second try.
 func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	}
 }
 
-// A secret given by a flag is seen by others: the command says so without repeating it,
+// A secret given by a flag is seen by others: the command warns of that without repeating it,
 // and each secret has another way.
 func TestSecretsNeedNoFlag(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// Who is told that the service is ready may run an agent, on a Redis without any prices,
+// A client of a service that reports itself ready may run an agent, on a Redis without any prices,
 // too: the run waits for the first ones.
 func TestTheFirstRunAfterReadyIsAnswered(t *testing.T) {
 	t.Parallel()

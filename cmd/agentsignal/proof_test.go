@@ -191,7 +191,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 func TestScansRankManyAssets(t *testing.T) {
 	t.Parallel()
 	config := testConfig(t, redistest.New(t).URL())
-	config.Market.Source = "simulated,stream" // so that a name may come that nobody gives a price
+	config.Market.Source = "simulated,stream" // so that a name may come without a price
 	s := start(t, config)
 	trader, _ := s.account(t)
 	for _, asset := range []string{"BTC", "ETH", "EURUSD"} {

@@ -73,7 +73,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 
 const refusesUserOrPassword = `"reason":"redis refuses the user or the password of redis.url"`
 
-// While Redis refuses writes the service is not ready and says why, and so does a request
+// While Redis refuses writes the service is not ready and reports why, and so does a request
 // that was to write. It goes on by itself afterwards.
 func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 	t.Parallel()

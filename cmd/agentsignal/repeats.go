@@ -98,7 +98,7 @@ func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	context := strings.Builder{}
 	context.WriteString(h.context)
 	for _, a := range attrs {
-		if a.Value.Kind() == slog.KindInt64 { // of a logger it tells its partition
+		if a.Value.Kind() == slog.KindInt64 { // of a logger it is its partition
 			a.Value = slog.StringValue(a.Value.String())
 		}
 		appendText(&context, a)

@@ -98,7 +98,7 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	}
 }
 
-// TestASchedulesLastErrorIsShown: what nobody has sent a price of has no data.
+// TestASchedulesLastErrorIsShown: an asset whose price was never sent has no data.
 func TestASchedulesLastErrorIsShown(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())

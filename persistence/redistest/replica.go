@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nobody is a port that no server has: a replica of it keeps what it has.
+// nobody is a port without a server: a replica of it keeps what it has.
 const nobody = "1"
 
 // Follow makes s a replica of master and waits until it has the same data.
@@ -44,7 +44,7 @@ func (s *Server) Follow(master *Server) {
 	}
 }
 
-// Detach has a replica follow nobody: it keeps what it has, and takes no writes.
+// Detach has a replica follow no master: it keeps what it has, and takes no writes.
 func (s *Server) Detach() {
 	s.tb.Helper()
 	s.follow("127.0.0.1", nobody)
