@@ -22,8 +22,9 @@ type source interface {
 	Assets() []signal.MarketAsset
 	// Open begins, or goes on from a checkpoint that a source of this name made,
 	// perhaps in another process. What lies between comes in Fill. Ticks up to the
-	// time published have been written before. Times are in milliseconds.
-	Open(checkpoint []byte, published, now int64) output
+	// time published have been written before. Times are in milliseconds. If ctx ends
+	// meanwhile, the output and the source are of no use.
+	Open(ctx context.Context, checkpoint []byte, published, now int64) output
 	// Advance returns what happened since, up to now.
 	Advance(now int64) output
 	// Next is when Advance will have something.

@@ -138,7 +138,10 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 	}
 	s := newSimulated(t.o.Speed, t.o.Seed, own)
 	s.weather = t.o.Weather
-	o := s.Open(state.Checkpoint, published, t.o.Now().UnixMilli())
+	o := s.Open(ctx, state.Checkpoint, published, t.o.Now().UnixMilli())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := t.fill(ctx, o.Fill); err != nil {
 		return err
 	}

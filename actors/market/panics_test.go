@@ -98,14 +98,14 @@ func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
 func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-	s.Open(nil, 0, newClock().Now().UnixMilli())
+	s.Open(t.Context(), nil, 0, newClock().Now().UnixMilli())
 	s.assets[0] = nil
 	defer func() {
 		if recover() == nil {
 			t.Error("the caller does not learn of the panic")
 		}
 	}()
-	s.run(s.at+parallelSteps*minuteStep, planFor(s.at), 0)
+	s.run(t.Context(), s.at+parallelSteps*minuteStep, planFor(s.at), 0)
 }
 
 // panickingLease panics when the lease is asked for at first.

@@ -2,6 +2,7 @@ package market
 
 import (
 	"cmp"
+	"context"
 	"runtime"
 	"slices"
 	"sync"
@@ -67,7 +68,7 @@ func (s *simulated) Assets() []signal.MarketAsset {
 // Open implements source: it goes on from the checkpoint, or begins a market with
 // a history that ends now. A checkpoint of another speed, or of other assets, is of
 // no use: its times would not fit. Nor is one that lies in the future.
-func (s *simulated) Open(checkpoint []byte, published, now int64) output {
+func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now int64) output {
 	var reset [timeframes]bool
 	to := s.grid.reached(now, minuteStep)
 	p := planFor(to)
@@ -91,7 +92,7 @@ func (s *simulated) Open(checkpoint []byte, published, now int64) output {
 	reset[m5] = reset[m5] || s.at < p.fives
 	reset[m1] = reset[m1] || s.at < p.minutes
 
-	yields := s.run(to, p, max(published, now-tickWindow))
+	yields := s.run(ctx, to, p, max(published, now-tickWindow))
 	o := s.collect(yields)
 	if 0 < published && published < now-tickWindow {
 		sayMissed(o.Ticks, published)
@@ -145,7 +146,7 @@ func (s *simulated) Advance(now int64) output {
 	}
 	// The plan is that of a path that is not behind, whatever the gap: a gap too long
 	// for that ends the feeder's term before it comes here.
-	yields := s.run(to, plan{}, now-tickWindow)
+	yields := s.run(context.Background(), to, plan{}, now-tickWindow)
 	o := s.collect(yields)
 	for i, y := range yields {
 		for frame, bars := range y.bars {
@@ -168,8 +169,8 @@ func (s *simulated) Next() int64 {
 // thin is how many points of a path lie between two ticks.
 func (s *simulated) thin() int64 { return (s.grid.speed + fullTickSpeed - 1) / fullTickSpeed }
 
-// run moves all paths to the market time to.
-func (s *simulated) run(to int64, p plan, since int64) []yield {
+// run moves all paths to the market time to, unless ctx ends before that.
+func (s *simulated) run(ctx context.Context, to int64, p plan, since int64) []yield {
 	yields := make([]yield, len(s.assets))
 	one := func(i int) { yields[i] = s.assets[i].run(s.at, to, p, since, s.thin()) }
 	if (to-s.at)/minuteStep*int64(len(s.assets)) < parallelSteps {
@@ -188,6 +189,9 @@ func (s *simulated) run(to int64, p plan, since int64) []yield {
 			})
 		}
 		for i := range s.assets {
+			if ctx.Err() != nil {
+				break
+			}
 			work <- i
 		}
 		close(work)

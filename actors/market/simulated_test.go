@@ -2,6 +2,8 @@ package market
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -53,7 +55,7 @@ func TestHistoryIsWhole(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("BTC", "natural_gas", "EURUSD"))
 	shelf := newShelf()
-	shelf.take(s.Open(nil, 0, begin))
+	shelf.take(s.Open(t.Context(), nil, 0, begin))
 	for _, k := range s.known {
 		for frame, tf := range signal.Timeframes {
 			bars := shelf.bars[k.symbol+string(tf)]
@@ -85,7 +87,7 @@ func TestTimeframesAgree(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("ETH"))
 	shelf := newShelf()
-	shelf.take(s.Open(nil, 0, begin))
+	shelf.take(s.Open(t.Context(), nil, 0, begin))
 	for ms := int64(begin); ms < begin+1_500_000; ms += 37_000 {
 		shelf.take(s.Advance(ms))
 	}
@@ -115,7 +117,7 @@ func TestTimeframesAgree(t *testing.T) {
 func TestTicksAndBarsAgree(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("SOL"))
-	s.Open(nil, 0, begin)
+	s.Open(t.Context(), nil, 0, begin)
 	o := s.Advance(begin + 30_000)
 	b, book := newTestBuilder()
 	b.asset, b.grid = "SOL", s.grid
@@ -150,7 +152,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 	speeds := []int64{1, 7, 60, 600, 3600}
 	for _, speed := range speeds {
 		first := newSimulated(speed, uint64(speed), known)
-		first.Open(nil, 0, begin)
+		first.Open(t.Context(), nil, 0, begin)
 		starts[speed] = first.Checkpoint()
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,18 +162,18 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 
 		whole, pieces := newShelf(), newShelf()
 		one := newSimulated(speed, 0, known)
-		one.Open(start, begin, begin)
+		one.Open(t.Context(), start, begin, begin)
 		whole.take(one.Advance(end))
 
 		other := newSimulated(speed, 0, known)
-		other.Open(start, begin, begin)
+		other.Open(t.Context(), start, begin, begin)
 		now := int64(begin)
 		for now < end {
 			next := min(end, now+rapid.Int64Range(1, max(2, (end-begin)/4)).Draw(t, "step"))
 			if rapid.Bool().Draw(t, "restart") {
 				checkpoint := other.Checkpoint()
 				other = newSimulated(speed, 0, known)
-				o := other.Open(checkpoint, now, next)
+				o := other.Open(t.Context(), checkpoint, now, next)
 				for _, f := range o.Fill {
 					if f.Reset {
 						t.Fatalf("%s %s was reset", f.Asset, f.Timeframe)
@@ -210,7 +212,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 func TestThePathIsPinned(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("BTC", "AAPL"))
-	s.Open(nil, 0, begin)
+	s.Open(t.Context(), nil, 0, begin)
 	o := s.Advance(begin + 200)
 	want := []signal.AssetTick{
 		{Asset: "BTC", Source: simulatedName, Tick: signal.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
@@ -228,7 +230,7 @@ func TestSeedsAndAssetsHaveTheirOwnPaths(t *testing.T) {
 	last := make(map[float64]bool)
 	for seed := range uint64(3) {
 		s := newSimulated(60, seed+1, someAssets("BTC", "ETH", "SOL"))
-		for _, l := range s.Open(nil, 0, begin).Live {
+		for _, l := range s.Open(t.Context(), nil, 0, begin).Live {
 			last[l.Last.Price] = true
 		}
 	}
@@ -254,9 +256,9 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 			t.Parallel()
 			first := newSimulated(60, 1, someAssets("BTC"))
 			shelf := newShelf()
-			shelf.take(first.Open(nil, 0, begin))
+			shelf.take(first.Open(t.Context(), nil, 0, begin))
 			second := newSimulated(60, 1, someAssets("BTC"))
-			o := second.Open(first.Checkpoint(), begin, begin+c.gap)
+			o := second.Open(t.Context(), first.Checkpoint(), begin, begin+c.gap)
 			shelf.take(o)
 			var reset [timeframes]bool
 			for _, f := range o.Fill {
@@ -293,10 +295,10 @@ func TestTicksMissedAreSaid(t *testing.T) {
 	t.Parallel()
 	for gap, want := range map[int64]int64{tickWindow - 100: 0, tickWindow + 100: begin, 10 * tickWindow: begin} {
 		s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-		s.Open(nil, 0, begin)
+		s.Open(t.Context(), nil, 0, begin)
 		again := newSimulated(60, 1, s.known)
 		said := map[string]int{}
-		for _, tick := range again.Open(s.Checkpoint(), begin, begin+gap).Ticks {
+		for _, tick := range again.Open(t.Context(), s.Checkpoint(), begin, begin+gap).Ticks {
 			if said[tick.Asset]++; said[tick.Asset] == 1 && tick.Missed != want || said[tick.Asset] > 1 && tick.Missed != 0 {
 				t.Fatalf("after %d ms, tick %d of %s says %d, want %d first", gap, said[tick.Asset], tick.Asset, tick.Missed, want)
 			}
@@ -311,7 +313,7 @@ func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 	t.Parallel()
 	for speed, want := range map[int64]int{1: 10, 10: 100, 60: 600, 120: 600, 600: 600, 3600: 600} {
 		s := newSimulated(speed, 1, someAssets("BTC"))
-		s.Open(nil, 0, begin)
+		s.Open(t.Context(), nil, 0, begin)
 		ticks := s.Advance(begin + 60_000).Ticks
 		if n := len(ticks); n < want-1 || n > want+1 {
 			t.Errorf("%d ticks in a minute at speed %d, want %d", n, speed, want)
@@ -328,7 +330,7 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 	t.Parallel()
 	known := someAssets("BTC", "ETH")
 	s := newSimulated(60, 5, known)
-	s.Open(nil, 0, begin)
+	s.Open(t.Context(), nil, 0, begin)
 	good := s.Checkpoint()
 	if !newSimulated(60, 1, known).restore(good) {
 		t.Fatal("a good checkpoint was refused")
@@ -344,7 +346,7 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 	if newSimulated(30, 1, known).restore(good) || newSimulated(60, 1, known[:1]).restore(good) {
 		t.Error("a checkpoint of another market was taken")
 	}
-	if o := newSimulated(60, 1, known).Open(good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
+	if o := newSimulated(60, 1, known).Open(t.Context(), good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
 		t.Error("a market that is an hour ahead did not begin anew")
 	}
 	restored := newSimulated(60, 1, known)
@@ -356,7 +358,7 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	known := someAssets("BTC")
 	s := newSimulated(60, 1, known)
-	s.Open(nil, 0, begin)
+	s.Open(context.Background(), nil, 0, begin)
 	good := s.Checkpoint()
 	f.Add(good)
 	f.Add(good[:50])
@@ -417,7 +419,7 @@ func TestEveryHeadlineHasItsSign(t *testing.T) {
 func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("BTC"))
-	news := s.Open(nil, 0, begin).News
+	news := s.Open(t.Context(), nil, 0, begin).News
 	if n := float64(len(news)); math.Abs(n-504) > 5*math.Sqrt(504) {
 		t.Errorf("%v items in 7 days, want about 504", n)
 	}
@@ -435,6 +437,31 @@ func BenchmarkHistory(b *testing.B) {
 		for i := range knownAssets {
 			all = append(all, &knownAssets[i])
 		}
-		newSimulated(60, 1, all).Open(nil, 0, begin)
+		newSimulated(60, 1, all).Open(context.Background(), nil, 0, begin)
+	}
+}
+
+// A history takes seconds on a busy machine: a process that ends does not wait for it.
+func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
+	o := s.Open(ctx, nil, 0, newClock().Now().UnixMilli())
+	for _, l := range o.Live {
+		if l.Last.Time != 0 {
+			t.Errorf("%s has a price: %v", l.Asset, l.Last)
+		}
+	}
+	f, err := NewFeeder(&stepStore{}, FeederOptions{Node: "n1", Sources: simulatedName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := newTerm(f, 1, f.o.Now())
+	if err := term.simulate(ctx, &signal.MarketState{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if len(term.opened) != 0 {
+		t.Error("the market is open")
 	}
 }

@@ -166,7 +166,7 @@ func TestAHaltOfTheSimulatedMarketEndsTheTerm(t *testing.T) {
 	store := &stepStore{}
 	term := streamTerm(t, store, c)
 	s := newSimulated(60, 1, someAssets("BTC"))
-	s.Open(nil, 0, c.Now().UnixMilli())
+	s.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	term.opened = append(term.opened, s)
 	c.Add(time.Minute)
 	if err := term.turn(t.Context()); err != nil {

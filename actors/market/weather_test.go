@@ -15,7 +15,7 @@ func logChange(t *testing.T, symbol string, hours int64, anomaly float64) float6
 	const begin = 1_795_253_400_000
 	s := newSimulated(3600, 3, someAssets(symbol))
 	s.weather = func(string, time.Time) float64 { return anomaly }
-	s.Open(nil, 0, begin)
+	s.Open(t.Context(), nil, 0, begin)
 	before := s.assets[0].path.price
 	s.Advance(begin + hours*1000)
 	return s.assets[0].path.price - before
@@ -51,14 +51,14 @@ func TestWeatherIsHeededAfterARestart(t *testing.T) {
 	}
 	one, other := newSimulated(60, 1, someAssets("corn", "oil")), newSimulated(60, 1, someAssets("corn", "oil"))
 	one.weather, other.weather = weather, weather
-	one.Open(nil, 0, begin)
-	other.Open(nil, 0, begin)
+	one.Open(t.Context(), nil, 0, begin)
+	other.Open(t.Context(), nil, 0, begin)
 	one.Advance(begin + 5000)
 	one.Advance(begin + 9000)
 	other.Advance(begin + 6000)
 	taken := newSimulated(60, 7, someAssets("corn", "oil"))
 	taken.weather = weather
-	taken.Open(other.Checkpoint(), begin+6000, begin+9000)
+	taken.Open(t.Context(), other.Checkpoint(), begin+6000, begin+9000)
 	if diff := cmp.Diff(one.Checkpoint(), taken.Checkpoint()); diff != "" {
 		t.Error("the market that was taken over is another one")
 	}
