@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -141,10 +142,7 @@ func orFile(key string) string {
 
 // suggestion says which settings may be meant.
 func suggestion(name string, known []string) string {
-	if near := spelling.Nearest(name, known); len(near) > 0 {
-		return ": did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return ": see agentsignal config print"
+	return ": " + cmp.Or(spelling.DidYouMean(spelling.Nearest(name, known)), "see agentsignal config print")
 }
 
 // mustBe returns what a value of type t must be like. n is nil or what was given for it.

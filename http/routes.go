@@ -263,7 +263,7 @@ func (s *Server) unknownPath(path string) error {
 	if len(near) == 0 {
 		return errNotFound
 	}
-	return signal.NotFound("path: did you mean " + strings.Join(near[:min(len(near), maxGuesses)], " or ") + "?")
+	return signal.NotFound("path: " + spelling.DidYouMean(near[:min(len(near), maxGuesses)]))
 }
 
 const (

@@ -257,9 +257,9 @@ func unknownMember(name string, known ...string) *fault {
 
 // unknownName refuses a name that is none of known, and suggests the nearest.
 func unknownName(code, kind, name string, known []string) *fault {
-	suggestion := ""
-	if near := spelling.Nearest(name, known); len(near) > 0 {
-		suggestion = " (did you mean " + strings.Join(near, " or ") + "?)"
+	suggestion := spelling.DidYouMean(spelling.Nearest(name, known))
+	if suggestion != "" {
+		suggestion = " (" + suggestion + ")"
 	}
 	return faultf(code, "no %s %q%s: must be one of: %s", kind, shorten(name), suggestion, strings.Join(known, ", "))
 }

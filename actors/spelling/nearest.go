@@ -5,6 +5,7 @@ package spelling
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -21,7 +22,8 @@ const (
 // Nearest returns those of known that word may stand for, the nearest first, at most
 // three. Names are near if at most a quarter of the characters of the longer one, at least
 // one and at most three, must be inserted, removed, replaced or swapped with their
-// neighbour. ASCII case does not count. Equally near names keep the order of known. The result is empty if none is near.
+// neighbour. ASCII case does not count. Equally near names keep the order of known. The
+// result is empty if none is near.
 func Nearest(word string, known []string) []string {
 	if utf8.RuneCountInString(word) > maxCompared {
 		return nil
@@ -48,6 +50,15 @@ func Nearest(word string, known []string) []string {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// DidYouMean returns the question for names that may be meant: "did you mean BTC or BTH?".
+// It is empty if there are none.
+func DidYouMean(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "did you mean " + strings.Join(names, " or ") + "?"
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -95,11 +95,11 @@ func checkChannels(names []string) error {
 
 // orNearest returns a question for the names near to one that is not known.
 func orNearest(name string, known []string) string {
-	near := spelling.Nearest(name, known)
-	if len(near) == 0 {
+	question := spelling.DidYouMean(spelling.Nearest(name, known))
+	if question == "" {
 		return ""
 	}
-	return ": did you mean " + strings.Join(near, " or ") + "?"
+	return ": " + question
 }
 
 // checkAssets refuses an asset that looks like a slip for one that the service has
