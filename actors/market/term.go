@@ -148,8 +148,8 @@ func (t *term) guarded(ctx context.Context, open func(context.Context) error) er
 	err := open(opening)
 	close(opened)
 	<-kept
-	if err == nil {
-		err = context.Cause(opening)
+	if cause := context.Cause(opening); cause != nil {
+		err = cause // also of what open returned
 	}
 	return err
 }

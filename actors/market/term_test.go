@@ -150,7 +150,7 @@ func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
 					canceled = true
 				case <-time.After(2 * f.o.Lease):
 				}
-				return nil
+				return ctx.Err() // as what opens does
 			})
 			if canceled != taken || errors.Is(err, errLeaseLost) != taken || !taken && err != nil {
 				t.Errorf("taken %t: canceled %t, error %v", taken, canceled, err)
