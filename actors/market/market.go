@@ -123,7 +123,7 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 			}
 		}
 		// Another node surely makes the simulated market go on. A Redis that stays away is not
-		// waited for: who asks learns of it.
+		// waited for: the caller gets the error.
 		if !errors.Is(err, errStopped) && !(errors.Is(err, errUnread) && time.Since(begun) < rereadPatience) {
 			return Snapshot{}, err
 		}
@@ -216,8 +216,8 @@ func tickLimit(class string, speed int64) int64 {
 	return max(staleOther/speed, strategy.LeastAge)
 }
 
-// stale returns the error that prices are too old, or why that is if it is known. The simulated market
-// has new ones in a moment: it begins, or another node takes it over.
+// stale returns the error that prices are too old, or why that is if it is known. The
+// simulated market has new ones in a moment: it begins, or another node takes it over.
 func (m *Market) stale(record *signal.MarketAsset, format string, what any, ageMS int64) error {
 	if !m.ticksUp[signal.GivenTicks].Load() || !m.ticksUp[signal.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)
@@ -287,8 +287,8 @@ const (
 
 // record returns the record of an asset. Where there is none yet it waits: for the feeder
 // to take up what real sources may have, at most Options.TakeUp, since a source may fail to
-// answer, and for the simulated market to begin, until ctx ends, since it will. Unlike the
-// waits of Series, which are for fresh prices, this one is for all who need an asset.
+// answer, and for the simulated market to begin, until ctx ends, since it will. The waits of
+// Series are for fresh prices; this one serves every caller.
 func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAsset, error) {
 	takenUp := m.real && m.mayHave(name)
 	if takenUp {

@@ -178,7 +178,7 @@ func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
 		m := newFake(t, &fakeStore{}, newClock())
 		store := &panickingListings{fakeStore: &fakeStore{}}
 		m.o.Store = store
-		m.watches.Store(&map[string]*watch{"X": {}}) // what is needed cannot be told
+		m.watches.Store(&map[string]*watch{"X": {}}) // a panic when what is needed is collected
 		ctx, cancel := context.WithTimeout(t.Context(), 10*useEvery)
 		defer cancel()
 		m.noteUse(ctx)

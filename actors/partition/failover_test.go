@@ -50,7 +50,7 @@ func reached(price float64) market.Reached {
 	return market.Reached{Tick: market.Tick{Price: price, Time: time.Now().UnixMilli()}}
 }
 
-// tell notifies n watchers.
+// tell sends a message to n watchers.
 func (p *prices) tell(n int, m any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

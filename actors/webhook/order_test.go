@@ -297,7 +297,7 @@ func TestAWaitIsSeen(t *testing.T) {
 }
 
 // The last delivery that waits may not know that the one before it was put off once more:
-// whoever reads it first puts it behind that one.
+// the first endpoint that reads it puts it behind that one.
 func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(allEvents)

@@ -65,7 +65,7 @@ func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, Reque
 func most(n int) func(*Options) { return func(o *Options) { o.MaxPending = n } }
 
 // Of an account whose endpoint does not answer, or fails, at most so many deliveries are
-// pending, whoever owns the partition. Its other endpoints go on, and so does the position
+// pending, whichever node owns the partition. Its other endpoints go on, and so does the position
 // in the log. The account is notified once an hour.
 func TestPendingDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 // Limits of what one endpoint keeps in memory.
 const (
-	maxLive     = 512    // deliveries that were told and not yet sent,
+	maxLive     = 512    // new deliveries that are not yet sent,
 	maxLiveNode = 65_536 // and those of all endpoints of a process
 	maxBacklog  = 100    // deliveries read from Redis at once
 	lowBacklog  = 16     // with so many left, the next ones are read

@@ -200,7 +200,7 @@ func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Opt
 // maxNamed is how many assets are named in place of one that is not there.
 const maxNamed = 12
 
-// notStored says that no prices of an asset are stored, and of which there are some.
+// notStored returns the error that no prices of an asset are stored; it names assets that have some.
 func notStored(ctx context.Context, prices *persistence.Market, asset string) error {
 	state, err := prices.State(ctx)
 	if err != nil {

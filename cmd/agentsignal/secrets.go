@@ -33,7 +33,7 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// warnVisible warns that a flag shows its value to whoever lists the processes.
+// warnVisible warns that a flag's value is visible in the list of processes.
 func warnVisible(cmd *cobra.Command, flag, instead string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "agentsignal: others on this machine can see the value of %s: use %s\n", flag, instead)
 }

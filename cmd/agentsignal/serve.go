@@ -133,8 +133,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		return nil, err
 	}
 	p.catalogue = catalogue.New(p.tail, signalRecords{p.store}, p.store.Partitions(), catalogue.Options{
-		MaxOpen: c.Signals.MaxOpen,
-		Name:    p.market.Name, Retention: time.Duration(c.Signals.Retention), Now: p.store.Now, Log: log})
+		Name: p.market.Name, Retention: time.Duration(c.Signals.Retention), MaxOpen: c.Signals.MaxOpen, Now: p.store.Now, Log: log})
 	p.agents = agent.New(p.system, agent.Options{Log: p.events, Market: p.market, Name: p.market.Name, Jobs: jobs, Content: texts, Weather: p.weather,
 		Past: p.market, Cost: costsOf(c.Costs).Of,
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),

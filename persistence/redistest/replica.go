@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nobody is a port without a server: a replica of it keeps what it has.
-const nobody = "1"
+// noMaster is a port without a server: a replica of it keeps what it has.
+const noMaster = "1"
 
 // Follow makes s a replica of master and waits until it has the same data.
 func (s *Server) Follow(master *Server) {
@@ -47,7 +47,7 @@ func (s *Server) Follow(master *Server) {
 // Detach has a replica follow no master: it keeps what it has, and takes no writes.
 func (s *Server) Detach() {
 	s.tb.Helper()
-	s.follow("127.0.0.1", nobody)
+	s.follow("127.0.0.1", noMaster)
 }
 
 // Promote makes a replica a master.
