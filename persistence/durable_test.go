@@ -220,6 +220,7 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
 	promoted := openStore(t, Options{URL: replica.URL(), Partitions: 4})
+	plain := master.Client()
 	var mu sync.Mutex
 	var kept []acknowledged
 	stop := make(chan struct{})
@@ -234,7 +235,13 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 			replica.Pause()
 			time.Sleep(100 * time.Millisecond)
 			replica.Continue()
-			time.Sleep(20 * time.Millisecond)
+			// Until it has caught up, however long that takes on a busy machine. It fails when
+			// the master is killed, which the changes notice, too.
+			_, _ = plain.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Incr(t.Context(), "stalls")
+				p.Do(t.Context(), waitFor(1, replicaTimeout)...)
+				return nil
+			})
 		}
 	})
 	eachChange(t, master, 1, func(a acknowledged, _ *Store, err error) {

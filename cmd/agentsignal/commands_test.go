@@ -187,8 +187,8 @@ func TestVersionIsPrinted(t *testing.T) {
 	if out := (operator{tb: t}).do("version"); !strings.HasPrefix(out, "agentsignal "+version+" (commit ") {
 		t.Errorf("version says %q", out)
 	}
-	operator{tb: t}.fails("unknown command", "dance")
-	operator{tb: t}.fails("unknown flag", "version", "--dance")
+	operator{tb: t}.fails(`no command "dance"`, "dance")
+	operator{tb: t}.fails("no flag --dance", "version", "--dance")
 }
 
 func TestHealthcheckAsksTheService(t *testing.T) {

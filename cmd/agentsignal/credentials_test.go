@@ -179,7 +179,7 @@ func TestAKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	user, _, _ := s.user(t)
-	made := decode[apiKey](t, user.post("/v1/auth/api-key", `{"name":"brief","expires_in":2}`).want(t, http.StatusCreated).Body)
+	made := decode[apiKey](t, user.post("/v1/auth/api-key", `{"name":"brief","expires_in":8}`).want(t, http.StatusCreated).Body)
 	key := user.with(made.Secret)
 	key.signals("")
 	live := key.dial()
