@@ -81,11 +81,12 @@ func (q *queue) link(d *item) {
 		n--
 	}
 	c.items = slices.Insert(c.items, n, d)
+	d.chain = c
 }
 
 // begins reports whether d may be sent now, and notes that it is.
 func (q *queue) begins(d *item) bool {
-	c := q.chains[d.signal]
+	c := d.chain
 	if c == nil {
 		return true
 	}
@@ -98,11 +99,11 @@ func (q *queue) begins(d *item) bool {
 
 // leave takes d, the first of its chain, out of it: the next one may be sent.
 func (q *queue) leave(d *item) {
-	c := q.chains[d.signal]
+	c := d.chain
 	if c == nil {
 		return
 	}
-	c.busy = false
+	c.busy, d.chain = false, nil
 	_, c.items = cutFirst(c.items)
 	q.wake(d.signal, c)
 }
@@ -120,7 +121,7 @@ func (q *queue) wake(id signal.SignalID, c *chain) {
 // unlinkLast takes d, which is neither under way nor parked, out of its chain if
 // nothing waits for it.
 func (q *queue) unlinkLast(d *item) bool {
-	c := q.chains[d.signal]
+	c := d.chain
 	if c == nil {
 		return true
 	}
@@ -128,6 +129,7 @@ func (q *queue) unlinkLast(d *item) bool {
 	if c.items[n] != d {
 		return false
 	}
+	d.chain = nil
 	if c.items = c.items[:n]; n == 0 {
 		delete(q.chains, d.signal)
 	}
@@ -163,17 +165,18 @@ func (q *queue) over(d *item) {
 func (q *queue) holdUp(d *item) (behind []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.chains[d.signal]
+	c := d.chain
 	if c == nil {
 		return nil
 	}
 	behind = c.items[1:]
 	delete(q.chains, d.signal)
+	d.chain = nil
 	for _, d := range behind {
 		if d.place == parked {
 			q.parked--
 		}
-		d.place = gone
+		d.place, d.chain = gone, nil
 	}
 	return behind
 }

@@ -37,6 +37,7 @@ type item struct {
 
 	signal signal.SignalID // that it is about; empty if its order does not matter
 	place  place           // in the endpoint's queue
+	chain  *chain          // of that queue that holds it; nil: none does
 }
 
 // isOpen says that Redis may not have the delivery.
