@@ -41,6 +41,9 @@ func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook
 func (p *process) feed(ctx context.Context) error {
 	if p.pull != nil {
 		for _, commodity := range agent.Commodities {
+			if ctx.Err() != nil { // each takes up to a second on a busy machine
+				return nil
+			}
 			p.pull(commodity, p.store.Now())
 		}
 	}
