@@ -27,7 +27,7 @@ var notInProcess = map[string][]string{
 		"TestRetains", "TestTailPassesRemovedEnd"},
 	"it keeps what expires for a duration, so that a time to expire at is off by a millisecond": {"TestRotateSession", "TestSessionIsReadAsWritten", "TestLockRecordsExpire",
 		"TestARepeatedBatchIsAWrite"},
-	"it is too slow for as much": {"TestTrimEvents", "TestManySessionsEndInSteps", "TestBytesOfPartitionsAreMeasured"},
+	"it is too slow for as much": {"TestManyDeliveries", "TestTrimEvents", "TestManySessionsEndInSteps", "TestBytesOfPartitionsAreMeasured"},
 	"they start servers by themselves": {"TestOnCluster", "TestCluster.*", "TestChild.*", "TestCommandsShare.*", "TestWithoutAServer.*", "TestDataAre.*", "TestRedisByTLS", "TestAChildHas.*",
 		"TestTheStoreInsideAProcess"},
 }
