@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -174,7 +173,6 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	c := testConfig(t, redis.URL())
-	c.Lease = configs.Duration(time.Second)
 	first := start(t, c)
 
 	other := testConfig(t, redis.URL())
@@ -183,7 +181,6 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("other partitions are refused with: %s", why)
 	}
 	alone := testConfig(t, redis.URL())
-	alone.Lease = c.Lease
 	if why := begin(t, alone).refused(t); !strings.Contains(why, "cluster: true: set it for both, stop one, or give one another redis.url") {
 		t.Errorf("a second service without cluster is refused with: %s", why)
 	}

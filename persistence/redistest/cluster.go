@@ -76,7 +76,7 @@ func startNode(tb testing.TB) *redis.Client {
 	if err != nil {
 		tb.Fatal("redis-server is needed for this test: install the package redis-server")
 	}
-	dir, err := os.MkdirTemp("", "redistest")
+	dir, err := newDir()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -100,7 +100,7 @@ type Proxy struct {
 // NewProxy starts a proxy for to. It is stopped when the test ends.
 func NewProxy(tb testing.TB, to *Server) *Proxy {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "redistest")
+	dir, err := newDir()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Functions that TestDocsPage evaluates in the page /docs.
 
-// until returns what f returns once that is true, or throws after 20 s.
+// until returns what f returns once that is true, or throws after a minute.
 async function until(what, f) {
-  for (const end = Date.now() + 20000; Date.now() < end; await new Promise((done) => setTimeout(done, 10))) {
+  for (const end = Date.now() + 60000; Date.now() < end; await new Promise((done) => setTimeout(done, 10))) {
     const value = f();
     if (value) return value;
   }
