@@ -75,6 +75,9 @@ type Redis struct {
 	// answered: of signals, webhooks, schedules, jobs and credentials. With 0 a failover
 	// may lose changes, and bring revoked credentials back.
 	WaitReplicas int `yaml:"wait_replicas" env:"WAIT_REPLICAS"`
+	// Timeout is how long Redis may take for a command, half of which it waits for replicas.
+	// After it a client is answered with 503.
+	Timeout Duration `yaml:"timeout" env:"TIMEOUT"`
 }
 
 // RateLimit has a quota for each class of requests: NUMBER/s, /m or /h, or off.
@@ -296,6 +299,7 @@ func Default() Config {
 		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000},
 		DataDir:    defaultDataDir(),
 		Partitions: 16,
+		Redis:      Redis{Timeout: Duration(2 * time.Second)},
 		Lease:      Duration(5 * time.Second),
 		RateLimit: RateLimit{Reads: "3000/m", Runs: "600/m", Writes: "300/m", Streams: "20000/m", Logins: "20/m",
 			Registrations: "5/h", Sessions: "60/m", Failures: "300/m", Scrapes: "600/m"},

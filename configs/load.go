@@ -168,7 +168,7 @@ func (c *Config) Validate() error {
 	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be given where cluster is true: write redis://host:6379/0")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", sharedKeys)
 	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", sharedKeys)
-	for key, d := range map[string]Duration{"lease": c.Lease, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
+	for key, d := range map[string]Duration{"lease": c.Lease, "redis.timeout": c.Redis.Timeout, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
 		"auth.session_ttl": c.Auth.SessionTTL, "auth.lock_window": c.Auth.LockWindow, "auth.lock_duration": c.Auth.LockDuration,
 		"dashboard.heartbeat": c.Dashboard.Heartbeat, "dashboard.auth_timeout": c.Dashboard.AuthTimeout,
 		"dashboard.replay_age": c.Dashboard.ReplayAge, "runs.timeout": c.Runs.Timeout, "runs.job_retention": c.Runs.JobRetention,

@@ -98,7 +98,7 @@ func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server is silent for longer than a reply is waited for, and then answers.
-	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (commandTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
+	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (defaultTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.rdb.Incr(t.Context(), "counter").Result(); err == nil {

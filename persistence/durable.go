@@ -9,10 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replicaTimeout bounds how long Redis waits for replicas. It is shorter than
-// commandTimeout, after which the connection would be given up.
-const replicaTimeout = time.Second
-
 // confirmKept is how long a key of confirmKey or confirmAuthKey is kept.
 const confirmKept = time.Minute
 
@@ -38,7 +34,7 @@ func (s *Store) durably(ctx context.Context, confirm string, add func(pipe redis
 	pipe := client.Pipeline()
 	add(pipe)
 	pipe.Set(ctx, confirm, "", confirmKept)
-	wait := pipe.Do(ctx, waitFor(s.waitReplicas, replicaTimeout)...)
+	wait := pipe.Do(ctx, waitFor(s.waitReplicas, s.replicasIn)...)
 	err := execute(ctx, pipe)
 	if err == nil {
 		err = lagging(wait, s.waitReplicas)

@@ -150,11 +150,11 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 }
 
 // eachChange makes all changes at once on a store that waits for so many replicas.
-func eachChange(t *testing.T, master *redistest.Server, replicas int, check func(c acknowledged, s *Store, err error)) {
+func eachChange(t *testing.T, master *redistest.Server, replicas int, timeout time.Duration, check func(c acknowledged, s *Store, err error)) {
 	t.Helper()
 	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
-	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: replicas})
-	l := openLog(t, s, LogOptions{})
+	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: replicas, Timeout: timeout})
+	l := openLog(t, s, LogOptions{AppendTimeout: timeout})
 	changes := changesToAcknowledge(t, plain)
 	var wg sync.WaitGroup
 	for _, c := range changes {
@@ -193,7 +193,7 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 				replicas[0].InStep(master)
 				replicas[0].Pause()
 			}
-			eachChange(t, master, c.demanded, func(a acknowledged, plain *Store, err error) {
+			eachChange(t, master, c.demanded, 0, func(a acknowledged, plain *Store, err error) {
 				switch {
 				case c.want && err != nil:
 					t.Errorf("%s: %v", a.name, err)
@@ -239,12 +239,12 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 			// the master is killed, which the changes notice, too.
 			_, _ = plain.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.Incr(t.Context(), "stalls")
-				p.Do(t.Context(), waitFor(1, replicaTimeout)...)
+				p.Do(t.Context(), waitFor(1, time.Second)...)
 				return nil
 			})
 		}
 	})
-	eachChange(t, master, 1, func(a acknowledged, _ *Store, err error) {
+	eachChange(t, master, 1, 20*time.Second, func(a acknowledged, _ *Store, err error) {
 		if err != nil {
 			t.Errorf("%s: %v", a.name, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -102,4 +104,23 @@ func TestReadyWaitsForReplicas(t *testing.T) {
 	b.wantReady(reasonReplicas, true)
 	replica.Continue()
 	b.wantReady("", false)
+}
+
+func TestOptionsTimeoutBoundsCommands(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ given, want time.Duration }{{0, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
+		server := redistest.New(t)
+		s := openStore(t, Options{URL: server.URL(), Partitions: 1, Timeout: test.given})
+		if o := s.rdb.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || s.replicasIn != test.want/2 {
+			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, s.replicasIn)
+		}
+	}
+	// Redis takes the command and does not answer.
+	server := redistest.New(t)
+	s := openStore(t, Options{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
+	server.Pause()
+	defer server.Continue()
+	if err := s.Ready(t.Context()); err == nil {
+		t.Error("a Redis that does not answer is ready")
+	}
 }

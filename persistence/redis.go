@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -25,7 +26,7 @@ const (
 	MaxPartitions = 64
 
 	dialTimeout    = 2 * time.Second
-	commandTimeout = 2 * time.Second
+	defaultTimeout = 2 * time.Second // of Options
 	// blockTimeout bounds a blocking read: go-redis does not heed the cancelling of
 	// a context while one waits.
 	blockTimeout = time.Second
@@ -49,6 +50,9 @@ type Options struct {
 	Partitions int
 	// WaitReplicas is how many replicas must have a change before it is answered.
 	WaitReplicas int
+	// Timeout is how long Redis may take for a command; default 2 s. It waits for replicas
+	// for half of it.
+	Timeout time.Duration
 	// BlockingReaders is how many loops read with BLOCK at once; default Partitions + 8.
 	BlockingReaders int
 	Log             *slog.Logger // nil: none
@@ -67,6 +71,7 @@ type Store struct {
 
 	partitions   int
 	waitReplicas int
+	replicasIn   time.Duration // how long Redis waits for them
 	log          *slog.Logger
 	metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
@@ -90,21 +95,22 @@ func Open(o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	base, err := parseURL(o.URL, o.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	base.Protocol = 3
 	base.DialTimeout = dialTimeout
-	base.ReadTimeout = commandTimeout
-	base.WriteTimeout = commandTimeout
+	base.ReadTimeout = o.Timeout
+	base.WriteTimeout = o.Timeout
 	base.MaxRetries = -1
 	base.DialerRetries = 1 // callers decide here, too
 	// These are for servers of one vendor; others refuse the question.
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
 	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
-	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, log: o.Log, metrics: o.Metrics,
+	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, replicasIn: o.Timeout / 2, log: o.Log, metrics: o.Metrics,
 		appended: make([]newest, o.Partitions)}
 	s.rdb = newClient(base)
 	blocking := *base

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"context"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -65,6 +66,9 @@ type simulatedAsset struct {
 	since   int64
 }
 
+// stepsAtOnce is after how many steps a path looks whether it is still wanted.
+const stepsAtOnce = 1000
+
 // yield is what came of a piece of a path.
 type yield struct {
 	bars  [timeframes][]signal.Bar
@@ -72,15 +76,16 @@ type yield struct {
 	news  []signal.MarketNews
 }
 
-// run moves the path from the market time from to the last point at or before to.
+// run moves the path from the market time from to the last point at or before to, or
+// until ctx ends.
 // Ticks are handed out if they are newer than the wall time since, one in thin.
-func (a *simulatedAsset) run(from, to int64, p plan, since, thin int64) yield {
+func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since, thin int64) yield {
 	var y yield
 	g := a.bars.grid
 	keep := func(frame int, b signal.Bar) { y.bars[frame] = append(y.bars[frame], b) }
-	for t := from; ; {
+	for t, n := from, 0; ; n++ {
 		step, _ := p.at(t)
-		if t += step; t > to {
+		if t += step; t > to || n%stepsAtOnce == 0 && ctx.Err() != nil {
 			return y
 		}
 		if a.weather != nil && t > a.since {

@@ -172,7 +172,7 @@ func (s *simulated) thin() int64 { return (s.grid.speed + fullTickSpeed - 1) / f
 // run moves all paths to the market time to, unless ctx ends before that.
 func (s *simulated) run(ctx context.Context, to int64, p plan, since int64) []yield {
 	yields := make([]yield, len(s.assets))
-	one := func(i int) { yields[i] = s.assets[i].run(s.at, to, p, since, s.thin()) }
+	one := func(i int) { yields[i] = s.assets[i].run(ctx, s.at, to, p, since, s.thin()) }
 	if (to-s.at)/minuteStep*int64(len(s.assets)) < parallelSteps {
 		for i := range s.assets {
 			one(i)

@@ -1,6 +1,7 @@
 package weather
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -32,5 +33,24 @@ func TestAnomaliesThatMovePricesAreThoseOfRuns(t *testing.T) {
 	group.Wait()
 	if one.Anomaly("oil", start) != 0 || one.Anomaly("BTC", start) != 0 {
 		t.Error("weather moves what it should not")
+	}
+}
+
+func TestWarmStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s := NewSimulated(1, 1)
+	s.Warm(ended, at)
+	if len(s.paths) != 0 || len(s.pulls) != 0 {
+		t.Errorf("after its context has ended Warm computes %d paths", len(s.paths))
+	}
+	s.Warm(t.Context(), at)
+	if until := DateOf(s.Newest(at, time.Time{})) + horizon; len(s.paths) != len(points) || s.until < until {
+		t.Errorf("Warm computes %d paths until %d, want %d until %d", len(s.paths), s.until, len(points), until)
+	}
+	if one := NewSimulated(1, 1); s.Anomaly("corn", at) != one.Anomaly("corn", at) {
+		t.Error("the anomaly differs where Warm came first")
 	}
 }

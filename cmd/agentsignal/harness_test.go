@@ -216,6 +216,7 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.HTTP.Addr = "127.0.0.1:0"
 	c.DataDir = tb.TempDir()
 	c.Redis.URL = configs.Secret(url)
+	c.Redis.Timeout = configs.Duration(20 * time.Second) // a busy machine is no fault of the service
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many, Registrations: many,
@@ -234,6 +235,7 @@ func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 		cancel()
 		tb.Fatalf("build service: %v", err)
 	}
+	p.shutdown = patience
 	for _, f := range change {
 		f(p)
 	}
@@ -246,6 +248,7 @@ func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 		s.end()
 		<-s.ended
 		s.log.blame(tb)
+		s.process = nil // a test that is over keeps s until all parallel ones are
 	})
 	return s
 }

@@ -40,7 +40,6 @@ import (
 
 // Time limits of the process' life.
 const (
-	// shutdownTimeout bounds the whole of an orderly end, shutdown.delay aside.
 	shutdownTimeout = 10 * time.Second
 	// requestGrace and runGrace are what requests and runs get of it.
 	requestGrace = 5 * time.Second
@@ -66,6 +65,7 @@ type process struct {
 	settings *settings        // where settings are read again; nil: nowhere
 	reload   <-chan os.Signal // says when; nil: never
 	demo     io.Writer        // where the demo account is printed; nil: no demo
+	shutdown time.Duration    // bounds the whole of an orderly end, shutdown.delay aside
 	undo     undoList
 
 	registry    *prometheus.Registry
@@ -80,7 +80,7 @@ type process struct {
 	market      *market.Market
 	feeder      *market.Feeder
 	weather     *weather.Service
-	pull        func(commodity string, at time.Time) float64 // of simulated weather on prices; nil: there is none
+	climate     *weather.Simulated // moves simulated prices; nil: nothing does
 	agents      *agent.Agents
 	lifecycle   *lifecycle.Node
 	schedules   *persistence.Schedules
@@ -129,7 +129,7 @@ func (p *process) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		time.Sleep(time.Duration(p.config.Shutdown.Delay))
 	}
-	end, stop := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.shutdown)
 	defer stop()
 	return errors.Join(err, p.undo.run(end))
 }

@@ -66,7 +66,7 @@ func serveCommand(s *settings, reload <-chan os.Signal) *cobra.Command {
 // and what is built says how it is undone. It is long because it is the one place
 // that knows all parts.
 func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *process, err error) {
-	p := &process{config: c}
+	p := &process{config: c, shutdown: shutdownTimeout}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.undo.run(context.WithoutCancel(ctx)))
@@ -95,13 +95,13 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		p.undo.add("redis", p.embedded.Stop)
 		address = p.embedded.URL()
 	}
-	p.store, err = persistence.Open(persistence.Options{URL: address, CAFile: c.Redis.CAFile, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas,
+	p.store, err = persistence.Open(persistence.Options{URL: address, CAFile: c.Redis.CAFile, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas, Timeout: time.Duration(c.Redis.Timeout),
 		Log: log, Metrics: persistence.NewMetrics(p.registry)})
 	if err != nil {
 		return nil, err
 	}
 	p.undo.add("connection to redis", func(context.Context) error { return p.store.Close() })
-	p.events = persistence.NewLog(p.store, persistence.LogOptions{Log: log})
+	p.events = persistence.NewLog(p.store, persistence.LogOptions{AppendTimeout: time.Duration(c.Redis.Timeout), Log: log})
 	p.undo.add("log", p.events.Close)
 	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: log})
 
@@ -120,9 +120,12 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.undo.add("actors", p.system.Shutdown)
 	prices := persistence.NewMarket(p.store)
 	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
-	p.weather, p.pull = newWeather(c, p.store, log, weather.NewMetrics(p.registry))
+	var pull func(commodity string, at time.Time) float64
+	if p.weather, p.climate = newWeather(c, p.store, log, weather.NewMetrics(p.registry)); p.climate != nil {
+		pull = p.climate.Anomaly
+	}
 	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{Node: p.node, Sources: c.Market.Source, Speed: c.Market.Speed,
-		Seed: c.Market.Seed, Weather: p.pull, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
+		Seed: c.Market.Seed, Weather: pull, Lease: time.Duration(c.Lease), Real: realSources(c.Market), Now: p.store.Now, Log: log, Metrics: market.NewMetrics(p.registry)})
 	if err != nil {
 		return nil, err
 	}

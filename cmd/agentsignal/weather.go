@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
@@ -15,14 +14,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// newWeather returns who answers questions about the weather, and how it moves simulated
-// prices: nil if it does not. The simulated weather follows the seed and the speed of the
+// newWeather returns who answers questions about the weather, and the simulated weather
+// if that is the source: it moves simulated prices, follows the seed and the speed of the
 // simulated market, and has nothing to keep.
-func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics) (*weather.Service, func(string, time.Time) float64) {
+func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics) (*weather.Service, *weather.Simulated) {
 	o := weather.Options{Records: store, Retention: time.Duration(c.Signals.Retention), Speed: barSpeed(c.Market), Now: store.Now, Log: log}
 	source := weatherSource(c, metrics)
 	if simulated, ok := source.(*weather.Simulated); ok {
-		return weather.New(simulated, o), simulated.Anomaly
+		return weather.New(simulated, o), simulated
 	}
 	o.Store = store
 	return weather.New(source, o), nil
@@ -39,13 +38,8 @@ func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook
 // feed feeds the market. The climate, which takes a moment to compute, is there before
 // this node may become the feeder: prices must not wait for it later.
 func (p *process) feed(ctx context.Context) error {
-	if p.pull != nil {
-		for _, commodity := range agent.Commodities {
-			if ctx.Err() != nil { // each takes up to a second on a busy machine
-				return nil
-			}
-			p.pull(commodity, p.store.Now())
-		}
+	if p.climate != nil {
+		p.climate.Warm(ctx, p.store.Now())
 	}
 	return p.feeder.Run(ctx)
 }

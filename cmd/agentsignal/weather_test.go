@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -224,20 +223,5 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 	if found := examineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works || found.Age > 6*time.Minute ||
 		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
 		t.Errorf("simulated weather: %+v", found)
-	}
-}
-
-// What is normal weather is computed before the market is fed: a process that ends does not
-// wait for it.
-func TestTheWeatherIsNotPreparedForAProcessThatEnds(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	p := &process{pull: func(commodity string, _ time.Time) float64 {
-		t.Errorf("the weather of %s is asked for", commodity)
-		return 0
-	}}
-	if err := p.feed(ctx); err != nil {
-		t.Error(err)
 	}
 }

@@ -201,8 +201,12 @@ func TestAHangingEndpointCostsOthersNothing(t *testing.T) {
 		t.Errorf("%d requests are under way to one endpoint", n)
 	}
 	hanging.release()
-	if got := signalsIn(t, hanging.await(t, len(want))); !sameCounts(got, want) {
-		t.Errorf("the endpoint that hung got %v, want %v", got, want)
+	trader.awaitTotal(slow, "status=succeeded", len(want))
+	got := signalsIn(t, hanging.got()) // some twice: those that hung too long
+	for id := range want {
+		if got[id] == 0 {
+			t.Errorf("the endpoint that hung did not get %s", id)
+		}
 	}
 }
 
