@@ -17,7 +17,8 @@ import (
 // noMaster is a port without a server: a replica of it keeps what it has.
 const noMaster = "1"
 
-// Follow makes s a replica of master and waits until it has the same data.
+// Follow makes s a replica of master and waits until it has the same data and the master
+// counts it in WAIT, which can be later.
 func (s *Server) Follow(master *Server) {
 	s.tb.Helper()
 	ctx := context.Background()
@@ -35,13 +36,19 @@ func (s *Server) Follow(master *Server) {
 	own := s.Client()
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(2 * time.Millisecond) {
 		info := own.Info(ctx, "replication").Val()
-		if strings.Contains(info, "master_link_status:up") && !strings.Contains(info, "master_sync_in_progress:1") {
+		if strings.Contains(info, "master_link_status:up") && !strings.Contains(info, "master_sync_in_progress:1") && allOnline(ctx, c) {
 			return
 		}
 		if time.Now().After(deadline) {
 			s.tb.Fatalf("the replica does not follow:\n%s", info)
 		}
 	}
+}
+
+// allOnline reports whether a master has replicas and counts every one of them in WAIT.
+func allOnline(ctx context.Context, master *redis.Client) bool {
+	info := master.Info(ctx, "replication").Val()
+	return strings.Contains(info, "state=online") && strings.Count(info, "state=") == strings.Count(info, "state=online")
 }
 
 // Detach has a replica follow no master: it keeps what it has, and takes no writes.
