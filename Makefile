@@ -18,9 +18,10 @@ run: deps-run build ## Start the service with a demo account; data in ./data
 build: ## Build bin/agentsignal
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
+# The time limit is that of a package: the longest takes 5 minutes on two idle cores.
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
-	$(GO) test -race -timeout 10m ./...
+	$(GO) test -race -timeout 20m ./...
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal
