@@ -48,7 +48,7 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 		stopped = true
 		cancel()
 		<-worked
-		end, done := context.WithTimeout(context.Background(), 10*time.Second)
+		end, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
 		if err := a.Drain(end); err != nil {
 			t.Error(err)

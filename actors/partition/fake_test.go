@@ -365,7 +365,7 @@ func startNode(t *testing.T, r *fakeRedis, id string, options func(*Options)) *n
 
 func (n *node) stop(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.sys.Shutdown(ctx); err != nil {
 		t.Errorf("shut a node down: %v", err)

@@ -78,7 +78,7 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, Options{Lease: testLease, SweepEvery: 50 * time.Millisecond})
 	t.Cleanup(func() {
 		p.stop(t)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		p.log.Close(ctx)
 		store.Close()
@@ -88,7 +88,7 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.sys.Shutdown(ctx); err != nil {
 		t.Errorf("shut a process down: %v", err)

@@ -26,7 +26,7 @@ import (
 
 // patience bounds every wait of a test for a condition: long enough for a machine
 // that is busy with much else.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // password is that of the accounts of tests.
 const password = "correct horse battery"

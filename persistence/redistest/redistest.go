@@ -20,7 +20,7 @@ import (
 )
 
 // startTimeout bounds the wait for a server to answer.
-const startTimeout = 10 * time.Second
+const startTimeout = time.Minute
 
 // Server is a redis-server of a test's own on a private socket.
 type Server struct {
