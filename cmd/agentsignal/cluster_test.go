@@ -36,11 +36,11 @@ type nodes struct {
 func startNodes(tb testing.TB, sources string) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
-	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=2s",
+	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=6s",
 		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
 	c := testConfig(tb, n.redis.URL())
 	c.Market.Source = sources
-	c.Cluster, c.Lease = true, configs.Duration(2*time.Second)
+	c.Cluster, c.Lease = true, configs.Duration(6*time.Second)
 	c.Webhooks.AllowedNetworks = []string{loopback}
 	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
 	n.second = start(tb, c)

@@ -111,7 +111,7 @@ func (p *promises) kept(trader *client) {
 func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
-	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "LEASE=2s")
+	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "LEASE=6s")
 	first := launch(t, settings...)
 	first.awaitReady(t)
 	newMarket(t, redis.Client()).open("ACME", "101.25")

@@ -216,7 +216,8 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.HTTP.Addr = "127.0.0.1:0"
 	c.DataDir = tb.TempDir()
 	c.Redis.URL = configs.Secret(url)
-	c.Redis.Timeout = configs.Duration(20 * time.Second) // a busy machine is no fault of the service
+	// A busy machine is no fault of the service.
+	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many, Registrations: many,

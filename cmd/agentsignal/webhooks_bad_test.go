@@ -170,7 +170,7 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		{"a host that is not known", "https://no-such-host.invalid/", "failed", "host not found"},
 	}
 	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=1500ms", "WEBHOOKS_CONNECT_TIMEOUT=1500ms")...)...)
+	c := launch(t, childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=6s", "WEBHOOKS_CONNECT_TIMEOUT=6s")...)...)
 	c.awaitReady(t)
 	trader := register(c.client(t))
 	hooks := make([]wireWebhook, len(tests))

@@ -18,7 +18,7 @@ import (
 
 // hookSettings are those of a child that delivers to this machine, beside others.
 func hookSettings(more ...string) []string {
-	return append([]string{"AUTH_REGISTRATION=open", "LEASE=2s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
+	return append([]string{"AUTH_REGISTRATION=open", "LEASE=6s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
 }
 
 // TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and
