@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // lateAnswer keeps the first answer about the time for a while.

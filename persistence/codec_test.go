@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // fieldsOf returns what Redis would hold of encoded fields and values.

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // rereadAfter is when a page is read again that was full, but not of deliveries that

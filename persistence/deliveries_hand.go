@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Deliveries that are changed by hand. Scripts change the stored records, so none of

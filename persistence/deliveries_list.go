@@ -9,8 +9,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 //go:embed scripts/deliveries_list.lua

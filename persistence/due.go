@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Runs that have announced themselves stand in a sorted set of their partition, by

@@ -18,9 +18,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Servers that may be started as a child, in the order in which they are looked for.

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 //go:embed scripts/erase_note.lua

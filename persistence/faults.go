@@ -5,8 +5,9 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // fault is a reason of Redis to refuse what others may be granted.

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // servicePassword is that of the user of a faultBench.

@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // A job is a hash under its own key. Each account has an index of its jobs by the

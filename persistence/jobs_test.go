@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // jobBench is a store with a log, for the tests of jobs.

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Mails that are still to be sent stand in a sorted set of their partition, by when.

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of

@@ -3,10 +3,11 @@ package persistence
 import (
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // TestLogIsMeasured: batches and raw replies pass the hook of the client, too.

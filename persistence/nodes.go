@@ -15,8 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 //go:embed scripts/node_announce.lua

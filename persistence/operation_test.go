@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // together carries out operations as one batch, as a writer makes it.

@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // A credential change and the event that announces it lie in different slots, so

@@ -10,9 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // A follower that panics at an event misses it, and is notified of that; the others, and what

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Requests with an Idempotency-Key have a key in Redis each. While the first of

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestReplies(t *testing.T) {

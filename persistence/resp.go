@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // The library makes a map and a string for every field of a stream entry. What

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // A schedule is a record, which its account changes, and a place in the set of those

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestSessionIsReadAsWritten(t *testing.T) {

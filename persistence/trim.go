@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 //go:embed scripts/trim.lua

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 //go:embed scripts/deliveries_drop.lua

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // These are the steps of TestWebhooksKeepTheirBooks after deliveries were made.

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Metrics counts runs and jobs. A nil *Metrics counts nothing.

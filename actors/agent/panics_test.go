@@ -6,8 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {

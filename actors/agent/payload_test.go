@@ -8,8 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 var payloadTime = time.Date(2026, 11, 21, 9, 29, 59, 400e6, time.UTC)

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func catalogued(t *testing.T, id signal.AgentID) signal.Agent {

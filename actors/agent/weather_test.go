@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -16,7 +18,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/google/go-cmp/cmp"
 )
 
 // fakeWeather gives one report, or an error.

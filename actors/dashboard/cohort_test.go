@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestAudienceFindsTheCohortsConcerned(t *testing.T) {

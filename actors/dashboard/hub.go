@@ -11,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorilla/websocket"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/gorilla/websocket"
 )
 
 // Options are what a Hub is made with. PartitionOf is required; of the rest the

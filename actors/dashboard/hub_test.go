@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

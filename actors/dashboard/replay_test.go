@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/gorilla/websocket"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // subscribe sends a subscribe with these members and wants its reply to say what

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // TestWhichSessionsEndWithAll: those that began until the millisecond of the event.

@@ -4,8 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // at returns a position for tests.

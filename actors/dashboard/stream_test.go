@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestMessagesOfEvents(t *testing.T) {

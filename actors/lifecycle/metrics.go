@@ -1,8 +1,9 @@
 package lifecycle
 
 import (
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Metrics counts open signals and how they close. A nil *Metrics counts nothing.

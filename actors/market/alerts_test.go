@@ -7,10 +7,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
-	"github.com/google/go-cmp/cmp"
 )
 
 // deaf is an actor that only stands for somebody.

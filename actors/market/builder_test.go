@@ -3,9 +3,10 @@ package market
 import (
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // day is midnight of some day.

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // at is when the entries of these tests were written.

@@ -4,8 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestFilterKeepsBadTicksOut(t *testing.T) {

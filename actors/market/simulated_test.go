@@ -9,10 +9,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // begin is when the markets of these tests begin: not at the start of any bar.

@@ -1,8 +1,9 @@
 package weather
 
 import (
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/market/fetch"
 )
 
 // Metrics counts what sources of weather are asked. A nil *Metrics counts nothing.

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // sent is one attempt that a fakeCourier has made.

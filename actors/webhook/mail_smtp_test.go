@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // mailServer is a real SMTP server that keeps what it is given.

@@ -3,8 +3,9 @@ package webhook
 import (
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestMetricsOfNothing(t *testing.T) {

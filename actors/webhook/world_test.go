@@ -12,9 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // world is a node that owns one partition, with fakes round it. It lives in a bubble

@@ -7,12 +7,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // buildInfo says in a metric what was built.

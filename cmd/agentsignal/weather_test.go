@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/google/go-cmp/cmp"
 )
 
 // wireWeather is a Weather signal as it is answered.

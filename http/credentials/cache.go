@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const (

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/oklog/ulid/v2"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // TestIdentifiersGoByTheClockOfRedis: what is compared with positions in the log must not

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alexedwards/argon2id"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/alexedwards/argon2id"
 )
 
 // cheap makes hashes that take next to no time.

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const (

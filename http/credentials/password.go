@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/alexedwards/argon2id"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // commonText lists passwords that are guessed first, one a line, in the form of

@@ -8,8 +8,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/alexedwards/argon2id"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // Defaults of the options, after the API decisions.

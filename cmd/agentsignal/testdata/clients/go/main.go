@@ -1,13 +1,12 @@
 package main
 
 import (
+	api "client/generated"
 	"context"
 	"fmt"
 	"log"
 	"net/http"
 	"os"
-
-	api "client/generated"
 )
 
 func main() {
