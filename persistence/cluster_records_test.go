@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // These are the parts of TestOnCluster that are about records.
@@ -104,35 +105,35 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if kept, err := m.RenewLease(ctx, "a", epoch, time.Minute); !kept || err != nil {
 		t.Errorf("renew: %v, %v", kept, err)
 	}
-	if err := m.AppendTicks(ctx, epoch, []signal.AssetTick{{Asset: "BTC", Tick: signal.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: signal.Tick{Price: 6, Time: 1}}}); err != nil {
+	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{{Asset: "BTC", Tick: marketdata.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: marketdata.Tick{Price: 6, Time: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"asset", "BTC"}})
-	ticks, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, time.Second)
+	ticks, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
 	if len(ticks) != 2 || err != nil {
 		t.Fatalf("%d ticks, %v", len(ticks), err)
 	}
-	if end, err := m.TicksEnd(ctx, signal.OwnTicks); end != ticks[1].Position || err != nil {
+	if end, err := m.TicksEnd(ctx, marketdata.OwnTicks); end != ticks[1].Position || err != nil {
 		t.Errorf("the ticks end at %v, %v", end, err)
 	}
 	bars, err := m.ReadBars(ctx, signal.Position{}, time.Second)
 	if len(bars) != 1 || err != nil {
 		t.Fatalf("%d entries of bars, %v", len(bars), err)
 	}
-	asset := signal.MarketAsset{Symbol: "BTC", Class: "crypto", Source: "stream", TickSize: .01, Speed: 1}
-	step := &signal.MarketStep{Epoch: epoch, Ticks: ticks[1].Position, Bars: bars[0].Position, Checkpoint: []byte("x"), Assets: []signal.MarketAsset{asset},
-		Live: []signal.MarketLive{{Asset: "BTC", Last: signal.Tick{Price: 5, Time: 1}}}, Closed: []signal.MarketBar{marketBar(0, 9), marketBar(1, 9)},
-		News: []signal.MarketNews{{ID: "n", At: 1, Headline: "h", Weight: 1, Symbols: []string{"BTC"}}}}
+	asset := marketdata.Asset{Symbol: "BTC", Class: "crypto", Source: "stream", TickSize: .01, Speed: 1}
+	step := &marketdata.Step{Epoch: epoch, Ticks: ticks[1].Position, Bars: bars[0].Position, Checkpoint: []byte("x"), Assets: []marketdata.Asset{asset},
+		Live: []marketdata.Live{{Asset: "BTC", Last: marketdata.Tick{Price: 5, Time: 1}}}, Closed: []marketdata.AssetBar{marketBar(0, 9), marketBar(1, 9)},
+		News: []marketdata.NewsItem{{ID: "n", At: 1, Headline: "h", Weight: 1, Symbols: []string{"BTC"}}}}
 	if err := m.Store(ctx, step); err != nil {
 		t.Fatal(err)
 	}
-	fill := []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(2, 9)}},
-		{Asset: "ETH", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(0, 9)}}}
+	fill := []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(2, 9)}},
+		{Asset: "ETH", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(0, 9)}}}
 	if err := m.Fill(ctx, epoch, fill); err != nil {
 		t.Fatal(err)
 	}
 	recent := map[string]int{}
-	err = m.EachRecent(ctx, []string{"BTC", "ETH"}, signal.H1, 10, func(asset string, bars []signal.MarketBar) { recent[asset] = len(bars) })
+	err = m.EachRecent(ctx, []string{"BTC", "ETH"}, signal.H1, 10, func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) })
 	if d := cmp.Diff(map[string]int{"BTC": 3, "ETH": 1}, recent); d != "" || err != nil {
 		t.Errorf("recent bars: %v (-want +got):\n%s", err, d)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -139,7 +140,7 @@ func (b *faultBench) writes() map[string]func(context.Context) error {
 			return err
 		},
 		"ticks": func(ctx context.Context) error {
-			return b.market.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC"}})
+			return b.market.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}})
 		},
 		"install": b.store.Install,
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -85,8 +86,8 @@ func (m *Market) lease(ctx context.Context, node string, lease time.Duration, ep
 }
 
 // State returns where the feeder stands.
-func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
-	var state signal.MarketState
+func (m *Market) State(ctx context.Context) (marketdata.State, error) {
+	var state marketdata.State
 	p := m.s.rdb.TxPipeline()
 	fields := p.HGetAll(ctx, marketStateKey())
 	assets := p.HGetAll(ctx, marketAssetsKey())
@@ -118,7 +119,7 @@ func (m *Market) State(ctx context.Context) (signal.MarketState, error) {
 
 // Store stores step at once. It returns KindConflict, and stores nothing, if
 // another feeder took over. It may be repeated after any other error.
-func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
+func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
 	keys := []string{feederEpochKey(), marketStateKey(), marketClosedKey(), marketAssetsKey(), marketLiveKey(), marketNewsKey()}
 	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
@@ -152,7 +153,7 @@ func (m *Market) Store(ctx context.Context, step *signal.MarketStep) error {
 // Fill writes whole series, each in one step: a reader sees one as it was or as
 // it is. It returns KindConflict if another feeder took over; then some of them
 // may have been written. It may be repeated after any other error.
-func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSeries) error {
+func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Series) error {
 	if len(series) == 0 {
 		return nil
 	}
@@ -187,7 +188,7 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []signal.MarketSe
 
 // AppendTicks writes ticks of the feeder's sources, in their order. It returns
 // KindConflict, and writes nothing, if another feeder took over.
-func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error {
+func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
@@ -211,7 +212,7 @@ func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []signal.As
 }
 
 // GiveTicks writes ticks to market:ticks, as anybody may who has prices.
-func (m *Market) GiveTicks(ctx context.Context, ticks []signal.AssetTick) error {
+func (m *Market) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
@@ -259,7 +260,7 @@ func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error 
 // EachRecent calls f with the newest bars of every asset and timeframe named, at
 // most count of each, ascending.
 func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
-	f func(asset string, bars []signal.MarketBar)) error {
+	f func(asset string, bars []marketdata.AssetBar)) error {
 	for len(assets) > 0 {
 		chunk := assets[:min(recentChunk, len(assets))]
 		assets = assets[len(chunk):]
@@ -282,8 +283,8 @@ func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Time
 	return nil
 }
 
-func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]signal.MarketBar, error) {
-	bars := make([]signal.MarketBar, 0, len(packed))
+func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]marketdata.AssetBar, error) {
+	bars := make([]marketdata.AssetBar, 0, len(packed))
 	for _, p := range packed {
 		b, err := unpackBar(p)
 		if err != nil {
@@ -297,7 +298,7 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]signal.Ma
 
 // Bars returns the bars of an asset and timeframe, ascending, and how many closed
 // bars readers had been told of by then.
-func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {
+func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
 	p := m.s.rdb.TxPipeline()
 	packed, count := p.ZRange(ctx, barsKey(asset, tf), -barsKept, -1), p.HGet(ctx, marketStateKey(), "count")
 	if err := execute(ctx, p); err != nil {
@@ -313,24 +314,24 @@ func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([
 
 // Asset returns the record of the asset with that key and how far its prices have
 // come, or KindNotFound. A key is the symbol in upper case, ASCII letters only.
-func (m *Market) Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
+func (m *Market) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
 	record, err := m.s.rdb.HGet(ctx, marketAssetsKey(), key).Result()
 	if errors.Is(err, redis.Nil) {
-		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
+		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
 	if err != nil {
-		return signal.MarketAsset{}, signal.MarketLive{}, unavailable(fmt.Errorf("read asset: %w", err))
+		return marketdata.Asset{}, marketdata.Live{}, unavailable(fmt.Errorf("read asset: %w", err))
 	}
 	asset, err := unpackAsset(record)
 	if err != nil {
-		return asset, signal.MarketLive{}, err
+		return asset, marketdata.Live{}, err
 	}
 	record, err = m.s.rdb.HGet(ctx, marketLiveKey(), asset.Symbol).Result()
 	if errors.Is(err, redis.Nil) {
-		return asset, signal.MarketLive{Asset: asset.Symbol}, nil
+		return asset, marketdata.Live{Asset: asset.Symbol}, nil
 	}
 	if err != nil {
-		return asset, signal.MarketLive{}, unavailable(fmt.Errorf("read live prices: %w", err))
+		return asset, marketdata.Live{}, unavailable(fmt.Errorf("read live prices: %w", err))
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err

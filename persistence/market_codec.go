@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // The records of the market. Each begins with a byte for its version, and is read
@@ -24,7 +24,7 @@ const (
 
 var errMarketRecord = errors.New("record is damaged")
 
-func packBar(b *signal.MarketBar) []byte {
+func packBar(b *marketdata.AssetBar) []byte {
 	p := make([]byte, 0, barBytes)
 	var flags byte
 	if b.Flat {
@@ -37,7 +37,7 @@ func packBar(b *signal.MarketBar) []byte {
 	return appendBar(p, &b.Bar)
 }
 
-func appendBar(p []byte, b *signal.Bar) []byte {
+func appendBar(p []byte, b *marketdata.Bar) []byte {
 	p = binary.LittleEndian.AppendUint64(p, uint64(b.OpenTime))
 	p = binary.LittleEndian.AppendUint32(p, uint32(b.CloseTime-b.OpenTime))
 	for _, v := range [...]float64{b.Open, b.High, b.Low, b.Close, b.Volume} {
@@ -47,22 +47,22 @@ func appendBar(p []byte, b *signal.Bar) []byte {
 }
 
 // unpackBar reads what packBar wrote; asset and timeframe are not in it.
-func unpackBar(data string) (signal.MarketBar, error) {
+func unpackBar(data string) (marketdata.AssetBar, error) {
 	r := marketReader{data: data}
 	r.version()
 	flags := r.byte()
-	b := signal.MarketBar{Given: flags&barGiven != 0, Bar: r.bar()}
+	b := marketdata.AssetBar{Given: flags&barGiven != 0, Bar: r.bar()}
 	b.Flat = flags&barFlat != 0
 	if flags&^(barFlat|barGiven) != 0 {
 		r.bad = true
 	}
 	if err := r.end(); err != nil {
-		return signal.MarketBar{}, fmt.Errorf("read bar: %w", err)
+		return marketdata.AssetBar{}, fmt.Errorf("read bar: %w", err)
 	}
 	return b, nil
 }
 
-func packAsset(a *signal.MarketAsset) []byte {
+func packAsset(a *marketdata.Asset) []byte {
 	p := []byte{marketVersion}
 	p = appendMarketText(p, a.Symbol)
 	p = appendMarketText(p, a.Class)
@@ -75,18 +75,18 @@ func packAsset(a *signal.MarketAsset) []byte {
 	return append(p, 0)
 }
 
-func unpackAsset(data string) (signal.MarketAsset, error) {
+func unpackAsset(data string) (marketdata.Asset, error) {
 	r := marketReader{data: data}
 	r.version()
-	a := signal.MarketAsset{Symbol: r.text(), Class: r.text(), Source: r.text(), TickSize: r.float(), Speed: r.int64()}
+	a := marketdata.Asset{Symbol: r.text(), Class: r.text(), Source: r.text(), TickSize: r.float(), Speed: r.int64()}
 	a.AlwaysOpen = r.byte() == 1
 	if err := r.end(); err != nil {
-		return signal.MarketAsset{}, fmt.Errorf("read asset: %w", err)
+		return marketdata.Asset{}, fmt.Errorf("read asset: %w", err)
 	}
 	return a, nil
 }
 
-func packLive(l *signal.MarketLive) []byte {
+func packLive(l *marketdata.Live) []byte {
 	p := []byte{marketVersion}
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Price))
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Volume))
@@ -94,17 +94,17 @@ func packLive(l *signal.MarketLive) []byte {
 	return appendBar(p, &l.Minute)
 }
 
-func unpackLive(asset, data string) (signal.MarketLive, error) {
+func unpackLive(asset, data string) (marketdata.Live, error) {
 	r := marketReader{data: data}
 	r.version()
-	l := signal.MarketLive{Asset: asset, Last: signal.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}, Minute: r.bar()}
+	l := marketdata.Live{Asset: asset, Last: marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}, Minute: r.bar()}
 	if err := r.end(); err != nil {
-		return signal.MarketLive{}, fmt.Errorf("read live prices: %w", err)
+		return marketdata.Live{}, fmt.Errorf("read live prices: %w", err)
 	}
 	return l, nil
 }
 
-func packNews(n *signal.MarketNews) []byte {
+func packNews(n *marketdata.NewsItem) []byte {
 	p := []byte{marketVersion}
 	p = binary.LittleEndian.AppendUint64(p, uint64(n.At))
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(n.Weight))
@@ -118,15 +118,15 @@ func packNews(n *signal.MarketNews) []byte {
 	return p
 }
 
-func unpackNews(data string) (signal.MarketNews, error) {
+func unpackNews(data string) (marketdata.NewsItem, error) {
 	r := marketReader{data: data}
 	r.version()
-	n := signal.MarketNews{At: r.int64(), Weight: r.float(), ID: r.text(), Headline: r.text(), Body: r.text(), Source: r.text()}
+	n := marketdata.NewsItem{At: r.int64(), Weight: r.float(), ID: r.text(), Headline: r.text(), Body: r.text(), Source: r.text()}
 	for left := r.length(); left > 0; left-- {
 		n.Symbols = append(n.Symbols, r.text())
 	}
 	if err := r.end(); err != nil {
-		return signal.MarketNews{}, fmt.Errorf("read news: %w", err)
+		return marketdata.NewsItem{}, fmt.Errorf("read news: %w", err)
 	}
 	return n, nil
 }
@@ -201,9 +201,9 @@ func (r *marketReader) int64() int64 {
 
 func (r *marketReader) float() float64 { return math.Float64frombits(uint64(r.int64())) }
 
-func (r *marketReader) bar() signal.Bar {
+func (r *marketReader) bar() marketdata.Bar {
 	open := r.int64()
-	return signal.Bar{OpenTime: open, CloseTime: open + int64(r.uint32()),
+	return marketdata.Bar{OpenTime: open, CloseTime: open + int64(r.uint32()),
 		Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 }
 

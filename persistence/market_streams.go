@@ -10,11 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // ticksKey is where a stream of ticks lies.
-func ticksKey(stream signal.TickStream) string {
-	if stream == signal.OwnTicks {
+func ticksKey(stream marketdata.TickStream) string {
+	if stream == marketdata.OwnTicks {
 		return marketOwnTicksKey()
 	}
 	return marketTicksKey()
@@ -22,25 +23,25 @@ func ticksKey(stream signal.TickStream) string {
 
 // ReadTicks returns the entries of a stream of ticks after a position, oldest first.
 // It waits for up to block, at most a second, if there are none.
-func (m *Market) ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) (
-	[]signal.MarketEntry, error) {
+func (m *Market) ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
+	[]marketdata.Entry, error) {
 	return m.readInput(ctx, ticksKey(stream), after, block)
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
-func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	return m.readInput(ctx, marketBarsKey(), after, block)
 }
 
-func (m *Market) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+func (m *Market) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	streams, err := m.read(ctx, block, stream, after.String())
 	if err != nil {
 		return nil, err
 	}
-	var entries []signal.MarketEntry
+	var entries []marketdata.Entry
 	for _, s := range streams {
 		for _, x := range s.Messages {
-			e := signal.MarketEntry{Fields: make(map[string]string, len(x.Values))}
+			e := marketdata.Entry{Fields: make(map[string]string, len(x.Values))}
 			e.Position, _ = signal.ParsePosition(x.ID)
 			for name, value := range x.Values {
 				e.Fields[name], _ = value.(string)
@@ -64,7 +65,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 }
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
-func (m *Market) TicksEnd(ctx context.Context, stream signal.TickStream) (signal.Position, error) {
+func (m *Market) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
 	last, err := m.s.rdb.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
 		return signal.Position{}, unavailable(fmt.Errorf("find end of ticks: %w", err))
@@ -74,7 +75,7 @@ func (m *Market) TicksEnd(ctx context.Context, stream signal.TickStream) (signal
 
 // TicksKept reports whether no entry of a stream of ticks behind a position, which was
 // read there, was trimmed. When in doubt it returns false.
-func (m *Market) TicksKept(ctx context.Context, stream signal.TickStream, after signal.Position) (bool, error) {
+func (m *Market) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
 	info, err := m.s.readInfo(ctx, ticksKey(stream))
 	if err != nil {
 		return false, unavailable(err)
@@ -108,7 +109,7 @@ func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) 
 // bars and news, oldest first, and the positions of the last of each. It waits for
 // up to block, at most a second, if there is nothing.
 func (m *Market) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
-	closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error) {
+	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error) {
 	closedTo, newsTo = closedAfter, newsAfter
 	streams, err := m.read(ctx, block, marketClosedKey(), marketNewsKey(), closedAfter.String(), newsAfter.String())
 	if err != nil {
@@ -135,8 +136,8 @@ func (m *Market) Follow(ctx context.Context, closedAfter, newsAfter signal.Posit
 
 // closedBar reads an entry about a closed bar. What cannot be read has the count
 // 0, at which a reader sees that it missed something and reads the records.
-func closedBar(values map[string]any) signal.ClosedBar {
-	var c signal.ClosedBar
+func closedBar(values map[string]any) marketdata.ClosedBar {
+	var c marketdata.ClosedBar
 	count, _ := values["n"].(string)
 	asset, _ := values["a"].(string)
 	tf, _ := values["t"].(string)

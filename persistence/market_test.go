@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
@@ -28,9 +29,9 @@ func newMarketBench(t *testing.T) (m *Market, rdb *redis.Client, epoch int64) {
 }
 
 // marketBar returns the i-th bar of BTC, 1h.
-func marketBar(i int64, closing float64) signal.MarketBar {
+func marketBar(i int64, closing float64) marketdata.AssetBar {
 	open := 1_795_248_000_000 + i*3_600_000
-	return signal.MarketBar{Asset: "BTC", Timeframe: signal.H1, Given: i%2 == 0, Bar: signal.Bar{OpenTime: open, CloseTime: open + 3_600_000,
+	return marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1, Given: i%2 == 0, Bar: marketdata.Bar{OpenTime: open, CloseTime: open + 3_600_000,
 		Open: 10, High: 20, Low: 5, Close: closing, Volume: 1.5, Flat: i%3 == 0}}
 }
 
@@ -69,24 +70,24 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
-	asset := signal.MarketAsset{Symbol: "natural_gas", Class: "commodity", Source: "simulated", TickSize: 1e-7, AlwaysOpen: true, Speed: 60}
-	live := signal.MarketLive{Asset: "natural_gas", Last: signal.Tick{Price: 2.8, Volume: 3, Time: 1_795_253_400_123}, Minute: marketBar(0, 9).Bar}
+	asset := marketdata.Asset{Symbol: "natural_gas", Class: "commodity", Source: "simulated", TickSize: 1e-7, AlwaysOpen: true, Speed: 60}
+	live := marketdata.Live{Asset: "natural_gas", Last: marketdata.Tick{Price: 2.8, Volume: 3, Time: 1_795_253_400_123}, Minute: marketBar(0, 9).Bar}
 	live.Minute.Flat = false
-	news := signal.MarketNews{ID: "n1", At: 5, Headline: "Gas surges", Body: "Ä", Source: "wire", Weight: .5, Symbols: []string{"natural_gas", "oil"}}
-	step := &signal.MarketStep{Epoch: epoch, Ticks: signal.Position{MS: 7, Seq: 1}, Bars: signal.Position{MS: 8}, Checkpoint: []byte{0, 255},
-		Assets: []signal.MarketAsset{asset}, Live: []signal.MarketLive{live}, News: []signal.MarketNews{news},
-		Closed: []signal.MarketBar{marketBar(0, 9), marketBar(1, 10), marketBar(0, 11)}}
+	news := marketdata.NewsItem{ID: "n1", At: 5, Headline: "Gas surges", Body: "Ä", Source: "wire", Weight: .5, Symbols: []string{"natural_gas", "oil"}}
+	step := &marketdata.Step{Epoch: epoch, Ticks: signal.Position{MS: 7, Seq: 1}, Bars: signal.Position{MS: 8}, Checkpoint: []byte{0, 255},
+		Assets: []marketdata.Asset{asset}, Live: []marketdata.Live{live}, News: []marketdata.NewsItem{news},
+		Closed: []marketdata.AssetBar{marketBar(0, 9), marketBar(1, 10), marketBar(0, 11)}}
 	for range 2 { // the reply to the first may have been lost
 		if err := m.Store(ctx, step); err != nil {
 			t.Fatal(err)
 		}
 	}
 	state, err := m.State(ctx)
-	want := signal.MarketState{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint, Assets: step.Assets, Live: step.Live}
+	want := marketdata.State{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint, Assets: step.Assets, Live: step.Live}
 	if d := cmp.Diff(want, state); d != "" || err != nil {
 		t.Errorf("state (-want +got): %v\n%s", err, d)
 	}
-	if err := m.Store(ctx, &signal.MarketStep{Epoch: epoch, Ticks: step.Ticks}); err != nil {
+	if err := m.Store(ctx, &marketdata.Step{Epoch: epoch, Ticks: step.Ticks}); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := m.State(ctx); string(state.Checkpoint) != string(step.Checkpoint) || err != nil {
@@ -99,7 +100,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	_, _, err = m.Asset(ctx, "natural_gas")
 	wantKind(t, "a key in lower case", err, signal.KindNotFound)
 	bars, count, err := m.Bars(ctx, "BTC", signal.H1)
-	if d := cmp.Diff([]signal.MarketBar{marketBar(0, 11), marketBar(1, 10)}, bars); d != "" || count != 6 || err != nil {
+	if d := cmp.Diff([]marketdata.AssetBar{marketBar(0, 11), marketBar(1, 10)}, bars); d != "" || count != 6 || err != nil {
 		t.Errorf("count %d, %v, bars (-want +got):\n%s", count, err, d)
 	}
 	closed, items, closedTo, newsTo, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
@@ -114,7 +115,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	if d := cmp.Diff(marketBar(1, 10), closed[1].Bar); d != "" {
 		t.Errorf("closed bar (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]signal.MarketNews{news, news}, items); d != "" {
+	if d := cmp.Diff([]marketdata.NewsItem{news, news}, items); d != "" {
 		t.Errorf("news (-want +got):\n%s", d)
 	}
 	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 6 || err != nil {
@@ -130,9 +131,9 @@ func TestAStaleFeederStoresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := rdb.DBSize(ctx).Val()
-	err := m.Store(ctx, &signal.MarketStep{Epoch: stale, Checkpoint: []byte("x"), Closed: []signal.MarketBar{marketBar(0, 9)}})
+	err := m.Store(ctx, &marketdata.Step{Epoch: stale, Checkpoint: []byte("x"), Closed: []marketdata.AssetBar{marketBar(0, 9)}})
 	wantKind(t, "a step", err, signal.KindConflict)
-	err = m.Fill(ctx, stale, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: []signal.MarketBar{marketBar(0, 9)}}})
+	err = m.Fill(ctx, stale, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(0, 9)}}})
 	wantKind(t, "a series", err, signal.KindConflict)
 	if after := rdb.DBSize(ctx).Val(); after != before {
 		t.Errorf("%d keys became %d", before, after)
@@ -143,17 +144,17 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	t.Parallel()
 	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
-	var all []signal.MarketBar
+	var all []marketdata.AssetBar
 	for i := range int64(barsKept + 100) {
 		all = append(all, marketBar(i, float64(6+i%10)))
 	}
-	fill := func(reset bool, bars ...signal.MarketBar) {
+	fill := func(reset bool, bars ...marketdata.AssetBar) {
 		t.Helper()
-		if err := m.Fill(ctx, epoch, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}); err != nil {
+		if err := m.Fill(ctx, epoch, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	series := func() []signal.MarketBar {
+	series := func() []marketdata.AssetBar {
 		t.Helper()
 		bars, _, err := m.Bars(ctx, "BTC", signal.H1)
 		if err != nil {
@@ -166,7 +167,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 		t.Errorf("filled (-want +got):\n%s", d)
 	}
 	next := marketBar(barsKept+100, 6)
-	if err := m.Store(ctx, &signal.MarketStep{Epoch: epoch, Closed: []signal.MarketBar{next}}); err != nil {
+	if err := m.Store(ctx, &marketdata.Step{Epoch: epoch, Closed: []marketdata.AssetBar{next}}); err != nil {
 		t.Fatal(err)
 	}
 	if bars := series(); len(bars) != barsKept || bars[barsKept-1] != next || bars[0] != all[101] {
@@ -181,7 +182,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 		t.Errorf("%d bars after a replacement", len(bars))
 	}
 	recent := make(map[string]int)
-	err := m.EachRecent(ctx, []string{"BTC", "NONE"}, signal.H1, 7, func(asset string, bars []signal.MarketBar) { recent[asset] = len(bars) })
+	err := m.EachRecent(ctx, []string{"BTC", "NONE"}, signal.H1, 7, func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) })
 	if d := cmp.Diff(map[string]int{"BTC": 7, "NONE": 0}, recent); d != "" || err != nil {
 		t.Errorf("recent: %v\n%s", err, d)
 	}
@@ -191,7 +192,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	}
 	// Readers are told to read the series again.
 	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
-	if err != nil || len(closed) != 4 || closed[0].Bar != (signal.MarketBar{Asset: "BTC", Timeframe: signal.H1}) {
+	if err != nil || len(closed) != 4 || closed[0].Bar != (marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1}) {
 		t.Errorf("%+v, %v", closed, err)
 	}
 }
@@ -200,22 +201,22 @@ func TestReadersHearOfAssetsThatChange(t *testing.T) {
 	t.Parallel()
 	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
-	store := func(step signal.MarketStep) {
+	store := func(step marketdata.Step) {
 		t.Helper()
 		step.Epoch = epoch
 		if err := m.Store(ctx, &step); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first := signal.MarketAsset{Symbol: "oil", Source: "simulated", Speed: 60}
-	second := signal.MarketAsset{Symbol: "oil", Source: "stream", Speed: 1}
-	store(signal.MarketStep{Assets: []signal.MarketAsset{first}, Live: []signal.MarketLive{{Asset: "oil"}}})
-	store(signal.MarketStep{Assets: []signal.MarketAsset{first}})
-	store(signal.MarketStep{Assets: []signal.MarketAsset{second}})
-	store(signal.MarketStep{Removed: []string{"oil"}})
+	first := marketdata.Asset{Symbol: "oil", Source: "simulated", Speed: 60}
+	second := marketdata.Asset{Symbol: "oil", Source: "stream", Speed: 1}
+	store(marketdata.Step{Assets: []marketdata.Asset{first}, Live: []marketdata.Live{{Asset: "oil"}}})
+	store(marketdata.Step{Assets: []marketdata.Asset{first}})
+	store(marketdata.Step{Assets: []marketdata.Asset{second}})
+	store(marketdata.Step{Removed: []string{"oil"}})
 	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
-	told := signal.MarketBar{Asset: "OIL"}
-	if d := cmp.Diff([]signal.ClosedBar{{Count: 1, Bar: told}, {Count: 2, Bar: told}}, closed); d != "" || err != nil {
+	told := marketdata.AssetBar{Asset: "OIL"}
+	if d := cmp.Diff([]marketdata.ClosedBar{{Count: 1, Bar: told}, {Count: 2, Bar: told}}, closed); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	if n := rdb.Exists(ctx, marketAssetsKey(), marketLiveKey()).Val(); n != 0 {
@@ -227,15 +228,15 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ctx := t.Context()
-	if end, err := m.TicksEnd(ctx, signal.GivenTicks); !end.IsZero() || err != nil {
+	if end, err := m.TicksEnd(ctx, marketdata.GivenTicks); !end.IsZero() || err != nil {
 		t.Errorf("end of no stream is %v, %v", end, err)
 	}
-	err := m.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC", Source: "simulated", Tick: signal.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
-		{Asset: "ETH", Tick: signal.Tick{Price: 1e7, Time: 5}}})
+	err := m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC", Source: "simulated", Tick: marketdata.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
+		{Asset: "ETH", Tick: marketdata.Tick{Price: 1e7, Time: 5}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := m.ReadTicks(ctx, signal.GivenTicks, signal.Position{}, 0)
+	entries, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -243,11 +244,11 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if d := cmp.Diff(want, entries[0].Fields); d != "" {
 		t.Errorf("entry (-want +got):\n%s", d)
 	}
-	if end, err := m.TicksEnd(ctx, signal.GivenTicks); end != entries[1].Position || err != nil {
+	if end, err := m.TicksEnd(ctx, marketdata.GivenTicks); end != entries[1].Position || err != nil {
 		t.Errorf("end is %v, %v", end, err)
 	}
 	begun := time.Now()
-	if more, err := m.ReadTicks(ctx, signal.GivenTicks, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
+	if more, err := m.ReadTicks(ctx, marketdata.GivenTicks, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
 		t.Errorf("%d entries behind the end after %v, %v", len(more), time.Since(begun), err)
 	}
 
@@ -305,9 +306,9 @@ func TestDamagedClosedBarsAreToldFromGoodOnes(t *testing.T) {
 func FuzzMarketRecords(f *testing.F) {
 	bar := marketBar(3, 7)
 	f.Add(packBar(&bar))
-	f.Add(packAsset(&signal.MarketAsset{Symbol: "BTC", Class: "crypto", TickSize: .001, Speed: 60, AlwaysOpen: true}))
-	f.Add(packLive(&signal.MarketLive{Last: signal.Tick{Price: 1, Time: 2}, Minute: bar.Bar}))
-	f.Add(packNews(&signal.MarketNews{ID: "1", Headline: "x", Symbols: []string{"BTC", ""}}))
+	f.Add(packAsset(&marketdata.Asset{Symbol: "BTC", Class: "crypto", TickSize: .001, Speed: 60, AlwaysOpen: true}))
+	f.Add(packLive(&marketdata.Live{Last: marketdata.Tick{Price: 1, Time: 2}, Minute: bar.Bar}))
+	f.Add(packNews(&marketdata.NewsItem{ID: "1", Headline: "x", Symbols: []string{"BTC", ""}}))
 	f.Add(packListing([]string{"BTCUSDT", "ETHUSDT", ""}))
 	f.Add([]byte{})
 	// What can be read is written again as the same bytes.
@@ -361,19 +362,22 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 		"RenewLease":  func() error { _, err := m.RenewLease(ctx, "node", 1, time.Minute); return err },
 		"GiveUpLease": func() error { return m.GiveUpLease(ctx, "node", 1) },
 		"State":       func() error { _, err := m.State(ctx); return err },
-		"Store":       func() error { return m.Store(ctx, &signal.MarketStep{}) },
-		"Fill":        func() error { return m.Fill(ctx, 1, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1}}) },
-		"AppendTicks": func() error { return m.AppendTicks(ctx, 1, []signal.AssetTick{{Asset: "BTC"}}) },
+		"Store":       func() error { return m.Store(ctx, &marketdata.Step{}) },
+		"Fill":        func() error { return m.Fill(ctx, 1, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1}}) },
+		"AppendTicks": func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"Trim":        func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
 		"TrimBars":    func() error { return m.TrimBars(ctx, signal.Position{}) },
 		"EachRecent": func() error {
-			return m.EachRecent(ctx, []string{"BTC"}, signal.H1, 1, func(string, []signal.MarketBar) {})
+			return m.EachRecent(ctx, []string{"BTC"}, signal.H1, 1, func(string, []marketdata.AssetBar) {})
 		},
 		"Bars":      func() error { _, _, err := m.Bars(ctx, "BTC", signal.H1); return err },
 		"Asset":     func() error { _, _, err := m.Asset(ctx, "BTC"); return err },
-		"GiveTicks": func() error { return m.GiveTicks(ctx, []signal.AssetTick{{Asset: "BTC"}}) },
-		"ReadTicks": func() error { _, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, time.Second); return err },
-		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx, signal.GivenTicks); return err },
+		"GiveTicks": func() error { return m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}}) },
+		"ReadTicks": func() error {
+			_, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
+			return err
+		},
+		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx, marketdata.GivenTicks); return err },
 		"ClosedEnd": func() error { _, _, err := m.ClosedEnd(ctx); return err },
 		"Follow": func() error {
 			_, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -78,23 +79,23 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	m, ctx := NewMarket(s), t.Context()
-	tick := signal.AssetTick{Asset: "BTC", Source: "binance", Tick: signal.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
+	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
 	epoch, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AppendTicks(ctx, epoch-1, []signal.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
+	if err := m.AppendTicks(ctx, epoch-1, []marketdata.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a former feeder writes ticks: %v", err)
 	}
-	if err := m.AppendTicks(ctx, epoch, []signal.AssetTick{tick, missing}); err != nil {
+	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{tick, missing}); err != nil {
 		t.Fatal(err)
 	}
-	if given, err := m.ReadTicks(ctx, signal.GivenTicks, signal.Position{}, 0); len(given) != 0 || err != nil {
+	if given, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0); len(given) != 0 || err != nil {
 		t.Errorf("they stand where anybody writes: %v, %v", given, err)
 	}
-	entries, err := m.ReadTicks(ctx, signal.OwnTicks, signal.Position{}, 0)
+	entries, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -279,7 +280,7 @@ func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
 	if err != nil || second <= first {
 		t.Errorf("epoch %d after %d, %v", second, first, err)
 	}
-	err = m.Store(t.Context(), &signal.MarketStep{Epoch: first, Checkpoint: []byte("x")})
+	err = m.Store(t.Context(), &marketdata.Step{Epoch: first, Checkpoint: []byte("x")})
 	if signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("the feeder from before the loss stores: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -79,15 +80,15 @@ func (m *fakeMarket) News(_ context.Context, asset string, since int64) ([]strat
 }
 
 // testBars returns n bars of an hour each that wander about 67,000.
-func testBars(n int) []strategy.Bar {
-	bars := make([]strategy.Bar, n)
+func testBars(n int) []marketdata.Bar {
+	bars := make([]marketdata.Bar, n)
 	last := 67000.0
 	const hour = 3_600_000
 	for i := range bars {
 		x := float64(i)
 		c := 67000 * math.Exp(0.05*math.Sin(x/37)+0.02*math.Cos(x/5.3)+0.004*math.Sin(x*1.7))
 		open := int64(1_700_000_000_000-1_700_000_000_000%hour) + int64(i)*hour
-		bars[i] = strategy.Bar{OpenTime: open, CloseTime: open + hour, Open: last, Close: c,
+		bars[i] = marketdata.Bar{OpenTime: open, CloseTime: open + hour, Open: last, Close: c,
 			High: max(last, c) * 1.002, Low: min(last, c) * 0.998, Volume: 100 + 50*math.Abs(math.Sin(x))}
 		last = c
 	}

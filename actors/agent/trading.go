@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -150,7 +151,7 @@ type keptSeries struct {
 
 	mu     sync.Mutex
 	series *strategy.Series
-	bars   []strategy.Bar // that series has been given; nobody changes them
+	bars   []marketdata.Bar // that series has been given; nobody changes them
 	tick   float64
 	state  uint64 // counts the changes of series
 
@@ -198,22 +199,22 @@ func (k *keptSeries) sync(seen *market.Snapshot) error {
 }
 
 // sameBars says that a and b are the same slice.
-func sameBars(a, b []strategy.Bar) bool {
+func sameBars(a, b []marketdata.Bar) bool {
 	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
 }
 
 // older says that a ends before b.
-func older(a, b []strategy.Bar) bool {
+func older(a, b []marketdata.Bar) bool {
 	return len(a) > 0 && len(b) > 0 && a[len(a)-1].OpenTime < b[len(b)-1].OpenTime
 }
 
 // continues says that bars repeats what was known before, but for the last bar, and
 // goes on from there.
-func continues(known, bars []strategy.Bar) bool {
+func continues(known, bars []marketdata.Bar) bool {
 	if len(known) == 0 || len(bars) == 0 {
 		return false
 	}
-	from, found := slices.BinarySearchFunc(known, bars[0].OpenTime, func(b strategy.Bar, t int64) int {
+	from, found := slices.BinarySearchFunc(known, bars[0].OpenTime, func(b marketdata.Bar, t int64) int {
 		switch {
 		case b.OpenTime < t:
 			return -1

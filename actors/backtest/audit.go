@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -52,7 +53,7 @@ type Verdict struct {
 type Audit struct {
 	origin   strategy.Origin
 	series   *strategy.Series
-	bars     []strategy.Bar
+	bars     []marketdata.Bar
 	late     int // how many of the newest bars a run may have gone by
 	next     int // the first of bars that series lacks
 	assessed map[assessedKey]assessed
@@ -74,7 +75,7 @@ type assessed struct {
 var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
 // NewAudit returns an audit over bars, which are as Run wants them.
-func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []strategy.Bar) *Audit {
+func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Audit {
 	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
 	if o.Compression > 1 {
 		a.late = max(a.late, 1+int(strategy.LeastAge*o.Compression/float64(tf.Duration().Milliseconds())))
@@ -91,7 +92,7 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 		return v, nil
 	}
 	created := s.CreatedAt.UnixMilli()
-	end, _ := slices.BinarySearchFunc(a.bars, created, func(b strategy.Bar, t int64) int {
+	end, _ := slices.BinarySearchFunc(a.bars, created, func(b marketdata.Bar, t int64) int {
 		if b.CloseTime <= t {
 			return -1
 		}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -82,7 +83,7 @@ func (e *FileError) add(line int, format string, args ...any) {
 // or seconds since 1970, RFC 3339, or such a time or a date without an offset, which
 // are UTC. Of two lines with the same time the later one counts. Bars of a longer
 // timeframe are refused. The error is a *FileError, or that of the reader.
-func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
+func ReadCSV(r io.Reader, tf signal.Timeframe) ([]marketdata.Bar, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
 		text.Discard(len(mark)) // is there
@@ -104,7 +105,7 @@ func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
 	if !ok {
 		return nil, faults
 	}
-	var bars []strategy.Bar
+	var bars []marketdata.Bar
 	for {
 		cells, err := lines.Read()
 		if errors.Is(err, io.EOF) {
@@ -140,7 +141,7 @@ func ReadCSV(r io.Reader, tf signal.Timeframe) ([]strategy.Bar, error) {
 var wholeUnits = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
 // nearest returns how far apart bars open at least; 0 for fewer than two.
-func nearest(bars []strategy.Bar) time.Duration {
+func nearest(bars []marketdata.Bar) time.Duration {
 	var least int64
 	for i := 1; i < len(bars); i++ {
 		if d := bars[i].OpenTime - bars[i-1].OpenTime; least == 0 || d < least {
@@ -187,7 +188,7 @@ func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok
 }
 
 // parseLine reads a bar.
-func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (strategy.Bar, error) {
+func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (marketdata.Bar, error) {
 	cell := func(column int) (string, error) {
 		at := places[column]
 		if at < 0 {
@@ -200,30 +201,30 @@ func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (s
 	}
 	text, err := cell(timeColumn)
 	if err != nil {
-		return strategy.Bar{}, err
+		return marketdata.Bar{}, err
 	}
 	opened, ok := parseOpenTime(text)
 	if !ok {
-		return strategy.Bar{}, fmt.Errorf("time %s is none: 1795253400000, 1795253400, 2026-11-21T09:30:00Z or 2026-11-21 are", quoted(text))
+		return marketdata.Bar{}, fmt.Errorf("time %s is none: 1795253400000, 1795253400, 2026-11-21T09:30:00Z or 2026-11-21 are", quoted(text))
 	}
-	b := strategy.Bar{OpenTime: opened, CloseTime: opened + tf.Duration().Milliseconds()}
+	b := marketdata.Bar{OpenTime: opened, CloseTime: opened + tf.Duration().Milliseconds()}
 	for column, v := range map[int]*float64{openColumn: &b.Open, highColumn: &b.High, lowColumn: &b.Low, closeColumn: &b.Close, volumeColumn: &b.Volume} {
 		text, cellErr := cell(column)
 		if cellErr != nil {
-			return strategy.Bar{}, cellErr
+			return marketdata.Bar{}, cellErr
 		}
 		if column == volumeColumn && text == "" {
 			continue
 		}
 		if *v, ok = parseDecimal(text); !ok {
-			return strategy.Bar{}, fmt.Errorf("%s %s is no number", columns[column].name, quoted(text))
+			return marketdata.Bar{}, fmt.Errorf("%s %s is no number", columns[column].name, quoted(text))
 		}
 	}
-	return b, b.Check()
+	return b, strategy.CheckBar(b)
 }
 
 // appendLine adds b, the bar of the next line.
-func appendLine(bars []strategy.Bar, b strategy.Bar) ([]strategy.Bar, error) {
+func appendLine(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, error) {
 	if n := len(bars); n > 0 && b.OpenTime != bars[n-1].OpenTime {
 		last := bars[n-1]
 		at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

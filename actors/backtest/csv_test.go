@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 func TestBarsAreReadFromFilesOfManyForms(t *testing.T) {
 	t.Parallel()
 	const first = 1_795_251_600_000 // 2026-11-21T09:00:00Z
-	want := []strategy.Bar{
+	want := []marketdata.Bar{
 		{OpenTime: first, CloseTime: first + hour, Open: 1.5, High: 2, Low: 1, Close: 1.75, Volume: 10},
 		{OpenTime: first + hour, CloseTime: first + 2*hour, Open: 1.75, High: 3, Low: 1.75, Close: 2.5, Volume: 0.5},
 	}
@@ -95,7 +96,7 @@ func FuzzReadCSV(f *testing.F) {
 			t.Errorf("%d bars with an error of %d bytes", len(bars), len(err.Error()))
 		}
 		for i, b := range bars {
-			if b.Check() != nil || i > 0 && b.OpenTime < bars[i-1].CloseTime {
+			if strategy.CheckBar(b) != nil || i > 0 && b.OpenTime < bars[i-1].CloseTime {
 				t.Errorf("bar %d is %+v", i, b)
 			}
 		}

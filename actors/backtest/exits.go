@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Prices is what is stored of the prices of an asset.
 type Prices struct {
 	// Bars are as they are stored, ascending, gaps not filled.
-	Bars  map[signal.Timeframe][]strategy.Bar
+	Bars  map[signal.Timeframe][]marketdata.Bar
 	Speed int64 // by how much the asset's time is compressed, 1 or more
 	Ticks bool  // trades are known, too: then signals close by them, at any moment
 	// Sparse says that bars hold more prices than the trades that were told: a level that
@@ -60,9 +61,9 @@ const (
 type life struct {
 	*Prices
 	s       *signal.Signal
-	bars    []strategy.Bar // from the one before that in which it was born
-	length  int64          // of a bar, in milliseconds of market time
-	finest  bool           // no finer bars are stored
+	bars    []marketdata.Bar // from the one before that in which it was born
+	length  int64            // of a bar, in milliseconds of market time
+	finest  bool             // no finer bars are stored
 	created int64
 	expires int64
 }
@@ -141,8 +142,8 @@ func (p *Prices) lifeOf(s *signal.Signal) (*life, bool) {
 }
 
 // before returns how many bars open before a time.
-func before(bars []strategy.Bar, at int64) int {
-	n, _ := slices.BinarySearchFunc(bars, at, func(b strategy.Bar, at int64) int {
+func before(bars []marketdata.Bar, at int64) int {
+	n, _ := slices.BinarySearchFunc(bars, at, func(b marketdata.Bar, at int64) int {
 		if b.OpenTime < at {
 			return -1
 		}
@@ -172,7 +173,7 @@ func (p *Prices) after(ms int64, d time.Duration, tf signal.Timeframe) int64 {
 }
 
 // ends says that b, one of its bars, ends the signal.
-func (l *life) ends(b strategy.Bar) (strategy.Exit, bool) {
+func (l *life) ends(b marketdata.Bar) (strategy.Exit, bool) {
 	return strategy.ExitOnBar(l.s.Direction, *l.s.Levels, b)
 }
 
@@ -258,7 +259,7 @@ func (l *life) allows(at int64) ([]Difference, string) {
 }
 
 // endedBy returns the first bar that ends the signal of those that close by a time.
-func (l *life) endedBy(at int64) (strategy.Bar, strategy.Exit, bool) {
+func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 	for _, b := range l.bars {
 		if b.CloseTime > at {
 			break
@@ -267,7 +268,7 @@ func (l *life) endedBy(at int64) (strategy.Bar, strategy.Exit, bool) {
 			return b, exit, true
 		}
 	}
-	return strategy.Bar{}, strategy.Exit{}, false
+	return marketdata.Bar{}, strategy.Exit{}, false
 }
 
 // checkOpen says whether an open signal has ended by the bars.

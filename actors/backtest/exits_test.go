@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -32,21 +33,21 @@ func newTraded(seed uint64, minutes int) *traded {
 		price float64
 	}
 	var trades []trade
-	var bars []strategy.Bar
+	var bars []marketdata.Bar
 	for i := range minutes {
 		open := begin + int64(i)*minute
-		var b strategy.Bar
+		var b marketdata.Bar
 		for at := open + int64(r.IntN(4000)); at < open+minute; at += 1 + int64(r.IntN(12_000)) {
 			price = math.Round(price*math.Exp(.0008*r.NormFloat64())*100) / 100
 			trades = append(trades, trade{at, price})
 			if b.CloseTime == 0 {
-				b = strategy.Bar{OpenTime: open, CloseTime: open + minute, Open: price, High: price, Low: price}
+				b = marketdata.Bar{OpenTime: open, CloseTime: open + minute, Open: price, High: price, Low: price}
 			}
 			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price
 		}
 		bars = append(bars, b)
 	}
-	m := &traded{prices: Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.M1: bars}, Speed: 1, Ticks: true}}
+	m := &traded{prices: Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: bars}, Speed: 1, Ticks: true}}
 	for n := 100; n < len(trades)-2000; n += 100 {
 		entry, wide := trades[n], []float64{1, 1, 6}[n/100%3]
 		s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: "WALK", Strategy: strategy.Sentiment, Timeframe: signal.M1, Risk: signal.MediumRisk,
@@ -95,7 +96,7 @@ func replayed(t *testing.T) (*Prices, []*signal.Signal) {
 			list = append(list, s)
 		}
 	}
-	return &Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.H1: bars}, Speed: 1}, list
+	return &Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.H1: bars}, Speed: 1}, list
 }
 
 // all returns what both parts of an audit say of an end.
@@ -129,7 +130,7 @@ func TestEndsThatHoldPassTheAudit(t *testing.T) {
 		}
 	}
 	// Coarser bars say less, and nothing that is wrong.
-	coarse := Prices{Bars: map[signal.Timeframe][]strategy.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:], signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
+	coarse := Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:], signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
 		Speed: 1, Ticks: true}
 	for _, s := range byTicks.signals {
 		check(&coarse, s, Within)
@@ -137,8 +138,8 @@ func TestEndsThatHoldPassTheAudit(t *testing.T) {
 }
 
 // joined returns bars that are n times as long.
-func joined(bars []strategy.Bar, n int) []strategy.Bar {
-	var list []strategy.Bar
+func joined(bars []marketdata.Bar, n int) []marketdata.Bar {
+	var list []marketdata.Bar
 	for _, b := range bars {
 		length := int64(n) * minute
 		if k := len(list); k == 0 || b.OpenTime >= list[k-1].CloseTime {
@@ -245,7 +246,7 @@ func TestEndsThatCannotBeComparedAreSaidToBe(t *testing.T) {
 		"stale":   {func(_ *Prices, s *signal.Signal) { s.Metadata = []byte(`{"stale_exit":true}`) }, "want of prices"},
 	} {
 		prices := m.prices
-		prices.Bars = map[signal.Timeframe][]strategy.Bar{signal.M1: m.prices.Bars[signal.M1]}
+		prices.Bars = map[signal.Timeframe][]marketdata.Bar{signal.M1: m.prices.Bars[signal.M1]}
 		s := *m.signals[1]
 		c.change(&prices, &s)
 		if found, how, none := prices.CheckEnd(&s); len(found) > 0 || how != NotCompared || !strings.Contains(none, c.says) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -83,7 +84,7 @@ const checkEvery = 256
 // signal. Exits are looked for from the next bar on. The error is a *signal.RunError:
 // INSUFFICIENT_HISTORY where no bar allowed a signal, DATA_UNAVAILABLE for bars that
 // are not possible; or that of ctx.
-func Run(ctx context.Context, bars []strategy.Bar, o Options) (Result, error) {
+func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
 	var trades []Trade
 	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: "there are no bars in the time asked for"})
@@ -127,7 +128,7 @@ func Run(ctx context.Context, bars []strategy.Bar, o Options) (Result, error) {
 }
 
 // Conclude returns the signal at the close of b, the newest bar of series.
-func Conclude(series *strategy.Series, o Options, b strategy.Bar) (strategy.Conclusion, error) {
+func Conclude(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Conclusion, error) {
 	var a strategy.Assessment
 	var err error
 	if o.Strategy == strategy.Sentiment {
@@ -143,7 +144,7 @@ func Conclude(series *strategy.Series, o Options, b strategy.Bar) (strategy.Conc
 
 // follow looks for the end of t in the bars after its own, of which it lives for
 // horizon.
-func (t *Trade) follow(bars []strategy.Bar, horizon int) {
+func (t *Trade) follow(bars []marketdata.Bar, horizon int) {
 	for i := t.Bar + 1; i < len(bars) && i <= t.Bar+horizon; i++ {
 		b := bars[i]
 		exit, ended := strategy.ExitOnBar(t.Direction, t.Levels, b)

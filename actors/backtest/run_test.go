@@ -11,10 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-func run(t *testing.T, bars []strategy.Bar, o Options) Result {
+func run(t *testing.T, bars []marketdata.Bar, o Options) Result {
 	t.Helper()
 	r, err := Run(t.Context(), bars, o)
 	if err != nil {
@@ -185,7 +186,7 @@ func TestWhatCannotBeReplayedIsSaid(t *testing.T) {
 	none.From = time.Now().UnixMilli()
 	for _, c := range []struct {
 		name string
-		bars []strategy.Bar
+		bars []marketdata.Bar
 		o    Options
 		code signal.ErrorCode
 		says string

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -12,13 +13,13 @@ import (
 const hour = 3_600_000
 
 // walk returns n bars of 1h of a random walk that the seed fixes.
-func walk(seed uint64, n int) []strategy.Bar {
+func walk(seed uint64, n int) []marketdata.Bar {
 	r := rand.New(rand.NewPCG(seed, 1))
-	bars := make([]strategy.Bar, n)
+	bars := make([]marketdata.Bar, n)
 	price := 100.0
 	cents := func(x float64) float64 { return math.Round(x*100) / 100 }
 	for i := range bars {
-		b := strategy.Bar{OpenTime: 1_700_000_000_000/hour*hour + int64(i)*hour, Open: cents(price)}
+		b := marketdata.Bar{OpenTime: 1_700_000_000_000/hour*hour + int64(i)*hour, Open: cents(price)}
 		b.CloseTime = b.OpenTime + hour
 		b.High, b.Low = b.Open, b.Open
 		for range 6 {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestOpenSignalsAreWatched(t *testing.T) {
@@ -68,11 +68,11 @@ func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
 		}, reason: signal.StopLoss, exit: 88.5, pnl: -11.5,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":88.5,"pnl_percent":-11.5,"pnl_absolute":-11.5,"duration_minutes":0}`},
 		{name: "both in a bar", tell: func() any {
-			return market.Reached{Tick: tickAt(time.Minute, 100), Bar: &strategy.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: market.Span{Low: 80, High: 120}}
+			return market.Reached{Tick: tickAt(time.Minute, 100), Bar: &marketdata.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: market.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 90, pnl: -10, more: `{"resolved_by":"backfill"}`,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":90,"pnl_percent":-10,"pnl_absolute":-10,"duration_minutes":1}`},
 		{name: "a bar that opens beyond the stop", tell: func() any {
-			return market.Reached{Tick: tickAt(time.Minute, 87), Bar: &strategy.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: market.Span{Low: 80, High: 120}}
+			return market.Reached{Tick: tickAt(time.Minute, 87), Bar: &marketdata.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: market.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 85, pnl: -15,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":85,"pnl_percent":-15,"pnl_absolute":-15,"duration_minutes":1}`},
 		{name: "expired", tell: func() any {
@@ -128,12 +128,12 @@ func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		bar      strategy.Bar
+		bar      marketdata.Bar
 		mfe, mae float64
 	}{
-		"stop":   {strategy.Bar{Open: 99, High: 104, Low: 70, Close: 80}, .4, -1},
-		"gap":    {strategy.Bar{Open: 85, High: 104, Low: 70, Close: 80}, .4, -1.5},
-		"target": {strategy.Bar{Open: 99, High: 140, Low: 98, Close: 130}, 1.5, -.2},
+		"stop":   {marketdata.Bar{Open: 99, High: 104, Low: 70, Close: 80}, .4, -1},
+		"gap":    {marketdata.Bar{Open: 85, High: 104, Low: 70, Close: 80}, .4, -1.5},
+		"target": {marketdata.Bar{Open: 99, High: 140, Low: 98, Close: 130}, 1.5, -.2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, openSignal("1"))

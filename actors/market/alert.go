@@ -5,7 +5,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Alert asks to be told of an asset's prices, until one of the levels is reached or
@@ -28,7 +28,7 @@ type (
 	// bar.
 	Reached struct {
 		Tick Tick
-		Bar  *strategy.Bar
+		Bar  *marketdata.Bar
 		// Past says that it was found in bars of a time that nobody watched.
 		Past bool
 		Span Span

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -60,7 +61,7 @@ func (s *alerts) tick(t Tick) {
 }
 
 // bar takes a closed bar, if the asset has no trades that say more.
-func (s *alerts) bar(frame int, b strategy.Bar) {
+func (s *alerts) bar(frame int, b marketdata.Bar) {
 	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, strategy.LeastAge) {
 		return
 	}
@@ -68,7 +69,7 @@ func (s *alerts) bar(frame int, b strategy.Bar) {
 }
 
 // takeBar takes a closed bar that says more of its time than what came before.
-func (s *alerts) takeBar(frame int, b strategy.Bar) {
+func (s *alerts) takeBar(frame int, b marketdata.Bar) {
 	t := Tick{Price: b.Close, Time: b.CloseTime}
 	s.expireBefore(b.CloseTime)
 	s.settle(t, &b)
@@ -85,7 +86,7 @@ func (s *alerts) takeBar(frame int, b strategy.Bar) {
 
 // closed tells of the close of a bar those who asked for its timeframe, once, and not
 // if the next one is over already.
-func (s *alerts) closed(frame int, b strategy.Bar) {
+func (s *alerts) closed(frame int, b marketdata.Bar) {
 	if s.last.Time == 0 || b.CloseTime <= s.told[frame] || s.last.Time-b.CloseTime >= frameMS[frame]/s.speed {
 		return
 	}
@@ -180,7 +181,7 @@ func (s *alerts) price(p *place) float64 {
 
 // settle ends the alerts that have waited for a price by t, which is the close of b
 // unless that is nil: while they wait the levels hold.
-func (s *alerts) settle(t Tick, b *strategy.Bar) {
+func (s *alerts) settle(t Tick, b *marketdata.Bar) {
 	for i := range s.overdue {
 		p := &s.overdue[i]
 		low, high := t.Price, t.Price

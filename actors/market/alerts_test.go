@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // deaf is an actor that only stands for somebody.
@@ -45,7 +45,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 	}
 	bar := func(opens int64, o, h, l, c float64) func(*alerts) {
 		return func(s *alerts) {
-			b := strategy.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: o, High: h, Low: l, Close: c}
+			b := marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: o, High: h, Low: l, Close: c}
 			s.bar(m1, b)
 			s.closed(m1, b)
 		}
@@ -82,7 +82,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 		{"a stale price, and the next one is too late", []func(*alerts){tick(80_000, 100), tick(110_001, 80)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
 		{"no price since the beginning", []func(*alerts){tick(95_000, 100), from(96_000), expire(103_000)}, []any{Expired{At: 100_000}}},
 		{"a bar of the beginning, after the expiry", []func(*alerts){from(99_900), expire(103_000), func(s *alerts) {
-			s.bar(m1, strategy.Bar{OpenTime: 99_000, CloseTime: 108_000, Open: 100, High: 120, Low: 80, Close: 101})
+			s.bar(m1, marketdata.Bar{OpenTime: 99_000, CloseTime: 108_000, Open: 100, High: 120, Low: 80, Close: 101})
 		}}, []any{Expired{At: 108_000, Price: 101, Span: Span{101, 101}}}},
 		{"a bar that is told again", []func(*alerts){bar(1000, 100, 105, 95, 101), bar(1000, 100, 105, 95, 102)}, []any{Closed{At: 2000, Price: 101, Span: Span{95, 105}, Frame: 1000}}},
 		{"a bar that is told late", []func(*alerts){tick(5000, 100), bar(2500, 100, 101, 99, 100), tick(5100, 101), bar(4500, 100, 101, 99, 100)},
@@ -91,13 +91,13 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 		{"no price was ever known", []func(*alerts){expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Stale: true}}},
 		{"the bar of the beginning does not count", []func(*alerts){bar(500, 100, 120, 80, 100)}, []any{Closed{At: 1500, Price: 100, Frame: 1000}}},
 		{"a bar that touches", []func(*alerts){bar(1000, 100, 105, 89, 100)},
-			[]any{Reached{Tick: Tick{Price: 100, Time: 2000}, Bar: &strategy.Bar{OpenTime: 1000, CloseTime: 2000, Open: 100, High: 105, Low: 89, Close: 100}, Span: Span{89, 105}}}},
+			[]any{Reached{Tick: Tick{Price: 100, Time: 2000}, Bar: &marketdata.Bar{OpenTime: 1000, CloseTime: 2000, Open: 100, High: 105, Low: 89, Close: 100}, Span: Span{89, 105}}}},
 		{"a bar that touches nothing is its close", []func(*alerts){bar(1000, 100, 105, 95, 101)}, []any{Closed{At: 2000, Price: 101, Span: Span{95, 105}, Frame: 1000}}},
 		{"bars of an asset with trades", []func(*alerts){tick(2000, 100), bar(2000, 100, 120, 80, 100)}, []any{Closed{At: 3000, Price: 100, Span: Span{100, 100}, Frame: 1000}}},
 		{"a bar that ends after the expiry", []func(*alerts){bar(98_900, 100, 101, 99, 100), bar(99_900, 100, 120, 80, 100)},
 			[]any{Closed{At: 99_900, Price: 100, Span: Span{99, 101}, Frame: 1000}, Expired{At: 100_000, Price: 100, Span: Span{99, 101}}}},
 		{"a bar that ends with the expiry goes first", []func(*alerts){bar(99_000, 100, 111, 99, 100)},
-			[]any{Reached{Tick: Tick{Price: 100, Time: 100_000}, Bar: &strategy.Bar{OpenTime: 99_000, CloseTime: 100_000, Open: 100, High: 111, Low: 99, Close: 100}, Span: Span{99, 111}}}},
+			[]any{Reached{Tick: Tick{Price: 100, Time: 100_000}, Bar: &marketdata.Bar{OpenTime: 99_000, CloseTime: 100_000, Open: 100, High: 111, Low: 99, Close: 100}, Span: Span{99, 111}}}},
 	} {
 		heard := told{}
 		s := newAlerts(Crypto, 60, Always, heard.tell)
@@ -134,7 +134,7 @@ func TestTheClockAloneEndsNothingThatNobodyWatched(t *testing.T) {
 		t.Errorf("without prices (-want +got):\n%s", diff)
 	}
 	s, heard = begin()
-	s.takeBar(m1, strategy.Bar{OpenTime: 3000, CloseTime: 4000, Open: 100, High: 111, Low: 99, Close: 110})
+	s.takeBar(m1, marketdata.Bar{OpenTime: 3000, CloseTime: 4000, Open: 100, High: 111, Low: 99, Close: 110})
 	if _, ok := heard[who][0].(Reached); !ok {
 		t.Errorf("by bars: %+v", heard[who])
 	}
@@ -149,7 +149,7 @@ func TestAlertsExpireBySessions(t *testing.T) {
 	at := func(text string) int64 { return instant(t, text).UnixMilli() }
 	bar := func(s *alerts, closes string, price float64) {
 		open := at(closes) - 60_000
-		s.bar(m1, strategy.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price, Low: price, Close: price})
+		s.bar(m1, marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price, Low: price, Close: price})
 	}
 	since, seen := at("2026-11-20T15:00:00Z"), Span{100, 100} // a Friday, 10:00 in New York
 	for name, c := range map[string]struct {

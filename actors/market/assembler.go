@@ -1,6 +1,8 @@
 package market
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+)
 
 // assembler makes the bars of a simulated asset out of its path: each timeframe
 // from the next finer one, the finest from the points of the path. While the path
@@ -8,7 +10,7 @@ import "github.com/agentsignal/agentsignal/actors/signal"
 type assembler struct {
 	grid   grid
 	finest int
-	part   [timeframes]signal.Bar // the open bar of each timeframe; CloseTime 0: none
+	part   [timeframes]marketdata.Bar // the open bar of each timeframe; CloseTime 0: none
 }
 
 // start says from which timeframe on bars are made of the points to come. What
@@ -17,7 +19,7 @@ func (a *assembler) start(finest int) {
 	for frame := m1; frame < finest; frame++ {
 		if a.part[frame].CloseTime != 0 {
 			a.join(frame+1, a.part[frame])
-			a.part[frame] = signal.Bar{}
+			a.part[frame] = marketdata.Bar{}
 		}
 	}
 	a.finest = finest
@@ -25,23 +27,23 @@ func (a *assembler) start(finest int) {
 
 // add works in a point of the path, which is later than the one before, and hands
 // the bars that end by then to out.
-func (a *assembler) add(ms int64, price, volume float64, out func(frame int, b signal.Bar)) {
+func (a *assembler) add(ms int64, price, volume float64, out func(frame int, b marketdata.Bar)) {
 	for frame := m1; frame < timeframes; frame++ {
 		b := a.part[frame]
 		if b.CloseTime == 0 || b.CloseTime > ms {
 			continue
 		}
-		a.part[frame] = signal.Bar{}
+		a.part[frame] = marketdata.Bar{}
 		if frame < d1 {
 			a.join(frame+1, b)
 		}
 		out(frame, b)
 	}
-	a.join(a.finest, signal.Bar{OpenTime: ms, Open: price, High: price, Low: price, Close: price, Volume: volume})
+	a.join(a.finest, marketdata.Bar{OpenTime: ms, Open: price, High: price, Low: price, Close: price, Volume: volume})
 }
 
 // join adds part to the open bar of a frame, or opens that with it.
-func (a *assembler) join(frame int, part signal.Bar) {
+func (a *assembler) join(frame int, part marketdata.Bar) {
 	if a.part[frame].CloseTime != 0 {
 		merge(&a.part[frame], &part)
 		return

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // The classes of assets. The class of an asset that only appeared in a stream is
@@ -138,6 +138,6 @@ func roundTo(price, step float64) float64 {
 }
 
 // assetOf returns what readers are told of an asset with record r.
-func assetOf(r signal.MarketAsset) Asset {
+func assetOf(r marketdata.Asset) Asset {
 	return Asset{Symbol: r.Symbol, Class: r.Class, TickSize: r.TickSize, AlwaysOpen: r.AlwaysOpen}
 }

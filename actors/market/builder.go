@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // recentKept is how many closed bars of each timeframe a builder remembers: enough
@@ -21,13 +22,13 @@ const recordKept = 1500
 type builder struct {
 	asset  string
 	grid   grid
-	minute signal.Bar // the 1m bar that is open; CloseTime 0 if there is none
-	recent [timeframes][]signal.MarketBar
+	minute marketdata.Bar // the 1m bar that is open; CloseTime 0 if there is none
+	recent [timeframes][]marketdata.AssetBar
 	// due is when the interval closes in which finer bars wait to be put together; 0
 	// if none do.
 	due [timeframes]int64
 	// out receives each bar that is new or different.
-	out func(signal.MarketBar)
+	out func(marketdata.AssetBar)
 	// rebuild is the open time from which on coarser bars must be built anew from
 	// the records, because what they consist of is not remembered; 0 if none must.
 	rebuild int64
@@ -37,10 +38,10 @@ type builder struct {
 
 // restore makes b go on where another builder stood: minute is the bar that was
 // open, recent are the newest closed bars of each timeframe, ascending.
-func (b *builder) restore(minute signal.Bar, recent [timeframes][]signal.MarketBar) {
+func (b *builder) restore(minute marketdata.Bar, recent [timeframes][]marketdata.AssetBar) {
 	b.minute, b.recent, b.due = minute, recent, [timeframes]int64{}
 	if n := len(recent[m1]); n > 0 && recent[m1][n-1].OpenTime >= minute.OpenTime {
-		b.minute = signal.Bar{} // closed since
+		b.minute = marketdata.Bar{} // closed since
 	}
 	for frame := m5; frame < timeframes; frame++ {
 		from := int64(0)
@@ -58,13 +59,13 @@ func (b *builder) restore(minute signal.Bar, recent [timeframes][]signal.MarketB
 
 // tick works in a trade, which must not be older than the one before. It returns
 // false if its minute is closed already: the trade is not in any bar.
-func (b *builder) tick(t signal.Tick) bool {
+func (b *builder) tick(t marketdata.Tick) bool {
 	b.advance(t.Time)
 	from, to := b.grid.interval(m1, t.Time)
 	if n := len(b.recent[m1]); n > 0 && b.recent[m1][n-1].OpenTime >= from {
 		return b.recent[m1][n-1].Given // a given bar has it
 	}
-	point := signal.Bar{OpenTime: from, CloseTime: to, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price, Volume: t.Volume}
+	point := marketdata.Bar{OpenTime: from, CloseTime: to, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price, Volume: t.Volume}
 	if b.minute.CloseTime == 0 {
 		b.minute = point
 	} else {
@@ -77,8 +78,8 @@ func (b *builder) tick(t signal.Tick) bool {
 func (b *builder) advance(now int64) {
 	if b.minute.CloseTime != 0 && b.minute.CloseTime <= now {
 		minute := b.minute
-		b.minute = signal.Bar{}
-		b.put(m1, signal.MarketBar{Bar: minute})
+		b.minute = marketdata.Bar{}
+		b.put(m1, marketdata.AssetBar{Bar: minute})
 	}
 	for frame := m5; frame < timeframes; frame++ {
 		if b.due[frame] != 0 && b.due[frame] <= now {
@@ -90,17 +91,17 @@ func (b *builder) advance(now int64) {
 }
 
 // give works in a bar that a source gave. Its times have been checked.
-func (b *builder) give(bar signal.MarketBar) {
+func (b *builder) give(bar marketdata.AssetBar) {
 	frame, _ := frameOf(bar.Timeframe)
 	b.advance(bar.OpenTime)
 	if frame == m1 && b.minute.OpenTime == bar.OpenTime {
-		b.minute = signal.Bar{}
+		b.minute = marketdata.Bar{}
 	}
 	b.put(frame, bar)
 }
 
 // put stores a closed bar of a frame and sees to the coarser one it is part of.
-func (b *builder) put(frame int, bar signal.MarketBar) {
+func (b *builder) put(frame int, bar marketdata.AssetBar) {
 	bar.Asset, bar.Timeframe = b.asset, signal.Timeframes[frame]
 	list := b.recent[frame]
 	i, found := slices.BinarySearchFunc(list, bar.OpenTime, byOpenTime)
@@ -165,9 +166,9 @@ func (b *builder) measure() {
 
 // combine puts together the bars, ascending, that open in [from, to). It returns
 // false if there are none.
-func combine(bars []signal.MarketBar, from, to int64) (signal.MarketBar, bool) {
+func combine(bars []marketdata.AssetBar, from, to int64) (marketdata.AssetBar, bool) {
 	i, _ := slices.BinarySearchFunc(bars, from, byOpenTime)
-	var whole signal.MarketBar
+	var whole marketdata.AssetBar
 	for ; i < len(bars) && bars[i].OpenTime < to; i++ {
 		if whole.CloseTime == 0 {
 			whole.Bar = bars[i].Bar
@@ -180,13 +181,13 @@ func combine(bars []signal.MarketBar, from, to int64) (signal.MarketBar, bool) {
 }
 
 // merge extends bar by a later part of it.
-func merge(bar, part *signal.Bar) {
+func merge(bar, part *marketdata.Bar) {
 	bar.High, bar.Low, bar.Close = max(bar.High, part.High), min(bar.Low, part.Low), part.Close
 	bar.Volume += part.Volume
 	bar.Flat = bar.Flat && part.Flat
 }
 
-func byOpenTime(b signal.MarketBar, open int64) int {
+func byOpenTime(b marketdata.AssetBar, open int64) int {
 	switch {
 	case b.OpenTime < open:
 		return -1
@@ -199,8 +200,8 @@ func byOpenTime(b signal.MarketBar, open int64) int {
 // rebuilt returns the coarser bars that must be written when finer ones from the
 // time from on have changed: series are the records of each timeframe, ascending.
 // Bars that end after until are not closed yet; given ones stay.
-func rebuilt(g grid, series *[timeframes][]signal.MarketBar, from, until int64) []signal.MarketBar {
-	var changed []signal.MarketBar
+func rebuilt(g grid, series *[timeframes][]marketdata.AssetBar, from, until int64) []marketdata.AssetBar {
+	var changed []marketdata.AssetBar
 	for frame := m5; frame < timeframes; frame++ {
 		finer := series[frame-1]
 		if len(finer) == 0 {

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // day is midnight of some day.
@@ -14,15 +15,15 @@ const day = 20_778 * 86_400_000
 
 // book collects what a builder puts out, as the records would hold it.
 type book struct {
-	bars map[signal.Timeframe]map[int64]signal.MarketBar
+	bars map[signal.Timeframe]map[int64]marketdata.AssetBar
 	puts int
 }
 
-func newBook() *book { return &book{bars: make(map[signal.Timeframe]map[int64]signal.MarketBar)} }
+func newBook() *book { return &book{bars: make(map[signal.Timeframe]map[int64]marketdata.AssetBar)} }
 
-func (b *book) put(bar signal.MarketBar) {
+func (b *book) put(bar marketdata.AssetBar) {
 	if b.bars[bar.Timeframe] == nil {
-		b.bars[bar.Timeframe] = make(map[int64]signal.MarketBar)
+		b.bars[bar.Timeframe] = make(map[int64]marketdata.AssetBar)
 	}
 	b.bars[bar.Timeframe][bar.OpenTime] = bar
 	b.puts++
@@ -34,13 +35,13 @@ func newTestBuilder() (*builder, *book) {
 }
 
 // bar returns a bar that opens the given number of minutes after midnight.
-func bar(tf signal.Timeframe, minute int64, open, high, low, closing, volume float64) signal.MarketBar {
+func bar(tf signal.Timeframe, minute int64, open, high, low, closing, volume float64) marketdata.AssetBar {
 	from := day + minute*60_000
-	return signal.MarketBar{Asset: "BTC", Timeframe: tf, Bar: signal.Bar{OpenTime: from, CloseTime: from + tf.Duration().Milliseconds(),
+	return marketdata.AssetBar{Asset: "BTC", Timeframe: tf, Bar: marketdata.Bar{OpenTime: from, CloseTime: from + tf.Duration().Milliseconds(),
 		Open: open, High: high, Low: low, Close: closing, Volume: volume}}
 }
 
-func given(b signal.MarketBar) signal.MarketBar {
+func given(b marketdata.AssetBar) marketdata.AssetBar {
 	b.Given = true
 	return b
 }
@@ -48,7 +49,7 @@ func given(b signal.MarketBar) signal.MarketBar {
 func TestTicksMakeBars(t *testing.T) {
 	t.Parallel()
 	b, book := newTestBuilder()
-	for _, x := range []signal.Tick{
+	for _, x := range []marketdata.Tick{
 		{Price: 10, Volume: 1, Time: day}, {Price: 12, Volume: 1, Time: day + 30_000}, {Price: 9, Volume: 2, Time: day + 59_999},
 		{Price: 11, Volume: 5, Time: day + 60_000}, // the next minute
 		{Price: 8, Volume: 1, Time: day + 6*60_000},
@@ -71,7 +72,7 @@ func TestTicksMakeBars(t *testing.T) {
 	if d := cmp.Diff(want.bars, book.bars); d != "" {
 		t.Errorf("after an hour (-want +got):\n%s", d)
 	}
-	if b.tick(signal.Tick{Price: 1, Time: day + 6*60_000 + 1}) {
+	if b.tick(marketdata.Tick{Price: 1, Time: day + 6*60_000 + 1}) {
 		t.Error("a tick of a closed minute was worked in")
 	}
 }
@@ -80,7 +81,7 @@ func TestGivenBarsWin(t *testing.T) {
 	t.Parallel()
 	minutes := func(b *builder) {
 		for i := range int64(60) {
-			b.tick(signal.Tick{Price: 10, Volume: 1, Time: day + i*60_000})
+			b.tick(marketdata.Tick{Price: 10, Volume: 1, Time: day + i*60_000})
 		}
 	}
 	hour := given(bar(signal.H1, 0, 50, 60, 40, 55, 7))
@@ -89,37 +90,37 @@ func TestGivenBarsWin(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		drive func(b *builder)
-		want  map[signal.Timeframe]signal.MarketBar // of the first interval
+		want  map[signal.Timeframe]marketdata.AssetBar // of the first interval
 	}{
 		{"an hour before it was built", func(b *builder) { minutes(b); b.give(hour); b.advance(day + 3_600_000) },
-			map[signal.Timeframe]signal.MarketBar{signal.H1: hour, signal.M5: bar(signal.M5, 0, 10, 10, 10, 10, 5)}},
+			map[signal.Timeframe]marketdata.AssetBar{signal.H1: hour, signal.M5: bar(signal.M5, 0, 10, 10, 10, 10, 5)}},
 		{"an hour after it was built", func(b *builder) { minutes(b); b.advance(day + 3_600_000); b.give(hour) },
-			map[signal.Timeframe]signal.MarketBar{signal.H1: hour}},
+			map[signal.Timeframe]marketdata.AssetBar{signal.H1: hour}},
 		{"a minute before it was built", func(b *builder) {
-			b.tick(signal.Tick{Price: 10, Volume: 1, Time: day})
+			b.tick(marketdata.Tick{Price: 10, Volume: 1, Time: day})
 			b.give(minute)
-			b.tick(signal.Tick{Price: 77, Volume: 1, Time: day + 59_000}) // in the given bar already
+			b.tick(marketdata.Tick{Price: 77, Volume: 1, Time: day + 59_000}) // in the given bar already
 			b.advance(day + 3_600_000)
-		}, map[signal.Timeframe]signal.MarketBar{signal.M1: minute, signal.M5: bar(signal.M5, 0, 10, 99, 10, 10, 1)}},
+		}, map[signal.Timeframe]marketdata.AssetBar{signal.M1: minute, signal.M5: bar(signal.M5, 0, 10, 99, 10, 10, 1)}},
 		{"a minute after it was built changes coarser bars", func(b *builder) { minutes(b); b.advance(day + 3_600_000); b.give(minute) },
-			map[signal.Timeframe]signal.MarketBar{signal.M1: minute, signal.M5: bar(signal.M5, 0, 10, 99, 10, 10, 5),
+			map[signal.Timeframe]marketdata.AssetBar{signal.M1: minute, signal.M5: bar(signal.M5, 0, 10, 99, 10, 10, 5),
 				signal.H1: bar(signal.H1, 0, 10, 99, 10, 10, 60)}},
 		{"five minutes that are given do not follow a minute", func(b *builder) {
 			minutes(b)
 			b.give(five)
 			b.give(minute)
 			b.advance(day + 3_600_000)
-		}, map[signal.Timeframe]signal.MarketBar{signal.M1: minute, signal.M5: five, signal.H1: bar(signal.H1, 0, 20, 30, 5, 10, 64)}},
+		}, map[signal.Timeframe]marketdata.AssetBar{signal.M1: minute, signal.M5: five, signal.H1: bar(signal.H1, 0, 20, 30, 5, 10, 64)}},
 		{"a copy replaces the former", func(b *builder) {
 			b.give(hour)
 			b.give(given(bar(signal.H1, 0, 51, 61, 41, 56, 8)))
-		}, map[signal.Timeframe]signal.MarketBar{signal.H1: given(bar(signal.H1, 0, 51, 61, 41, 56, 8))}},
+		}, map[signal.Timeframe]marketdata.AssetBar{signal.H1: given(bar(signal.H1, 0, 51, 61, 41, 56, 8))}},
 		{"days come of given hours", func(b *builder) {
 			for i := range int64(24) {
 				b.give(given(bar(signal.H1, i*60, 10, 20+float64(i), 9, 11, 1)))
 			}
 			b.advance(day + 86_400_000)
-		}, map[signal.Timeframe]signal.MarketBar{signal.D1: bar(signal.D1, 0, 10, 43, 9, 11, 24)}},
+		}, map[signal.Timeframe]marketdata.AssetBar{signal.D1: bar(signal.D1, 0, 10, 43, 9, 11, 24)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, book := newTestBuilder()
@@ -145,25 +146,25 @@ func TestTheSameBarAgainIsNoNews(t *testing.T) {
 }
 
 // randomTicks draws ticks of about a day, with pauses.
-func randomTicks(t *rapid.T) []signal.Tick {
+func randomTicks(t *rapid.T) []marketdata.Tick {
 	now := int64(day)
-	var ticks []signal.Tick
+	var ticks []marketdata.Tick
 	for range rapid.IntRange(1, 400).Draw(t, "ticks") {
 		now += rapid.OneOf(rapid.Int64Range(0, 30_000), rapid.Int64Range(0, 30_000), rapid.Int64Range(0, 3_000_000)).Draw(t, "pause")
-		ticks = append(ticks, signal.Tick{Price: float64(rapid.IntRange(1, 1000).Draw(t, "price")), Volume: 1, Time: now})
+		ticks = append(ticks, marketdata.Tick{Price: float64(rapid.IntRange(1, 1000).Draw(t, "price")), Volume: 1, Time: now})
 	}
 	return ticks
 }
 
 // straight builds the bars of one timeframe from ticks in the obvious way.
-func straight(ticks []signal.Tick, tf signal.Timeframe, until int64) map[int64]signal.MarketBar {
-	bars := make(map[int64]signal.MarketBar)
+func straight(ticks []marketdata.Tick, tf signal.Timeframe, until int64) map[int64]marketdata.AssetBar {
+	bars := make(map[int64]marketdata.AssetBar)
 	length := tf.Duration().Milliseconds()
 	for _, x := range ticks {
 		open := x.Time - x.Time%length
 		b, ok := bars[open]
 		if !ok {
-			b = signal.MarketBar{Asset: "BTC", Timeframe: tf, Bar: signal.Bar{OpenTime: open, CloseTime: open + length,
+			b = marketdata.AssetBar{Asset: "BTC", Timeframe: tf, Bar: marketdata.Bar{OpenTime: open, CloseTime: open + length,
 				Open: x.Price, High: x.Price, Low: x.Price}}
 		}
 		b.High, b.Low, b.Close = max(b.High, x.Price), min(b.Low, x.Price), x.Price
@@ -215,9 +216,9 @@ func TestLateMinutesReachCoarserBars(t *testing.T) {
 		n := rapid.IntRange(1, 700).Draw(t, "minutes")
 		order := rapid.Permutation(indices(n)).Draw(t, "order")
 		b, book := newTestBuilder()
-		var ticks []signal.Tick
+		var ticks []marketdata.Tick
 		for i := range n {
-			ticks = append(ticks, signal.Tick{Price: float64(10 + i*7%31), Volume: 1, Time: day + int64(i)*60_000})
+			ticks = append(ticks, marketdata.Tick{Price: float64(10 + i*7%31), Volume: 1, Time: day + int64(i)*60_000})
 		}
 		for _, i := range order {
 			p := ticks[i].Price
@@ -251,7 +252,7 @@ func indices(n int) []int {
 }
 
 // series returns what the book holds in order.
-func (b *book) series() (all [timeframes][]signal.MarketBar) {
+func (b *book) series() (all [timeframes][]marketdata.AssetBar) {
 	for frame, tf := range signal.Timeframes {
 		for at := int64(day); at < day+2*86_400_000; at += frameMS[m1] {
 			if x, ok := b.bars[tf][at]; ok {
@@ -268,7 +269,7 @@ func (b *book) series() (all [timeframes][]signal.MarketBar) {
 func TestARestoredBuilderEndsWhatWasBegun(t *testing.T) {
 	t.Parallel()
 	b, book := newTestBuilder()
-	var recent [timeframes][]signal.MarketBar
+	var recent [timeframes][]marketdata.AssetBar
 	for minute := range int64(5) {
 		recent[m1] = append(recent[m1], bar(signal.M1, minute, 10, 12, 9, 11, 1))
 	}

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // passedKept is for how many milliseconds an asset's actor remembers the ticks that
@@ -98,7 +97,7 @@ func (a *assetActor) tellDropped() {
 }
 
 // take works in ticks that were let through.
-func (a *assetActor) take(c engine.Context, passed []signal.Tick) {
+func (a *assetActor) take(c engine.Context, passed []marketdata.Tick) {
 	for _, t := range passed {
 		a.alerts.tick(Tick(t))
 		a.passed = append(a.passed, Tick(t))
@@ -229,7 +228,7 @@ func (a *assetActor) replay(upTo int64) ([]Tick, filter) {
 }
 
 // atrOf returns the ATR(14) at the end of bars.
-func atrOf(bars []strategy.Bar) float64 {
+func atrOf(bars []marketdata.Bar) float64 {
 	newest := bars[max(0, len(bars)-100):]
 	return atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
 }
@@ -287,7 +286,7 @@ func (a *assetActor) ticksSince(from int64) []Tick {
 
 // framedBar is a bar and its timeframe, and from when on there are finer prices.
 type framedBar struct {
-	strategy.Bar
+	marketdata.Bar
 	frame int
 	finer int64
 }
@@ -308,7 +307,7 @@ func (a *assetActor) history(from, to int64) []framedBar {
 			continue
 		}
 		bars := a.frames[frame].bars
-		first, _ := slices.BinarySearchFunc(bars, from, func(b strategy.Bar, t int64) int {
+		first, _ := slices.BinarySearchFunc(bars, from, func(b marketdata.Bar, t int64) int {
 			if b.CloseTime <= t {
 				return -1
 			}

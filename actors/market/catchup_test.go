@@ -9,14 +9,14 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // walkedMarket are prices of an asset as ticks and as bars of 1m and 5m, on the wall
 // clock at speed 60.
 type walkedMarket struct {
-	ticks []signal.Tick
-	bars  [2][]strategy.Bar
+	ticks []marketdata.Tick
+	bars  [2][]marketdata.Bar
 }
 
 // walkMarket returns a driftless walk of so many seconds, with ten ticks each.
@@ -27,7 +27,7 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 	for second := range int64(seconds) {
 		for i := range int64(10) {
 			price += rng.NormFloat64()
-			w.ticks = append(w.ticks, signal.Tick{Price: price, Time: 1_000_000 + second*1000 + i*100 + 50})
+			w.ticks = append(w.ticks, marketdata.Tick{Price: price, Time: 1_000_000 + second*1000 + i*100 + 50})
 		}
 	}
 	for frame, length := range []int64{1000, 5000} {
@@ -35,7 +35,7 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 			opens := t.Time - t.Time%length
 			bars := w.bars[frame]
 			if n := len(bars); n == 0 || bars[n-1].OpenTime != opens {
-				w.bars[frame] = append(bars, strategy.Bar{OpenTime: opens, CloseTime: opens + length, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price})
+				w.bars[frame] = append(bars, marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price})
 				continue
 			}
 			b := &bars[len(bars)-1]
@@ -48,7 +48,7 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 // actorAt returns an asset's actor that has seen all up to a time, with the ticks of so
 // many last milliseconds still remembered and so many bars of 1m kept.
 func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
-	record := signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}
+	record := marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}
 	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
@@ -76,9 +76,9 @@ func TestTapesOfAssetsThatTradeNoMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	var s tapes
 	gone, here := tapeKey{"GONE", streamName}, tapeKey{"HERE", streamName}
-	s.note(gone, signal.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its time says nothing of it
+	s.note(gone, marketdata.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its time says nothing of it
 	for at := int64(1_000_000); at < 1_000_000+3*tapeKept; at += 60_000 {
-		s.note(here, signal.Tick{Price: 1, Time: at}, at, false)
+		s.note(here, marketdata.Tick{Price: 1, Time: at}, at, false)
 		if _, ok := s.newest(gone); !ok && at <= 1_000_000+tapeKept {
 			t.Fatalf("forgotten after %d ms", at-1_000_000)
 		}
@@ -243,9 +243,9 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	t.Parallel()
 	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
-	a.watch.record.Store(&signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true})
-	flat := func(opens, length int64, closes float64) strategy.Bar {
-		return strategy.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
+	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true})
+	flat := func(opens, length int64, closes float64) marketdata.Bar {
+		return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
 	}
 	for opens := int64(980_000); opens < 1_020_000; opens += 5000 {
 		a.frames[m5].bars = append(a.frames[m5].bars, flat(opens, 5000, 100))

@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // checkpointVersion is the first byte of a checkpoint of the simulated market.
@@ -66,9 +66,9 @@ func (s *simulated) restore(checkpoint []byte) bool {
 		a.path.own, a.path.class, a.news.own = r.generator(), r.generator(), r.generator()
 		a.path.price, a.path.wave, a.path.left = r.float(), r.float(), r.float()
 		a.path.regime, a.news.next, a.news.count, a.bars.finest = int(r.uint64()), int64(r.uint64()), int64(r.uint64()), int(r.uint64())
-		a.last = signal.Tick{Price: r.float(), Volume: r.float(), Time: int64(r.uint64())}
+		a.last = marketdata.Tick{Price: r.float(), Volume: r.float(), Time: int64(r.uint64())}
 		for i := range a.bars.part {
-			a.bars.part[i] = signal.Bar{OpenTime: int64(r.uint64()), CloseTime: int64(r.uint64()),
+			a.bars.part[i] = marketdata.Bar{OpenTime: int64(r.uint64()), CloseTime: int64(r.uint64()),
 				Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 		}
 		sound := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < timeframes &&

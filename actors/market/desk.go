@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -189,7 +190,7 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 		return nil
 	}
 	for _, b := range d.bars {
-		a.builder.give(signal.MarketBar{Asset: a.record.Symbol, Timeframe: signal.M1, Given: true, Bar: b})
+		a.builder.give(marketdata.AssetBar{Asset: a.record.Symbol, Timeframe: signal.M1, Given: true, Bar: b})
 	}
 	a.builder.advance(d.upTo)
 	if d.missed != 0 {
@@ -198,28 +199,28 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 			return err
 		}
 		a.missed = d.missed
-		a.filter.held = signal.Tick{}
+		a.filter.held = marketdata.Tick{}
 	}
 	return t.publishKept(ctx, a, d.ticks)
 }
 
 // publishKept lets an asset's ticks through the filter and writes them for all nodes.
-func (t *term) publishKept(ctx context.Context, a *fed, ticks []signal.Tick) error {
-	var passed []signal.AssetTick
+func (t *term) publishKept(ctx context.Context, a *fed, ticks []marketdata.Tick) error {
+	var passed []marketdata.AssetTick
 	for _, tick := range ticks {
 		through, skipped := a.take(tick)
 		if skipped != "" {
 			t.o.Metrics.skip(skipped)
 		}
 		for _, p := range through {
-			passed = append(passed, signal.AssetTick{Asset: a.record.Symbol, Source: a.record.Source, Tick: p, Missed: a.missed})
+			passed = append(passed, marketdata.AssetTick{Asset: a.record.Symbol, Source: a.record.Source, Tick: p, Missed: a.missed})
 			a.missed = 0
 		}
 	}
 	if len(passed) == 0 {
 		return nil
 	}
-	t.live[a.record.Symbol] = signal.MarketLive{Asset: a.record.Symbol, Last: a.filter.last}
+	t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.last}
 	return t.publish(ctx, passed)
 }
 
@@ -237,18 +238,18 @@ func (t *term) takeUp(ctx context.Context, key string, d *delivery) error {
 	if a == nil || d.reset {
 		a = t.add(*d.record)
 		a.given, a.kept = true, true
-		t.live[d.record.Symbol] = signal.MarketLive{Asset: d.record.Symbol}
+		t.live[d.record.Symbol] = marketdata.Live{Asset: d.record.Symbol}
 		t.step.Assets = append(t.step.Assets, *d.record)
 	}
-	var recent [timeframes][]signal.MarketBar
+	var recent [timeframes][]marketdata.AssetBar
 	for frame, tf := range signal.Timeframes {
 		err := t.store.EachRecent(ctx, []string{d.record.Symbol}, tf, recentKept[frame],
-			func(_ string, bars []signal.MarketBar) { recent[frame] = bars })
+			func(_ string, bars []marketdata.AssetBar) { recent[frame] = bars })
 		if err != nil {
 			return err
 		}
 	}
-	a.builder.restore(signal.Bar{}, recent)
+	a.builder.restore(marketdata.Bar{}, recent)
 	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // reason says why an entry was skipped; empty if it was not. It is the label of a
@@ -53,7 +54,7 @@ const (
 // parseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
 // is that of a tick of our own, which carries it in a field, and streamName for what
 // somebody gave: who may write to market:ticks must not pass for a source.
-func parseTick(stream signal.TickStream, e *signal.MarketEntry) (t signal.AssetTick, skipped reason) {
+func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped reason) {
 	known := 0
 	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
 		if _, ok := e.Fields[field]; ok {
@@ -63,9 +64,9 @@ func parseTick(stream signal.TickStream, e *signal.MarketEntry) (t signal.AssetT
 	_, named := e.Fields["source"]
 	_, missed := e.Fields["missed"]
 	switch {
-	case known != len(e.Fields), stream == signal.OwnTicks && !named:
+	case known != len(e.Fields), stream == marketdata.OwnTicks && !named:
 		return t, skipFields
-	case stream == signal.GivenTicks && (named || missed):
+	case stream == marketdata.GivenTicks && (named || missed):
 		return t, skipForged
 	}
 	t.Source, t.Time = streamName, e.Position.MS
@@ -108,7 +109,7 @@ var barFields = [...]string{"asset", "timeframe", "open_time", "open", "high", "
 // parseBar reads an entry of market:bars; Asset holds the name as it stands. The
 // bar is checked by itself: whether it is aligned and closed depends on the
 // asset's time, see checkBarTime.
-func parseBar(e *signal.MarketEntry) (b signal.MarketBar, skipped reason) {
+func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped reason) {
 	known := 0
 	for _, field := range barFields {
 		if _, ok := e.Fields[field]; ok {
@@ -153,7 +154,7 @@ func parseBar(e *signal.MarketEntry) (b signal.MarketBar, skipped reason) {
 
 // checkBarTime says whether b is a bar of g that was closed when its entry was
 // written at ms, and completes its CloseTime.
-func checkBarTime(b *signal.MarketBar, g grid, ms int64) reason {
+func checkBarTime(b *marketdata.AssetBar, g grid, ms int64) reason {
 	frame, ok := frameOf(b.Timeframe)
 	if !ok {
 		return skipTimeframe

@@ -9,6 +9,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // at is when the entries of these tests were written.
@@ -34,53 +35,53 @@ func TestTicksAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		changes []string
-		want    signal.Tick
+		want    marketdata.Tick
 		skipped reason
 	}{
-		{"a whole one", nil, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"without volume", []string{"volume", "-"}, signal.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
-		{"without time", []string{"time", "-"}, signal.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
-		{"with an exponent", []string{"price", "6.7e4"}, signal.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"a little ahead", []string{"time", "1795253405000"}, signal.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
-		{"far ahead", []string{"time", "1795253406000"}, signal.Tick{}, skipTime},
-		{"time in seconds", []string{"time", "1795253400"}, signal.Tick{}, skipTime},
-		{"negative time", []string{"time", "-1795253400000"}, signal.Tick{}, skipTime},
-		{"endless time", []string{"time", "99999999999999999999"}, signal.Tick{}, skipTime},
-		{"time with a fraction", []string{"time", "1795253400000.5"}, signal.Tick{}, skipTime},
-		{"unknown field", []string{"exchange", "x"}, signal.Tick{}, skipFields},
-		{"no price", []string{"price", "-"}, signal.Tick{}, skipFields},
-		{"no asset", []string{"asset", "-"}, signal.Tick{}, skipFields},
-		{"empty asset", []string{"asset", ""}, signal.Tick{}, skipAsset},
-		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, signal.Tick{}, skipAsset},
-		{"control character", []string{"asset", "BT\nC"}, signal.Tick{}, skipAsset},
-		{"C1 control character", []string{"asset", "BT\u0085C"}, signal.Tick{}, skipAsset},
-		{"not UTF-8", []string{"asset", "BT\xffC"}, signal.Tick{}, skipAsset},
-		{"space at the end", []string{"asset", "BTC "}, signal.Tick{}, skipAsset},
-		{"NaN", []string{"price", "NaN"}, signal.Tick{}, skipNumber},
-		{"Inf", []string{"price", "+Inf"}, signal.Tick{}, skipNumber},
-		{"overflow", []string{"price", "1e999"}, signal.Tick{}, skipNumber},
-		{"hexadecimal", []string{"price", "0x1p4"}, signal.Tick{}, skipNumber},
-		{"empty price", []string{"price", ""}, signal.Tick{}, skipNumber},
-		{"words", []string{"price", "cheap"}, signal.Tick{}, skipNumber},
-		{"two points", []string{"price", "1.2.3"}, signal.Tick{}, skipNumber},
-		{"negative price", []string{"price", "-1"}, signal.Tick{}, skipPrice},
-		{"zero", []string{"price", "0"}, signal.Tick{}, skipPrice},
-		{"absurd price", []string{"price", "1e13"}, signal.Tick{}, skipPrice},
-		{"absurdly small price", []string{"price", "1e-12"}, signal.Tick{}, skipPrice},
-		{"passing for a source", []string{"source", "simulated"}, signal.Tick{}, skipForged},
-		{"passing for another", []string{"source", "stream"}, signal.Tick{}, skipForged},
-		{"passing for one after a gap", []string{"missed", "1795253400000"}, signal.Tick{}, skipForged},
-		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, signal.Tick{}, skipFields},
-		{"negative volume", []string{"volume", "-1"}, signal.Tick{}, skipVolume},
-		{"NaN volume", []string{"volume", "nan"}, signal.Tick{}, skipNumber},
+		{"a whole one", nil, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"without volume", []string{"volume", "-"}, marketdata.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
+		{"without time", []string{"time", "-"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
+		{"with an exponent", []string{"price", "6.7e4"}, marketdata.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
+		{"a little ahead", []string{"time", "1795253405000"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
+		{"far ahead", []string{"time", "1795253406000"}, marketdata.Tick{}, skipTime},
+		{"time in seconds", []string{"time", "1795253400"}, marketdata.Tick{}, skipTime},
+		{"negative time", []string{"time", "-1795253400000"}, marketdata.Tick{}, skipTime},
+		{"endless time", []string{"time", "99999999999999999999"}, marketdata.Tick{}, skipTime},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, marketdata.Tick{}, skipTime},
+		{"unknown field", []string{"exchange", "x"}, marketdata.Tick{}, skipFields},
+		{"no price", []string{"price", "-"}, marketdata.Tick{}, skipFields},
+		{"no asset", []string{"asset", "-"}, marketdata.Tick{}, skipFields},
+		{"empty asset", []string{"asset", ""}, marketdata.Tick{}, skipAsset},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, marketdata.Tick{}, skipAsset},
+		{"control character", []string{"asset", "BT\nC"}, marketdata.Tick{}, skipAsset},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, marketdata.Tick{}, skipAsset},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, marketdata.Tick{}, skipAsset},
+		{"space at the end", []string{"asset", "BTC "}, marketdata.Tick{}, skipAsset},
+		{"NaN", []string{"price", "NaN"}, marketdata.Tick{}, skipNumber},
+		{"Inf", []string{"price", "+Inf"}, marketdata.Tick{}, skipNumber},
+		{"overflow", []string{"price", "1e999"}, marketdata.Tick{}, skipNumber},
+		{"hexadecimal", []string{"price", "0x1p4"}, marketdata.Tick{}, skipNumber},
+		{"empty price", []string{"price", ""}, marketdata.Tick{}, skipNumber},
+		{"words", []string{"price", "cheap"}, marketdata.Tick{}, skipNumber},
+		{"two points", []string{"price", "1.2.3"}, marketdata.Tick{}, skipNumber},
+		{"negative price", []string{"price", "-1"}, marketdata.Tick{}, skipPrice},
+		{"zero", []string{"price", "0"}, marketdata.Tick{}, skipPrice},
+		{"absurd price", []string{"price", "1e13"}, marketdata.Tick{}, skipPrice},
+		{"absurdly small price", []string{"price", "1e-12"}, marketdata.Tick{}, skipPrice},
+		{"passing for a source", []string{"source", "simulated"}, marketdata.Tick{}, skipForged},
+		{"passing for another", []string{"source", "stream"}, marketdata.Tick{}, skipForged},
+		{"passing for one after a gap", []string{"missed", "1795253400000"}, marketdata.Tick{}, skipForged},
+		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, marketdata.Tick{}, skipFields},
+		{"negative volume", []string{"volume", "-1"}, marketdata.Tick{}, skipVolume},
+		{"NaN volume", []string{"volume", "nan"}, marketdata.Tick{}, skipNumber},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-			got, skipped := parseTick(signal.GivenTicks, e)
+			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
+			got, skipped := parseTick(marketdata.GivenTicks, e)
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
 			}
-			want := signal.AssetTick{Asset: "BTC", Source: "stream", Tick: c.want}
+			want := marketdata.AssetTick{Asset: "BTC", Source: "stream", Tick: c.want}
 			if d := gocmp.Diff(want, got); skipped == "" && d != "" {
 				t.Errorf("tick (-want +got):\n%s", d)
 			}
@@ -103,8 +104,8 @@ func TestOwnTicksNameTheirSource(t *testing.T) {
 		{"a source that is unknown", []string{"source", "exchange"}, 0, skipFields},
 		{"a source that has no ticks of its own", []string{"source", "stream"}, 0, skipFields},
 	} {
-		e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-		got, skipped := parseTick(signal.OwnTicks, e)
+		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
+		got, skipped := parseTick(marketdata.OwnTicks, e)
 		if skipped != c.skipped || skipped == "" && (got.Source != "simulated" || got.Missed != c.missed || got.Price != 67000.5) {
 			t.Errorf("%s: %+v, skipped for %q, want %q", c.name, got, skipped, c.skipped)
 		}
@@ -142,7 +143,7 @@ func TestBarsAreChecked(t *testing.T) {
 		{"no name", []string{"asset", ""}, skipAsset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: with(goodBar, c.changes...)}
+			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodBar, c.changes...)}
 			b, skipped := parseBar(e)
 			if skipped == "" {
 				skipped = checkBarTime(&b, grid{1}, at)
@@ -162,9 +163,9 @@ func FuzzParseTick(f *testing.F) {
 	f.Add("", "NaN", "-1", "x")
 	f.Add("a", "1e-400", "", "0")
 	f.Fuzz(func(t *testing.T, asset, price, volume, time string) {
-		e := &signal.MarketEntry{Position: signal.Position{MS: at},
+		e := &marketdata.Entry{Position: signal.Position{MS: at},
 			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
-		tick, skipped := parseTick(signal.GivenTicks, e)
+		tick, skipped := parseTick(marketdata.GivenTicks, e)
 		if skipped != "" {
 			return
 		}
@@ -178,7 +179,7 @@ func FuzzParseBar(f *testing.F) {
 	f.Add("BTC", "1h", "1795248000000", "66900", "67100", "66850", "67000.5", "12.5")
 	f.Add("x", "1m", "0", "-1", "Inf", "0x1", "", "1e999")
 	f.Fuzz(func(t *testing.T, asset, tf, openTime, open, high, low, closing, volume string) {
-		e := &signal.MarketEntry{Position: signal.Position{MS: at}, Fields: map[string]string{"asset": asset, "timeframe": tf,
+		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: map[string]string{"asset": asset, "timeframe": tf,
 			"open_time": openTime, "open": open, "high": high, "low": low, "close": closing, "volume": volume}}
 		b, skipped := parseBar(e)
 		if skipped == "" {

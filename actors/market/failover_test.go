@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // fakeVenue is a place that does as a test says. Its zero value, with a name, has every
@@ -40,7 +41,7 @@ func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return coinOf(
 func (v *fakeVenue) Run(context.Context)                        {}
 func (v *fakeVenue) Ping(context.Context) (int64, error)        { return 0, nil }
 
-func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.asked++
@@ -55,10 +56,10 @@ func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from,
 	}
 	frame, _ := frameOf(tf)
 	step := frameMS[frame]
-	var bars []signal.Bar
+	var bars []marketdata.Bar
 	for open := (from + step - 1) / step * step; open < to; open += step {
 		p := markettest.PriceAt(open)
-		bars = append(bars, signal.Bar{OpenTime: open, CloseTime: open + step, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1})
+		bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1})
 	}
 	return bars, nil
 }
@@ -174,11 +175,11 @@ func (k *keeping) live(seconds int, trades bool, volume float64) {
 		now := k.first.now().UnixMilli()
 		minute := now - now%60_000
 		if trades {
-			k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: markettest.PriceAt(minute), Volume: 1, Time: now}})
+			k.first.tell(binance.Event{Kind: binance.Trade, Tick: marketdata.Tick{Price: markettest.PriceAt(minute), Volume: 1, Time: now}})
 		}
 		if now%60_000 < 1000 {
 			p := markettest.PriceAt(minute - 60_000)
-			k.first.tell(binance.Event{Kind: binance.Closed, Bar: signal.Bar{OpenTime: minute - 60_000, CloseTime: minute,
+			k.first.tell(binance.Event{Kind: binance.Closed, Bar: marketdata.Bar{OpenTime: minute - 60_000, CloseTime: minute,
 				Open: p, High: p + 5, Low: p - 5, Close: p, Volume: volume}})
 		} else {
 			k.first.tell(binance.Event{Kind: binance.Alive})
@@ -346,7 +347,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 				at := last + 30_000
 				for range 30 {
 					time.Sleep(time.Second)
-					k.first.tell(binance.Event{Kind: binance.Trade, Tick: signal.Tick{Price: markettest.PriceAt(at) + 3, Volume: 1, Time: at}})
+					k.first.tell(binance.Event{Kind: binance.Trade, Tick: marketdata.Tick{Price: markettest.PriceAt(at) + 3, Volume: 1, Time: at}})
 				}
 				if renewed {
 					k.first.tell(binance.Event{Kind: binance.Down})
@@ -363,7 +364,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 				k.live(150, true, 1)
 				k.expect(t, "afterwards", "first")
 				if !slices.ContainsFunc(k.since(before), func(d delivery) bool {
-					return d.missed != 0 && d.missed <= last && slices.ContainsFunc(d.bars, func(b signal.Bar) bool { return b.OpenTime <= at && at < b.CloseTime })
+					return d.missed != 0 && d.missed <= last && slices.ContainsFunc(d.bars, func(b marketdata.Bar) bool { return b.OpenTime <= at && at < b.CloseTime })
 				}) {
 					t.Errorf("nothing makes up for a trade at %d", at)
 				}
@@ -396,26 +397,26 @@ func TestToldBarsAreChecked(t *testing.T) {
 	keep(t, func(t *testing.T, k *keeping) {
 		k.live(70, true, 1)
 		minute := k.first.now().UnixMilli() / 60_000 * 60_000
-		good := func(open int64) signal.Bar {
+		good := func(open int64) marketdata.Bar {
 			p := markettest.PriceAt(open)
-			return signal.Bar{OpenTime: open, CloseTime: open + 60_000, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1}
+			return marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1}
 		}
-		bad := func(change func(b *signal.Bar)) signal.Bar {
+		bad := func(change func(b *marketdata.Bar)) marketdata.Bar {
 			b := good(minute - 60_000)
 			b.Volume = 77
 			change(&b)
 			return b
 		}
 		before := len(k.since(0))
-		for _, b := range []signal.Bar{
-			bad(func(b *signal.Bar) { b.High = math.NaN() }),
-			bad(func(b *signal.Bar) { b.Low = -1 }),
-			bad(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High }),
-			bad(func(b *signal.Bar) { b.Open, b.High, b.Low, b.Close = 1/b.Open, 1/b.Low, 1/b.High, 1/b.Close }),
-			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute+60_000, minute+120_000 }),         // of the future
-			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute, minute+60_000 }),                 // open still
-			bad(func(b *signal.Bar) { b.OpenTime, b.CloseTime = minute-600_000, minute-600_000+60_000 }), // long ago
-			bad(func(b *signal.Bar) { b.CloseTime += 60_000 }),
+		for _, b := range []marketdata.Bar{
+			bad(func(b *marketdata.Bar) { b.High = math.NaN() }),
+			bad(func(b *marketdata.Bar) { b.Low = -1 }),
+			bad(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High }),
+			bad(func(b *marketdata.Bar) { b.Open, b.High, b.Low, b.Close = 1/b.Open, 1/b.Low, 1/b.High, 1/b.Close }),
+			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute+60_000, minute+120_000 }),         // of the future
+			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute, minute+60_000 }),                 // open still
+			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute-600_000, minute-600_000+60_000 }), // long ago
+			bad(func(b *marketdata.Bar) { b.CloseTime += 60_000 }),
 			good(minute - 60_000), good(minute - 60_000), // once more
 		} {
 			k.first.tell(binance.Event{Kind: binance.Closed, Bar: b})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // source gives the prices of assets. The feeder alone calls it, from one
@@ -19,7 +20,7 @@ type source interface {
 	// Name is what market.source calls it.
 	Name() string
 	// Assets are those for which it is asked now.
-	Assets() []signal.MarketAsset
+	Assets() []marketdata.Asset
 	// Open begins, or goes on from a checkpoint that a source of this name made,
 	// perhaps in another process. What lies between comes in Fill. Ticks up to the
 	// time published have been written before. Times are in milliseconds. If ctx ends
@@ -35,11 +36,11 @@ type source interface {
 
 // output is what a source gives: by time, finer bars first.
 type output struct {
-	Ticks  []signal.AssetTick
-	Closed []signal.MarketBar
-	Fill   []signal.MarketSeries
-	News   []signal.MarketNews
-	Live   []signal.MarketLive
+	Ticks  []marketdata.AssetTick
+	Closed []marketdata.AssetBar
+	Fill   []marketdata.Series
+	News   []marketdata.NewsItem
+	Live   []marketdata.Live
 }
 
 // streamName is the name of the source that is no source of ours: prices come in
@@ -74,13 +75,13 @@ type FeederStore interface {
 	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, err error)
 	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error)
 	GiveUpLease(ctx context.Context, node string, epoch int64) error
-	State(ctx context.Context) (signal.MarketState, error)
-	Store(ctx context.Context, step *signal.MarketStep) error
-	Fill(ctx context.Context, epoch int64, series []signal.MarketSeries) error
-	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int, f func(asset string, bars []signal.MarketBar)) error
-	AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error
-	ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
-	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	State(ctx context.Context) (marketdata.State, error)
+	Store(ctx context.Context, step *marketdata.Step) error
+	Fill(ctx context.Context, epoch int64, series []marketdata.Series) error
+	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int, f func(asset string, bars []marketdata.AssetBar)) error
+	AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
+	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error
 	// Wanted returns the symbols that somebody asked for and that have no record.
@@ -233,7 +234,7 @@ type skipLog struct {
 	unlogged int
 }
 
-func (s *skipLog) skip(stream string, e *signal.MarketEntry, r reason, now int64) {
+func (s *skipLog) skip(stream string, e *marketdata.Entry, r reason, now int64) {
 	s.metrics.skip(r)
 	s.unlogged++
 	if now-s.last < skipLogEvery && now >= s.last && s.last != 0 {

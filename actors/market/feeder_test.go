@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestSourcesAreChecked(t *testing.T) {
@@ -40,7 +41,7 @@ func (b *bench) path(asset string) map[int64]float64 {
 	all := make(map[int64]float64)
 	var after signal.Position
 	for {
-		entries, err := b.store.ReadTicks(b.t.Context(), signal.OwnTicks, after, 0)
+		entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, after, 0)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func (b *bench) path(asset string) map[int64]float64 {
 		}
 		for i := range entries {
 			after = entries[i].Position
-			x, skipped := parseTick(signal.OwnTicks, &entries[i])
+			x, skipped := parseTick(marketdata.OwnTicks, &entries[i])
 			if skipped != "" {
 				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
 			}
@@ -114,7 +115,7 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 		t.Errorf("ticks (-one feeder +three):\n%s", d)
 	}
 	for _, tf := range signal.Timeframes {
-		var want, got []signal.MarketBar
+		var want, got []marketdata.AssetBar
 		eventually(t, "bars", func() bool {
 			want, _, _ = one.store.Bars(t.Context(), "ETH", tf)
 			got, _, _ = two.store.Bars(t.Context(), "ETH", tf)
@@ -168,11 +169,11 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the first one still had to write is refused.
-	err = b.store.Store(t.Context(), &signal.MarketStep{Epoch: epoch - 1})
+	err = b.store.Store(t.Context(), &marketdata.Step{Epoch: epoch - 1})
 	if signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a stale write: %v", err)
 	}
-	err = b.store.Fill(t.Context(), epoch-1, []signal.MarketSeries{{Asset: "BTC", Timeframe: signal.H1, Reset: true}})
+	err = b.store.Fill(t.Context(), epoch-1, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Reset: true}})
 	if signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a stale series: %v", err)
 	}

@@ -3,7 +3,7 @@ package market
 import (
 	"math"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -17,8 +17,8 @@ const (
 // filter keeps bad ticks out of an asset's last price and bars. Its zero value
 // has seen none.
 type filter struct {
-	last signal.Tick // the newest tick let through; Time 0 if there was none
-	held signal.Tick // a jump that waits for the next tick; Time 0 if there is none
+	last marketdata.Tick // the newest tick let through; Time 0 if there was none
+	held marketdata.Tick // a jump that waits for the next tick; Time 0 if there is none
 	// rising demands that times increase: then a second tick with the time of the
 	// newest is a repetition. Otherwise two may have one time.
 	rising bool
@@ -27,9 +27,9 @@ type filter struct {
 // begin makes the first tick be held against the bar before it, which ends at a time
 // with a price: the first tick may be a mistake, too. A bar older than limit, in
 // milliseconds, says nothing of it.
-func (f *filter) begin(t signal.Tick, end int64, price float64, limit int64) {
+func (f *filter) begin(t marketdata.Tick, end int64, price float64, limit int64) {
 	if f.last.Time == 0 && f.held.Time == 0 && end <= t.Time && t.Time-end <= limit {
-		f.last = signal.Tick{Price: price, Time: end}
+		f.last = marketdata.Tick{Price: price, Time: end}
 	}
 }
 
@@ -63,7 +63,7 @@ func (f *filter) confirms(price, atr float64) bool {
 // ticks: a held one and the one that confirms it. atr is the ATR(14) of the 1m
 // bars; 0: not known. skipped is the reason for which a tick, t or the one held
 // before, was dropped for good.
-func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped reason) {
+func (f *filter) take(t marketdata.Tick, atr float64) (passed []marketdata.Tick, skipped reason) {
 	if t.Time < f.last.Time || t.Time < f.held.Time || f.rising && t.Time == f.last.Time {
 		return nil, skipOld
 	}
@@ -72,12 +72,12 @@ func (f *filter) take(t signal.Tick, atr float64) (passed []signal.Tick, skipped
 		if f.held.Time != 0 {
 			skipped = skipJump
 		}
-		f.last, f.held = t, signal.Tick{}
-		return []signal.Tick{t}, skipped
+		f.last, f.held = t, marketdata.Tick{}
+		return []marketdata.Tick{t}, skipped
 	}
 	if f.confirms(t.Price, atr) {
-		passed = []signal.Tick{f.held, t}
-		f.last, f.held = t, signal.Tick{}
+		passed = []marketdata.Tick{f.held, t}
+		f.last, f.held = t, marketdata.Tick{}
 		return passed, ""
 	}
 	if f.held.Time != 0 {

@@ -7,46 +7,47 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestFilterKeepsBadTicksOut(t *testing.T) {
 	t.Parallel()
-	tick := func(at int64, price float64) signal.Tick { return signal.Tick{Time: at, Price: price} }
+	tick := func(at int64, price float64) marketdata.Tick { return marketdata.Tick{Time: at, Price: price} }
 	for _, c := range []struct {
 		name    string
 		rising  bool
 		atr     float64
-		ticks   []signal.Tick
-		want    []signal.Tick
+		ticks   []marketdata.Tick
+		want    []marketdata.Tick
 		skipped []reason
 	}{
-		{"passes what moves a little", false, 1, []signal.Tick{tick(1, 100), tick(2, 110), tick(3, 100)},
-			[]signal.Tick{tick(1, 100), tick(2, 110), tick(3, 100)}, nil},
-		{"drops what is older than the newest", false, 1, []signal.Tick{tick(5, 100), tick(4, 101), tick(5, 102)},
-			[]signal.Tick{tick(5, 100), tick(5, 102)}, []reason{skipOld}},
-		{"drops repetitions where times rise", true, 1, []signal.Tick{tick(5, 100), tick(5, 100), tick(6, 101)},
-			[]signal.Tick{tick(5, 100), tick(6, 101)}, []reason{skipOld}},
-		{"drops a jump that the next tick does not confirm", false, 1, []signal.Tick{tick(1, 100), tick(2, 111), tick(3, 101)},
-			[]signal.Tick{tick(1, 100), tick(3, 101)}, []reason{skipJump}},
-		{"passes a jump with the tick that confirms it", false, 1, []signal.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)},
-			[]signal.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)}, nil},
+		{"passes what moves a little", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 110), tick(3, 100)},
+			[]marketdata.Tick{tick(1, 100), tick(2, 110), tick(3, 100)}, nil},
+		{"drops what is older than the newest", false, 1, []marketdata.Tick{tick(5, 100), tick(4, 101), tick(5, 102)},
+			[]marketdata.Tick{tick(5, 100), tick(5, 102)}, []reason{skipOld}},
+		{"drops repetitions where times rise", true, 1, []marketdata.Tick{tick(5, 100), tick(5, 100), tick(6, 101)},
+			[]marketdata.Tick{tick(5, 100), tick(6, 101)}, []reason{skipOld}},
+		{"drops a jump that the next tick does not confirm", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 111), tick(3, 101)},
+			[]marketdata.Tick{tick(1, 100), tick(3, 101)}, []reason{skipJump}},
+		{"passes a jump with the tick that confirms it", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)},
+			[]marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)}, nil},
 		{"holds the next jump where the first is not confirmed", false, 1,
-			[]signal.Tick{tick(1, 100), tick(2, 80), tick(3, 200), tick(4, 201)},
-			[]signal.Tick{tick(1, 100), tick(3, 200), tick(4, 201)}, []reason{skipJump}},
-		{"does not confirm from more than half the distance", false, 1, []signal.Tick{tick(1, 100), tick(2, 80), tick(3, 85.1), tick(4, 99)},
-			[]signal.Tick{tick(1, 100), tick(4, 99)}, []reason{skipJump, skipJump}},
-		{"drops what is older than a held one", false, 1, []signal.Tick{tick(1, 100), tick(5, 80), tick(4, 80), tick(6, 80)},
-			[]signal.Tick{tick(1, 100), tick(5, 80), tick(6, 80)}, []reason{skipOld}},
-		{"passes much while the range is not known", false, 0, []signal.Tick{tick(1, 100), tick(2, 390), tick(3, 100)},
-			[]signal.Tick{tick(1, 100), tick(2, 390), tick(3, 100)}, nil},
-		{"drops what cannot be the same thing then", false, 0, []signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, .01), tick(4, 101)},
-			[]signal.Tick{tick(1, 100), tick(4, 101)}, []reason{skipJump, skipJump}},
-		{"passes it with the tick that confirms it", false, math.NaN(), []signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)},
-			[]signal.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)}, nil},
+			[]marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 200), tick(4, 201)},
+			[]marketdata.Tick{tick(1, 100), tick(3, 200), tick(4, 201)}, []reason{skipJump}},
+		{"does not confirm from more than half the distance", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 85.1), tick(4, 99)},
+			[]marketdata.Tick{tick(1, 100), tick(4, 99)}, []reason{skipJump, skipJump}},
+		{"drops what is older than a held one", false, 1, []marketdata.Tick{tick(1, 100), tick(5, 80), tick(4, 80), tick(6, 80)},
+			[]marketdata.Tick{tick(1, 100), tick(5, 80), tick(6, 80)}, []reason{skipOld}},
+		{"passes much while the range is not known", false, 0, []marketdata.Tick{tick(1, 100), tick(2, 390), tick(3, 100)},
+			[]marketdata.Tick{tick(1, 100), tick(2, 390), tick(3, 100)}, nil},
+		{"drops what cannot be the same thing then", false, 0, []marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, .01), tick(4, 101)},
+			[]marketdata.Tick{tick(1, 100), tick(4, 101)}, []reason{skipJump, skipJump}},
+		{"passes it with the tick that confirms it", false, math.NaN(), []marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)},
+			[]marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := filter{rising: c.rising}
-			var got []signal.Tick
+			var got []marketdata.Tick
 			var skipped []reason
 			for _, x := range c.ticks {
 				passed, r := f.take(x, c.atr)
@@ -82,28 +83,28 @@ func TestAJumpFromBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 		c, minute := minuteClock()
 		store := &stepStore{}
 		term := streamTerm(t, store, c)
-		a := term.add(signal.MarketAsset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		a := term.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
 		a.given, a.kept = true, true
 		for i := range int64(20) {
 			open := minute - (20-i)*60_000
-			a.builder.give(signal.MarketBar{Asset: "DOGE", Timeframe: signal.M1, Given: true, Bar: signal.Bar{OpenTime: open,
+			a.builder.give(marketdata.AssetBar{Asset: "DOGE", Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: open,
 				CloseTime: open + 60_000, Open: 100, High: 101, Low: 99, Close: 100}})
 		}
 		k := &keeper{symbol: "DOGE"}
 		term.desk = &desk{keepers: map[string]*keeper{assetKey("DOGE"): k}}
-		deliver := func(missed int64, ticks ...signal.Tick) {
+		deliver := func(missed int64, ticks ...marketdata.Tick) {
 			t.Helper()
 			if err := term.workDelivery(t.Context(), &delivery{keeper: k, missed: missed, ticks: ticks}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		deliver(0, signal.Tick{Time: minute + 1, Price: 100}, signal.Tick{Time: minute + 2, Price: 150})
+		deliver(0, marketdata.Tick{Time: minute + 1, Price: 100}, marketdata.Tick{Time: minute + 2, Price: 150})
 		var missed int64
 		if x.gap {
 			missed = minute + 1
 			deliver(missed) // comes without ticks
 		}
-		deliver(0, signal.Tick{Time: minute + 30_000, Price: x.prices[0]}, signal.Tick{Time: minute + 30_001, Price: x.prices[1]})
+		deliver(0, marketdata.Tick{Time: minute + 30_000, Price: x.prices[0]}, marketdata.Tick{Time: minute + 30_001, Price: x.prices[1]})
 		var got []float64
 		for _, tick := range store.ticks {
 			got = append(got, tick.Price)

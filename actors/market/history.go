@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Points of a path lie at multiples of a step in milliseconds of market time. The
@@ -59,7 +59,7 @@ type simulatedAsset struct {
 	path *path
 	bars assembler
 	news *newswire
-	last signal.Tick
+	last marketdata.Tick
 	// weather returns the anomaly that moves the price from the market time since on; nil
 	// for what it does not move.
 	weather func(at time.Time) float64
@@ -71,9 +71,9 @@ const stepsAtOnce = 1000
 
 // yield is what came of a piece of a path.
 type yield struct {
-	bars  [timeframes][]signal.Bar
-	ticks []signal.AssetTick
-	news  []signal.MarketNews
+	bars  [timeframes][]marketdata.Bar
+	ticks []marketdata.AssetTick
+	news  []marketdata.NewsItem
 }
 
 // run moves the path from the market time from to the last point at or before to, or
@@ -82,7 +82,7 @@ type yield struct {
 func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since, thin int64) yield {
 	var y yield
 	g := a.bars.grid
-	keep := func(frame int, b signal.Bar) { y.bars[frame] = append(y.bars[frame], b) }
+	keep := func(frame int, b marketdata.Bar) { y.bars[frame] = append(y.bars[frame], b) }
 	for t, n := from, 0; ; n++ {
 		step, _ := p.at(t)
 		if t += step; t > to || n%stepsAtOnce == 0 && ctx.Err() != nil {
@@ -95,11 +95,11 @@ func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since,
 		if _, finest := p.at(t); finest != a.bars.finest {
 			a.bars.start(finest)
 		}
-		a.last = signal.Tick{Price: price, Volume: volume, Time: g.wall(t)}
+		a.last = marketdata.Tick{Price: price, Volume: volume, Time: g.wall(t)}
 		a.bars.add(a.last.Time, price, volume, keep)
 		y.news = append(y.news, a.news.until(t, a.path.regime, g)...)
 		if a.last.Time > since && t/minuteStep%thin == 0 {
-			y.ticks = append(y.ticks, signal.AssetTick{Asset: a.k.symbol, Source: simulatedName, Tick: a.last})
+			y.ticks = append(y.ticks, marketdata.AssetTick{Asset: a.k.symbol, Source: simulatedName, Tick: a.last})
 		}
 	}
 }

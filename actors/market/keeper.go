@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/binance"
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -57,18 +58,18 @@ type delivery struct {
 	keeper *keeper
 	// Record comes with Series: both are to be stored before anything that follows.
 	// Reset says that they are of another source than what was stored.
-	record *signal.MarketAsset
+	record *marketdata.Asset
 	reset  bool
-	series []signal.MarketSeries
-	bars   []signal.Bar // closed, of 1m
+	series []marketdata.Series
+	bars   []marketdata.Bar // closed, of 1m
 	// missed is since when ticks may be missing before the next one, in milliseconds;
 	// 0: none. Bars tell what the prices were.
 	missed int64
-	ticks  []signal.Tick
+	ticks  []marketdata.Tick
 	upTo   int64 // all bars that ended by then have been delivered
 	// failed says why the asset is not kept; the keeper has ended.
 	failed error
-	news   []signal.MarketNews
+	news   []marketdata.NewsItem
 	listed *listing // of a source
 }
 
@@ -285,7 +286,7 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		k.level = level
 	}
 	k.class = cmp.Or(k.class, v.Class())
-	record := signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: v.Name(),
+	record := marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: v.Name(),
 		AlwaysOpen: sessionOf(k.class) == Always, Speed: 1}
 	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})
 	return nil
@@ -295,7 +296,7 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 // records hold, or, with reset, all. It returns when the newest of each ended, and the
 // newest price; 0: none.
 func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool, now int64) (
-	list []signal.MarketSeries, newest [timeframes]int64, level float64, err error) {
+	list []marketdata.Series, newest [timeframes]int64, level float64, err error) {
 	if !reset {
 		newest = k.newest
 	}
@@ -315,12 +316,12 @@ func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool
 			return nil, newest, 0, err
 		}
 		bars := k.sound(raw, frame, now)
-		s := signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: reset}
+		s := marketdata.Series{Asset: k.symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
 			if frame > m1 && b.CloseTime > now-askedTwice {
 				break // its end may be missing: it is built from finer ones
 			}
-			s.Bars = append(s.Bars, signal.MarketBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
+			s.Bars = append(s.Bars, marketdata.AssetBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
 			newest[frame] = max(newest[frame], b.CloseTime)
 		}
 		if n := len(bars); n > 0 && level == 0 { // of the finest
@@ -357,7 +358,7 @@ func (k *keeper) refill(ctx context.Context, v venue, symbol string) error {
 func (k *keeper) since() int64 { return cmp.Or(k.ticked, k.newest[m1]) }
 
 // noteBars notes bars that are about to be delivered.
-func (k *keeper) noteBars(bars []signal.Bar) {
+func (k *keeper) noteBars(bars []marketdata.Bar) {
 	for _, b := range bars {
 		if b.CloseTime > k.newest[m1] {
 			k.newest[m1], k.level = b.CloseTime, b.Close

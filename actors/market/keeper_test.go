@@ -17,53 +17,54 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/binance"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func minuteBar(minute int64, price float64) signal.Bar {
+func minuteBar(minute int64, price float64) marketdata.Bar {
 	open := (29_920_890 + minute) * 60_000
-	return signal.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price + 1, Low: price - 1, Close: price, Volume: 1}
+	return marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price + 1, Low: price - 1, Close: price, Volume: 1}
 }
 
 func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 	t.Parallel()
-	good := func(minutes ...int64) []signal.Bar {
-		var bars []signal.Bar
+	good := func(minutes ...int64) []marketdata.Bar {
+		var bars []marketdata.Bar
 		for _, m := range minutes {
 			bars = append(bars, minuteBar(m, 100))
 		}
 		return bars
 	}
-	with := func(change func(b *signal.Bar)) signal.Bar {
+	with := func(change func(b *marketdata.Bar)) marketdata.Bar {
 		b := minuteBar(2, 100)
 		change(&b)
 		return b
 	}
 	now := minuteBar(9, 1).OpenTime
 	for name, c := range map[string]struct {
-		bars []signal.Bar
-		want []signal.Bar
+		bars []marketdata.Bar
+		want []marketdata.Bar
 	}{
 		"all":          {good(1, 2, 3), good(1, 2, 3)},
 		"open still":   {good(7, 8, 9), good(7, 8)},
 		"twice":        {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
 		"out of order": {good(1, 3, 2, 4), good(1, 3, 4)},
-		"not a number": {append(good(1), with(func(b *signal.Bar) { b.High = math.NaN() })), good(1)},
-		"infinite":     {append(good(1), with(func(b *signal.Bar) { b.High = math.Inf(1) })), good(1)},
-		"negative":     {append(good(1), with(func(b *signal.Bar) { b.Low = -1 })), good(1)},
-		"nothing":      {append(good(1), with(func(b *signal.Bar) { b.Open = 0 })), good(1)},
-		"volume":       {append(good(1), with(func(b *signal.Bar) { b.Volume = -1 })), good(1)},
-		"no volume":    {append(good(1), with(func(b *signal.Bar) { b.Volume = math.NaN() })), good(1)},
-		"upside down":  {append(good(1), with(func(b *signal.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
-		"not aligned":  {append(good(1), with(func(b *signal.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
-		"too long":     {append(good(1), with(func(b *signal.Bar) { b.CloseTime += 60_000 })), good(1)},
-		"beyond all time": {append(good(1), with(func(b *signal.Bar) {
+		"not a number": {append(good(1), with(func(b *marketdata.Bar) { b.High = math.NaN() })), good(1)},
+		"infinite":     {append(good(1), with(func(b *marketdata.Bar) { b.High = math.Inf(1) })), good(1)},
+		"negative":     {append(good(1), with(func(b *marketdata.Bar) { b.Low = -1 })), good(1)},
+		"nothing":      {append(good(1), with(func(b *marketdata.Bar) { b.Open = 0 })), good(1)},
+		"volume":       {append(good(1), with(func(b *marketdata.Bar) { b.Volume = -1 })), good(1)},
+		"no volume":    {append(good(1), with(func(b *marketdata.Bar) { b.Volume = math.NaN() })), good(1)},
+		"upside down":  {append(good(1), with(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
+		"not aligned":  {append(good(1), with(func(b *marketdata.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
+		"too long":     {append(good(1), with(func(b *marketdata.Bar) { b.CloseTime += 60_000 })), good(1)},
+		"beyond all time": {append(good(1), with(func(b *marketdata.Bar) {
 			b.OpenTime = math.MaxInt64 / 60_000 * 60_000
 			b.CloseTime = b.OpenTime
 			b.CloseTime += 60_000 // it wraps
 		})), good(1)},
 		"tomorrow":      {append(good(1, 1441), good(2)...), good(1, 2)},
 		"reversed":      {append(good(1), minuteBar(2, .01), minuteBar(3, 100)), good(1, 3)},
-		"first is wild": {append([]signal.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},
+		"first is wild": {append([]marketdata.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},
 		"none":          {nil, nil},
 	} {
 		k := &keeper{}
@@ -81,22 +82,22 @@ func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
 	t.Parallel()
 	now := int64(1_795_253_400_000)
 	for _, c := range []struct {
-		tick signal.Tick
+		tick marketdata.Tick
 		want reason
 	}{
-		{signal.Tick{Price: 101, Time: now}, ""},
-		{signal.Tick{Price: 101, Time: now + futureMS}, ""},
-		{signal.Tick{Price: 101, Time: now + futureMS + 1}, skipTime},
-		{signal.Tick{Price: 101, Time: now / 1000}, skipTime}, // seconds
-		{signal.Tick{Price: 101, Time: now - 1001}, skipOld},
-		{signal.Tick{Price: 101, Volume: math.NaN(), Time: now}, skipVolume},
-		{signal.Tick{Price: 101, Volume: -1, Time: now}, skipVolume},
-		{signal.Tick{Price: math.NaN(), Time: now}, skipPrice},
-		{signal.Tick{Price: math.Inf(1), Time: now}, skipPrice},
-		{signal.Tick{Price: -101, Time: now}, skipPrice},
-		{signal.Tick{Price: 0, Time: now}, skipPrice},
-		{signal.Tick{Price: 1. / 101, Time: now}, skipLevel},
-		{signal.Tick{Price: 500, Time: now}, skipLevel},
+		{marketdata.Tick{Price: 101, Time: now}, ""},
+		{marketdata.Tick{Price: 101, Time: now + futureMS}, ""},
+		{marketdata.Tick{Price: 101, Time: now + futureMS + 1}, skipTime},
+		{marketdata.Tick{Price: 101, Time: now / 1000}, skipTime}, // seconds
+		{marketdata.Tick{Price: 101, Time: now - 1001}, skipOld},
+		{marketdata.Tick{Price: 101, Volume: math.NaN(), Time: now}, skipVolume},
+		{marketdata.Tick{Price: 101, Volume: -1, Time: now}, skipVolume},
+		{marketdata.Tick{Price: math.NaN(), Time: now}, skipPrice},
+		{marketdata.Tick{Price: math.Inf(1), Time: now}, skipPrice},
+		{marketdata.Tick{Price: -101, Time: now}, skipPrice},
+		{marketdata.Tick{Price: 0, Time: now}, skipPrice},
+		{marketdata.Tick{Price: 1. / 101, Time: now}, skipLevel},
+		{marketdata.Tick{Price: 500, Time: now}, skipLevel},
 	} {
 		k := &keeper{level: 100, ticked: now - 1000}
 		if got := k.soundTick(&c.tick, now); got != c.want {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // AssetState is an asset as GET /v1/assets shows it.
@@ -39,7 +39,7 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := make(map[string]signal.Tick, len(state.Live))
+	last := make(map[string]marketdata.Tick, len(state.Live))
 	for _, l := range state.Live {
 		last[l.Asset] = l.Last
 	}
@@ -51,7 +51,7 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	for i := range knownAssets {
 		if k := &knownAssets[i]; !there[assetKey(k.symbol)] {
 			if source := m.sourceOf(k); source != "" {
-				records = append(records, signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: source})
+				records = append(records, marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: source})
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/binance"
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // listen delivers what a venue tells, until that fails. up is when it began to tell.
@@ -53,8 +54,8 @@ type listener struct {
 	partial int64
 	asked   time.Time // when a bar was asked for that is late
 	failed  int       // how often in a row that failed
-	bars    []signal.Bar
-	ticks   []signal.Tick
+	bars    []marketdata.Bar
+	ticks   []marketdata.Tick
 }
 
 // hear works in one event.
@@ -83,7 +84,7 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 	return nil
 }
 
-func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) error {
+func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) error {
 	r := soundBar(&b, m1, now)
 	switch {
 	case r != "":
@@ -103,7 +104,7 @@ func (s *listener) hearBar(ctx context.Context, b signal.Bar, now int64) error {
 		return nil // one before it is missing: check asks for both
 	}
 	s.flush(ctx) // the ticks of its time
-	s.noteBars([]signal.Bar{b})
+	s.noteBars([]marketdata.Bar{b})
 	s.bars = append(s.bars, b)
 	if since := s.madeUp(); since != 0 {
 		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
@@ -121,7 +122,7 @@ func (s *listener) madeUp() (since int64) {
 	return since
 }
 
-func (s *listener) hearTick(ctx context.Context, t signal.Tick, now int64) error {
+func (s *listener) hearTick(ctx context.Context, t marketdata.Tick, now int64) error {
 	if r := s.soundTick(&t, now); r != "" {
 		s.metrics.skip(r)
 		if s.faults >= levelFaults {

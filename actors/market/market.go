@@ -13,24 +13,25 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Store is what a Market needs of the store.
 type Store interface {
 	// Asset returns the record of the asset with that key, or KindNotFound.
-	Asset(ctx context.Context, key string) (signal.MarketAsset, signal.MarketLive, error)
+	Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error)
 	// State returns the records of all assets and their newest prices.
-	State(ctx context.Context) (signal.MarketState, error)
+	State(ctx context.Context) (marketdata.State, error)
 	// Bars returns the bars, and how many closed bars readers had been told of then.
-	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]signal.MarketBar, int64, error)
-	TicksEnd(ctx context.Context, stream signal.TickStream) (signal.Position, error)
+	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error)
+	TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error)
 	// TicksKept reports whether no tick behind a position was trimmed; false when in doubt.
-	TicksKept(ctx context.Context, stream signal.TickStream, after signal.Position) (bool, error)
-	ReadTicks(ctx context.Context, stream signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error)
+	TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error)
+	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
-		closed []signal.ClosedBar, news []signal.MarketNews, closedTo, newsTo signal.Position, err error)
+		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error)
 	// Want asks the feeder for an asset without a record, and says why there will be
 	// none, if that is known.
 	// Each account has a share of those that may wait, and that may be kept.
@@ -161,7 +162,7 @@ func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) 
 }
 
 // shown returns the bars that are published of w. There are some.
-func (m *Market) shown(w *watch, frame int) ([]strategy.Bar, error) {
+func (m *Market) shown(w *watch, frame int) ([]marketdata.Bar, error) {
 	series := w.series[frame].Load()
 	switch {
 	case series == nil:
@@ -218,8 +219,8 @@ func tickLimit(class string, speed int64) int64 {
 
 // stale returns the error that prices are too old, or why that is if it is known. The
 // simulated market has new ones in a moment: it begins, or another node takes it over.
-func (m *Market) stale(record *signal.MarketAsset, format string, what any, ageMS int64) error {
-	if !m.ticksUp[signal.GivenTicks].Load() || !m.ticksUp[signal.OwnTicks].Load() || !m.closedUp.Load() {
+func (m *Market) stale(record *marketdata.Asset, format string, what any, ageMS int64) error {
+	if !m.ticksUp[marketdata.GivenTicks].Load() || !m.ticksUp[marketdata.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)
 	}
 	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)
@@ -289,7 +290,7 @@ const (
 // to take up what real sources may have, at most Options.TakeUp, since a source may fail to
 // answer, and for the simulated market to begin, until ctx ends, since it will. The waits of
 // Series are for fresh prices; this one serves every caller.
-func (m *Market) record(ctx context.Context, name, key string) (signal.MarketAsset, error) {
+func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset, error) {
 	takenUp := m.real && m.mayHave(name)
 	if takenUp {
 		var cancel context.CancelFunc

@@ -14,15 +14,16 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // fakeStore holds one asset. Its zero values are an asset without prices.
 type fakeStore struct {
 	mu     sync.Mutex
-	asset  signal.MarketAsset
-	live   signal.MarketLive
-	bars   []signal.MarketBar
+	asset  marketdata.Asset
+	live   marketdata.Live
+	bars   []marketdata.AssetBar
 	count  int64
 	onBars func() // called while bars are being read, once
 	// onFrame is of which timeframe that must be; empty: any.
@@ -30,25 +31,25 @@ type fakeStore struct {
 	err     error // of Asset
 }
 
-func (f *fakeStore) Asset(_ context.Context, key string) (signal.MarketAsset, signal.MarketLive, error) {
+func (f *fakeStore) Asset(_ context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
-		return signal.MarketAsset{}, signal.MarketLive{}, f.err
+		return marketdata.Asset{}, marketdata.Live{}, f.err
 	}
 	if key != assetKey(f.asset.Symbol) {
-		return signal.MarketAsset{}, signal.MarketLive{}, signal.NotFound("asset")
+		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
 	return f.asset, f.live, nil
 }
 
-func (f *fakeStore) State(context.Context) (signal.MarketState, error) {
-	return signal.MarketState{Assets: []signal.MarketAsset{f.asset}, Live: []signal.MarketLive{f.live}}, nil
+func (f *fakeStore) State(context.Context) (marketdata.State, error) {
+	return marketdata.State{Assets: []marketdata.Asset{f.asset}, Live: []marketdata.Live{f.live}}, nil
 }
 
-func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]signal.MarketBar, int64, error) {
+func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
 	f.mu.Lock()
-	var bars []signal.MarketBar
+	var bars []marketdata.AssetBar
 	for _, b := range f.bars {
 		if b.Timeframe == tf {
 			bars = append(bars, b)
@@ -67,7 +68,7 @@ func (f *fakeStore) Bars(_ context.Context, _ string, tf signal.Timeframe) ([]si
 	return bars, count, nil
 }
 
-func (f *fakeStore) TicksEnd(context.Context, signal.TickStream) (signal.Position, error) {
+func (f *fakeStore) TicksEnd(context.Context, marketdata.TickStream) (signal.Position, error) {
 	return signal.Position{}, nil
 }
 func (f *fakeStore) Want(context.Context, signal.AccountID, string) (string, error) {
@@ -78,10 +79,10 @@ func (f *fakeStore) Listings(context.Context, []string) (map[string][]string, er
 }
 func (f *fakeStore) NoteUse(context.Context, []string, time.Time) error { return nil }
 
-func (f *fakeStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {
+func (f *fakeStore) TicksKept(context.Context, marketdata.TickStream, signal.Position) (bool, error) {
 	return true, nil
 }
-func (f *fakeStore) ReadTicks(ctx context.Context, _ signal.TickStream, _ signal.Position, _ time.Duration) ([]signal.MarketEntry, error) {
+func (f *fakeStore) ReadTicks(ctx context.Context, _ marketdata.TickStream, _ signal.Position, _ time.Duration) ([]marketdata.Entry, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -89,7 +90,7 @@ func (f *fakeStore) ClosedEnd(context.Context) (signal.Position, int64, error) {
 	return signal.Position{}, 0, nil
 }
 func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Duration) (
-	[]signal.ClosedBar, []signal.MarketNews, signal.Position, signal.Position, error) {
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
 	<-ctx.Done()
 	return nil, nil, c, n, ctx.Err()
 }
@@ -100,27 +101,27 @@ func newFake(tb testing.TB, store *fakeStore, c *clock) *Market {
 	sys := engine.NewSystem(engine.Options{})
 	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
 	m := New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
-	m.ticksUp[signal.GivenTicks].Store(true)
-	m.ticksUp[signal.OwnTicks].Store(true)
+	m.ticksUp[marketdata.GivenTicks].Store(true)
+	m.ticksUp[marketdata.OwnTicks].Store(true)
 	m.closedUp.Store(true)
 	return m
 }
 
 // hours returns n bars of 1h that end at a time.
-func hours(n int, end int64, speed int64) []signal.MarketBar {
+func hours(n int, end int64, speed int64) []marketdata.AssetBar {
 	length := 3_600_000 / speed
-	var bars []signal.MarketBar
+	var bars []marketdata.AssetBar
 	for i := range n {
 		open := end - int64(n-i)*length
-		bars = append(bars, signal.MarketBar{Asset: "X", Timeframe: signal.H1,
-			Bar: signal.Bar{OpenTime: open, CloseTime: open + length, Open: 1, High: 2, Low: 1, Close: 2}})
+		bars = append(bars, marketdata.AssetBar{Asset: "X", Timeframe: signal.H1,
+			Bar: marketdata.Bar{OpenTime: open, CloseTime: open + length, Open: 1, High: 2, Low: 1, Close: 2}})
 	}
 	return bars
 }
 
 // minutes is hours for bars of 1m, which are read alone: with other timeframes those
 // of 1m are read, too.
-func minutes(n int, end int64) []signal.MarketBar {
+func minutes(n int, end int64) []marketdata.AssetBar {
 	bars := hours(n, end, 60)
 	for i := range bars {
 		bars[i].Timeframe = signal.M1
@@ -156,10 +157,10 @@ func TestOldPricesAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Class: c.class, Speed: c.speed, Source: "stream"},
+			store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Class: c.class, Speed: c.speed, Source: "stream"},
 				bars: hours(5, now-c.barAge, c.speed)}
 			if c.tickAge > 0 {
-				store.live.Last = signal.Tick{Price: 7, Time: now - c.tickAge}
+				store.live.Last = marketdata.Tick{Price: 7, Time: now - c.tickAge}
 			}
 			s, err := newFake(t, store, newClock()).Series(t.Context(), "x", signal.H1)
 			if c.stale {
@@ -189,7 +190,7 @@ func TestAgeIsExplainedByTheStore(t *testing.T) {
 
 func ageIsExplainedByTheStore(t *testing.T) {
 	c := newClock()
-	m := newFake(t, &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
+	m := newFake(t, &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 		time.AfterFunc(2*time.Second, func() {
 			store.mu.Lock()
 			defer store.mu.Unlock()
-			store.asset, store.bars = signal.MarketAsset{Symbol: "BTC", Speed: 1}, hours(5, c.Now().UnixMilli(), 1)
+			store.asset, store.bars = marketdata.Asset{Symbol: "BTC", Speed: 1}, hours(5, c.Now().UnixMilli(), 1)
 		})
 		if s, err := m.Series(t.Context(), "BTC", signal.H1); err != nil || s.Asset.Symbol != "BTC" || time.Since(begun) < 2*time.Second {
 			t.Errorf("%s: %v after %s", s.Asset.Symbol, err, time.Since(begun))
@@ -258,9 +259,9 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	c := newClock()
 	end := c.Now().UnixMilli()
 	all := hours(12, end, 1)
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
-	tell := func(count int64, b signal.MarketBar) { m.tellClosed(&signal.ClosedBar{Count: count, Bar: b}) }
+	tell := func(count int64, b marketdata.AssetBar) { m.tellClosed(&marketdata.ClosedBar{Count: count, Bar: b}) }
 	store.onFrame = signal.H1 // bars of 1m are read, too
 	store.onBars = func() {
 		old := all[9]
@@ -285,7 +286,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 		return len(now.Bars) == 12
 	})
 	for i := range want {
-		if d := cmp.Diff(strategy.Bar(want[i].Bar), now.Bars[i]); d != "" {
+		if d := cmp.Diff(want[i].Bar, now.Bars[i]); d != "" {
 			t.Errorf("bar %d (-want +got):\n%s", i, d)
 		}
 	}
@@ -299,7 +300,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 func TestAPanicHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
-		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: minutes(12, c.Now().UnixMilli())}
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: minutes(12, c.Now().UnixMilli())}
 		m := newFake(t, store, c)
 		store.onBars = func() { panic("broken") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -320,11 +321,11 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
 		now := c.Now().UnixMilli()
-		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Speed: 1}, bars: hours(12, now, 1),
-			live: signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 1.5, Time: now - 2000}}}
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}, bars: hours(12, now, 1),
+			live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now - 2000}}}
 		m := newFake(t, store, c)
 		at := signal.Position{MS: now - 1000}
-		m.tellTicks(signal.GivenTicks, []signal.MarketEntry{
+		m.tellTicks(marketdata.GivenTicks, []marketdata.Entry{
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulatedName}},
 		})
@@ -339,7 +340,7 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	all := hours(12, c.Now().UnixMilli(), 1)
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
 		t.Fatal(err)
@@ -360,7 +361,7 @@ func TestBarsMissedWhileReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
 		all := minutes(12, c.Now().UnixMilli())
-		store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 		m := newFake(t, store, c)
 		store.onBars = func() {
 			m.tellAll(missed{})
@@ -383,32 +384,32 @@ func TestASeriesKeepsFifteenHundredBars(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	all := hours(2500, c.Now().UnixMilli(), 1)
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Speed: 1}, bars: all[:1500], count: 1}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:1500], count: 1}
 	m := newFake(t, store, c)
 	m.load(t.Context(), "X", h1)
 	for i, b := range all[1500:] {
-		m.tellClosed(&signal.ClosedBar{Count: int64(2 + i), Bar: b})
+		m.tellClosed(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
 	}
 	eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.H1)
-		return err == nil && len(s.Bars) == 1500 && s.Bars[1499] == strategy.Bar(all[2499].Bar) && s.Bars[0] == strategy.Bar(all[1000].Bar)
+		return err == nil && len(s.Bars) == 1500 && s.Bars[1499] == all[2499].Bar && s.Bars[0] == all[1000].Bar
 	})
 }
 
 func TestGaps(t *testing.T) {
 	t.Parallel()
-	series := func(n int, missing ...int) []strategy.Bar {
-		var bars []strategy.Bar
+	series := func(n int, missing ...int) []marketdata.Bar {
+		var bars []marketdata.Bar
 		for i, b := range hours(n, 1_795_251_600_000, 1) {
 			if !slices.Contains(missing, i) {
-				bars = append(bars, strategy.Bar(b.Bar))
+				bars = append(bars, b.Bar)
 			}
 		}
 		return bars
 	}
 	for _, c := range []struct {
 		name   string
-		bars   []strategy.Bar
+		bars   []marketdata.Bar
 		closed bool // it has closed sessions
 		want   int  // bars; 0: refused
 		flat   int
@@ -422,7 +423,7 @@ func TestGaps(t *testing.T) {
 		{"sessions", series(1400, 1000, 1001, 1002, 1003), true, 1396, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := usable(c.bars, &signal.MarketAsset{Source: streamName, AlwaysOpen: !c.closed}, h1)
+			got, err := usable(c.bars, &marketdata.Asset{Source: streamName, AlwaysOpen: !c.closed}, h1)
 			if c.want == 0 && c.bars != nil {
 				if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)
@@ -448,12 +449,12 @@ func TestGaps(t *testing.T) {
 func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 	t.Parallel()
 	b := newNewsbook(60)
-	item := func(id string, at int64, headline string, symbols ...string) signal.MarketNews {
-		return signal.MarketNews{ID: id, At: at, Headline: headline, Source: simulatedName, Weight: 1, Symbols: symbols}
+	item := func(id string, at int64, headline string, symbols ...string) marketdata.NewsItem {
+		return marketdata.NewsItem{ID: id, At: at, Headline: headline, Source: simulatedName, Weight: 1, Symbols: symbols}
 	}
-	b.add([]signal.MarketNews{item("1", 100, "Bitcoin surges", "BTC"), item("2", 300, "Market wrap", "BTCUSDT", "ETH")})
+	b.add([]marketdata.NewsItem{item("1", 100, "Bitcoin surges", "BTC"), item("2", 300, "Market wrap", "BTCUSDT", "ETH")})
 	held := b.since("BTC", 0)
-	b.add([]signal.MarketNews{item("3", 200, "Late", "BTC"), item("2", 300, "Market wrap", "BTC"), item("4", 300, "BTC falls", "BTC")})
+	b.add([]marketdata.NewsItem{item("3", 200, "Late", "BTC"), item("2", 300, "Market wrap", "BTC"), item("4", 300, "BTC falls", "BTC")})
 	ids := func(items []strategy.NewsItem) string {
 		var s []string
 		for _, n := range items {
@@ -475,13 +476,13 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 	if got := ids(b.since("ETH", 0)); got != "2" {
 		t.Errorf("ETH has %q", got)
 	}
-	b.add([]signal.MarketNews{item("b", 1, "Brent falls", "oil"), item("c", 2, "EUR/USD is flat", "EURUSD")})
+	b.add([]marketdata.NewsItem{item("b", 1, "Brent falls", "oil"), item("c", 2, "EUR/USD is flat", "EURUSD")})
 	for _, symbol := range []string{"oil", "EURUSD"} {
 		if items := b.since(assetKey(symbol), 0); len(items) != 1 || items[0].Relevance != 1 {
 			t.Errorf("%s has %+v", symbol, items)
 		}
 	}
-	b.add([]signal.MarketNews{item("5", 250+newsFor/60, "New", "BTC")})
+	b.add([]marketdata.NewsItem{item("5", 250+newsFor/60, "New", "BTC")})
 	if got := ids(b.since("BTC", 0)); got != "2 4 5" {
 		t.Errorf("after a week: %q", got)
 	}
@@ -489,7 +490,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 
 func BenchmarkSeries(b *testing.B) {
 	c := newClock()
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "BTC", Speed: 1}, bars: hours(1500, c.Now().UnixMilli(), 1)}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Speed: 1}, bars: hours(1500, c.Now().UnixMilli(), 1)}
 	for i := range store.bars {
 		store.bars[i].Asset = "BTC"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // namesOf returns a market of sources that have given no price, but of the asset X.
@@ -17,7 +18,7 @@ func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore
 	t.Helper()
 	sys := engine.NewSystem(engine.Options{})
 	t.Cleanup(func() { _ = sys.Shutdown(context.Background()) })
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Speed: 1}}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}}
 	m := New(sys, Options{Store: store, Sources: sources, Now: newClock().Now})
 	if listed != nil {
 		m.listings.Store(&listed)
@@ -123,7 +124,7 @@ func TestAssetsAreListed(t *testing.T) {
 	t.Parallel()
 	m, store := namesOf(t, "binance,simulated", someListings)
 	now := m.o.Now()
-	store.live = signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 1.5, Time: now.UnixMilli() - 1000}}
+	store.live = marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now.UnixMilli() - 1000}}
 	list, err := m.Assets(t.Context())
 	if err != nil || len(list) != len(knownAssets)+1 {
 		t.Fatalf("%d assets, %v", len(list), err)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -23,7 +23,7 @@ func newNewsbook(speed int64) *newsbook {
 
 // add files news under each asset that they are about. Items may come twice: when
 // a feeder takes over it repeats what it does not know to be stored.
-func (b *newsbook) add(news []signal.MarketNews) {
+func (b *newsbook) add(news []marketdata.NewsItem) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range news {
@@ -33,7 +33,7 @@ func (b *newsbook) add(news []signal.MarketNews) {
 	}
 }
 
-func (b *newsbook) file(symbol string, n *signal.MarketNews) {
+func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 	key := assetKey(symbol)
 	list := b.items[key]
 	at := len(list)

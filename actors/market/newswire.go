@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -48,8 +48,8 @@ func (w *newswire) skipTo(from int64) {
 }
 
 // until returns the items up to the market time at, while the market is in regime.
-func (w *newswire) until(at int64, regime int, g grid) []signal.MarketNews {
-	var items []signal.MarketNews
+func (w *newswire) until(at int64, regime int, g grid) []marketdata.NewsItem {
+	var items []marketdata.NewsItem
 	for w.next <= at {
 		items = append(items, w.item(g.wall(w.next), regime))
 		w.schedule(w.next)
@@ -57,7 +57,7 @@ func (w *newswire) until(at int64, regime int, g grid) []signal.MarketNews {
 	return items
 }
 
-func (w *newswire) item(at int64, regime int) signal.MarketNews {
+func (w *newswire) item(at int64, regime int) marketdata.NewsItem {
 	r := rand.New(w.own)
 	good := r.IntN(2) == 0
 	switch regime {
@@ -69,7 +69,7 @@ func (w *newswire) item(at int64, regime int) signal.MarketNews {
 	w.count++
 	headline, body := w.text(r, good)
 	id := "sim:" + w.k.symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
-	return signal.MarketNews{ID: id, At: at, Headline: headline,
+	return marketdata.NewsItem{ID: id, At: at, Headline: headline,
 		Body: body, Source: simulatedName, Weight: 1, Symbols: []string{w.k.symbol}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // open takes over where the feeder before stopped.
@@ -15,7 +16,7 @@ func (t *term) open(ctx context.Context) error {
 	}
 	t.ticksTo, t.barsTo = state.Ticks, state.Bars
 	t.step.Ticks, t.step.Bars = state.Ticks, state.Bars
-	live := make(map[string]signal.MarketLive, len(state.Live))
+	live := make(map[string]marketdata.Live, len(state.Live))
 	for _, l := range state.Live {
 		live[l.Asset] = l
 	}
@@ -43,7 +44,7 @@ func (t *term) open(ctx context.Context) error {
 
 // restore makes the working state of assets whose prices come from outside or from real
 // sources.
-func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live map[string]signal.MarketLive) error {
+func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map[string]marketdata.Live) error {
 	var symbols []string
 	for _, r := range records {
 		if r.Source == streamName || t.keeps(&r) {
@@ -52,12 +53,12 @@ func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live m
 			symbols = append(symbols, r.Symbol)
 		}
 	}
-	recent := make(map[string]*[timeframes][]signal.MarketBar, len(symbols))
+	recent := make(map[string]*[timeframes][]marketdata.AssetBar, len(symbols))
 	for _, symbol := range symbols {
-		recent[symbol] = new([timeframes][]signal.MarketBar)
+		recent[symbol] = new([timeframes][]marketdata.AssetBar)
 	}
 	for frame, tf := range signal.Timeframes {
-		err := t.store.EachRecent(ctx, symbols, tf, recentKept[frame], func(asset string, bars []signal.MarketBar) {
+		err := t.store.EachRecent(ctx, symbols, tf, recentKept[frame], func(asset string, bars []marketdata.AssetBar) {
 			recent[asset][frame] = bars
 		})
 		if err != nil {
@@ -73,14 +74,14 @@ func (t *term) restore(ctx context.Context, records []signal.MarketAsset, live m
 }
 
 // keeps says that an asset's prices come from a real source that is configured.
-func (t *term) keeps(r *signal.MarketAsset) bool {
+func (t *term) keeps(r *marketdata.Asset) bool {
 	return isVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
 // catchUp works in all that stands in the two streams.
 func (t *term) catchUp(ctx context.Context) error {
 	for {
-		entries, err := t.store.ReadTicks(ctx, signal.GivenTicks, t.ticksTo, 0)
+		entries, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
 		if err != nil {
 			return err
 		}
@@ -98,8 +99,8 @@ func (t *term) catchUp(ctx context.Context) error {
 
 // strays empties the series of assets that a source gave which does not give them
 // any more. Those that nobody gives are removed.
-func (t *term) strays(records []signal.MarketAsset) []signal.MarketSeries {
-	var empty []signal.MarketSeries
+func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
+	var empty []marketdata.Series
 	for _, r := range records {
 		outside := t.assets[assetKey(r.Symbol)] != nil
 		stays := slices.Contains(t.sources, r.Source) && !outside
@@ -113,14 +114,14 @@ func (t *term) strays(records []signal.MarketAsset) []signal.MarketSeries {
 			t.step.Removed = append(t.step.Removed, r.Symbol)
 		}
 		for _, tf := range signal.Timeframes {
-			empty = append(empty, signal.MarketSeries{Asset: r.Symbol, Timeframe: tf, Reset: true})
+			empty = append(empty, marketdata.Series{Asset: r.Symbol, Timeframe: tf, Reset: true})
 		}
 	}
 	return empty
 }
 
 // simulate opens the simulated market for the assets that are its own.
-func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map[string]signal.MarketLive) error {
+func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
 	streamFirst := t.sources[0] != simulatedName
 	var own []*known
 	published := int64(0)
@@ -160,7 +161,7 @@ func (t *term) simulate(ctx context.Context, state *signal.MarketState, live map
 }
 
 // fill writes series in pieces that do not hold Redis up.
-func (t *term) fill(ctx context.Context, series []signal.MarketSeries) error {
+func (t *term) fill(ctx context.Context, series []marketdata.Series) error {
 	for chunk := range slices.Chunk(series, fillChunk) {
 		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
@@ -40,11 +41,11 @@ func TestATickThatPanicsIsPassedOver(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, &fakeStore{}, newClock())
 	m.tapes.of = map[tapeKey]*tape{{"BTC", streamName}: {first: 5}} // nothing can be added
-	var entries []signal.MarketEntry
+	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
-		entries = append(entries, signal.MarketEntry{Position: signal.Position{MS: int64(i) + 1}, Fields: map[string]string{"asset": asset, "price": "7"}})
+		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: int64(i) + 1}, Fields: map[string]string{"asset": asset, "price": "7"}})
 	}
-	m.tellTicks(signal.GivenTicks, entries)
+	m.tellTicks(marketdata.GivenTicks, entries)
 	if tick, ok := m.tapes.newest(tapeKey{"ETH", streamName}); !ok || tick.Price != 7 {
 		t.Errorf("the tick behind one that panics is %+v, %t", tick, ok)
 	}
@@ -56,11 +57,11 @@ func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
 		c := newClock()
 		reads := 0
 		r := &reporter{name: "feed", now: c.Now, log: slog.New(slog.DiscardHandler), known: map[string]int64{},
-			read: func(context.Context, int64) ([]signal.MarketNews, error) {
+			read: func(context.Context, int64) ([]marketdata.NewsItem, error) {
 				if reads++; reads == 1 {
 					panic("foreign XML")
 				}
-				return []signal.MarketNews{{ID: "1", At: c.Now().UnixMilli(), Headline: "Bitcoin rises"}}, nil
+				return []marketdata.NewsItem{{ID: "1", At: c.Now().UnixMilli(), Headline: "Bitcoin rises"}}, nil
 			}}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -37,7 +38,7 @@ func ClassOf(name string) string {
 
 // OriginOf returns what signals on the asset with a record say of its prices, as which
 // they name it.
-func OriginOf(record *signal.MarketAsset, asset string) strategy.Origin {
+func OriginOf(record *marketdata.Asset, asset string) strategy.Origin {
 	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
 }
 
@@ -74,23 +75,23 @@ func (m *Market) firstIsReal(name string) bool {
 
 // ExpiryOf returns when the asset with a record has been traded for so long after a time,
 // in bars of a timeframe.
-func ExpiryOf(record *signal.MarketAsset, from time.Time, d time.Duration, tf signal.Timeframe) time.Time {
+func ExpiryOf(record *marketdata.Asset, from time.Time, d time.Duration, tf signal.Timeframe) time.Time {
 	s := tradedIn(record)
 	return s.After(from, s.Lasting(d, tf))
 }
 
 // Thinned says that fewer ticks of the asset are told than its bars hold prices.
-func Thinned(record *signal.MarketAsset) bool {
+func Thinned(record *marketdata.Asset) bool {
 	return record.Source == simulatedName && record.Speed > fullTickSpeed
 }
 
 // History returns stored bars of the asset with a record as strategies are given them:
 // with short gaps filled, and without what lies before the newest long one. The error is
 // a *signal.RunError: DATA_UNAVAILABLE where too many of the newest are missing.
-func History(stored []signal.MarketBar, record *signal.MarketAsset, tf signal.Timeframe) ([]strategy.Bar, error) {
-	bars := make([]strategy.Bar, len(stored))
+func History(stored []marketdata.AssetBar, record *marketdata.Asset, tf signal.Timeframe) ([]marketdata.Bar, error) {
+	bars := make([]marketdata.Bar, len(stored))
 	for i := range stored {
-		bars[i] = strategy.Bar(stored[i].Bar)
+		bars[i] = stored[i].Bar
 	}
 	frame, _ := frameOf(tf)
 	return usable(bars, record, frame)
@@ -100,7 +101,7 @@ func History(stored []signal.MarketBar, record *signal.MarketAsset, tf signal.Ti
 // has it: those of the market itself but for the density of the path, of which there
 // are 24 points a bar. The bars begin at 2020-01-01 UTC. It returns nil for an asset
 // that the simulated market does not have, and for an unknown timeframe.
-func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []strategy.Bar {
+func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []marketdata.Bar {
 	k := lookUp(asset)
 	frame, ok := frameOf(tf)
 	if k == nil || !ok {
@@ -109,11 +110,11 @@ func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []strategy.Bar 
 	const begin = 1_577_836_800_000
 	p := newPath(seed, k)
 	step := frameMS[frame] / walkPoints
-	bars := make([]strategy.Bar, 0, n)
+	bars := make([]marketdata.Bar, 0, n)
 	last := roundTo(math.Exp(p.price), p.tick)
 	for i := range n {
 		open := begin + int64(i)*frameMS[frame]
-		b := strategy.Bar{OpenTime: open, CloseTime: open + frameMS[frame], Open: last, High: last, Low: last}
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + frameMS[frame], Open: last, High: last, Low: last}
 		for range walkPoints {
 			price, volume := p.step(float64(step) / marketMSPerHour)
 			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -14,7 +15,7 @@ func TestThePastIsNotStale(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	old := clock.Now().UnixMilli() - 300*3_600_000
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}, bars: hours(400, old, 1)}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}, bars: hours(400, old, 1)}
 	m := newFake(t, store, clock)
 	if _, err := m.Series(t.Context(), "x", signal.H1); runError(t, err).Code != signal.StaleData {
 		t.Errorf("of a run: %v, want stale data", err)
@@ -39,9 +40,9 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 	t.Parallel()
 	stored := hours(400, 1_700_000_000_000/3_600_000*3_600_000, 1)
 	missing := slices.Delete(slices.Clone(stored), 300, 302)
-	always, sometimes := &signal.MarketAsset{AlwaysOpen: true}, &signal.MarketAsset{Source: streamName}
+	always, sometimes := &marketdata.Asset{AlwaysOpen: true}, &marketdata.Asset{Source: streamName}
 	filled, err := History(missing, always, signal.H1)
-	if err != nil || len(filled) != 400 || !filled[300].Flat || filled[302] != strategy.Bar(stored[302].Bar) {
+	if err != nil || len(filled) != 400 || !filled[300].Flat || filled[302] != stored[302].Bar {
 		t.Errorf("%d bars with two filled, %v", len(filled), err)
 	}
 	if asIs, err := History(missing, sometimes, signal.H1); err != nil || len(asIs) != 398 {
@@ -55,7 +56,7 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 
 func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{asset: signal.MarketAsset{Symbol: "BTC", Source: simulatedName, Speed: 60}}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Source: simulatedName, Speed: 60}}
 	m := newFake(t, store, newClock())
 	if speed, err := m.Speed(t.Context(), "btc-usd"); speed != 60 || err != nil {
 		t.Errorf("speed %d, %v", speed, err)
@@ -65,14 +66,14 @@ func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 	}
 	friday := instant(t, "2026-11-20T20:30:00Z") // half an hour before the exchange closes
 	for name, c := range map[string]struct {
-		record signal.MarketAsset
+		record marketdata.Asset
 		want   string
 		thin   bool
 	}{
-		"simulated": {signal.MarketAsset{Source: simulatedName, Class: Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
-		"fast":      {signal.MarketAsset{Source: simulatedName, Class: Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
-		"exchange":  {signal.MarketAsset{Source: "alpaca", Class: Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
-		"crypto":    {signal.MarketAsset{Source: "binance", Class: Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
+		"simulated": {marketdata.Asset{Source: simulatedName, Class: Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
+		"fast":      {marketdata.Asset{Source: simulatedName, Class: Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
+		"exchange":  {marketdata.Asset{Source: "alpaca", Class: Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
+		"crypto":    {marketdata.Asset{Source: "binance", Class: Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
 	} {
 		if got := ExpiryOf(&c.record, friday, 2*time.Hour, signal.H1); !got.Equal(instant(t, c.want)) || Thinned(&c.record) != c.thin {
 			t.Errorf("%s: two hours end at %v, want %s; thinned %v", name, got, c.want, Thinned(&c.record))
@@ -100,7 +101,7 @@ func TestWalksAreThoseOfTheSeed(t *testing.T) {
 			t.Fatalf("%s: %d bars, not those of the seed alone", tf, len(bars))
 		}
 		for i, b := range bars {
-			if err := b.Check(); err != nil || b.CloseTime-b.OpenTime != tf.Duration().Milliseconds() || i > 0 && (b.Open != bars[i-1].Close || b.OpenTime != bars[i-1].CloseTime) {
+			if err := strategy.CheckBar(b); err != nil || b.CloseTime-b.OpenTime != tf.Duration().Milliseconds() || i > 0 && (b.Open != bars[i-1].Close || b.OpenTime != bars[i-1].CloseTime) {
 				t.Fatalf("%s: bar %d is %+v (%v)", tf, i, b, err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -25,9 +25,9 @@ const (
 func (m *Market) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		m.loop(ctx, "given ticks", &m.ticksUp[signal.GivenTicks], m.ticksReader(signal.GivenTicks))
+		m.loop(ctx, "given ticks", &m.ticksUp[marketdata.GivenTicks], m.ticksReader(marketdata.GivenTicks))
 	})
-	loops.Go(func() { m.loop(ctx, "own ticks", &m.ticksUp[signal.OwnTicks], m.ticksReader(signal.OwnTicks)) })
+	loops.Go(func() { m.loop(ctx, "own ticks", &m.ticksUp[marketdata.OwnTicks], m.ticksReader(marketdata.OwnTicks)) })
 	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
 	if m.real {
 		loops.Go(func() { m.noteUse(ctx) })
@@ -62,7 +62,7 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 
 // ticksReader returns a function that reads what came into a stream of ticks since its
 // last call; at first, all that is there.
-func (m *Market) ticksReader(stream signal.TickStream) func(context.Context) error {
+func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context) error {
 	var at, end signal.Position
 	var before time.Time // when the last read ended
 	attached, caughtUp, failed := false, false, false
@@ -108,7 +108,7 @@ func (m *Market) ticksReader(stream signal.TickStream) func(context.Context) err
 }
 
 // tellTicks tells the assets' actors of ticks, and remembers them.
-func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntry) {
+func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.Entry) {
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
@@ -119,14 +119,16 @@ func (m *Market) tellTicks(stream signal.TickStream, entries []signal.MarketEntr
 			return
 		}
 		key := assetKey(t.Asset) // our own name the asset of the record
-		if stream == signal.GivenTicks {
+		if stream == marketdata.GivenTicks {
 			key = Key(t.Asset)
 		}
 		m.tapes.note(tapeKey{key, t.Source}, t.Tick, entries[i].Position.MS, t.Missed != 0)
 		if w := watches[key]; w != nil {
 			w.ref.Tell(ticked{t})
 		}
-	}, func(i int) []any { return []any{"own", stream == signal.OwnTicks, "at", entries[i].Position.String()} })
+	}, func(i int) []any {
+		return []any{"own", stream == marketdata.OwnTicks, "at", entries[i].Position.String()}
+	})
 }
 
 // tellAll tells the actors of all assets m.
@@ -189,7 +191,7 @@ func (m *Market) begun(ctx context.Context) (bool, error) {
 	return len(state.Assets) > 0, err
 }
 
-func (m *Market) tellClosed(b *signal.ClosedBar) {
+func (m *Market) tellClosed(b *marketdata.ClosedBar) {
 	w := (*m.watches.Load())[assetKey(b.Bar.Asset)]
 	if w == nil {
 		return
@@ -199,5 +201,5 @@ func (m *Market) tellClosed(b *signal.ClosedBar) {
 		w.ref.Tell(missed{})
 		return
 	}
-	w.ref.Tell(barClosed{frame: frame, count: b.Count, bar: strategy.Bar(b.Bar.Bar)})
+	w.ref.Tell(barClosed{frame: frame, count: b.Count, bar: b.Bar.Bar})
 }

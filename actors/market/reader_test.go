@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // trimmedStore is a store whose ticks are trimmed.
@@ -16,13 +17,13 @@ type trimmedStore struct {
 	at int64
 }
 
-func (f *trimmedStore) TicksKept(context.Context, signal.TickStream, signal.Position) (bool, error) {
+func (f *trimmedStore) TicksKept(context.Context, marketdata.TickStream, signal.Position) (bool, error) {
 	return false, nil
 }
 
-func (f *trimmedStore) ReadTicks(context.Context, signal.TickStream, signal.Position, time.Duration) ([]signal.MarketEntry, error) {
+func (f *trimmedStore) ReadTicks(context.Context, marketdata.TickStream, signal.Position, time.Duration) ([]marketdata.Entry, error) {
 	f.at++
-	return []signal.MarketEntry{{Position: signal.Position{MS: f.at}, Fields: map[string]string{"asset": "X", "price": "1"}}}, nil
+	return []marketdata.Entry{{Position: signal.Position{MS: f.at}, Fields: map[string]string{"asset": "X", "price": "1"}}}, nil
 }
 
 // TestAHaltedReaderNoticesWhatItMissed: no read fails while a process is halted, but
@@ -32,7 +33,7 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, newClock())
 		m.o.Store = &trimmedStore{fakeStore: &fakeStore{}}
-		read := m.ticksReader(signal.GivenTicks)
+		read := m.ticksReader(marketdata.GivenTicks)
 		for _, c := range []struct {
 			pause time.Duration
 			ticks int
@@ -52,7 +53,7 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 // others, which would make up for nothing.
 func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 	t.Parallel()
-	for _, stream := range []signal.TickStream{signal.GivenTicks, signal.OwnTicks} {
+	for _, stream := range []marketdata.TickStream{marketdata.GivenTicks, marketdata.OwnTicks} {
 		synctest.Test(t, func(t *testing.T) {
 			sys := engine.NewSystem(engine.Options{})
 			defer sys.Shutdown(context.Background())
@@ -60,7 +61,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 			told := make(map[string]int)
 			for _, source := range []string{streamName, simulatedName} {
 				w := &watch{key: source}
-				w.record.Store(&signal.MarketAsset{Symbol: source, Source: source})
+				w.record.Store(&marketdata.Asset{Symbol: source, Source: source})
 				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return missedCounter{told, source} }, engine.Supervision{})
 				m.setWatches(func(all map[string]*watch) { all[source] = w })
 			}
@@ -72,7 +73,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 				time.Sleep(readPause + time.Second)
 			}
 			synctest.Wait()
-			if told[streamName]+told[simulatedName] != 1 || (told[streamName] == 1) != (stream == signal.GivenTicks) {
+			if told[streamName]+told[simulatedName] != 1 || (told[streamName] == 1) != (stream == marketdata.GivenTicks) {
 				t.Errorf("stream %d: %v", stream, told)
 			}
 		})

@@ -7,18 +7,19 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // ticksOf returns the ticks that the feeder wrote of an asset, in order.
-func (b *bench) ticksOf(asset string) []signal.AssetTick {
+func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	b.t.Helper()
-	entries, err := b.store.ReadTicks(b.t.Context(), signal.OwnTicks, signal.Position{}, 0)
+	entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{}, 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var all []signal.AssetTick
+	var all []marketdata.AssetTick
 	for i := range entries {
-		x, skipped := parseTick(signal.OwnTicks, &entries[i])
+		x, skipped := parseTick(marketdata.OwnTicks, &entries[i])
 		if skipped != "" {
 			b.t.Fatalf("a tick of our own is not valid: %s %v", skipped, entries[i].Fields)
 		}
@@ -170,7 +171,7 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 		ticks := b.ticksOf("BTC")
 		return ticks[len(ticks)-1].Time == now
 	})
-	var first signal.AssetTick
+	var first marketdata.AssetTick
 	for _, tick := range b.ticksOf("BTC") {
 		if tick.Time > start+500 {
 			first = tick

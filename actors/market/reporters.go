@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/feeds"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -40,7 +41,7 @@ const (
 type reporter struct {
 	name    string
 	weight  float64
-	read    func(ctx context.Context, since int64) ([]signal.MarketNews, error)
+	read    func(ctx context.Context, since int64) ([]marketdata.NewsItem, error)
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *Metrics
@@ -69,7 +70,7 @@ func parseNewsFeed(text string) (address string, weight float64, err error) {
 // reporters returns the sources of news that are configured.
 func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*reporter {
 	var all []*reporter
-	add := func(name string, weight float64, read func(context.Context, int64) ([]signal.MarketNews, error)) {
+	add := func(name string, weight float64, read func(context.Context, int64) ([]marketdata.NewsItem, error)) {
 		all = append(all, &reporter{name: name, weight: weight, read: read, now: now, log: log, metrics: m, known: make(map[string]int64)})
 	}
 	if len(o.News) > 0 {
@@ -81,11 +82,11 @@ func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slo
 			}
 			feed := feeds.New(address, client)
 			u, _ := url.Parse(address)
-			add(u.Host, weight, func(ctx context.Context, _ int64) ([]signal.MarketNews, error) {
+			add(u.Host, weight, func(ctx context.Context, _ int64) ([]marketdata.NewsItem, error) {
 				items, err := feed.Read(ctx)
-				news := make([]signal.MarketNews, 0, len(items))
+				news := make([]marketdata.NewsItem, 0, len(items))
 				for _, i := range items {
-					news = append(news, signal.MarketNews{ID: shortID(address + "\n" + i.ID), At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text})
+					news = append(news, marketdata.NewsItem{ID: shortID(address + "\n" + i.ID), At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text})
 				}
 				return news, err
 			})
@@ -93,11 +94,11 @@ func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slo
 	}
 	if slices.Contains(sources, alpaca.Name) {
 		client := o.alpaca(m)
-		add(alpaca.Name, alpacaWeight, func(ctx context.Context, since int64) ([]signal.MarketNews, error) {
+		add(alpaca.Name, alpacaWeight, func(ctx context.Context, since int64) ([]marketdata.NewsItem, error) {
 			items, err := client.News(ctx, "", since, maxAlpacaNews)
-			news := make([]signal.MarketNews, 0, len(items))
+			news := make([]marketdata.NewsItem, 0, len(items))
 			for _, i := range items {
-				news = append(news, signal.MarketNews{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
+				news = append(news, marketdata.NewsItem{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
 					Headline: feeds.Plain(i.Headline), Body: feeds.Plain(i.Summary), Symbols: i.Symbols})
 			}
 			return news, err
@@ -121,7 +122,7 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		case <-time.After(pause):
 		}
 		now := r.now().UnixMilli()
-		var items []signal.MarketNews
+		var items []marketdata.NewsItem
 		err := signal.ErrPanicked
 		signal.Guard(r.log, signal.PanicSource, func() { items, err = r.read(ctx, max(r.last-frameMS[h1], now-newsKept)) }, "source", r.name)
 		switch {
@@ -143,8 +144,8 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 }
 
 // fresh returns what was not told before and is about known assets, by time.
-func (r *reporter) fresh(items []signal.MarketNews, now int64) []signal.MarketNews {
-	var news []signal.MarketNews
+func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
+	var news []marketdata.NewsItem
 	for _, n := range items {
 		if _, told := r.known[n.ID]; told || n.Headline == "" {
 			continue
@@ -172,7 +173,7 @@ func (r *reporter) fresh(items []signal.MarketNews, now int64) []signal.MarketNe
 			}
 		}
 	}
-	slices.SortStableFunc(news, func(a, b signal.MarketNews) int { return int(min(max(a.At-b.At, -1), 1)) })
+	slices.SortStableFunc(news, func(a, b marketdata.NewsItem) int { return int(min(max(a.At-b.At, -1), 1)) })
 	return news
 }
 
@@ -188,7 +189,7 @@ var spoken = map[string][]string{
 
 // subjects returns the symbols of the assets that an item is about: those that its
 // source says, by our names, and those that its text names.
-func subjects(n *signal.MarketNews) []string {
+func subjects(n *marketdata.NewsItem) []string {
 	var symbols []string
 	for _, s := range n.Symbols {
 		if s = canonical(s); validName(s) && !slices.Contains(symbols, s) {

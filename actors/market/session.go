@@ -8,7 +8,7 @@ import (
 	_ "time/tzdata" // images without a database of time zones know New York, too
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Session is when an asset is traded. Its zero value is always.
@@ -38,7 +38,7 @@ func sessionOf(class string) Session {
 
 // tradedIn returns the session of the asset with a record. That of assets whose prices
 // come from outside is not known: they are taken to trade always.
-func tradedIn(r *signal.MarketAsset) Session {
+func tradedIn(r *marketdata.Asset) Session {
 	if isVenue(r.Source) {
 		return sessionOf(r.Class)
 	}
@@ -135,14 +135,14 @@ func (s Session) Between(from, to time.Time) time.Duration {
 // first one of a session may begin before that. A session without a single bar, of a
 // timeframe of which it has several, is taken for a day of rest: the table of holidays
 // does not know those that are still to come.
-func (s Session) following(frame int, bars []strategy.Bar) func(strategy.Bar) int64 {
+func (s Session) following(frame int, bars []marketdata.Bar) func(marketdata.Bar) int64 {
 	step := frameMS[frame]
 	var opens, closes int64 // the session that was looked up last
-	return func(b strategy.Bar) int64 {
+	return func(b marketdata.Bar) int64 {
 		for at := b.CloseTime; at < opens || at >= closes; at = closes {
 			from, to := s.span(millis(at))
 			opens, closes = from.UnixMilli(), to.UnixMilli()
-			i, _ := slices.BinarySearchFunc(bars, opens-opens%step, func(b strategy.Bar, t int64) int { return cmp.Compare(b.OpenTime, t) })
+			i, _ := slices.BinarySearchFunc(bars, opens-opens%step, func(b marketdata.Bar, t int64) int { return cmp.Compare(b.OpenTime, t) })
 			if frame == d1 || i == len(bars) || bars[i].OpenTime < closes {
 				break
 			}

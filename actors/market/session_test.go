@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func instant(t testing.TB, text string) time.Time {
@@ -137,15 +137,15 @@ func TestCountingInSessionsIsReversible(t *testing.T) {
 
 // sessionBars returns the bars of a timeframe in the sessions of the exchange from one
 // day to another, without those that open at the times in missing, or on the days.
-func sessionBars(t *testing.T, frame int, from, to string, missing ...string) []strategy.Bar {
+func sessionBars(t *testing.T, frame int, from, to string, missing ...string) []marketdata.Bar {
 	t.Helper()
-	var bars []strategy.Bar
+	var bars []marketdata.Bar
 	step := frameMS[frame]
 	for open := instant(t, from+"T00:00:00Z").UnixMilli(); open < instant(t, to+"T00:00:00Z").UnixMilli(); open += step {
 		text := millis(open).Format(time.RFC3339)
 		opens, _ := Exchange.span(millis(open))
 		if opens.UnixMilli() < open+step && !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(text, m) }) {
-			bars = append(bars, strategy.Bar{OpenTime: open, CloseTime: open + step, Open: 1, High: 2, Low: 1, Close: 2})
+			bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: 1, High: 2, Low: 1, Close: 2})
 		}
 	}
 	return bars
@@ -153,7 +153,7 @@ func sessionBars(t *testing.T, frame int, from, to string, missing ...string) []
 
 func TestGapsInSessions(t *testing.T) {
 	t.Parallel()
-	stock := &signal.MarketAsset{Source: "alpaca", Class: Stock}
+	stock := &marketdata.Asset{Source: "alpaca", Class: Stock}
 	for name, c := range map[string]struct {
 		frame    int
 		from, to string

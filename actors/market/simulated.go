@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -56,10 +57,10 @@ func newSimulated(speed int64, seed uint64, assets []*known) *simulated {
 func (s *simulated) Name() string { return simulatedName }
 
 // Assets implements source.
-func (s *simulated) Assets() []signal.MarketAsset {
-	records := make([]signal.MarketAsset, 0, len(s.known))
+func (s *simulated) Assets() []marketdata.Asset {
+	records := make([]marketdata.Asset, 0, len(s.known))
 	for _, k := range s.known {
-		records = append(records, signal.MarketAsset{Symbol: k.symbol, Class: k.class, Source: simulatedName,
+		records = append(records, marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: simulatedName,
 			TickSize: strategy.TickSize(k.price), AlwaysOpen: true, Speed: s.grid.speed})
 	}
 	return records
@@ -80,7 +81,7 @@ func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now 
 	if s.at < p.days-(longestGap-historyBars)*frameMS[d1] {
 		s.at = p.days
 		for _, a := range s.assets {
-			a.bars.part = [timeframes]signal.Bar{}
+			a.bars.part = [timeframes]marketdata.Bar{}
 		}
 		reset[d1] = true
 	}
@@ -108,7 +109,7 @@ func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now 
 }
 
 // sayMissed has the first tick of each asset say since when ticks are missing.
-func sayMissed(ticks []signal.AssetTick, since int64) {
+func sayMissed(ticks []marketdata.AssetTick, since int64) {
 	said := map[string]bool{}
 	for i := range ticks {
 		if t := &ticks[i]; !said[t.Asset] {
@@ -151,12 +152,12 @@ func (s *simulated) Advance(now int64) output {
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			for _, b := range bars {
-				o.Closed = append(o.Closed, signal.MarketBar{Asset: s.assets[i].k.symbol, Timeframe: signal.Timeframes[frame], Bar: b})
+				o.Closed = append(o.Closed, marketdata.AssetBar{Asset: s.assets[i].k.symbol, Timeframe: signal.Timeframes[frame], Bar: b})
 			}
 		}
 	}
 	// By time, finer ones first.
-	slices.SortStableFunc(o.Closed, func(a, b signal.MarketBar) int { return cmp.Compare(a.CloseTime, b.CloseTime) })
+	slices.SortStableFunc(o.Closed, func(a, b marketdata.AssetBar) int { return cmp.Compare(a.CloseTime, b.CloseTime) })
 	return o
 }
 
@@ -220,18 +221,18 @@ func (s *simulated) collect(yields []yield) output {
 	for i, y := range yields {
 		o.Ticks = append(o.Ticks, y.ticks...)
 		o.News = append(o.News, y.news...)
-		o.Live = append(o.Live, signal.MarketLive{Asset: s.assets[i].k.symbol, Last: s.assets[i].last})
+		o.Live = append(o.Live, marketdata.Live{Asset: s.assets[i].k.symbol, Last: s.assets[i].last})
 	}
-	slices.SortStableFunc(o.Ticks, func(a, b signal.AssetTick) int { return cmp.Compare(a.Time, b.Time) })
-	slices.SortStableFunc(o.News, func(a, b signal.MarketNews) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(o.Ticks, func(a, b marketdata.AssetTick) int { return cmp.Compare(a.Time, b.Time) })
+	slices.SortStableFunc(o.News, func(a, b marketdata.NewsItem) int { return cmp.Compare(a.At, b.At) })
 	return o
 }
 
-func (s *simulated) series(a *simulatedAsset, frame int, bars []signal.Bar, reset bool) signal.MarketSeries {
-	series := signal.MarketSeries{Asset: a.k.symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
-		Bars: make([]signal.MarketBar, 0, len(bars))}
+func (s *simulated) series(a *simulatedAsset, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
+	series := marketdata.Series{Asset: a.k.symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
+		Bars: make([]marketdata.AssetBar, 0, len(bars))}
 	for _, b := range bars {
-		series.Bars = append(series.Bars, signal.MarketBar{Asset: series.Asset, Timeframe: series.Timeframe, Bar: b})
+		series.Bars = append(series.Bars, marketdata.AssetBar{Asset: series.Asset, Timeframe: series.Timeframe, Bar: b})
 	}
 	return series
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -29,12 +30,12 @@ func someAssets(symbols ...string) []*known {
 
 // shelf holds what a source gave, as the records would.
 type shelf struct {
-	bars  map[string][]signal.MarketBar // by asset and timeframe
-	ticks []signal.AssetTick
-	news  []signal.MarketNews
+	bars  map[string][]marketdata.AssetBar // by asset and timeframe
+	ticks []marketdata.AssetTick
+	news  []marketdata.NewsItem
 }
 
-func newShelf() *shelf { return &shelf{bars: make(map[string][]signal.MarketBar)} }
+func newShelf() *shelf { return &shelf{bars: make(map[string][]marketdata.AssetBar)} }
 
 func (s *shelf) take(o output) {
 	s.ticks = append(s.ticks, o.Ticks...)
@@ -64,7 +65,7 @@ func TestHistoryIsWhole(t *testing.T) {
 				t.Errorf("%s has %d bars of %s", k.symbol, len(bars), tf)
 			}
 			for i, b := range bars {
-				if err := strategy.Bar(b.Bar).Check(); err != nil {
+				if err := strategy.CheckBar(b.Bar); err != nil {
 					t.Fatalf("%s %s: %v", k.symbol, tf, err)
 				}
 				if !s.grid.aligned(frame, b.OpenTime) || i > 0 && bars[i-1].CloseTime != b.OpenTime {
@@ -196,7 +197,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 			t.Fatalf("news (-whole +pieces):\n%s", d)
 		}
 		// Of long pieces only the end is told in ticks.
-		told := make(map[signal.AssetTick]bool)
+		told := make(map[marketdata.AssetTick]bool)
 		for _, x := range pieces.ticks {
 			x.Missed = 0
 			told[x] = true
@@ -215,11 +216,11 @@ func TestThePathIsPinned(t *testing.T) {
 	s := newSimulated(60, 1, someAssets("BTC", "AAPL"))
 	s.Open(t.Context(), nil, 0, begin)
 	o := s.Advance(begin + 200)
-	want := []signal.AssetTick{
-		{Asset: "BTC", Source: simulatedName, Tick: signal.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
-		{Asset: "AAPL", Source: simulatedName, Tick: signal.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
-		{Asset: "BTC", Source: simulatedName, Tick: signal.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
-		{Asset: "AAPL", Source: simulatedName, Tick: signal.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
+	want := []marketdata.AssetTick{
+		{Asset: "BTC", Source: simulatedName, Tick: marketdata.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
+		{Asset: "AAPL", Source: simulatedName, Tick: marketdata.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
+		{Asset: "BTC", Source: simulatedName, Tick: marketdata.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
+		{Asset: "AAPL", Source: simulatedName, Tick: marketdata.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
 	}
 	if d := gocmp.Diff(want, o.Ticks); d != "" {
 		t.Errorf("ticks (-want +got):\n%s", d)
@@ -424,7 +425,7 @@ func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
 	if n := float64(len(news)); math.Abs(n-504) > 5*math.Sqrt(504) {
 		t.Errorf("%v items in 7 days, want about 504", n)
 	}
-	if !slices.IsSortedFunc(news, func(a, b signal.MarketNews) int { return cmp.Compare(a.At, b.At) }) {
+	if !slices.IsSortedFunc(news, func(a, b marketdata.NewsItem) int { return cmp.Compare(a.At, b.At) }) {
 		t.Error("news are not in order")
 	}
 	if first := news[0].At; first < begin-newsFor/60-1 || news[len(news)-1].At > begin {
@@ -459,7 +460,7 @@ func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	term := newTerm(f, 1, f.o.Now())
-	if err := term.simulate(ctx, &signal.MarketState{}, nil); !errors.Is(err, context.Canceled) {
+	if err := term.simulate(ctx, &marketdata.State{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if len(term.opened) != 0 {

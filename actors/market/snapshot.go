@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Snapshot is what was known of an asset and timeframe at one moment. Nobody
@@ -12,7 +12,7 @@ import (
 type Snapshot struct {
 	Asset Asset
 	// Bars are closed, oldest first, 1,500 at most. Short gaps are filled flat.
-	Bars []strategy.Bar
+	Bars []marketdata.Bar
 	// Last is the newest trade. Where the source has no ticks it is the close of
 	// the newest bar, at its close time.
 	Last Tick

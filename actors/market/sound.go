@@ -3,13 +3,13 @@ package market
 import (
 	"slices"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // sound returns the bars that are closed, possible and in order; what is not is
 // counted.
-func (k *keeper) sound(bars []signal.Bar, frame int, now int64) []signal.Bar {
-	kept := make([]signal.Bar, 0, len(bars))
+func (k *keeper) sound(bars []marketdata.Bar, frame int, now int64) []marketdata.Bar {
+	kept := make([]marketdata.Bar, 0, len(bars))
 	usual := usualPrice(bars)
 	for i, b := range bars {
 		if i == len(bars)-1 && b.CloseTime > now {
@@ -42,7 +42,7 @@ func (k *keeper) sound(bars []signal.Bar, frame int, now int64) []signal.Bar {
 
 // usualPrice returns the median close of the first bars, so that one that is wrong does
 // not have all others look wrong.
-func usualPrice(bars []signal.Bar) float64 {
+func usualPrice(bars []marketdata.Bar) float64 {
 	var closes []float64
 	for _, b := range bars[:min(len(bars), 21)] {
 		if b.Close >= minPrice && b.Close <= maxPrice {
@@ -57,7 +57,7 @@ func usualPrice(bars []signal.Bar) float64 {
 }
 
 // soundBar returns why a bar cannot be true, or "".
-func soundBar(b *signal.Bar, frame int, now int64) reason {
+func soundBar(b *marketdata.Bar, frame int, now int64) reason {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
 			return skipPrice
@@ -78,7 +78,7 @@ func soundBar(b *signal.Bar, frame int, now int64) reason {
 func near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }
 
 // soundTick returns why a trade cannot be true, or "".
-func (k *keeper) soundTick(t *signal.Tick, now int64) reason {
+func (k *keeper) soundTick(t *marketdata.Tick, now int64) reason {
 	switch {
 	case !(t.Price >= minPrice && t.Price <= maxPrice):
 		return skipPrice

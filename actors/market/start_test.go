@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // startingStore is a store in which the simulated market begins between two reads.
@@ -15,18 +16,18 @@ type startingStore struct {
 	reads int
 }
 
-func (s *startingStore) State(context.Context) (signal.MarketState, error) {
+func (s *startingStore) State(context.Context) (marketdata.State, error) {
 	if s.reads == 0 {
-		return signal.MarketState{}, nil
+		return marketdata.State{}, nil
 	}
-	return signal.MarketState{Assets: []signal.MarketAsset{{Symbol: "BTC"}}}, nil
+	return marketdata.State{Assets: []marketdata.Asset{{Symbol: "BTC"}}}, nil
 }
 
 func (s *startingStore) Follow(_ context.Context, closed, _ signal.Position, _ time.Duration) (
-	[]signal.ClosedBar, []signal.MarketNews, signal.Position, signal.Position, error) {
-	var news []signal.MarketNews
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
+	var news []marketdata.NewsItem
 	if s.reads++; s.reads == 2 {
-		news = []signal.MarketNews{{ID: "1", At: 1, Headline: "Bitcoin rises", Symbols: []string{"BTC"}}}
+		news = []marketdata.NewsItem{{ID: "1", At: 1, Headline: "Bitcoin rises", Symbols: []string{"BTC"}}}
 	}
 	return nil, news, closed, signal.Position{MS: int64(s.reads)}, nil
 }
@@ -72,8 +73,8 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newClock()
 				now := c.Now().UnixMilli()
-				store := &fakeStore{asset: signal.MarketAsset{Symbol: "X", Class: Crypto, Speed: 1, Source: tt.source},
-					bars: hours(5, now, 1), live: signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 2, Time: now - staleCrypto - 1}}}
+				store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Class: Crypto, Speed: 1, Source: tt.source},
+					bars: hours(5, now, 1), live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 2, Time: now - staleCrypto - 1}}}
 				m := newFake(t, store, c)
 				if tt.resumes != 0 {
 					time.AfterFunc(tt.resumes, func() {

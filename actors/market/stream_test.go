@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // newStreamBench returns a bench whose feeder and market go by what anybody writes to
@@ -91,7 +91,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	before := s.Bars
 	b.write(rdb, "market:bars", "asset", "BTC", "timeframe", "1h", "open_time", last,
 		"open", 100, "high", 200, "low", 50, "close", 150, "volume", 1)
-	want := strategy.Bar{OpenTime: last, CloseTime: last + 3_600_000, Open: 100, High: 200, Low: 50, Close: 150, Volume: 1}
+	want := marketdata.Bar{OpenTime: last, CloseTime: last + 3_600_000, Open: 100, High: 200, Low: 50, Close: 150, Volume: 1}
 	eventually(t, "replacement", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) == 400 && s.Bars[399] == want
@@ -136,7 +136,7 @@ func TestTicksFromOutsideMakeMinutes(t *testing.T) {
 	})
 	for i, bar := range s.Bars {
 		open := 10 + float64(2*i%4)
-		want := strategy.Bar{OpenTime: begin + int64(i)*60_000, CloseTime: begin + int64(i+1)*60_000,
+		want := marketdata.Bar{OpenTime: begin + int64(i)*60_000, CloseTime: begin + int64(i+1)*60_000,
 			Open: open, High: open + 1, Low: open, Close: open + 1, Volume: 4}
 		if d := cmp.Diff(want, bar); d != "" {
 			t.Errorf("minute %d (-want +got):\n%s", i, d)

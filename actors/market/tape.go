@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // tapeKept is for how many milliseconds ticks are remembered, as long as the stream
@@ -45,14 +45,14 @@ type tapeKey struct{ asset, source string }
 
 // tape are the ticks of an asset, ascending by time.
 type tape struct {
-	ticks []signal.Tick
+	ticks []marketdata.Tick
 	first int   // of those that are kept
 	noted int64 // when the newest was written, by the clock of Redis
 }
 
 // note remembers t, which was written at a time. One that is older than the newest is of
 // no use; missed says that some may be missing before it. Called with mu held.
-func (s *tapes) note(key tapeKey, t signal.Tick, at int64, missed bool) {
+func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	if at-s.swept > tapeKept {
 		s.swept = at
 		maps.DeleteFunc(s.of, func(_ tapeKey, p *tape) bool { return at-p.noted > tapeKept })
@@ -81,21 +81,21 @@ func (s *tapes) note(key tapeKey, t signal.Tick, at int64, missed bool) {
 		p.first++
 	}
 	if p.first > len(p.ticks)/2 {
-		p.ticks = append([]signal.Tick(nil), p.ticks[p.first:]...)
+		p.ticks = append([]marketdata.Tick(nil), p.ticks[p.first:]...)
 		p.first = 0
 	}
 }
 
 // newest returns the newest tick, or false if there is none. Called with mu held.
-func (s *tapes) newest(key tapeKey) (signal.Tick, bool) {
+func (s *tapes) newest(key tapeKey) (marketdata.Tick, bool) {
 	if p := s.of[key]; p != nil && len(p.ticks) > p.first {
 		return p.ticks[len(p.ticks)-1], true
 	}
-	return signal.Tick{}, false
+	return marketdata.Tick{}, false
 }
 
 // upTo returns the ticks up to a time. Nobody may change them.
-func (s *tapes) upTo(key tapeKey, at int64) []signal.Tick {
+func (s *tapes) upTo(key tapeKey, at int64) []marketdata.Tick {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.of[key]
@@ -110,16 +110,16 @@ func (s *tapes) upTo(key tapeKey, at int64) []signal.Tick {
 }
 
 // clear forgets the ticks of a stream: some behind them were missed.
-func (s *tapes) clear(stream signal.TickStream) {
+func (s *tapes) clear(stream marketdata.TickStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.of, func(key tapeKey, _ *tape) bool { return streamOf(key.source) == stream })
 }
 
 // streamOf returns where the ticks of a source are.
-func streamOf(source string) signal.TickStream {
+func streamOf(source string) marketdata.TickStream {
 	if source == streamName {
-		return signal.GivenTicks
+		return marketdata.GivenTicks
 	}
-	return signal.OwnTicks
+	return marketdata.OwnTicks
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -38,13 +39,13 @@ type term struct {
 	renewed time.Time // when the lease was taken or prolonged
 	opened  []source
 	assets  map[string]*fed // by key
-	live    map[string]signal.MarketLive
+	live    map[string]marketdata.Live
 	current int64 // up to when all ticks from outside have been read
 	desk    *desk // of the real sources
 
 	ticksTo, barsTo signal.Position
 	trimBars        bool // entries of market:bars were worked in
-	step            signal.MarketStep
+	step            marketdata.Step
 	changed         bool // step's positions are not stored yet
 	stored          int64
 	checkpointed    int64
@@ -53,7 +54,7 @@ type term struct {
 
 // fed is an asset whose prices come from outside, or one that a source gives.
 type fed struct {
-	record  signal.MarketAsset
+	record  marketdata.Asset
 	given   bool  // by a source: entries from outside do not concern it
 	kept    bool  // by a real source
 	missed  int64 // since when ticks may be missing before the next one; 0: none are
@@ -62,12 +63,12 @@ type fed struct {
 }
 
 func newTerm(f *Feeder, epoch int64, taken time.Time) *term {
-	return &term{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*fed), live: make(map[string]signal.MarketLive)}
+	return &term{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*fed), live: make(map[string]marketdata.Live)}
 }
 
 // batch is what one read of a stream gave.
 type batch struct {
-	entries []signal.MarketEntry
+	entries []marketdata.Entry
 	current int64 // the stream held no more at this time; 0 if that is not known
 	err     error
 }
@@ -116,8 +117,8 @@ func (t *term) run(ctx context.Context) error {
 }
 
 // readGiven reads the ticks that anybody gives.
-func (t *term) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
-	return t.store.ReadTicks(ctx, signal.GivenTicks, after, block)
+func (t *term) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
 }
 
 // guarded runs open while another goroutine keeps the lease: on a busy machine a
@@ -164,7 +165,7 @@ func (t *term) finish() error {
 
 // follow reads a stream from a position on until ctx ends or it fails.
 func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(context.Context, signal.Position, time.Duration) (
-	[]signal.MarketEntry, error), after signal.Position) <-chan batch {
+	[]marketdata.Entry, error), after signal.Position) <-chan batch {
 	out := make(chan batch)
 	readers.Go(func() {
 		for ctx.Err() == nil {
@@ -285,7 +286,7 @@ func (t *term) newsKept() time.Duration {
 }
 
 // publish writes ticks of sources for all nodes.
-func (t *term) publish(ctx context.Context, ticks []signal.AssetTick) error {
+func (t *term) publish(ctx context.Context, ticks []marketdata.AssetTick) error {
 	for chunk := range slices.Chunk(ticks, tickChunk) {
 		if err := t.store.AppendTicks(ctx, t.epoch, chunk); err != nil {
 			return err
@@ -325,7 +326,7 @@ func (t *term) flush(ctx context.Context, now int64) error {
 	}
 	for len(step.Closed) > closedChunk || len(step.News) > newsChunk {
 		bars, news := min(len(step.Closed), closedChunk), min(len(step.News), newsChunk)
-		piece := &signal.MarketStep{Epoch: t.epoch, Ticks: step.Ticks, Bars: step.Bars,
+		piece := &marketdata.Step{Epoch: t.epoch, Ticks: step.Ticks, Bars: step.Bars,
 			Closed: step.Closed[:bars], News: step.News[:news]}
 		if err := t.store.Store(ctx, piece); err != nil {
 			return err
@@ -336,7 +337,7 @@ func (t *term) flush(ctx context.Context, now int64) error {
 	if err := t.store.Store(ctx, step); err != nil {
 		return err
 	}
-	t.step = signal.MarketStep{Ticks: t.ticksTo, Bars: t.barsTo}
+	t.step = marketdata.Step{Ticks: t.ticksTo, Bars: t.barsTo}
 	clear(t.live)
 	t.changed, t.stored = false, now
 	if t.trimBars {
@@ -353,21 +354,21 @@ func (t *term) rebuild(ctx context.Context, now int64) error {
 		if a.given && !a.kept || a.builder.rebuild == 0 {
 			continue
 		}
-		var series [timeframes][]signal.MarketBar
+		var series [timeframes][]marketdata.AssetBar
 		for frame, tf := range signal.Timeframes {
 			err := t.store.EachRecent(ctx, []string{a.record.Symbol}, tf, recordKept,
-				func(_ string, bars []signal.MarketBar) { series[frame] = bars })
+				func(_ string, bars []marketdata.AssetBar) { series[frame] = bars })
 			if err != nil {
 				return err
 			}
 		}
-		var fill [timeframes]signal.MarketSeries
+		var fill [timeframes]marketdata.Series
 		for _, b := range rebuilt(a.builder.grid, &series, a.builder.rebuild, now-grace) {
 			frame, _ := frameOf(b.Timeframe)
 			fill[frame].Asset, fill[frame].Timeframe = b.Asset, b.Timeframe
 			fill[frame].Bars = append(fill[frame].Bars, b)
 		}
-		written := slices.DeleteFunc(fill[:], func(s signal.MarketSeries) bool { return len(s.Bars) == 0 })
+		written := slices.DeleteFunc(fill[:], func(s marketdata.Series) bool { return len(s.Bars) == 0 })
 		if err := t.store.Fill(ctx, t.epoch, written); err != nil {
 			return err
 		}

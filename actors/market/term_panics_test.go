@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // panickingStore panics at its first read of bars and of a given tick.
@@ -15,21 +16,21 @@ type panickingStore struct {
 	ticks, bars, steps atomic.Int64
 }
 
-func (s *panickingStore) ReadTicks(ctx context.Context, from signal.TickStream, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	if s.ticks.Add(1) == 1 {
 		panic("at a tick")
 	}
 	return s.FeederStore.ReadTicks(ctx, from, after, block)
 }
 
-func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]signal.MarketEntry, error) {
+func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	if s.bars.Add(1) == 2 {
 		panic("at a bar")
 	}
 	return s.FeederStore.ReadBars(ctx, after, block)
 }
 
-func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []signal.AssetTick) error {
+func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if s.steps.Add(1) == 1 {
 		panic("at a step")
 	}

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 var errStoreAway = errors.New("store is away")
@@ -19,18 +20,18 @@ var errStoreAway = errors.New("store is away")
 // stepStore keeps what terms store. What it does not implement is not called here.
 type stepStore struct {
 	FeederStore
-	steps  []signal.MarketStep
+	steps  []marketdata.Step
 	fails  int  // the number, from 1, of the call of Store that fails; 0: none
 	taken  bool // the lease, by another node
 	writes int  // of all kinds
-	ticks  []signal.AssetTick
+	ticks  []marketdata.AssetTick
 }
 
 func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
 	return !s.taken, nil
 }
 
-func (s *stepStore) Store(_ context.Context, step *signal.MarketStep) error {
+func (s *stepStore) Store(_ context.Context, step *marketdata.Step) error {
 	s.writes++
 	if s.writes == s.fails {
 		return errStoreAway
@@ -41,7 +42,7 @@ func (s *stepStore) Store(_ context.Context, step *signal.MarketStep) error {
 	return nil
 }
 
-func (s *stepStore) AppendTicks(_ context.Context, _ int64, ticks []signal.AssetTick) error {
+func (s *stepStore) AppendTicks(_ context.Context, _ int64, ticks []marketdata.AssetTick) error {
 	s.writes++
 	s.ticks = append(s.ticks, ticks...)
 	return nil
@@ -49,12 +50,12 @@ func (s *stepStore) AppendTicks(_ context.Context, _ int64, ticks []signal.Asset
 
 func (s *stepStore) Trim(context.Context, time.Time, signal.Position, time.Time) error { return nil }
 func (s *stepStore) TrimBars(context.Context, signal.Position) error                   { return nil }
-func (s *stepStore) Fill(context.Context, int64, []signal.MarketSeries) error          { return nil }
+func (s *stepStore) Fill(context.Context, int64, []marketdata.Series) error            { return nil }
 
 // State implements FeederStore.
-func (s *stepStore) State(context.Context) (signal.MarketState, error) {
-	var state signal.MarketState
-	live := make(map[string]signal.MarketLive)
+func (s *stepStore) State(context.Context) (marketdata.State, error) {
+	var state marketdata.State
+	live := make(map[string]marketdata.Live)
 	for i := range s.steps {
 		state.Ticks, state.Bars = s.steps[i].Ticks, s.steps[i].Bars
 		state.Assets = append(state.Assets, s.steps[i].Assets...)
@@ -69,7 +70,7 @@ func (s *stepStore) State(context.Context) (signal.MarketState, error) {
 }
 
 // EachRecent implements FeederStore.
-func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int, f func(string, []signal.MarketBar)) error {
+func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int, f func(string, []marketdata.AssetBar)) error {
 	if bars := s.closed(tf); len(bars) > 0 {
 		f(bars[0].Asset, bars)
 	}
@@ -77,8 +78,8 @@ func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timefram
 }
 
 // closed returns the bars of a timeframe in the order in which they were stored.
-func (s *stepStore) closed(tf signal.Timeframe) []signal.MarketBar {
-	var bars []signal.MarketBar
+func (s *stepStore) closed(tf signal.Timeframe) []marketdata.AssetBar {
+	var bars []marketdata.AssetBar
 	for i := range s.steps {
 		for _, b := range s.steps[i].Closed {
 			if b.Timeframe == tf {
@@ -100,8 +101,8 @@ func streamTerm(t *testing.T, store FeederStore, c *clock) *term {
 }
 
 // traded returns the entry of a tick of X.
-func traded(ms int64, price float64) signal.MarketEntry {
-	return signal.MarketEntry{Position: signal.Position{MS: ms},
+func traded(ms int64, price float64) marketdata.Entry {
+	return marketdata.Entry{Position: signal.Position{MS: ms},
 		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'f', -1, 64), "volume": "1"}}
 }
 
@@ -121,7 +122,7 @@ func TestATermEndsWithItsLease(t *testing.T) {
 		c, minute := minuteClock()
 		store := &stepStore{taken: true}
 		term := streamTerm(t, store, c)
-		term.workTicks([]signal.MarketEntry{traded(minute, 10)})
+		term.workTicks([]marketdata.Entry{traded(minute, 10)})
 		c.Add(pause)
 		for range 2 { // it does not pass for renewed
 			if err := term.turn(t.Context()); !errors.Is(err, errLeaseLost) {
@@ -186,7 +187,7 @@ func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
 	c, minute := minuteClock()
 	store := &stepStore{}
 	term := streamTerm(t, store, c)
-	turn := func(passed time.Duration, entries ...signal.MarketEntry) {
+	turn := func(passed time.Duration, entries ...marketdata.Entry) {
 		t.Helper()
 		c.Add(passed)
 		term.workTicks(entries)
@@ -204,7 +205,7 @@ func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
 		t.Fatalf("closed too early: %+v", got)
 	}
 	turn(time.Second)
-	want := []signal.MarketBar{{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+	want := []marketdata.AssetBar{{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
 		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2}}}
 	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
 		t.Errorf("bars (-want +got):\n%s", d)
@@ -218,7 +219,7 @@ func TestASuccessorGoesOnWithTheOpenMinute(t *testing.T) {
 	c, minute := minuteClock()
 	store := &stepStore{}
 	first := streamTerm(t, store, c)
-	first.workTicks([]signal.MarketEntry{traded(minute+1000, 10), traded(minute+2000, 14)})
+	first.workTicks([]marketdata.Entry{traded(minute+1000, 10), traded(minute+2000, 14)})
 	if err := first.finish(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,13 +232,13 @@ func TestASuccessorGoesOnWithTheOpenMinute(t *testing.T) {
 	}
 	old := traded(minute+3000, 99)
 	old.Fields["time"] = strconv.FormatInt(minute+1500, 10)
-	second.workTicks([]signal.MarketEntry{old, traded(minute+30_000, 8)})
+	second.workTicks([]marketdata.Entry{old, traded(minute+30_000, 8)})
 	c.Add(time.Minute + grace*time.Millisecond)
 	second.current = c.Now().UnixMilli()
 	if err := second.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []signal.MarketBar{{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+	want := []marketdata.AssetBar{{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
 		Open: 10, High: 14, Low: 8, Close: 8, Volume: 3}}}
 	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
 		t.Errorf("bars (-want +got):\n%s", d)
@@ -251,10 +252,10 @@ func TestAPositionIsStoredWithTheLastOfItsEffects(t *testing.T) {
 	c, minute := minuteClock()
 	store := &stepStore{fails: 2}
 	term := streamTerm(t, store, c)
-	var entries []signal.MarketEntry
+	var entries []marketdata.Entry
 	for i := range int64(closedChunk + 100) {
 		open := strconv.FormatInt(minute-(closedChunk+100-i)*60_000, 10)
-		entries = append(entries, signal.MarketEntry{Position: signal.Position{MS: minute, Seq: i}, Fields: map[string]string{
+		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: minute, Seq: i}, Fields: map[string]string{
 			"asset": "X", "timeframe": "1m", "open_time": open, "open": "1", "high": "2", "low": "1", "close": "2"}})
 	}
 	term.workBars(entries)
@@ -299,12 +300,12 @@ func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
 		{"long after", barLimit(m1, 1) + 1, 5e6, true},
 	} {
 		term := &term{assets: map[string]*fed{}}
-		a := term.add(signal.MarketAsset{Symbol: "A", Source: streamName})
+		a := term.add(marketdata.Asset{Symbol: "A", Source: streamName})
 		for i := range int64(20) {
-			a.builder.give(signal.MarketBar{Timeframe: signal.M1, Given: true, Bar: signal.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,
+			a.builder.give(marketdata.AssetBar{Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,
 				Open: 100, High: 101, Low: 99, Close: 100}})
 		}
-		passed, _ := a.take(signal.Tick{Price: c.price, Time: 20*minute + c.at})
+		passed, _ := a.take(marketdata.Tick{Price: c.price, Time: 20*minute + c.at})
 		if (len(passed) == 1) != c.want {
 			t.Errorf("%s: %v", c.name, passed)
 		}

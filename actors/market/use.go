@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // An asset of a real source is kept while it is needed: while a node has had a run, a
@@ -142,9 +143,9 @@ func (t *term) drop(ctx context.Context, key string, k *keeper) error {
 	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
 		return err
 	}
-	var empty []signal.MarketSeries
+	var empty []marketdata.Series
 	for _, tf := range signal.Timeframes {
-		empty = append(empty, signal.MarketSeries{Asset: k.symbol, Timeframe: tf, Reset: true})
+		empty = append(empty, marketdata.Series{Asset: k.symbol, Timeframe: tf, Reset: true})
 	}
 	if err := t.fill(ctx, empty); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // TestAnAssetThatNobodyNeedsIsForgotten: else the bound of assets would be reached once,
@@ -115,7 +116,7 @@ func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
 func TestWhatIsNeededIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := newClock().Now()
-		store := &fakeStore{asset: signal.MarketAsset{Symbol: "DOGE", Class: Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "DOGE", Class: Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
 			bars: hours(12, now.UnixMilli(), 1)}
 		sys := engine.NewSystem(engine.Options{})
 		defer sys.Shutdown(context.Background())
@@ -183,7 +184,7 @@ func TestALateDeliveryBringsNothingBack(t *testing.T) {
 	term.desk = &desk{keepers: make(map[string]*keeper)}
 	former := &keeper{symbol: "DOGE"}
 	for name, d := range map[string]delivery{
-		"a history": {keeper: former, record: &signal.MarketAsset{Symbol: "DOGE", Source: "binance", Speed: 1}, reset: true},
+		"a history": {keeper: former, record: &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}, reset: true},
 		"an end":    {keeper: former, failed: context.Canceled}, // the store would panic
 	} {
 		if err := term.workDelivery(t.Context(), &d); err != nil {

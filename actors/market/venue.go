@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/feeds"
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // venue is a real place that gives prices. Its methods may be called from anywhere.
@@ -31,7 +32,7 @@ type venue interface {
 	// Bars returns bars that open in [from, to), as the venue gives them: they have not
 	// been checked. The last one may be open still. The error of an asset that it does
 	// not have is fetch.ErrUnknown.
-	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error)
+	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error)
 	// Listed returns what it calls all assets that it has. known is false at a venue that
 	// does not tell.
 	Listed(ctx context.Context) (symbols []string, known bool, err error)
@@ -203,7 +204,7 @@ func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
 var proxies = map[string]string{"natural_gas": "UNG", "oil": "USO", "corn": "CORN", "wheat": "WEAT"}
 
 // proxyOf returns the fund whose prices are given for an asset; empty: they are its own.
-func proxyOf(r *signal.MarketAsset) string {
+func proxyOf(r *marketdata.Asset) string {
 	if r.Source == alpaca.Name && r.Class == Commodity {
 		return proxies[r.Symbol]
 	}
@@ -237,7 +238,7 @@ func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 // Bars leaves out what was traded outside of sessions, and has days begin at midnight
 // UTC, as all our bars do. Bars of an hour are made of those of 5m: the exchange opens at
 // half past an hour, and the service's own bar of that hour has what was traded before.
-func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
 	asked := tf
 	if tf == signal.H1 {
 		asked = signal.M5

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -18,7 +19,7 @@ import (
 // be.
 type watchAsset struct {
 	key    string
-	record signal.MarketAsset
+	record marketdata.Asset
 	reply  chan<- *watch
 }
 
@@ -32,22 +33,22 @@ type loadSeries struct {
 // seriesLoaded says how a reading of the records ended.
 type seriesLoaded struct {
 	frame  int
-	record signal.MarketAsset
-	live   signal.MarketLive
-	bars   []signal.MarketBar
+	record marketdata.Asset
+	live   marketdata.Live
+	bars   []marketdata.AssetBar
 	count  int64
 	err    error
 }
 
 // ticked says that the asset traded. Asset is the name as it stood in the stream.
-type ticked struct{ tick signal.AssetTick }
+type ticked struct{ tick marketdata.AssetTick }
 
 // barClosed says that a bar was closed or replaced; without a CloseTime, that the
 // whole series was written anew.
 type barClosed struct {
 	frame int
 	count int64
-	bar   strategy.Bar
+	bar   marketdata.Bar
 }
 
 // missed says that closed bars may have been missed, or that the asset's record is
@@ -63,7 +64,7 @@ type watch struct {
 	ref engine.Ref
 
 	// Written by the actor, read by all.
-	record atomic.Pointer[signal.MarketAsset] // never nil
+	record atomic.Pointer[marketdata.Asset] // never nil
 	last   atomic.Pointer[Tick]
 	series [timeframes]atomic.Pointer[series]
 
@@ -72,7 +73,7 @@ type watch struct {
 
 // series are the bars of one timeframe as strategies may use them, or why not.
 type series struct {
-	bars []strategy.Bar
+	bars []marketdata.Bar
 	err  error
 }
 
@@ -95,7 +96,7 @@ func (s *supervisor) Receive(c engine.Context) {
 		tapes.mu.Lock()
 		s.market.setWatches(func(all map[string]*watch) { all[m.key] = w })
 		if last, ok := tapes.newest(tapeKey{m.key, m.record.Source}); ok {
-			w.ref.Tell(ticked{signal.AssetTick{Asset: m.key, Source: m.record.Source, Tick: last}})
+			w.ref.Tell(ticked{marketdata.AssetTick{Asset: m.key, Source: m.record.Source, Tick: last}})
 		}
 		tapes.mu.Unlock()
 		m.reply <- w
@@ -145,10 +146,10 @@ type frameState struct {
 	wanted  bool // somebody asked for it
 	loaded  bool
 	loading bool
-	again   bool           // what is being read is out of date already
-	bars    []strategy.Bar // ascending; shared with readers up to its length
-	count   int64          // of the closed bars that are in bars
-	pending []barClosed    // heard of while it is being read
+	again   bool             // what is being read is out of date already
+	bars    []marketdata.Bar // ascending; shared with readers up to its length
+	count   int64            // of the closed bars that are in bars
+	pending []barClosed      // heard of while it is being read
 	waiting []chan<- error
 }
 
@@ -294,13 +295,13 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		// One that is not old is in the stream as well. The ticks before it may be on their
 		// way: they count.
 		if a.alerts == nil && a.now().UnixMilli()-m.live.Last.Time > tapeKept {
-			a.filter.last, a.filter.held = m.live.Last, signal.Tick{}
+			a.filter.last, a.filter.held = m.live.Last, marketdata.Tick{}
 		}
 	}
 	f.loaded, f.count = true, m.count
-	f.bars = make([]strategy.Bar, 0, len(m.bars)+len(m.bars)/4)
+	f.bars = make([]marketdata.Bar, 0, len(m.bars)+len(m.bars)/4)
 	for i := range m.bars {
-		f.bars = append(f.bars, strategy.Bar(m.bars[i].Bar))
+		f.bars = append(f.bars, m.bars[i].Bar)
 	}
 	pending := f.pending
 	f.pending = nil
@@ -366,7 +367,7 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 }
 
 // showLast shows the newest price, unless a newer one is shown.
-func (a *assetActor) showLast(t signal.Tick) {
+func (a *assetActor) showLast(t marketdata.Tick) {
 	if shown := a.watch.last.Load(); shown == nil || shown.Time <= t.Time {
 		a.watch.last.Store(&Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
 	}
@@ -436,8 +437,8 @@ const gapWindow = 1000
 // filled, or DATA_UNAVAILABLE if there are too many or long ones in the newest thousand.
 // What lies before the first older gap is left out. Closed sessions are no gaps; where
 // they are not known the bars stay as they are.
-func usable(bars []strategy.Bar, r *signal.MarketAsset, frame int) ([]strategy.Bar, error) {
-	next := func(b strategy.Bar) int64 { return b.CloseTime }
+func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata.Bar, error) {
+	next := func(b marketdata.Bar) int64 { return b.CloseTime }
 	switch {
 	case r.AlwaysOpen:
 	case tradedIn(r) == Always:

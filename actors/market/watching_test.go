@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -26,7 +27,7 @@ type watchedPrices struct {
 	rng              *rand.Rand
 	price            float64
 	good             []Tick // those that are no mistakes
-	open             signal.MarketBar
+	open             marketdata.AssetBar
 	mistaken         bool // the last trade was a mistake
 	mistakes, panics int
 }
@@ -40,7 +41,7 @@ func (m *Market) readTicks() {
 
 func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
 	w := &watchedPrices{t: t, sys: engine.NewSystem(engine.Options{}), rng: rand.New(rand.NewPCG(seed, 11)), price: 1000,
-		store: &fakeStore{asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+		store: &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
 	w.market = New(w.sys, Options{Store: w.store, Now: time.Now, Sources: "stream"})
 	w.market.readTicks()
 	return w
@@ -49,7 +50,7 @@ func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
 // say writes a trade to the stream.
 func (w *watchedPrices) say(price float64) {
 	now := time.Now().UnixMilli()
-	w.market.tellTicks(signal.GivenTicks, []signal.MarketEntry{{Position: signal.Position{MS: now},
+	w.market.tellTicks(marketdata.GivenTicks, []marketdata.Entry{{Position: signal.Position{MS: now},
 		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'g', -1, 64)}}})
 }
 
@@ -69,7 +70,7 @@ func (w *watchedPrices) step() {
 		w.good = append(w.good, Tick{Price: w.price, Time: now})
 		if w.open.CloseTime == 0 {
 			opens := now - now%1000
-			w.open = signal.MarketBar{Asset: "X", Timeframe: signal.M1, Bar: signal.Bar{OpenTime: opens, CloseTime: opens + 1000,
+			w.open = marketdata.AssetBar{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000,
 				Open: w.price, High: w.price, Low: w.price}}
 		}
 		b := &w.open.Bar
@@ -85,13 +86,13 @@ func (w *watchedPrices) closeBar(now int64) {
 		return
 	}
 	b := w.open
-	w.open = signal.MarketBar{}
+	w.open = marketdata.AssetBar{}
 	w.store.mu.Lock()
 	w.store.bars = append(w.store.bars, b)
 	w.store.count++
 	count := w.store.count
 	w.store.mu.Unlock()
-	w.market.tellClosed(&signal.ClosedBar{Count: count, Bar: b})
+	w.market.tellClosed(&marketdata.ClosedBar{Count: count, Bar: b})
 }
 
 // fail has the asset's actor panic.
@@ -262,7 +263,7 @@ func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &barMarket{clock: newClock(), sys: engine.NewSystem(engine.Options{}), store: &fakeStore{count: 10,
-			asset: signal.MarketAsset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+			asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
 		defer m.sys.Shutdown(context.Background())
 		for i := range int64(10) {
 			m.store.bars = append(m.store.bars, flatMinute(m.Now().UnixMilli()+1000*(i-10)))
@@ -290,9 +291,9 @@ func (m *barMarket) hear(t *testing.T, since, expires int64) *hearer {
 	return h
 }
 
-func flatMinute(opens int64) signal.MarketBar {
-	return signal.MarketBar{Asset: "X", Timeframe: signal.M1,
-		Bar: signal.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: 100, Low: 100, Close: 100}}
+func flatMinute(opens int64) marketdata.AssetBar {
+	return marketdata.AssetBar{Asset: "X", Timeframe: signal.M1,
+		Bar: marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: 100, Low: 100, Close: 100}}
 }
 
 // TestQuotesComeBehindWhatHappenedBefore: the price is told to who has an alert, once the
@@ -301,10 +302,10 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		low  float64 // of a bar that it has missed
-		want func(opens int64, b *strategy.Bar) []any
+		want func(opens int64, b *marketdata.Bar) []any
 	}{
-		"open": {95, func(int64, *strategy.Bar) []any { return []any{Quoted{Price: 100, Span: Span{95, 100}, Frame: 1000}} }},
-		"over": {80, func(opens int64, b *strategy.Bar) []any {
+		"open": {95, func(int64, *marketdata.Bar) []any { return []any{Quoted{Price: 100, Span: Span{95, 100}, Frame: 1000}} }},
+		"over": {80, func(opens int64, b *marketdata.Bar) []any {
 			return []any{Reached{Tick: Tick{Price: 100, Time: opens + 1000}, Bar: b, Past: true, Span: Span{80, 100}}}
 		}},
 	} {
@@ -312,7 +313,7 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 			withBars(t, func(t *testing.T, m *barMarket) {
 				missed := &m.store.bars[5].Bar
 				missed.Low = c.low
-				opens, b := missed.OpenTime, strategy.Bar(*missed)
+				opens, b := missed.OpenTime, *missed
 				h, ref := m.hearer()
 				m.Quote("x", ref) // nobody has asked for the asset yet
 				if _, err := m.load(t.Context(), "x", m1); err != nil {
@@ -359,7 +360,7 @@ func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
 			if missed != 0 {
 				fields["missed"] = strconv.FormatInt(missed, 10)
 			}
-			m.tellTicks(signal.OwnTicks, []signal.MarketEntry{{Position: signal.Position{MS: m.Now().UnixMilli()}, Fields: fields}})
+			m.tellTicks(marketdata.OwnTicks, []marketdata.Entry{{Position: signal.Position{MS: m.Now().UnixMilli()}, Fields: fields}})
 			synctest.Wait()
 		}
 		begin := m.Now().UnixMilli()
@@ -368,7 +369,7 @@ func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
 		m.Add(2 * time.Minute)
 		now := m.Now().UnixMilli()
 		m.store.mu.Lock()
-		m.store.live = signal.MarketLive{Asset: "X", Last: signal.Tick{Price: 100, Time: now}}
+		m.store.live = marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 100, Time: now}}
 		m.store.mu.Unlock()
 		say("101", now-50_000, begin)
 		say("111", now-40_000, 0)
@@ -391,8 +392,8 @@ func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
 		m.store.bars, m.store.count = append(m.store.bars, dip, flat), 12
 		m.store.mu.Unlock()
 		m.tellAll(missed{}) // of the first
-		m.tellClosed(&signal.ClosedBar{Count: 12, Bar: flat})
-		b := strategy.Bar(dip.Bar)
+		m.tellClosed(&marketdata.ClosedBar{Count: 12, Bar: flat})
+		b := dip.Bar
 		want := []any{Reached{Tick: Tick{Price: 100, Time: now + 1000}, Bar: &b, Past: true, Span: Span{80, 100}}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)

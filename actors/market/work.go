@@ -3,11 +3,11 @@ package market
 import (
 	"cmp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // workTicks works in entries of market:ticks.
-func (t *term) workTicks(entries []signal.MarketEntry) {
+func (t *term) workTicks(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	t.o.Metrics.addTicks(len(entries))
 	for i := range entries {
@@ -19,8 +19,8 @@ func (t *term) workTicks(entries []signal.MarketEntry) {
 	}
 }
 
-func (t *term) workTick(e *signal.MarketEntry) reason {
-	tick, skipped := parseTick(signal.GivenTicks, e)
+func (t *term) workTick(e *marketdata.Entry) reason {
+	tick, skipped := parseTick(marketdata.GivenTicks, e)
 	if skipped != "" {
 		return skipped
 	}
@@ -38,13 +38,13 @@ func (t *term) workTick(e *signal.MarketEntry) reason {
 		}
 	}
 	if len(passed) > 0 {
-		t.live[a.record.Symbol] = signal.MarketLive{Asset: a.record.Symbol, Last: a.filter.last, Minute: a.builder.minute}
+		t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.last, Minute: a.builder.minute}
 	}
 	return skipped
 }
 
 // workBars works in entries of market:bars.
-func (t *term) workBars(entries []signal.MarketEntry) {
+func (t *term) workBars(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	for i := range entries {
 		e := &entries[i]
@@ -55,7 +55,7 @@ func (t *term) workBars(entries []signal.MarketEntry) {
 	}
 }
 
-func (t *term) workBar(e *signal.MarketEntry) reason {
+func (t *term) workBar(e *marketdata.Entry) reason {
 	bar, skipped := parseBar(e)
 	if skipped != "" {
 		return skipped
@@ -85,7 +85,7 @@ func (t *term) asset(name string) (*fed, reason) {
 		return nil, skipAssets
 	}
 	// No tick size: the first price says little of later ones, and may be a mistake.
-	record := signal.MarketAsset{Symbol: symbol, Source: streamName, Speed: 1}
+	record := marketdata.Asset{Symbol: symbol, Source: streamName, Speed: 1}
 	if k := lookUp(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.class, k.class == Crypto
 		if t.real(symbol, k.class, streamName) {
@@ -97,7 +97,7 @@ func (t *term) asset(name string) (*fed, reason) {
 }
 
 // take lets a tick through the asset's filter.
-func (a *fed) take(t signal.Tick) (passed []signal.Tick, skipped reason) {
+func (a *fed) take(t marketdata.Tick) (passed []marketdata.Tick, skipped reason) {
 	if bars := a.builder.recent[m1]; a.filter.last.Time == 0 {
 		if i := lastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
 			a.filter.begin(t, bars[i].CloseTime, bars[i].Close, barLimit(m1, cmp.Or(a.record.Speed, 1)))
@@ -107,10 +107,10 @@ func (a *fed) take(t signal.Tick) (passed []signal.Tick, skipped reason) {
 }
 
 // add makes the working state of an asset whose prices come from outside.
-func (t *term) add(record signal.MarketAsset) *fed {
+func (t *term) add(record marketdata.Asset) *fed {
 	a := &fed{record: record}
 	a.builder = &builder{asset: record.Symbol, grid: grid{cmp.Or(record.Speed, 1)},
-		out: func(b signal.MarketBar) { t.step.Closed = append(t.step.Closed, b) }}
+		out: func(b marketdata.AssetBar) { t.step.Closed = append(t.step.Closed, b) }}
 	t.assets[assetKey(record.Symbol)] = a
 	return a
 }

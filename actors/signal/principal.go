@@ -64,22 +64,3 @@ type Principal struct {
 	// ExpiresAt is the credential's own expiry; zero if it has none.
 	ExpiresAt time.Time
 }
-
-// Account is who owns signals, keys, webhooks and jobs.
-type Account struct {
-	ID        AccountID
-	Email     string // trimmed, lower case
-	CreatedAt time.Time
-}
-
-// APIKey is a credential of an account. The secret itself is stored nowhere.
-type APIKey struct {
-	ID         KeyID
-	Account    AccountID
-	Name       string
-	Prefix     string // the secret's first 8 characters
-	Scopes     ScopeSet
-	CreatedAt  time.Time
-	ExpiresAt  time.Time // zero: never
-	LastUsedAt time.Time // minute precision; zero: never
-}

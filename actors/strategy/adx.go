@@ -1,6 +1,10 @@
 package strategy
 
-import "math"
+import (
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+)
 
 // adx is Wilder's average directional index by the conventions of TA-Lib: the
 // sums are seeded with n-1 terms and then follow s += x - s/n; the index itself
@@ -14,7 +18,7 @@ type adx struct {
 }
 
 // add takes a bar and its predecessor.
-func (a *adx) add(previous, b Bar) {
+func (a *adx) add(previous, b marketdata.Bar) {
 	up, down := b.High-previous.High, previous.Low-b.Low
 	var plus, minus float64
 	switch {

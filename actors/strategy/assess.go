@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // What a confidence rests on that does not rest on the strategy's own past bars.
@@ -23,7 +24,7 @@ type Assessment struct {
 	Strategy  string
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
-	Bar       Bar // the last closed one
+	Bar       marketdata.Bar // the last closed one
 	Direction signal.Direction
 	Score     float64
 
@@ -49,7 +50,7 @@ type Assessment struct {
 // Base is what a series says of an entry without an opinion. The weather agent
 // builds on it.
 type Base struct {
-	Bar       Bar // the last closed one
+	Bar       marketdata.Bar // the last closed one
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
 	Prior     float64 // share of past entries that closed in profit, not rounded

@@ -1,6 +1,10 @@
 package strategy
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+)
 
 // Prices outside these bounds are taken for errors of the source: below, a price
 // cannot be told from its neighbour at 8 decimals; above, float64 has no ticks.
@@ -23,8 +27,8 @@ func checkPrice(p float64) error {
 	return nil
 }
 
-// Check returns ErrBadBar if b cannot be a bar.
-func (b Bar) Check() error {
+// CheckBar returns ErrBadBar if b cannot be a bar.
+func CheckBar(b marketdata.Bar) error {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if err := checkPrice(p); err != nil {
 			return err
@@ -46,8 +50,8 @@ func (b Bar) Check() error {
 // AppendBar adds b to bars, which are in order. A bar with the last one's open
 // time replaces it. ErrBadBar and ErrOldBar leave bars as they are. As append
 // does, it may write into the array behind bars.
-func AppendBar(bars []Bar, b Bar) ([]Bar, error) {
-	if err := b.Check(); err != nil {
+func AppendBar(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, error) {
+	if err := CheckBar(b); err != nil {
 		return bars, err
 	}
 	if n := len(bars); n > 0 {
@@ -71,11 +75,11 @@ func AppendBar(bars []Bar, b Bar) ([]Bar, error) {
 // open, so that a bar opens when its predecessor closes. Closed sessions are thus
 // no gaps. More than three missing in a row, or more than 2 % of all, are
 // DATA_UNAVAILABLE, to be retried. bars must be in order, as AppendBar makes them.
-func FillGaps(bars []Bar, next func(Bar) int64) ([]Bar, error) {
+func FillGaps(bars []marketdata.Bar, next func(marketdata.Bar) int64) ([]marketdata.Bar, error) {
 	if next == nil {
-		next = func(b Bar) int64 { return b.CloseTime }
+		next = func(b marketdata.Bar) int64 { return b.CloseTime }
 	}
-	filled := make([]Bar, 0, len(bars))
+	filled := make([]marketdata.Bar, 0, len(bars))
 	missing, row := 0, 0
 	for _, b := range bars {
 		for row = 0; len(filled) > 0; row++ {
@@ -99,7 +103,7 @@ func FillGaps(bars []Bar, next func(Bar) int64) ([]Bar, error) {
 }
 
 // flatBar stands for a missing bar after last.
-func flatBar(last Bar, open, closeTime int64) Bar {
+func flatBar(last marketdata.Bar, open, closeTime int64) marketdata.Bar {
 	c := last.Close
-	return Bar{OpenTime: open, CloseTime: closeTime, Open: c, High: c, Low: c, Close: c, Flat: true}
+	return marketdata.Bar{OpenTime: open, CloseTime: closeTime, Open: c, High: c, Low: c, Close: c, Flat: true}
 }

@@ -8,56 +8,57 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestCheck(t *testing.T) {
-	good := Bar{OpenTime: 1, CloseTime: 2, Open: 10, High: 12, Low: 9, Close: 11, Volume: 5}
-	if err := good.Check(); err != nil {
+	good := marketdata.Bar{OpenTime: 1, CloseTime: 2, Open: 10, High: 12, Low: 9, Close: 11, Volume: 5}
+	if err := CheckBar(good); err != nil {
 		t.Fatalf("a good bar: %v", err)
 	}
-	for name, spoil := range map[string]func(*Bar){
-		"NaN":                      func(b *Bar) { b.Close = math.NaN() },
-		"infinite":                 func(b *Bar) { b.High = math.Inf(1) },
-		"negative":                 func(b *Bar) { b.Low = -1 },
-		"zero":                     func(b *Bar) { b.Open = 0 },
-		"absurdly high":            func(b *Bar) { b.High = 1e16 },
-		"high below close":         func(b *Bar) { b.High = 10.5 },
-		"high below open":          func(b *Bar) { b.Open, b.High = 12.5, 12 },
-		"low above open":           func(b *Bar) { b.Low = 10.5 },
-		"low above close":          func(b *Bar) { b.Close, b.Low = 8, 9 },
-		"volume is NaN":            func(b *Bar) { b.Volume = math.NaN() },
-		"volume is infinite":       func(b *Bar) { b.Volume = math.Inf(1) },
-		"volume is negative":       func(b *Bar) { b.Volume = -1 },
-		"closes when it opens":     func(b *Bar) { b.CloseTime = 1 },
-		"closes before it opens":   func(b *Bar) { b.CloseTime = 0 },
-		"price below the smallest": func(b *Bar) { b.Low = 1e-9 },
+	for name, spoil := range map[string]func(*marketdata.Bar){
+		"NaN":                      func(b *marketdata.Bar) { b.Close = math.NaN() },
+		"infinite":                 func(b *marketdata.Bar) { b.High = math.Inf(1) },
+		"negative":                 func(b *marketdata.Bar) { b.Low = -1 },
+		"zero":                     func(b *marketdata.Bar) { b.Open = 0 },
+		"absurdly high":            func(b *marketdata.Bar) { b.High = 1e16 },
+		"high below close":         func(b *marketdata.Bar) { b.High = 10.5 },
+		"high below open":          func(b *marketdata.Bar) { b.Open, b.High = 12.5, 12 },
+		"low above open":           func(b *marketdata.Bar) { b.Low = 10.5 },
+		"low above close":          func(b *marketdata.Bar) { b.Close, b.Low = 8, 9 },
+		"volume is NaN":            func(b *marketdata.Bar) { b.Volume = math.NaN() },
+		"volume is infinite":       func(b *marketdata.Bar) { b.Volume = math.Inf(1) },
+		"volume is negative":       func(b *marketdata.Bar) { b.Volume = -1 },
+		"closes when it opens":     func(b *marketdata.Bar) { b.CloseTime = 1 },
+		"closes before it opens":   func(b *marketdata.Bar) { b.CloseTime = 0 },
+		"price below the smallest": func(b *marketdata.Bar) { b.Low = 1e-9 },
 	} {
 		b := good
 		spoil(&b)
-		if err := b.Check(); !errors.Is(err, ErrBadBar) {
+		if err := CheckBar(b); !errors.Is(err, ErrBadBar) {
 			t.Errorf("%s: %v, want ErrBadBar", name, err)
 		}
 	}
 }
 
 func TestAppendBar(t *testing.T) {
-	bar := func(open, end int64, price float64) Bar {
-		return Bar{OpenTime: open, CloseTime: end, Open: price, High: price, Low: price, Close: price}
+	bar := func(open, end int64, price float64) marketdata.Bar {
+		return marketdata.Bar{OpenTime: open, CloseTime: end, Open: price, High: price, Low: price, Close: price}
 	}
 	for _, c := range []struct {
 		name string
-		next Bar
-		want []Bar
+		next marketdata.Bar
+		want []marketdata.Bar
 		err  error
 	}{
-		{"the next bar", bar(20, 30, 6), []Bar{bar(0, 10, 4), bar(10, 20, 5), bar(20, 30, 6)}, nil},
-		{"after a gap", bar(50, 60, 6), []Bar{bar(0, 10, 4), bar(10, 20, 5), bar(50, 60, 6)}, nil},
-		{"a later copy replaces", bar(10, 20, 6), []Bar{bar(0, 10, 4), bar(10, 20, 6)}, nil},
-		{"an older bar", bar(0, 10, 6), []Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrOldBar},
-		{"inside the last bar", bar(15, 25, 6), []Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrBadBar},
-		{"a bad bar", bar(20, 30, -1), []Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrBadBar},
+		{"the next bar", bar(20, 30, 6), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5), bar(20, 30, 6)}, nil},
+		{"after a gap", bar(50, 60, 6), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5), bar(50, 60, 6)}, nil},
+		{"a later copy replaces", bar(10, 20, 6), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 6)}, nil},
+		{"an older bar", bar(0, 10, 6), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrOldBar},
+		{"inside the last bar", bar(15, 25, 6), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrBadBar},
+		{"a bad bar", bar(20, 30, -1), []marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5)}, ErrBadBar},
 	} {
-		got, err := AppendBar([]Bar{bar(0, 10, 4), bar(10, 20, 5)}, c.next)
+		got, err := AppendBar([]marketdata.Bar{bar(0, 10, 4), bar(10, 20, 5)}, c.next)
 		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.err)
 		}
@@ -68,8 +69,8 @@ func TestAppendBar(t *testing.T) {
 }
 
 // without returns the bars but for those with the given indexes.
-func without(bars []Bar, gone ...int) []Bar {
-	var list []Bar
+func without(bars []marketdata.Bar, gone ...int) []marketdata.Bar {
+	var list []marketdata.Bar
 	for i, b := range bars {
 		if !containsInt(gone, i) {
 			list = append(list, b)
@@ -123,7 +124,7 @@ func TestFillGaps(t *testing.T) {
 			want := bars[i]
 			if containsInt(c.gone, i) {
 				p := got[i-1].Close
-				want = Bar{OpenTime: want.OpenTime, CloseTime: want.CloseTime, Open: p, High: p, Low: p, Close: p, Flat: true}
+				want = marketdata.Bar{OpenTime: want.OpenTime, CloseTime: want.CloseTime, Open: p, High: p, Low: p, Close: p, Flat: true}
 			}
 			if b != want {
 				t.Errorf("%s: bar %d is %+v, want %+v", c.name, i, b, want)
@@ -134,13 +135,13 @@ func TestFillGaps(t *testing.T) {
 
 // TestClosedSessionsAreNoGaps has a market that is open for six hours a day.
 func TestClosedSessionsAreNoGaps(t *testing.T) {
-	var bars []Bar
+	var bars []marketdata.Bar
 	for i, b := range walk(32, 600, 0.01) {
 		if i%24 < 6 {
 			bars = append(bars, b)
 		}
 	}
-	next := func(b Bar) int64 {
+	next := func(b marketdata.Bar) int64 {
 		if open := b.CloseTime; open/hour%24 < 6 {
 			return open
 		}
@@ -173,7 +174,7 @@ func FuzzAppend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, open, high, low, closing, volume float64, length int64) {
 		s := seriesOf(t, signal.H1, history)
 		last := s.Last()
-		b := Bar{OpenTime: last.CloseTime, CloseTime: last.CloseTime + length,
+		b := marketdata.Bar{OpenTime: last.CloseTime, CloseTime: last.CloseTime + length,
 			Open: open, High: high, Low: low, Close: closing, Volume: volume}
 		if err := s.Append(b); err != nil {
 			if s.Last() != last {

@@ -1,8 +1,10 @@
 package strategy
 
+import "github.com/agentsignal/agentsignal/actors/signal/marketdata"
+
 // donchian returns the highest high and the lowest low of bars. A channel is
 // made of the bars before the current one.
-func donchian(bars []Bar) (upper, lower float64) {
+func donchian(bars []marketdata.Bar) (upper, lower float64) {
 	upper, lower = bars[0].High, bars[0].Low
 	for i := range bars {
 		upper, lower = max(upper, bars[i].High), min(lower, bars[i].Low)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Exit is how a signal ends: why, and at which price.
@@ -45,7 +46,7 @@ func ExitOnTick(d signal.Direction, l signal.Levels, price float64) (Exit, bool)
 // ends it. A bar that opens beyond the stop is left at its open. Where a bar
 // holds both levels the stop came first: nobody knows, and this errs on the safe
 // side.
-func ExitOnBar(d signal.Direction, l signal.Levels, b Bar) (Exit, bool) {
+func ExitOnBar(d signal.Direction, l signal.Levels, b marketdata.Bar) (Exit, bool) {
 	worst, best := b.Low, b.High
 	if d == signal.Short {
 		worst, best = b.High, b.Low

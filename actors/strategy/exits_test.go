@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 var (
@@ -49,13 +50,13 @@ func TestExitOnTick(t *testing.T) {
 }
 
 func TestExitOnBar(t *testing.T) {
-	bar := func(open, high, low, closing float64) Bar {
-		return Bar{Open: open, High: high, Low: low, Close: closing}
+	bar := func(open, high, low, closing float64) marketdata.Bar {
+		return marketdata.Bar{Open: open, High: high, Low: low, Close: closing}
 	}
 	for _, c := range []struct {
 		name string
 		d    signal.Direction
-		bar  Bar
+		bar  marketdata.Bar
 		want Exit
 	}{
 		{"long, neither level", signal.Long, bar(100, 102.9, 98.1, 101), Exit{}},
@@ -162,10 +163,10 @@ func TestRescore(t *testing.T) {
 func TestMirroredBars(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		price := rapid.Float64Range(90, 110)
-		b := Bar{Open: price.Draw(t, "open"), Close: price.Draw(t, "close")}
+		b := marketdata.Bar{Open: price.Draw(t, "open"), Close: price.Draw(t, "close")}
 		b.High = max(b.Open, b.Close) + rapid.Float64Range(0, 5).Draw(t, "above")
 		b.Low = min(b.Open, b.Close) - rapid.Float64Range(0, 5).Draw(t, "below")
-		mirrored := Bar{Open: 200 - b.Open, High: 200 - b.Low, Low: 200 - b.High, Close: 200 - b.Close}
+		mirrored := marketdata.Bar{Open: 200 - b.Open, High: 200 - b.Low, Low: 200 - b.High, Close: 200 - b.Close}
 		long, okLong := ExitOnBar(signal.Long, longLevels, b)
 		short, okShort := ExitOnBar(signal.Short, shortLevels, mirrored)
 		if okLong != okShort || long.Reason != short.Reason || okLong && math.Abs(200-long.Price-short.Price) > 1e-9 {

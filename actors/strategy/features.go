@@ -1,6 +1,10 @@
 package strategy
 
-import "math"
+import (
+	"math"
+
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+)
 
 // Lengths of the indicators in bars, the same for all timeframes.
 const (
@@ -16,7 +20,7 @@ const (
 // Features are the indicators of one bar. They depend on that bar and those
 // before it.
 type Features struct {
-	Bar                Bar
+	Bar                marketdata.Bar
 	EMA12, EMA26       float64
 	RSI14, ADX14       float64 // 0 to 100
 	ATR14              float64 // price units
@@ -46,7 +50,7 @@ func newIndicators() indicators {
 }
 
 // add takes the next bar; previous is nil for the first one.
-func (x *indicators) add(previous *Bar, b Bar) {
+func (x *indicators) add(previous *marketdata.Bar, b marketdata.Bar) {
 	x.fast.add(b.Close)
 	x.slow.add(b.Close)
 	if previous == nil {
@@ -59,7 +63,7 @@ func (x *indicators) add(previous *Bar, b Bar) {
 
 // features reads the indicators at the last of bars. seen counts the bars since
 // the series began; returns holds the log return of each bar.
-func (x *indicators) features(bars []Bar, returns []float64, seen int) Features {
+func (x *indicators) features(bars []marketdata.Bar, returns []float64, seen int) Features {
 	n := len(bars)
 	b := bars[n-1]
 	f := Features{Bar: b, Return: returns[n-1], VolumeRatio: math.NaN()}
@@ -81,7 +85,7 @@ func (x *indicators) features(bars []Bar, returns []float64, seen int) Features 
 
 // volumeRatio compares the volume of the last bar with the mean of all, fills of
 // gaps left out. It returns NaN if the last one's volume is not known.
-func volumeRatio(bars []Bar) float64 {
+func volumeRatio(bars []marketdata.Bar) float64 {
 	last := bars[len(bars)-1]
 	var sum, n float64
 	for i := range bars {

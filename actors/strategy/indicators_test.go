@@ -3,15 +3,17 @@ package strategy
 import (
 	"math"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // goldenBars is the series for which the values of TA-Lib are known.
-func goldenBars() []Bar {
-	bars := make([]Bar, 60)
+func goldenBars() []marketdata.Bar {
+	bars := make([]marketdata.Bar, 60)
 	for i := range bars {
 		x := float64(i)
 		c := 100 + 10*math.Sin(x/5) + 3*math.Cos(x/2) + 0.1*x
-		bars[i] = Bar{
+		bars[i] = marketdata.Bar{
 			OpenTime: int64(i) * 60_000, CloseTime: int64(i+1) * 60_000,
 			Open: c, High: c + 1 + 0.5*math.Sin(x), Low: c - 1 - 0.5*math.Cos(x), Close: c,
 		}
@@ -23,7 +25,7 @@ func TestIndicatorsEqualTALib(t *testing.T) {
 	bars := goldenBars()
 	state := newIndicators()
 	for i, b := range bars {
-		var previous *Bar
+		var previous *marketdata.Bar
 		if i > 0 {
 			previous = &bars[i-1]
 		}
@@ -57,7 +59,7 @@ func TestFirstValueOfIndicators(t *testing.T) {
 	bars := goldenBars()
 	first := map[string]int{}
 	for i, b := range bars {
-		var previous *Bar
+		var previous *marketdata.Bar
 		if i > 0 {
 			previous = &bars[i-1]
 		}
@@ -80,10 +82,10 @@ func TestFirstValueOfIndicators(t *testing.T) {
 
 func TestIndicatorsOfAMarketThatStandsStill(t *testing.T) {
 	state := newIndicators()
-	bars := make([]Bar, 200)
+	bars := make([]marketdata.Bar, 200)
 	for i := range bars {
-		bars[i] = Bar{OpenTime: int64(i), CloseTime: int64(i + 1), Open: 0.1, High: 0.1, Low: 0.1, Close: 0.1}
-		var previous *Bar
+		bars[i] = marketdata.Bar{OpenTime: int64(i), CloseTime: int64(i + 1), Open: 0.1, High: 0.1, Low: 0.1, Close: 0.1}
+		var previous *marketdata.Bar
 		if i > 0 {
 			previous = &bars[i-1]
 		}
@@ -112,16 +114,16 @@ func TestADXKeepsItsValueWhileNothingMoves(t *testing.T) {
 }
 
 func TestVolumeRatio(t *testing.T) {
-	bars := func(volumes ...float64) []Bar {
-		list := make([]Bar, len(volumes))
+	bars := func(volumes ...float64) []marketdata.Bar {
+		list := make([]marketdata.Bar, len(volumes))
 		for i, v := range volumes {
-			list[i] = Bar{Volume: math.Abs(v), Flat: v < 0}
+			list[i] = marketdata.Bar{Volume: math.Abs(v), Flat: v < 0}
 		}
 		return list
 	}
 	for _, c := range []struct {
 		name string
-		bars []Bar
+		bars []marketdata.Bar
 		want float64
 	}{
 		{"the bar counts in its own mean", bars(1, 1, 4), 2},

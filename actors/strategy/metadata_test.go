@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // checkMetadata demands an object with what every signal's metadata has.
@@ -84,7 +85,7 @@ func TestReasoningOfThePrior(t *testing.T) {
 // TestFindings looks at what the strategies say of real features.
 func TestFindings(t *testing.T) {
 	f := &Features{
-		Bar: Bar{Close: 103}, EMA12: 98, EMA26: 100, RSI14: 61.2, ADX14: 17, ATR14: 2, SMA20: 100, SD20: 2,
+		Bar: marketdata.Bar{Close: 103}, EMA12: 98, EMA26: 100, RSI14: 61.2, ADX14: 17, ATR14: 2, SMA20: 100, SD20: 2,
 		Upper: 102, Lower: 96, VolumeRatio: 1.5, Sigma: 0.01, Move40: -0.01 * math.Sqrt(40),
 	}
 	quiet := *f

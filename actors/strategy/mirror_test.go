@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // mirrored returns the bars with every price reflected by f, which is decreasing.
-func mirrored(bars []Bar, f func(float64) float64) []Bar {
-	list := make([]Bar, len(bars))
+func mirrored(bars []marketdata.Bar, f func(float64) float64) []marketdata.Bar {
+	list := make([]marketdata.Bar, len(bars))
 	for i, b := range bars {
 		b.Open, b.High, b.Low, b.Close = f(b.Open), f(b.Low), f(b.High), f(b.Close)
 		list[i] = b

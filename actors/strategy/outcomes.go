@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // outcome is how entries at one bar's close ended, in R. A positive one closed in
@@ -23,7 +24,7 @@ func (o outcome) of(d signal.Direction) float64 {
 
 // replay enters at the close of bar 0 of bars and follows the bars after it,
 // horizon of them, by the rules for open signals. It returns the result in R.
-func replay(d signal.Direction, bars []Bar, horizon int, atr, multiple, tick float64) float64 {
+func replay(d signal.Direction, bars []marketdata.Bar, horizon int, atr, multiple, tick float64) float64 {
 	entry := bars[0].Close
 	stop, target := distances(d, entry, atr, multiple, tick)
 	if d == signal.Short {
@@ -40,7 +41,7 @@ func replay(d signal.Direction, bars []Bar, horizon int, atr, multiple, tick flo
 
 // resolve appends to known the outcomes of all bars whose horizon has passed.
 // known[j] belongs to bars[j] and never changes.
-func resolve(known []outcome, bars []Bar, past []reading, horizon int, multiple, tick float64) []outcome {
+func resolve(known []outcome, bars []marketdata.Bar, past []reading, horizon int, multiple, tick float64) []outcome {
 	for j := len(known); j+horizon < len(bars); j++ {
 		o := noOutcome
 		if past[j].scored {

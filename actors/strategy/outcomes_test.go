@@ -5,33 +5,34 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func TestReplay(t *testing.T) {
 	// Entry at 100, ATR 2, multiple 1: long stop 98, target 103.
-	flat := Bar{Open: 100, High: 100.5, Low: 99.5, Close: 100}
-	bar := func(open, high, low, closing float64) Bar {
-		return Bar{Open: open, High: high, Low: low, Close: closing}
+	flat := marketdata.Bar{Open: 100, High: 100.5, Low: 99.5, Close: 100}
+	bar := func(open, high, low, closing float64) marketdata.Bar {
+		return marketdata.Bar{Open: open, High: high, Low: low, Close: closing}
 	}
 	for _, c := range []struct {
 		name string
 		d    signal.Direction
-		bars []Bar // after the entry
+		bars []marketdata.Bar // after the entry
 		want float64
 	}{
-		{"target", signal.Long, []Bar{flat, bar(100, 104, 99, 104), flat}, 1.5},
-		{"stop", signal.Long, []Bar{flat, bar(100, 101, 97, 97), flat}, -1},
-		{"the gap is paid", signal.Long, []Bar{bar(96, 97, 95, 96), flat, flat}, -2},
-		{"both in one bar", signal.Long, []Bar{bar(100, 104, 97, 100), flat, flat}, -1},
-		{"the first exit counts", signal.Long, []Bar{bar(100, 101, 97, 97), bar(97, 104, 97, 104), flat}, -1},
-		{"expiry at the last close", signal.Long, []Bar{flat, flat, bar(100, 101.2, 99, 101)}, 0.5},
-		{"the last bar may still stop", signal.Long, []Bar{flat, flat, bar(100, 101.2, 98, 101)}, -1},
-		{"bars after the horizon do not count", signal.Long, []Bar{flat, flat, flat, bar(100, 110, 100, 110)}, 0},
-		{"short target", signal.Short, []Bar{flat, bar(100, 101, 96, 97), flat}, 1.5},
-		{"short expiry", signal.Short, []Bar{flat, flat, bar(100, 101.2, 99, 101)}, -0.5},
+		{"target", signal.Long, []marketdata.Bar{flat, bar(100, 104, 99, 104), flat}, 1.5},
+		{"stop", signal.Long, []marketdata.Bar{flat, bar(100, 101, 97, 97), flat}, -1},
+		{"the gap is paid", signal.Long, []marketdata.Bar{bar(96, 97, 95, 96), flat, flat}, -2},
+		{"both in one bar", signal.Long, []marketdata.Bar{bar(100, 104, 97, 100), flat, flat}, -1},
+		{"the first exit counts", signal.Long, []marketdata.Bar{bar(100, 101, 97, 97), bar(97, 104, 97, 104), flat}, -1},
+		{"expiry at the last close", signal.Long, []marketdata.Bar{flat, flat, bar(100, 101.2, 99, 101)}, 0.5},
+		{"the last bar may still stop", signal.Long, []marketdata.Bar{flat, flat, bar(100, 101.2, 98, 101)}, -1},
+		{"bars after the horizon do not count", signal.Long, []marketdata.Bar{flat, flat, flat, bar(100, 110, 100, 110)}, 0},
+		{"short target", signal.Short, []marketdata.Bar{flat, bar(100, 101, 96, 97), flat}, 1.5},
+		{"short expiry", signal.Short, []marketdata.Bar{flat, flat, bar(100, 101.2, 99, 101)}, -0.5},
 	} {
 		// The extremes of the entry's bar lie beyond both levels and must not matter.
-		bars := append([]Bar{bar(100, 120, 80, 100)}, c.bars...)
+		bars := append([]marketdata.Bar{bar(100, 120, 80, 100)}, c.bars...)
 		if got := replay(c.d, bars, 3, 2, 1, 0); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %v R, want %v", c.name, got, c.want)
 		}
@@ -41,7 +42,7 @@ func TestReplay(t *testing.T) {
 // TestReplayObeysLeastDistance: a signal's levels are wider where ATR is tiny, so
 // past entries are, too.
 func TestReplayObeysLeastDistance(t *testing.T) {
-	bars := []Bar{{Close: 100}, {Open: 100, High: 100.01, Low: 99.96, Close: 100.01}}
+	bars := []marketdata.Bar{{Close: 100}, {Open: 100, High: 100.01, Low: 99.96, Close: 100.01}}
 	if got, want := replay(signal.Long, bars, 1, 0.01, 1, 0), 0.01/0.05; math.Abs(got-want) > 1e-9 {
 		t.Errorf("0.05 %% of the entry: %v R, want %v", got, want)
 	}

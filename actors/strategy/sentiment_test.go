@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // labelled is a headline, what it says and what the analyser makes of it: +, - or 0.
@@ -220,7 +221,7 @@ func TestRelevance(t *testing.T) {
 
 // newsFor returns an item every step of time over the bars, whose sign follows
 // nothing.
-func newsFor(bars []Bar, step int64) []NewsItem {
+func newsFor(bars []marketdata.Bar, step int64) []NewsItem {
 	good := []string{"surge", "beat estimates", "rally", "hit record high", "climb"}
 	bad := []string{"plunge", "miss estimates", "slump", "hit record low", "slide"}
 	random := rand.New(rand.NewPCG(9, 9))

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Sizes of a series in bars.
@@ -32,10 +33,10 @@ type Series struct {
 	tick float64 // 0: not known
 
 	mu      sync.Mutex
-	seen    int       // bars since the series began
-	bars    []Bar     // newest last
-	returns []float64 // log return of each of bars
-	past    []reading // of each of bars
+	seen    int              // bars since the series began
+	bars    []marketdata.Bar // newest last
+	returns []float64        // log return of each of bars
+	past    []reading        // of each of bars
 
 	state, before indicators // after the last bar, and after the one before it
 	last          Features
@@ -79,7 +80,7 @@ func (s *Series) Len() int {
 }
 
 // Last returns the newest bar; the zero Bar if there is none.
-func (s *Series) Last() Bar {
+func (s *Series) Last() marketdata.Bar {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last.Bar
@@ -96,7 +97,7 @@ func (s *Series) Features() (Features, bool) {
 // Append adds a closed bar. One with the last bar's open time replaces it. The
 // caller has filled gaps inside sessions (FillGaps). ErrBadBar and ErrOldBar
 // leave the series as it was.
-func (s *Series) Append(b Bar) error {
+func (s *Series) Append(b marketdata.Bar) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.append(b)
@@ -107,7 +108,7 @@ func (s *Series) Append(b Bar) error {
 // changes nothing, so that callers may come with theirs in any order. Where the
 // newest bar of the series is not among bars, the two cannot be joined and the
 // series begins anew.
-func (s *Series) Sync(bars []Bar) error {
+func (s *Series) Sync(bars []marketdata.Bar) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range bars[s.join(bars):] {
@@ -120,7 +121,7 @@ func (s *Series) Sync(bars []Bar) error {
 
 // join returns the index of the first of bars that the series lacks. It empties
 // the series if bars do not follow on it.
-func (s *Series) join(bars []Bar) int {
+func (s *Series) join(bars []marketdata.Bar) int {
 	last := s.last.Bar
 	if len(s.bars) == 0 {
 		return 0
@@ -153,7 +154,7 @@ func (s *Series) reset() {
 	s.forget()
 }
 
-func (s *Series) append(b Bar) error {
+func (s *Series) append(b marketdata.Bar) error {
 	n := len(s.bars)
 	bars, err := AppendBar(s.bars, b)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *Series) update() {
 	n := len(s.bars)
 	b := s.bars[n-1]
 	s.before = s.state
-	var previous *Bar
+	var previous *marketdata.Bar
 	logReturn := 0.0
 	if n > 1 {
 		previous = &s.bars[n-2]

@@ -11,19 +11,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const hour = int64(3_600_000)
 
 // walk returns n bars of one hour on a random walk without drift. Each bar is
 // built of steps moves. volatility is that of a bar.
-func walk(seed uint64, n int, volatility float64) []Bar {
+func walk(seed uint64, n int, volatility float64) []marketdata.Bar {
 	const steps = 12
 	random := rand.New(rand.NewPCG(seed, 1))
-	bars := make([]Bar, n)
+	bars := make([]marketdata.Bar, n)
 	price := 100.0
 	for i := range bars {
-		b := Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: price, High: price, Low: price}
+		b := marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: price, High: price, Low: price}
 		for range steps {
 			price *= math.Exp(volatility / math.Sqrt(steps) * random.NormFloat64())
 			b.High, b.Low = max(b.High, price), min(b.Low, price)
@@ -36,7 +37,7 @@ func walk(seed uint64, n int, volatility float64) []Bar {
 }
 
 // seriesOf returns a series with the given bars.
-func seriesOf(tb testing.TB, tf signal.Timeframe, bars []Bar) *Series {
+func seriesOf(tb testing.TB, tf signal.Timeframe, bars []marketdata.Bar) *Series {
 	tb.Helper()
 	s := NewSeries(tf)
 	for _, b := range bars {
@@ -170,10 +171,10 @@ func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
 }
 
 func TestHistoryThatDoesNotSuffice(t *testing.T) {
-	flat := func(n int) []Bar {
-		bars := make([]Bar, n)
+	flat := func(n int) []marketdata.Bar {
+		bars := make([]marketdata.Bar, n)
 		for i := range bars {
-			bars[i] = Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: 5, High: 5, Low: 5, Close: 5}
+			bars[i] = marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: 5, High: 5, Low: 5, Close: 5}
 		}
 		return bars
 	}
@@ -186,7 +187,7 @@ func TestHistoryThatDoesNotSuffice(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		bars []Bar
+		bars []marketdata.Bar
 		want signal.ErrorCode
 	}{
 		{"no bars", nil, signal.InsufficientHistory},
@@ -305,7 +306,7 @@ func TestAppendRefusesAndKeeps(t *testing.T) {
 
 func TestSync(t *testing.T) {
 	bars := walk(4, 900, 0.01)
-	replaced := append([]Bar(nil), bars[:500]...)
+	replaced := append([]marketdata.Bar(nil), bars[:500]...)
 	replaced[499].Close = replaced[499].Low
 	other := walk(5, 600, 0.01)
 	for i := range other {
@@ -314,8 +315,8 @@ func TestSync(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		have, given []Bar
-		want        []Bar // the bars of a series that must be equal
+		have, given []marketdata.Bar
+		want        []marketdata.Bar // the bars of a series that must be equal
 	}{
 		{"an empty series takes all", nil, bars, bars},
 		{"nothing new", bars[:500], bars[:500], bars[:500]},

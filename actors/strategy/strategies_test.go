@@ -3,12 +3,14 @@ package strategy
 import (
 	"math"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // TestScores compares with scores worked out by hand.
 func TestScores(t *testing.T) {
 	base := Features{
-		Bar: Bar{Close: 102}, EMA12: 101, EMA26: 100, ATR14: 2, ADX14: 25, RSI14: 56, SMA20: 100, SD20: 2,
+		Bar: marketdata.Bar{Close: 102}, EMA12: 101, EMA26: 100, ATR14: 2, ADX14: 25, RSI14: 56, SMA20: 100, SD20: 2,
 		Upper: 110, Lower: 90, VolumeRatio: math.NaN(), Sigma: 0.01,
 		Move10: 0.01 * math.Sqrt(10), Move40: -0.02 * math.Sqrt(40),
 	}

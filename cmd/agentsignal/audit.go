@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -170,7 +170,7 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 
 // auditedAsset is what is stored of the prices of an asset.
 type auditedAsset struct {
-	record *signal.MarketAsset // nil: nothing
+	record *marketdata.Asset // nil: nothing
 	prices backtest.Prices
 	audits map[signal.Timeframe]*backtest.Audit
 	gaps   map[signal.Timeframe]string // why there is no audit
@@ -185,7 +185,7 @@ func readAudited(ctx context.Context, prices *persistence.Market, key string) (*
 		return nil, err
 	}
 	a := &auditedAsset{record: &record, audits: map[signal.Timeframe]*backtest.Audit{}, gaps: map[signal.Timeframe]string{}}
-	a.prices = backtest.Prices{Bars: map[signal.Timeframe][]strategy.Bar{}, Speed: max(1, record.Speed), Ticks: live.Last.Time != 0,
+	a.prices = backtest.Prices{Bars: map[signal.Timeframe][]marketdata.Bar{}, Speed: max(1, record.Speed), Ticks: live.Last.Time != 0,
 		Sparse: market.Thinned(&record), Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
 			return market.ExpiryOf(&record, created, d, tf)
 		}}
@@ -194,9 +194,9 @@ func readAudited(ctx context.Context, prices *persistence.Market, key string) (*
 		if err != nil {
 			return nil, err
 		}
-		bars := make([]strategy.Bar, len(stored))
+		bars := make([]marketdata.Bar, len(stored))
 		for i := range stored {
-			bars[i] = strategy.Bar(stored[i].Bar)
+			bars[i] = stored[i].Bar
 		}
 		a.prices.Bars[tf] = bars
 		if filled, err := market.History(stored, &record, tf); err != nil {
@@ -270,7 +270,7 @@ func (r *auditReport) add(s *signal.Signal, made backtest.Verdict, how backtest.
 }
 
 // madeBy says that the prices of a signal came from where those of its asset come from.
-func madeBy(s *signal.Signal, record *signal.MarketAsset) bool {
+func madeBy(s *signal.Signal, record *marketdata.Asset) bool {
 	var m struct {
 		Source      string  `json:"source"`
 		Compression float64 `json:"time_compression"`

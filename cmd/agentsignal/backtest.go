@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -81,7 +82,7 @@ func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
 		return err
 	}
 	class := market.ClassOf(f.asset)
-	var bars []strategy.Bar
+	var bars []marketdata.Bar
 	if f.file != "" {
 		bars, err = f.readFile(cmd.InOrStdin(), &o)
 	} else {
@@ -151,7 +152,7 @@ func parseMoment(text string) (time.Time, error) {
 }
 
 // readFile reads bars from a file.
-func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]strategy.Bar, error) {
+func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]marketdata.Bar, error) {
 	r := stdin
 	if f.file != "-" {
 		file, err := os.Open(f.file)
@@ -177,7 +178,7 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]strate
 
 // storedBars reads what the service has stored of an asset, and sets what a live run
 // would say of where that comes from.
-func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Options) ([]strategy.Bar, string, error) {
+func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Options) ([]marketdata.Bar, string, error) {
 	record, _, err := prices.Asset(ctx, market.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, "", notStored(ctx, prices, o.Asset)
@@ -223,7 +224,7 @@ func notStored(ctx context.Context, prices *persistence.Market, asset string) er
 }
 
 // printBacktest prints what was found.
-func printBacktest(w io.Writer, o *backtest.Options, bars []strategy.Bar, r *backtest.Result, trades bool) error {
+func printBacktest(w io.Writer, o *backtest.Options, bars []marketdata.Bar, r *backtest.Result, trades bool) error {
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
 	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n", o.Asset, o.Timeframe, o.Strategy, o.Risk,
 		len(bars), at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime), math.Round(o.Cost*1e8)/1e4)

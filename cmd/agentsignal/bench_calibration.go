@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -66,14 +67,14 @@ func (b *bench) calibration(ctx context.Context) error {
 }
 
 // driftless returns bars of 1h of a walk whose logarithm has no drift.
-func driftless(seed uint64, n int) []strategy.Bar {
+func driftless(seed uint64, n int) []marketdata.Bar {
 	r := rand.New(rand.NewPCG(calibrationSeed, seed))
 	const hour = 3_600_000
 	price := math.Log(100)
 	at := func() float64 { return math.Round(math.Exp(price)*1e6) / 1e6 }
-	bars := make([]strategy.Bar, n)
+	bars := make([]marketdata.Bar, n)
 	for i := range bars {
-		b := strategy.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: at(), Volume: 1 + r.Float64()}
+		b := marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: at(), Volume: 1 + r.Float64()}
 		b.High, b.Low = b.Open, b.Open
 		for range calibrationPoints {
 			price += calibrationHour / math.Sqrt(calibrationPoints) * r.NormFloat64()
@@ -91,7 +92,7 @@ func onWalks(ctx context.Context, name string, risk signal.RiskLevel, signals in
 	const atOnce = 4
 	var all []backtest.Outcome
 	for first := uint64(0); len(all) < signals; first += atOnce {
-		results, err := replayAll(ctx, atOnce, func(i int) ([]strategy.Bar, backtest.Options) {
+		results, err := replayAll(ctx, atOnce, func(i int) ([]marketdata.Bar, backtest.Options) {
 			return driftless(first+uint64(i), calibrationBars), calibrationOptions(name, risk)
 		})
 		if err != nil {
@@ -113,7 +114,7 @@ func calibrationOptions(name string, risk signal.RiskLevel) backtest.Options {
 }
 
 // replayAll runs n backtests, as many at once as there are processors.
-func replayAll(ctx context.Context, n int, series func(i int) ([]strategy.Bar, backtest.Options)) ([]backtest.Result, error) {
+func replayAll(ctx context.Context, n int, series func(i int) ([]marketdata.Bar, backtest.Options)) ([]backtest.Result, error) {
 	results, errs := make([]backtest.Result, n), make([]error, n)
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -158,8 +159,8 @@ func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
 		found[after] = &rescored{}
 	}
 	for _, name := range barStrategies {
-		all := make([][]strategy.Bar, len(assets))
-		results, err := replayAll(ctx, len(assets), func(i int) ([]strategy.Bar, backtest.Options) {
+		all := make([][]marketdata.Bar, len(assets))
+		results, err := replayAll(ctx, len(assets), func(i int) ([]marketdata.Bar, backtest.Options) {
 			all[i] = market.Walk(calibrationSeed, assets[i], signal.H1, calibrationBars)
 			return all[i], calibrationOptions(name, signal.MediumRisk)
 		})
@@ -176,7 +177,7 @@ func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
 }
 
 // rescore adds a trade to where it was still open.
-func rescore(found map[int]*rescored, t *backtest.Trade, bars []strategy.Bar) {
+func rescore(found map[int]*rescored, t *backtest.Trade, bars []marketdata.Bar) {
 	if t.Open() {
 		return
 	}

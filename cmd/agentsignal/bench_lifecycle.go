@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -186,9 +187,9 @@ func watchedAsset(i int) string { return fmt.Sprintf("W%03d", i) }
 func appendTicks(ctx context.Context, market *persistence.Market, price float64, n int) error {
 	time.Sleep(2 * time.Millisecond) // of what was opened just now, a price of the same moment does not count
 	now := time.Now().UnixMilli()
-	ticks := make([]signal.AssetTick, n)
+	ticks := make([]marketdata.AssetTick, n)
 	for i := range ticks {
-		ticks[i] = signal.AssetTick{Asset: watchedAsset(i), Tick: signal.Tick{Price: price, Volume: 1, Time: now}}
+		ticks[i] = marketdata.AssetTick{Asset: watchedAsset(i), Tick: marketdata.Tick{Price: price, Volume: 1, Time: now}}
 	}
 	return market.GiveTicks(ctx, ticks)
 }

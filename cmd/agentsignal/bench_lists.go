@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -78,8 +79,8 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	// Their assets have prices, so that the open ones are watched as they always are.
 	market := persistence.NewMarket(r.store)
 	for i := range listAssets {
-		tick := signal.AssetTick{Asset: fmt.Sprintf("A%03d", i), Tick: signal.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
-		if err := market.GiveTicks(ctx, []signal.AssetTick{tick}); err != nil {
+		tick := marketdata.AssetTick{Asset: fmt.Sprintf("A%03d", i), Tick: marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
+		if err := market.GiveTicks(ctx, []marketdata.AssetTick{tick}); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -43,22 +44,22 @@ func (m pricer) tick(asset, price string) {
 }
 
 // hours writes the last n closed bars of 1h and returns them.
-func (m pricer) hours(asset string, n int) []strategy.Bar {
+func (m pricer) hours(asset string, n int) []marketdata.Bar {
 	m.tb.Helper()
 	return m.bars(asset, signal.H1, time.Hour, n)
 }
 
 // bars writes the last n closed bars of a timeframe, which has the given length,
 // and returns them.
-func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n int) []strategy.Bar {
+func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n int) []marketdata.Bar {
 	m.tb.Helper()
 	step := length.Milliseconds()
 	end := time.Now().UnixMilli() / step * step
-	bars := make([]strategy.Bar, n)
+	bars := make([]marketdata.Bar, n)
 	entries := make([][]any, n)
 	for i := range bars {
 		open := end - int64(n-i)*step
-		b := strategy.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1), Volume: 5 + float64(i%7)}
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1), Volume: 5 + float64(i%7)}
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
 		entries[i] = []any{"asset", asset, "timeframe", string(tf), "open_time", b.OpenTime,
@@ -75,7 +76,7 @@ func path(i int) float64 {
 }
 
 // open makes an asset that can be run on, with a last trade.
-func (m pricer) open(asset, price string) []strategy.Bar {
+func (m pricer) open(asset, price string) []marketdata.Bar {
 	m.tb.Helper()
 	bars := m.hours(asset, 400)
 	m.tick(asset, price)

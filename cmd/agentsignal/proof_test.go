@@ -16,20 +16,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // wander returns n bars of 1h of a random walk that ended at a time.
-func wander(seed uint64, n int, end time.Time) []strategy.Bar {
+func wander(seed uint64, n int, end time.Time) []marketdata.Bar {
 	r := rand.New(rand.NewPCG(seed, 3))
 	cents := func(x float64) float64 { return math.Round(x*100) / 100 }
 	const step = 3_600_000
 	price := 100.0
-	bars := make([]strategy.Bar, n)
+	bars := make([]marketdata.Bar, n)
 	for i := range bars {
 		open := end.UnixMilli() - int64(n-i)*step
-		b := strategy.Bar{OpenTime: open, CloseTime: open + step, Open: cents(price), Volume: 5 + float64(r.IntN(9))}
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: cents(price), Volume: 5 + float64(r.IntN(9))}
 		b.High, b.Low = b.Open, b.Open
 		for range 5 {
 			price *= math.Exp(.003 * r.NormFloat64())
@@ -42,7 +43,7 @@ func wander(seed uint64, n int, end time.Time) []strategy.Bar {
 }
 
 // give writes bars of 1h to market:bars.
-func (m pricer) give(asset string, bars ...strategy.Bar) {
+func (m pricer) give(asset string, bars ...marketdata.Bar) {
 	m.tb.Helper()
 	entries := make([][]any, len(bars))
 	for i, b := range bars {
@@ -262,7 +263,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 }
 
 // csvOf returns a file of bars.
-func csvOf(bars []strategy.Bar) string {
+func csvOf(bars []marketdata.Bar) string {
 	var text strings.Builder
 	text.WriteString("time,open,high,low,close,volume\n")
 	for _, b := range bars {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -125,11 +125,11 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(symbols ...string) {
-		var assets []signal.MarketAsset
+		var assets []marketdata.Asset
 		for _, s := range symbols {
-			assets = append(assets, signal.MarketAsset{Symbol: s, Speed: 1})
+			assets = append(assets, marketdata.Asset{Symbol: s, Speed: 1})
 		}
-		if err := prices.Store(t.Context(), &signal.MarketStep{Epoch: epoch, Assets: assets}); err != nil {
+		if err := prices.Store(t.Context(), &marketdata.Step{Epoch: epoch, Assets: assets}); err != nil {
 			t.Fatal(err)
 		}
 	}

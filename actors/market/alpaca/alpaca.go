@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -63,10 +64,10 @@ type bars struct {
 // Bars returns the bars of a symbol that open in [from, to), ascending, of the time
 // outside of sessions too. A bar of 1d opens at midnight in New York. The last one may
 // be open still. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
 	query := url.Values{"symbols": {symbol}, "timeframe": {frames[tf]}, "start": {iso(from)}, "end": {iso(to - 1)},
 		"limit": {strconv.Itoa(pageBars)}, "adjustment": {"split"}, "feed": {c.feed}}
-	var all []signal.Bar
+	var all []marketdata.Bar
 	for range maxPages {
 		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/v2/stocks/bars?" + query.Encode()})
 		if err != nil {
@@ -80,7 +81,7 @@ func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, f
 			if b.O == nil || b.H == nil || b.L == nil || b.C == nil || b.T.IsZero() {
 				return nil, c.c.Undecodable(fmt.Errorf("decode bar %d: a value is missing", i))
 			}
-			bar := signal.Bar{OpenTime: b.T.UnixMilli(), Open: *b.O, High: *b.H, Low: *b.L, Close: *b.C}
+			bar := marketdata.Bar{OpenTime: b.T.UnixMilli(), Open: *b.O, High: *b.H, Low: *b.L, Close: *b.C}
 			bar.CloseTime = bar.OpenTime + tf.Duration().Milliseconds()
 			if b.V != nil {
 				bar.Volume = *b.V

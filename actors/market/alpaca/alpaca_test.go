@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func newClient(t *testing.T, f http.HandlerFunc) *Client {
@@ -37,7 +38,7 @@ func TestBarsComeInPages(t *testing.T) {
 		fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:31:00Z","o":2,"h":3,"l":2,"c":2.5}]},"next_page_token":null}`)
 	})
 	bars, err := c.Bars(t.Context(), "AAPL", signal.M1, 1735828200000, 1735828320000)
-	want := []signal.Bar{{OpenTime: 1735828200000, CloseTime: 1735828260000, Open: 1, High: 3, Low: .5, Close: 2, Volume: 10},
+	want := []marketdata.Bar{{OpenTime: 1735828200000, CloseTime: 1735828260000, Open: 1, High: 3, Low: .5, Close: 2, Volume: 10},
 		{OpenTime: 1735828260000, CloseTime: 1735828320000, Open: 2, High: 3, Low: 2, Close: 2.5}}
 	if d := cmp.Diff(want, bars); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)

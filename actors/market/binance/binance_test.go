@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // What the exchange documents, with fields that differ in case only.
@@ -28,8 +29,8 @@ const (
 
 func TestMessagesAreToldApartByCase(t *testing.T) {
 	t.Parallel()
-	trade := message{kind: "trade", symbol: "BTCUSDT", tick: signal.Tick{Price: 67000.01, Volume: .5, Time: 1672515782130}}
-	bar := signal.Bar{OpenTime: 1672515780000, CloseTime: 1672515840000, Open: 10, High: 13, Low: 9, Close: 12, Volume: 1000}
+	trade := message{kind: "trade", symbol: "BTCUSDT", tick: marketdata.Tick{Price: 67000.01, Volume: .5, Time: 1672515782130}}
+	bar := marketdata.Bar{OpenTime: 1672515780000, CloseTime: 1672515840000, Open: 10, High: 13, Low: 9, Close: 12, Volume: 1000}
 	for _, c := range []struct {
 		text string
 		want message
@@ -87,7 +88,7 @@ func TestBars(t *testing.T) {
 		fmt.Fprint(w, klineRows)
 	})
 	bars, err := c.Bars(t.Context(), "BTCUSDT", signal.H1, 1499040000000, 1499050800000)
-	want := []signal.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000, Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}}
+	want := []marketdata.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000, Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}}
 	if d := cmp.Diff(want, bars); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // decodeKlines reads an answer with bars: arrays of open time, four prices, volume and
 // close time, of which prices are strings. The exchange's close time is the last
 // millisecond of a bar; ours is the first after it.
-func decodeKlines(body []byte) ([]signal.Bar, error) {
+func decodeKlines(body []byte) ([]marketdata.Bar, error) {
 	var rows [][]json.RawMessage
 	if err := json.Unmarshal(body, &rows); err != nil {
 		return nil, fmt.Errorf("decode klines: %w", err)
@@ -20,12 +20,12 @@ func decodeKlines(body []byte) ([]signal.Bar, error) {
 	if rows == nil {
 		return nil, errors.New("decode klines: not a list")
 	}
-	bars := make([]signal.Bar, 0, len(rows))
+	bars := make([]marketdata.Bar, 0, len(rows))
 	for i, row := range rows {
 		if len(row) < 7 {
 			return nil, fmt.Errorf("decode kline %d: %d values", i, len(row))
 		}
-		var b signal.Bar
+		var b marketdata.Bar
 		d := decoder{}
 		b.OpenTime, b.CloseTime = d.time(row[0]), d.time(row[6])+1
 		for j, p := range []*float64{&b.Open, &b.High, &b.Low, &b.Close, &b.Volume} {
@@ -84,8 +84,8 @@ func (d *decoder) fail(raw json.RawMessage) {
 type message struct {
 	kind   string // trade, kline, serverShutdown, or empty for the answer to a request
 	symbol string // in upper case
-	tick   signal.Tick
-	bar    signal.Bar
+	tick   marketdata.Tick
+	bar    marketdata.Bar
 	closed bool  // of bar
 	id     int64 // of the request
 	fault  string
@@ -121,7 +121,7 @@ func decodeMessage(data []byte) (message, error) {
 	switch m.kind {
 	case "trade":
 		m.symbol = d.text(inner["s"])
-		m.tick = signal.Tick{Price: d.number(inner["p"]), Volume: d.number(inner["q"]), Time: d.time(inner["T"])}
+		m.tick = marketdata.Tick{Price: d.number(inner["p"]), Volume: d.number(inner["q"]), Time: d.time(inner["T"])}
 	case "kline":
 		var k fields
 		if err := json.Unmarshal(inner["k"], &k); err != nil {
@@ -129,7 +129,7 @@ func decodeMessage(data []byte) (message, error) {
 		}
 		m.symbol = d.text(inner["s"])
 		m.closed = string(k["x"]) == "true"
-		m.bar = signal.Bar{OpenTime: d.time(k["t"]), CloseTime: d.time(k["T"]) + 1, Open: d.number(k["o"]), High: d.number(k["h"]),
+		m.bar = marketdata.Bar{OpenTime: d.time(k["t"]), CloseTime: d.time(k["T"]) + 1, Open: d.number(k["o"]), High: d.number(k["h"]),
 			Low: d.number(k["l"]), Close: d.number(k["c"]), Volume: d.number(k["v"])}
 	}
 	if d.err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Name is the source's.
@@ -55,8 +56,8 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 // Bars returns the bars of a symbol that open in [from, to), in the exchange's order.
 // The last one may be open still: then it closes after now, by the caller's clock. The
 // error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
-	var all []signal.Bar
+func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
+	var all []marketdata.Bar
 	for range maxPages {
 		query := url.Values{"symbol": {symbol}, "interval": {string(tf)}, "limit": {strconv.Itoa(pageLimit)},
 			"startTime": {strconv.FormatInt(from, 10)}, "endTime": {strconv.FormatInt(to-1, 10)}}

@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -71,8 +72,8 @@ const (
 // Event is what the exchange says of a symbol.
 type Event struct {
 	Kind EventKind
-	Tick signal.Tick
-	Bar  signal.Bar
+	Tick marketdata.Tick
+	Bar  marketdata.Bar
 }
 
 // StreamOptions are what a Stream is made with. The zero value of each field works.

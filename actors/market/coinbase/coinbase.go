@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -55,10 +56,10 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 // Bars returns the bars of a product that open in [from, to), ascending. There is none
 // for a time without trades; the last one may be open still. The error is fetch.ErrUnknown, a
 // *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error) {
+func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
 	step := tf.Duration().Milliseconds()
 	from -= from % step
-	var all []signal.Bar
+	var all []marketdata.Bar
 	for range maxPages {
 		if from >= to {
 			break
@@ -87,7 +88,7 @@ func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 
 // decodeCandles reads rows of time in seconds, low, high, open, close and volume, which
 // come in any order. null is an error.
-func decodeCandles(body []byte, step int64) ([]signal.Bar, error) {
+func decodeCandles(body []byte, step int64) ([]marketdata.Bar, error) {
 	var rows [][]*float64
 	if err := json.Unmarshal(body, &rows); err != nil {
 		return nil, fmt.Errorf("decode candles: %w", err)
@@ -95,15 +96,15 @@ func decodeCandles(body []byte, step int64) ([]signal.Bar, error) {
 	if rows == nil {
 		return nil, errors.New("decode candles: not a list")
 	}
-	bars := make([]signal.Bar, 0, len(rows))
+	bars := make([]marketdata.Bar, 0, len(rows))
 	for i, r := range rows {
 		if len(r) < 6 || slices.Contains(r[:6], nil) {
 			return nil, fmt.Errorf("decode candle %d: a value is missing", i)
 		}
 		open := int64(*r[0]) * 1000
-		bars = append(bars, signal.Bar{OpenTime: open, CloseTime: open + step, Low: *r[1], High: *r[2], Open: *r[3], Close: *r[4], Volume: *r[5]})
+		bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Low: *r[1], High: *r[2], Open: *r[3], Close: *r[4], Volume: *r[5]})
 	}
-	slices.SortFunc(bars, func(a, b signal.Bar) int { return int(min(max(a.OpenTime-b.OpenTime, -1), 1)) })
+	slices.SortFunc(bars, func(a, b marketdata.Bar) int { return int(min(max(a.OpenTime-b.OpenTime, -1), 1)) })
 	return bars, nil
 }
 

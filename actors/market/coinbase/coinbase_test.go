@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func newClient(t *testing.T, f http.HandlerFunc) *Client {
@@ -28,7 +29,7 @@ func TestBarsAreSorted(t *testing.T) {
 		fmt.Fprint(w, `[[7200,9,13,10,12,1.5],[3600,8,12,9,10,2],[3600,8,12,9,10,2],[0,1,1,1,1,1],[10800,1,1,1,1,1]]`)
 	})
 	bars, err := c.Bars(t.Context(), "BTC-USD", signal.H1, 3600_000, 10_800_000)
-	want := []signal.Bar{{OpenTime: 3600_000, CloseTime: 7200_000, Low: 8, High: 12, Open: 9, Close: 10, Volume: 2},
+	want := []marketdata.Bar{{OpenTime: 3600_000, CloseTime: 7200_000, Low: 8, High: 12, Open: 9, Close: 10, Volume: 2},
 		{OpenTime: 7200_000, CloseTime: 10_800_000, Low: 9, High: 13, Open: 10, Close: 12, Volume: 1.5}}
 	if d := cmp.Diff(want, bars); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)

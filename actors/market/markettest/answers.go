@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Serve returns the address of a server that answers with JSON, by f. It ends with the
@@ -33,7 +34,7 @@ type Unreadable struct {
 
 // Client asks a source for bars.
 type Client interface {
-	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]signal.Bar, error)
+	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error)
 }
 
 // CheckUnreadable demands that clients whose server is f take answers for what they are.

@@ -1,0 +1,126 @@
+// Package marketdata holds the values of the market: ticks, bars, news and the records
+// of assets, as the feeder writes them and readers get them from the store. Times are
+// milliseconds since 1970, UTC.
+package marketdata
+
+import "github.com/agentsignal/agentsignal/actors/signal"
+
+// Tick is a price at which an asset traded.
+type Tick struct {
+	Price  float64
+	Volume float64 // 0 where the source gives none
+	Time   int64
+}
+
+// TickStream is one of the two streams of ticks.
+type TickStream int
+
+// The streams.
+const (
+	// GivenTicks is market:ticks, to which anybody may write.
+	GivenTicks TickStream = iota
+	// OwnTicks has the ticks of the feeder's sources. Only the feeder writes there.
+	OwnTicks
+)
+
+// AssetTick is a tick with the asset's symbol.
+type AssetTick struct {
+	Asset  string
+	Source string // who gives the asset's prices
+	Tick
+	// Missed is the time since which ticks may be missing before this one; 0: none are
+	// missing. The prices of that time stand in the bars.
+	Missed int64
+}
+
+// Bar is a closed interval of prices. The bars of one series have increasing open times;
+// a strategy reads closed bars only.
+type Bar struct {
+	OpenTime, CloseTime    int64 // CloseTime is the next bar's OpenTime
+	Open, High, Low, Close float64
+	Volume                 float64 // 0 where the source gives none
+	// Flat reports whether the bar fills a gap: all prices are the previous close.
+	Flat bool
+}
+
+// AssetBar is a closed bar of an asset.
+type AssetBar struct {
+	Asset     string
+	Timeframe signal.Timeframe
+	// Given reports whether a source published the bar; otherwise it was built from
+	// ticks or finer bars.
+	Given bool
+	Bar
+}
+
+// Series is the bars of one asset and timeframe, ascending, to be written
+// at once.
+type Series struct {
+	Asset     string
+	Timeframe signal.Timeframe
+	Bars      []AssetBar
+	// Reset drops what was stored before; otherwise bars with the same OpenTime are
+	// replaced and the others stay.
+	Reset bool
+}
+
+// Asset is the record of an asset.
+type Asset struct {
+	Symbol     string  // as it is shown
+	Class      string  // crypto, stock, fx, metal, commodity; empty if that is not known
+	Source     string  // who gives its prices
+	TickSize   float64 // prices are multiples of it; 0: the source gives none
+	AlwaysOpen bool    // it trades around the clock
+	Speed      int64   // by how many times its time is compressed; 1 is real time
+}
+
+// Live is how far the prices of an asset have come.
+type Live struct {
+	Asset  string
+	Last   Tick // the newest tick; its Time is 0 if there was none
+	Minute Bar  // the 1m bar that is still open; its CloseTime is 0 if there is none
+}
+
+// NewsItem is a news item.
+type NewsItem struct {
+	ID                     string
+	At                     int64
+	Headline, Body, Source string
+	Weight                 float64  // of the source, 0 to 1
+	Symbols                []string // of the assets it is about
+}
+
+// Entry is an entry of an input stream of prices, as its writer formed it.
+type Entry struct {
+	Position signal.Position
+	Fields   map[string]string
+}
+
+// State is the feeder's progress. The zero value is that of a new installation.
+type State struct {
+	Ticks, Bars signal.Position // the last entries consumed of the two input streams
+	Checkpoint  []byte          // of a simulated source; nil without one
+	Assets      []Asset
+	Live        []Live
+}
+
+// Step is what the feeder stores at once.
+type Step struct {
+	Epoch       int64
+	Ticks, Bars signal.Position
+	Checkpoint  []byte // nil: as it was
+	Assets      []Asset
+	Live        []Live
+	Closed      []AssetBar // in the order in which readers are notified
+	News        []NewsItem
+	Removed     []string // symbols of assets that no source offers any longer
+}
+
+// ClosedBar notifies a reader of a closed bar. Count has no gaps, so that a reader
+// notices one that it missed.
+type ClosedBar struct {
+	Count int64
+	// Bar without a CloseTime means that the whole series of its asset and timeframe was
+	// replaced; without a timeframe, that the asset's record was changed or removed.
+	Bar AssetBar
+}
