@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -56,8 +57,8 @@ func TestARefusedChangeOfAWebhookIsNotLogged(t *testing.T) {
 	var out bytes.Buffer
 	f := &fakes{}
 	f.remove = func(signal.AccountID, signal.WebhookID) error { return signal.NotFound("webhook") }
-	f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) { return w, signal.NotFound("webhook") }
-	f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { return w, conflict("limit_reached") }
+	f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { return w, signal.NotFound("webhook") }
+	f.add = func(w delivery.Webhook, _ int) (delivery.Webhook, error) { return w, conflict("limit_reached") }
 	s := newServer(t, f, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
 	do(t, s, "DELETE", aWebhook, "")
 	do(t, s, "PATCH", aWebhook, `{"status":"disabled"}`)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Deliveries holds what was and is to be sent to webhooks. All that name a delivery
@@ -14,19 +15,19 @@ import (
 // persistence.Webhooks.
 type Deliveries interface {
 	// CreateDelivery stores one that is pending, and what it sends.
-	CreateDelivery(ctx context.Context, d signal.Delivery, body []byte) error
+	CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error
 	// Delivery returns one and what it sends.
-	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (d signal.Delivery, body []byte, err error)
+	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (d delivery.Delivery, body []byte, err error)
 	// Deliveries returns a page of those that q wants, newest first, and how many
 	// there are.
-	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) (list []signal.Delivery, total int, err error)
+	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) (list []delivery.Delivery, total int, err error)
 	// RetryDelivery makes a failed one pending, for one attempt. KindConflict,
 	// "delivery_not_failed".
-	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error)
+	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error)
 	// CancelDelivery lets a pending one fail. KindConflict, "delivery_not_pending".
-	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error)
+	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error)
 	// RetryDeliveries makes those that q wants pending, and returns how many they are.
-	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error)
+	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
 	// CancelDeliveries lets all that are pending fail, and returns how many they were.
 	CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error)
 }
@@ -39,7 +40,7 @@ type Envelope func(b []byte, id signal.EventID, t signal.EventType, version stri
 var errWebhookDisabled = &signal.Error{Kind: signal.KindConflict, Code: "webhook_disabled", Message: "the webhook is disabled"}
 
 // retryable lists the states from which deliveries can be sent again.
-var retryable = []signal.DeliveryStatus{signal.DeliveryFailed, signal.DeliverySucceeded}
+var retryable = []delivery.Status{delivery.Failed, delivery.Succeeded}
 
 // testWebhook answers POST /v1/webhooks/{id}/test.
 func (s *Server) testWebhook(c *call) error {
@@ -49,8 +50,8 @@ func (s *Server) testWebhook(c *call) error {
 			return nil, err
 		}
 		now := s.o.Now()
-		d := signal.Delivery{ID: signal.NewDeliveryID(), Webhook: w.ID, Account: w.Account, Event: signal.NewEventID(), Type: signal.WebhookTest,
-			Status: signal.DeliveryPending, CreatedAt: now, NextAttemptAt: now, Single: w.Status == signal.WebhookDisabled}
+		d := delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: w.ID, Account: w.Account, Event: signal.NewEventID(), Type: signal.WebhookTest,
+			Status: delivery.Pending, CreatedAt: now, NextAttemptAt: now, Single: w.Status == delivery.WebhookDisabled}
 		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, testData(w.ID, c.principal))
 		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
 			return nil, err
@@ -72,7 +73,7 @@ func testData(id signal.WebhookID, p signal.Principal) []byte {
 func (s *Server) listDeliveries(c *call) error {
 	q := c.query
 	p := q.page()
-	wanted := signal.DeliveryQuery{Status: option(q, "status", signal.DeliveryStatuses), Type: option(q, "event", signal.WebhookEvents),
+	wanted := delivery.Query{Status: option(q, "status", delivery.Statuses), Type: option(q, "event", delivery.WebhookEvents),
 		Limit: p.Limit, Offset: p.Offset}
 	w, err := s.webhook(c)
 	if err != nil {
@@ -98,14 +99,14 @@ func (s *Server) deliveryByID(c *call) error {
 }
 
 // delivery returns the delivery that the path names and what it sends.
-func (s *Server) delivery(c *call) (signal.Delivery, []byte, error) {
+func (s *Server) delivery(c *call) (delivery.Delivery, []byte, error) {
 	webhook, err := c.webhookID()
 	if err != nil {
-		return signal.Delivery{}, nil, err
+		return delivery.Delivery{}, nil, err
 	}
 	id, ok := signal.ParseDeliveryID(c.vars["delivery_id"])
 	if !ok {
-		return signal.Delivery{}, nil, signal.NotFound("delivery")
+		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	return s.o.Deliveries.Delivery(c.r.Context(), c.principal.Account, webhook, id)
 }
@@ -121,7 +122,7 @@ func (s *Server) retryDelivery(c *call) error {
 		if err != nil {
 			return nil, err
 		}
-		if w.Status == signal.WebhookDisabled {
+		if w.Status == delivery.WebhookDisabled {
 			return nil, errWebhookDisabled
 		}
 		if d, err = s.o.Deliveries.RetryDelivery(ctx, d.Account, d.Webhook, d.ID); err != nil {
@@ -141,7 +142,7 @@ func (s *Server) retryDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	wanted := signal.RetryQuery{Status: signal.DeliveryFailed}
+	wanted := delivery.RetryQuery{Status: delivery.Failed}
 	if err := c.finish(decodeOptional(body, &c.faults), func(o *object) {
 		wanted.Since, _ = o.time("since")
 		until, bounded := o.time("until")
@@ -160,7 +161,7 @@ func (s *Server) retryDeliveries(c *call) error {
 		if err != nil {
 			return nil, err
 		}
-		if w.Status == signal.WebhookDisabled {
+		if w.Status == delivery.WebhookDisabled {
 			return nil, errWebhookDisabled
 		}
 		n, err := s.o.Deliveries.RetryDeliveries(ctx, w.Account, w.ID, wanted)

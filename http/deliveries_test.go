@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Deliveries in answers, without the closing brace.
@@ -23,9 +24,9 @@ const (
 )
 
 // disabledWebhook is a newWebhook that is disabled.
-func disabledWebhook() signal.Webhook {
+func disabledWebhook() delivery.Webhook {
 	w := newWebhook()
-	w.Status, w.DisabledAt, w.DisabledReason = signal.WebhookDisabled, morning, signal.DisabledManual
+	w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, morning, delivery.DisabledManual
 	return w
 }
 
@@ -33,7 +34,7 @@ func TestTestEvents(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		token, by string
-		webhook   signal.Webhook
+		webhook   delivery.Webhook
 		single    bool
 	}{
 		{"key", "api", newWebhook(), false},
@@ -42,15 +43,15 @@ func TestTestEvents(t *testing.T) {
 	} {
 		f := &fakes{}
 		test.webhook.APIVersion = "2020-02-20" // of the webhook, not of the request
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return test.webhook, nil }
-		var got signal.Delivery
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return test.webhook, nil }
+		var got delivery.Delivery
 		var sent string
-		f.create = func(d signal.Delivery, body []byte) error {
+		f.create = func(d delivery.Delivery, body []byte) error {
 			got, sent = d, string(body)
 			return nil
 		}
 		a := do(t, newServer(t, f), "POST", aWebhook+"/test", "", "Authorization: Bearer "+test.token)
-		want := signal.Delivery{ID: got.ID, Webhook: webhookID, Account: accountID, Event: got.Event, Type: signal.WebhookTest, Status: signal.DeliveryPending,
+		want := delivery.Delivery{ID: got.ID, Webhook: webhookID, Account: accountID, Event: got.Event, Type: signal.WebhookTest, Status: delivery.Pending,
 			CreatedAt: morning, NextAttemptAt: morning, Single: test.single}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
@@ -72,15 +73,15 @@ func TestTestEvents(t *testing.T) {
 func TestDeliveriesAreListed(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	var got signal.DeliveryQuery
-	f.deliveries = func(account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error) {
+	var got delivery.Query
+	f.deliveries = func(account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
 		if got = q; account != accountID || webhook != webhookID {
 			t.Errorf("asked for %s %s", account, webhook)
 		}
 		ended := newDelivery()
-		ended.Status, ended.NextAttemptAt, ended.CompletedAt, ended.Error = signal.DeliverySucceeded, time.Time{}, morning.Add(time.Minute), ""
-		ended.Attempts = append(ended.Attempts, signal.Attempt{Number: 9, ResponseStatus: 204})
-		return []signal.Delivery{newDelivery(), ended}, 7, nil
+		ended.Status, ended.NextAttemptAt, ended.CompletedAt, ended.Error = delivery.Succeeded, time.Time{}, morning.Add(time.Minute), ""
+		ended.Attempts = append(ended.Attempts, delivery.Attempt{Number: 9, ResponseStatus: 204})
+		return []delivery.Delivery{newDelivery(), ended}, 7, nil
 	}
 	s := newServer(t, f)
 	a := do(t, s, "GET", aWebhook+"/deliveries?status=failed&event=agent.error&limit=2&offset=1", "")
@@ -89,11 +90,11 @@ func TestDeliveriesAreListed(t *testing.T) {
 	if want := `{"deliveries":[` + shown + `},` + ended + `}],"total":7,"limit":2,"offset":1,"has_more":true}`; a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
-	if d := cmp.Diff(signal.DeliveryQuery{Status: signal.DeliveryFailed, Type: signal.AgentFailed, Limit: 2, Offset: 1}, got); d != "" {
+	if d := cmp.Diff(delivery.Query{Status: delivery.Failed, Type: signal.AgentFailed, Limit: 2, Offset: 1}, got); d != "" {
 		t.Errorf("query (-want +got):\n%s", d)
 	}
 	do(t, s, "GET", aWebhook+"/deliveries?status=&event=&limit=&offset=", "")
-	if d := cmp.Diff(signal.DeliveryQuery{Limit: 25}, got); d != "" {
+	if d := cmp.Diff(delivery.Query{Limit: 25}, got); d != "" {
 		t.Errorf("empty values are not as absent (-want +got):\n%s", d)
 	}
 	f.deliveries = nil
@@ -119,14 +120,14 @@ func TestDeliveryIsShownWhole(t *testing.T) {
 	if a := do(t, s, "GET", aDelivery, ""); a.Status != 200 || a.Body != shownWhole+`}` {
 		t.Errorf("got %d %s\nwant %s}", a.Status, a.Body, shownWhole)
 	}
-	f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
+	f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (delivery.Delivery, []byte, error) {
 		d := newDelivery()
-		d.Status, d.NextAttemptAt, d.CompletedAt, d.Error = signal.DeliveryFailed, time.Time{}, morning, "cancelled"
-		d.Attempts = []signal.Attempt{
-			{Number: 51, Trigger: signal.TriggerManual, At: morning, Error: "host not found"},
-			{Number: 52, Trigger: signal.TriggerManual, At: morning, Duration: time.Minute, ResponseStatus: 200, ResponseBody: "<script>alert(\"1\")</script>\x00\xff\u2028"},
-			{Number: 53, Trigger: signal.TriggerManual, At: morning, ResponseStatus: 204},
-			{Number: 54, Trigger: signal.TriggerSchedule, At: morning, Error: "timeout"},
+		d.Status, d.NextAttemptAt, d.CompletedAt, d.Error = delivery.Failed, time.Time{}, morning, "cancelled"
+		d.Attempts = []delivery.Attempt{
+			{Number: 51, Trigger: delivery.Manual, At: morning, Error: "host not found"},
+			{Number: 52, Trigger: delivery.Manual, At: morning, Duration: time.Minute, ResponseStatus: 200, ResponseBody: "<script>alert(\"1\")</script>\x00\xff\u2028"},
+			{Number: 53, Trigger: delivery.Manual, At: morning, ResponseStatus: 204},
+			{Number: 54, Trigger: delivery.Scheduled, At: morning, Error: "timeout"},
 		}
 		return d, []byte(sentBody), nil
 	}
@@ -154,7 +155,7 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 	wantAfter := strings.Replace(shownWhole, "09:30:31.120Z", "09:30:00.000Z", 1) + `}`
 	tests := []struct {
 		action, refused string
-		disabled        signal.WebhookStatus
+		disabled        delivery.WebhookStatus
 		status          int // where the webhook is disabled
 	}{
 		{"retry", "delivery_not_failed", "", 409},
@@ -164,7 +165,7 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 		f := &fakes{}
 		var err error
 		asked := 0
-		act := func(id signal.DeliveryID) (signal.Delivery, error) {
+		act := func(id signal.DeliveryID) (delivery.Delivery, error) {
 			if asked++; id != deliveryID {
 				t.Errorf("asked for %s", id)
 			}
@@ -183,13 +184,13 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 			t.Errorf("%s refused: %d %s", test.action, a.Status, a.Body)
 		}
 		err, asked = nil, 0
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return disabledWebhook(), nil }
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return disabledWebhook(), nil }
 		a := do(t, s, "POST", path, "")
 		if a.Status != test.status || a.Status == 409 && (a.problem(t).Code != "webhook_disabled" || asked != 0) {
 			t.Errorf("%s of a disabled webhook: %d %s", test.action, a.Status, a.Body)
 		}
-		f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
-			return signal.Delivery{}, nil, signal.NotFound("delivery")
+		f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (delivery.Delivery, []byte, error) {
+			return delivery.Delivery{}, nil, signal.NotFound("delivery")
 		}
 		if a := do(t, s, "POST", path, ""); a.Status != 404 {
 			t.Errorf("%s of nothing in a disabled webhook: %d %s", test.action, a.Status, a.Body)
@@ -200,8 +201,8 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 func TestManyDeliveriesAreRetried(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	var got *signal.RetryQuery
-	f.retryAll = func(webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
+	var got *delivery.RetryQuery
+	f.retryAll = func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
 		if got = &q; webhook != webhookID {
 			t.Errorf("asked for %s", webhook)
 		}
@@ -210,14 +211,14 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 	s := newServer(t, f)
 	tests := []struct {
 		body string
-		want signal.RetryQuery
+		want delivery.RetryQuery
 	}{
-		{``, signal.RetryQuery{Status: signal.DeliveryFailed}},
-		{`{"since":null,"until":null,"status":null,"dry_run":null}`, signal.RetryQuery{Status: signal.DeliveryFailed}},
+		{``, delivery.RetryQuery{Status: delivery.Failed}},
+		{`{"since":null,"until":null,"status":null,"dry_run":null}`, delivery.RetryQuery{Status: delivery.Failed}},
 		{`{"since":"2026-11-21T10:30:00+01:00","until":"2026-11-22","status":"succeeded","dry_run":true}`,
-			signal.RetryQuery{Status: signal.DeliverySucceeded, Since: morning, Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), DryRun: true}},
-		{`{"since":"2026-11-21t09:30:00.000z","until":"2026-11-21T09:30:00"}`, signal.RetryQuery{Status: signal.DeliveryFailed, Since: morning, Until: morning}},
-		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`, signal.RetryQuery{Status: signal.DeliveryFailed, Until: morning}},
+			delivery.RetryQuery{Status: delivery.Succeeded, Since: morning, Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), DryRun: true}},
+		{`{"since":"2026-11-21t09:30:00.000z","until":"2026-11-21T09:30:00"}`, delivery.RetryQuery{Status: delivery.Failed, Since: morning, Until: morning}},
+		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`, delivery.RetryQuery{Status: delivery.Failed, Until: morning}},
 	}
 	for _, test := range tests {
 		a := do(t, s, "POST", aWebhook+"/deliveries/retry", test.body)
@@ -245,7 +246,7 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 			t.Errorf("%s: got %d %s", body, a.Status, a.Body)
 		}
 	}
-	f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return disabledWebhook(), nil }
+	f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return disabledWebhook(), nil }
 	for _, body := range []string{``, `{"dry_run":true}`} {
 		if a := do(t, s, "POST", aWebhook+"/deliveries/retry", body); a.Status != 409 || a.problem(t).Code != "webhook_disabled" || got != nil {
 			t.Errorf("disabled: %d %s", a.Status, a.Body)
@@ -257,7 +258,7 @@ func TestManyDeliveriesAreCancelled(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	f.cancelAll = func(webhook signal.WebhookID) (int, error) { return len(webhook), nil }
-	f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return disabledWebhook(), nil }
+	f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return disabledWebhook(), nil }
 	if a := do(t, newServer(t, f), "POST", aWebhook+"/deliveries/cancel", ""); a.Status != 200 || a.Body != `{"cancelled":30}` {
 		t.Errorf("got %d %s", a.Status, a.Body)
 	}
@@ -268,20 +269,20 @@ func TestStoreFailsBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{503: signal.Unavailable(errors.New("secret state")), 500: errors.New("secret state")} {
 		f := &fakes{}
-		f.add = func(signal.Webhook, int) (signal.Webhook, error) { return signal.Webhook{}, err }
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return newWebhook(), nil }
-		f.webhooks = func(signal.AccountID) ([]signal.Webhook, error) { return nil, err }
-		f.change = func(signal.Webhook, bool) (signal.Webhook, error) { return signal.Webhook{}, err }
+		f.add = func(delivery.Webhook, int) (delivery.Webhook, error) { return delivery.Webhook{}, err }
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return newWebhook(), nil }
+		f.webhooks = func(signal.AccountID) ([]delivery.Webhook, error) { return nil, err }
+		f.change = func(delivery.Webhook, bool) (delivery.Webhook, error) { return delivery.Webhook{}, err }
 		f.remove = func(signal.AccountID, signal.WebhookID) error { return err }
-		f.create = func(signal.Delivery, []byte) error { return err }
-		f.deliveries = func(signal.AccountID, signal.WebhookID, signal.DeliveryQuery) ([]signal.Delivery, int, error) {
+		f.create = func(delivery.Delivery, []byte) error { return err }
+		f.deliveries = func(signal.AccountID, signal.WebhookID, delivery.Query) ([]delivery.Delivery, int, error) {
 			return nil, 0, err
 		}
-		f.retry = func(signal.DeliveryID) (signal.Delivery, error) { return signal.Delivery{}, err }
+		f.retry = func(signal.DeliveryID) (delivery.Delivery, error) { return delivery.Delivery{}, err }
 		f.cancel = f.retry
-		f.retryAll = func(signal.WebhookID, signal.RetryQuery) (int, error) { return 0, err }
+		f.retryAll = func(signal.WebhookID, delivery.RetryQuery) (int, error) { return 0, err }
 		f.cancelAll = func(signal.WebhookID) (int, error) { return 0, err }
-		f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
+		f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (delivery.Delivery, []byte, error) {
 			return newDelivery(), []byte(sentBody), err
 		}
 		s := newServer(t, f)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // A URL that does not answer its challenge is neither registered nor given to a webhook;
@@ -37,14 +38,14 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 		f := &fakes{}
 		stored := 0
 		var asked []string
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) {
 			w := newWebhook()
 			w.Secret = fakeSealer{}.Seal([]byte("present"), string(w.ID))
 			return w, nil
 		}
-		f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { stored++; return w, nil }
-		f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) { stored++; return w, nil }
-		f.challenge = func(w *signal.Webhook, secret string) error {
+		f.add = func(w delivery.Webhook, _ int) (delivery.Webhook, error) { stored++; return w, nil }
+		f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { stored++; return w, nil }
+		f.challenge = func(w *delivery.Webhook, secret string) error {
 			asked = append(asked, secret)
 			if w.URL != "https://example.com/new" || w.Account != accountID || w.APIVersion == "" {
 				t.Errorf("%s: asked %+v", name, w)
@@ -81,23 +82,23 @@ func TestRefusedURLsAreNotChallenged(t *testing.T) {
 	}
 	for name, test := range tests {
 		f := &fakes{}
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) {
 			w := newWebhook()
 			w.Secret = fakeSealer{}.Seal([]byte("present"), string(w.ID))
 			return w, nil
 		}
-		f.allowed = func(w *signal.Webhook, limit int) error {
+		f.allowed = func(w *delivery.Webhook, limit int) error {
 			if w.URL != "https://example.com/new" || w.Account != accountID || limit != 100 {
 				t.Errorf("%s: checked %+v with limit %d", name, w, limit)
 			}
 			return test.err
 		}
-		f.challenge = func(w *signal.Webhook, _ string) error {
+		f.challenge = func(w *delivery.Webhook, _ string) error {
 			t.Errorf("%s: %s is asked", name, w.URL)
 			return nil
 		}
-		f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { return w, test.err }
-		f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) { return w, test.err }
+		f.add = func(w delivery.Webhook, _ int) (delivery.Webhook, error) { return w, test.err }
+		f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { return w, test.err }
 		a := do(t, newServer(t, f), test.method, test.path, test.body)
 		if a.Status != test.status {
 			t.Errorf("%s: %d %s, want %d", name, a.Status, a.Body, test.status)

@@ -5,22 +5,23 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // appendWebhook adds the record of a webhook, which does not have its secret.
-func appendWebhook(b []byte, w *signal.Webhook) []byte {
+func appendWebhook(b []byte, w *delivery.Webhook) []byte {
 	return append(appendWebhookMembers(append(b, '{'), w), '}')
 }
 
 // appendNewWebhook adds the record with its secret, which only the answer to the
 // registration shows.
-func appendNewWebhook(b []byte, w *signal.Webhook, secret string) []byte {
+func appendNewWebhook(b []byte, w *delivery.Webhook, secret string) []byte {
 	b = appendWebhookMembers(append(b, '{'), w)
 	b = append(b, `,"secret":`...)
 	return append(signal.AppendText(b, secret), '}')
 }
 
-func appendWebhookMembers(b []byte, w *signal.Webhook) []byte {
+func appendWebhookMembers(b []byte, w *delivery.Webhook) []byte {
 	b = append(b, `"webhook_id":"`...)
 	b = append(b, w.ID...)
 	b = append(b, `","url":`...)
@@ -71,13 +72,13 @@ func appendStatusOrNull(b []byte, status int) []byte {
 }
 
 // appendDeliveryItem adds a delivery as lists show it.
-func appendDeliveryItem(b []byte, d *signal.Delivery) []byte {
+func appendDeliveryItem(b []byte, d *delivery.Delivery) []byte {
 	return append(appendDeliveryMembers(append(b, '{'), d), '}')
 }
 
 // appendDelivery adds a delivery with its attempts and with what it sends, as it is
 // sent.
-func appendDelivery(b []byte, d *signal.Delivery, sent []byte) []byte {
+func appendDelivery(b []byte, d *delivery.Delivery, sent []byte) []byte {
 	b = appendDeliveryMembers(append(b, '{'), d)
 	b = append(b, `,"attempts":[`...)
 	for i := range d.Attempts {
@@ -90,7 +91,7 @@ func appendDelivery(b []byte, d *signal.Delivery, sent []byte) []byte {
 	return append(append(b, sent...), '}')
 }
 
-func appendDeliveryMembers(b []byte, d *signal.Delivery) []byte {
+func appendDeliveryMembers(b []byte, d *delivery.Delivery) []byte {
 	b = append(b, `"delivery_id":"`...)
 	b = append(b, d.ID...)
 	b = append(b, `","webhook_id":"`...)
@@ -121,7 +122,7 @@ func appendDeliveryMembers(b []byte, d *signal.Delivery) []byte {
 
 // appendAttempt adds an attempt. What the endpoint answered is text, whatever it
 // meant.
-func appendAttempt(b []byte, a *signal.Attempt) []byte {
+func appendAttempt(b []byte, a *delivery.Attempt) []byte {
 	b = append(b, `{"number":`...)
 	b = strconv.AppendInt(b, int64(a.Number), 10)
 	b = append(b, `,"trigger":"`...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -25,22 +26,22 @@ const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created"
 // webhookFakes are the packages behind the webhooks. A nil function has a plain
 // answer.
 type webhookFakes struct {
-	allowed    func(w *signal.Webhook, limit int) error
-	add        func(w signal.Webhook, limit int) (signal.Webhook, error)
+	allowed    func(w *delivery.Webhook, limit int) error
+	add        func(w delivery.Webhook, limit int) (delivery.Webhook, error)
 	kept       func(answer *signal.Reply) // with the new webhook
-	webhook    func(account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
-	webhooks   func(account signal.AccountID) ([]signal.Webhook, error)
-	change     func(w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+	webhook    func(account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
+	webhooks   func(account signal.AccountID) ([]delivery.Webhook, error)
+	change     func(w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
 	remove     func(account signal.AccountID, id signal.WebhookID) error
-	create     func(d signal.Delivery, body []byte) error
-	delivery   func(account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, []byte, error)
-	deliveries func(account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error)
-	retry      func(id signal.DeliveryID) (signal.Delivery, error)
-	cancel     func(id signal.DeliveryID) (signal.Delivery, error)
-	retryAll   func(webhook signal.WebhookID, q signal.RetryQuery) (int, error)
+	create     func(d delivery.Delivery, body []byte) error
+	delivery   func(account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error)
+	deliveries func(account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error)
+	retry      func(id signal.DeliveryID) (delivery.Delivery, error)
+	cancel     func(id signal.DeliveryID) (delivery.Delivery, error)
+	retryAll   func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
 	cancelAll  func(webhook signal.WebhookID) (int, error)
 	checkURL   func(url string) error
-	challenge  func(w *signal.Webhook, secret string) error // nil: none is asked for
+	challenge  func(w *delivery.Webhook, secret string) error // nil: none is asked for
 }
 
 type (
@@ -59,30 +60,30 @@ func (f *fakes) use(o *signalhttp.Options) {
 	}
 }
 
-func (f fakeChallenges) Challenge(_ context.Context, w *signal.Webhook, secret string) error {
+func (f fakeChallenges) Challenge(_ context.Context, w *delivery.Webhook, secret string) error {
 	return f.challenge(w, secret)
 }
 
-func newWebhook() signal.Webhook {
-	return signal.Webhook{ID: webhookID, Account: accountID, URL: "https://example.com/hooks/signals", Events: []signal.EventType{signal.SignalCreated, signal.SignalClosed},
-		APIVersion: "2026-11-01", Status: signal.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning, Secret: []byte("old"), Revision: "1"}
+func newWebhook() delivery.Webhook {
+	return delivery.Webhook{ID: webhookID, Account: accountID, URL: "https://example.com/hooks/signals", Events: []signal.EventType{signal.SignalCreated, signal.SignalClosed},
+		APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning, Secret: []byte("old"), Revision: "1"}
 }
 
-func newDelivery() signal.Delivery {
-	return signal.Delivery{ID: deliveryID, Webhook: webhookID, Account: accountID, Event: eventID, Type: signal.SignalCreated, Status: signal.DeliveryPending,
+func newDelivery() delivery.Delivery {
+	return delivery.Delivery{ID: deliveryID, Webhook: webhookID, Account: accountID, Event: eventID, Type: signal.SignalCreated, Status: delivery.Pending,
 		CreatedAt: morning, NextAttemptAt: morning.Add(31120 * time.Millisecond), Scheduled: 1, Error: "status 503",
-		Attempts: []signal.Attempt{{Number: 1, Trigger: signal.TriggerSchedule, At: morning.Add(410 * time.Millisecond), Duration: 710*time.Millisecond + 999*time.Microsecond,
+		Attempts: []delivery.Attempt{{Number: 1, Trigger: delivery.Scheduled, At: morning.Add(410 * time.Millisecond), Duration: 710*time.Millisecond + 999*time.Microsecond,
 			ResponseStatus: 503, Error: "status 503", ResponseBody: "busy"}}}
 }
 
-func (f fakeWebhooks) CheckRegistration(_ context.Context, w *signal.Webhook, limit int) error {
+func (f fakeWebhooks) CheckRegistration(_ context.Context, w *delivery.Webhook, limit int) error {
 	if f.allowed == nil {
 		return nil
 	}
 	return f.allowed(w, limit)
 }
 
-func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {
+func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error) {
 	if f.add != nil {
 		var err error
 		if w, err = f.add(w, limit); err != nil {
@@ -95,21 +96,21 @@ func (f fakeWebhooks) Register(_ context.Context, w signal.Webhook, limit int, a
 	return w, nil
 }
 
-func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error) {
+func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	if f.webhook == nil {
 		return newWebhook(), nil
 	}
 	return f.webhook(account, id)
 }
 
-func (f fakeWebhooks) Webhooks(_ context.Context, account signal.AccountID) ([]signal.Webhook, error) {
+func (f fakeWebhooks) Webhooks(_ context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	if f.webhooks == nil {
 		return nil, nil
 	}
 	return f.webhooks(account)
 }
 
-func (f fakeWebhooks) ChangeWebhook(_ context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+func (f fakeWebhooks) ChangeWebhook(_ context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 	if f.change == nil {
 		return w, nil
 	}
@@ -123,42 +124,42 @@ func (f fakeWebhooks) RemoveWebhook(_ context.Context, account signal.AccountID,
 	return f.remove(account, id)
 }
 
-func (f fakeDeliveries) CreateDelivery(_ context.Context, d signal.Delivery, body []byte) error {
+func (f fakeDeliveries) CreateDelivery(_ context.Context, d delivery.Delivery, body []byte) error {
 	if f.create == nil {
 		return nil
 	}
 	return f.create(d, body)
 }
 
-func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, []byte, error) {
+func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
 	if f.delivery == nil {
 		return newDelivery(), []byte(sentBody), nil
 	}
 	return f.delivery(account, webhook, id)
 }
 
-func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error) {
+func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
 	if f.deliveries == nil {
 		return nil, 0, nil
 	}
 	return f.deliveries(account, webhook, q)
 }
 
-func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	if f.retry == nil {
 		return newDelivery(), nil
 	}
 	return f.retry(id)
 }
 
-func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	if f.cancel == nil {
 		return newDelivery(), nil
 	}
 	return f.cancel(id)
 }
 
-func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
+func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
 	if f.retryAll == nil {
 		return 0, nil
 	}

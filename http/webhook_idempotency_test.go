@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -60,11 +61,11 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 		k := keepReplies(f)
 		done := 0
 		did := func() { done++ }
-		f.add = func(w signal.Webhook, _ int) (signal.Webhook, error) { did(); return w, nil }
-		f.create = func(signal.Delivery, []byte) error { did(); return nil }
-		f.retry = func(signal.DeliveryID) (signal.Delivery, error) { did(); return newDelivery(), nil }
-		f.retryAll = func(signal.WebhookID, signal.RetryQuery) (int, error) { did(); return done, nil }
-		f.cancel, f.change = f.retry, func(w signal.Webhook, _ bool) (signal.Webhook, error) { did(); return w, nil }
+		f.add = func(w delivery.Webhook, _ int) (delivery.Webhook, error) { did(); return w, nil }
+		f.create = func(delivery.Delivery, []byte) error { did(); return nil }
+		f.retry = func(signal.DeliveryID) (delivery.Delivery, error) { did(); return newDelivery(), nil }
+		f.retryAll = func(signal.WebhookID, delivery.RetryQuery) (int, error) { did(); return done, nil }
+		f.cancel, f.change = f.retry, func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { did(); return w, nil }
 		f.cancelAll = func(signal.WebhookID) (int, error) { did(); return done, nil }
 		s := newServer(t, f)
 		first := do(t, s, "POST", test.path, test.body, "Idempotency-Key: k1")
@@ -110,13 +111,13 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	attempt := now.Attempts[0]
 	attempt.ResponseBody = strings.Repeat("x", 1000)
 	retries := 0
-	f.retry = func(signal.DeliveryID) (signal.Delivery, error) {
+	f.retry = func(signal.DeliveryID) (delivery.Delivery, error) {
 		retries++
 		return now, nil
 	}
-	f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
+	f.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (delivery.Delivery, []byte, error) {
 		if now.ID == "" {
-			return signal.Delivery{}, nil, signal.NotFound("delivery")
+			return delivery.Delivery{}, nil, signal.NotFound("delivery")
 		}
 		return now, []byte(sentBody), nil
 	}
@@ -132,7 +133,7 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	if again := post("k1"); again.Status != 200 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" || retries != 1 {
 		t.Errorf("replayed: %d, %d bytes, %d retries", again.Status, len(again.Body), retries)
 	}
-	now.Status = signal.DeliverySucceeded
+	now.Status = delivery.Succeeded
 	if again := post("k1"); again.Status != 200 || !strings.Contains(again.Body, `"status":"succeeded"`) || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("replayed after a success: %d %v", again.Status, again.Header)
 	}
@@ -143,7 +144,7 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	now = newDelivery()
 	now.Attempts = nil
 	small := post("k2")
-	now.Status = signal.DeliveryFailed
+	now.Status = delivery.Failed
 	if again := post("k2"); len(small.Body) > maxKept || again.Body != small.Body || k.saved.Omitted {
 		t.Errorf("a small answer of %d bytes is replayed as %s", len(small.Body), again.Body)
 	}
@@ -203,11 +204,13 @@ func TestFailedWebhookRequestsFreeTheirKey(t *testing.T) {
 			t.Errorf("%s: %d: the key is looked at before the values", path, status)
 		}
 	}
-	f.add = func(signal.Webhook, int) (signal.Webhook, error) { return signal.Webhook{}, conflict("limit_reached") }
-	f.retry = func(signal.DeliveryID) (signal.Delivery, error) {
-		return signal.Delivery{}, conflict("delivery_not_failed")
+	f.add = func(delivery.Webhook, int) (delivery.Webhook, error) {
+		return delivery.Webhook{}, conflict("limit_reached")
 	}
-	f.create = func(signal.Delivery, []byte) error { panic("broken") }
+	f.retry = func(signal.DeliveryID) (delivery.Delivery, error) {
+		return delivery.Delivery{}, conflict("delivery_not_failed")
+	}
+	f.create = func(delivery.Delivery, []byte) error { panic("broken") }
 	for i, want := range []struct {
 		path, body string
 		status     int

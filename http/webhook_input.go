@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // webhookInput is what a body says of a webhook. A zero member was not given.
@@ -17,7 +18,7 @@ type webhookInput struct {
 	events      []signal.EventType
 	description *string
 	apiVersion  string
-	status      signal.WebhookStatus
+	status      delivery.WebhookStatus
 	secret      string
 }
 
@@ -27,8 +28,8 @@ func (s *Server) readWebhook(c *call, o *object) webhookInput {
 	in.url = s.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
 	if text, ok := o.text("description"); ok {
-		if in.description = &text; utf8.RuneCountInString(text) > signal.MaxWebhookDescription {
-			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookDescription))
+		if in.description = &text; utf8.RuneCountInString(text) > delivery.MaxWebhookDescription {
+			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookDescription))
 		}
 	}
 	names := make([]string, len(s.versions))
@@ -48,8 +49,8 @@ func (s *Server) readURL(ctx context.Context, o *object) string {
 	switch n := utf8.RuneCountInString(text); {
 	case n == 0:
 		o.bad("url", faultTooShort, "must have at least 1 character")
-	case n > signal.MaxWebhookURL:
-		o.bad("url", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookURL))
+	case n > delivery.MaxWebhookURL:
+		o.bad("url", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
 	default:
 		o.badURL("url", s.o.Addresses.CheckURL(ctx, text))
 	}
@@ -78,11 +79,11 @@ func (o *object) badURL(name string, err error) {
 // not valid.
 func readEvents(o *object) []signal.EventType {
 	var list []signal.EventType
-	_, ok := o.texts("events", len(signal.WebhookEvents), someOf(signal.WebhookEvents), func(item string) (code, detail string) {
+	_, ok := o.texts("events", len(delivery.WebhookEvents), someOf(delivery.WebhookEvents), func(item string) (code, detail string) {
 		t := signal.EventType(item)
 		switch {
-		case !slices.Contains(signal.WebhookEvents, t):
-			return faultInvalidValue, oneOf(signal.WebhookEvents)
+		case !slices.Contains(delivery.WebhookEvents, t):
+			return faultInvalidValue, oneOf(delivery.WebhookEvents)
 		case slices.Contains(list, t):
 			return faultDuplicate, "is given more than once"
 		}
@@ -90,7 +91,7 @@ func readEvents(o *object) []signal.EventType {
 		return "", ""
 	})
 	if ok && len(list) == 0 {
-		o.bad("events", faultTooShort, someOf(signal.WebhookEvents))
+		o.bad("events", faultTooShort, someOf(delivery.WebhookEvents))
 	}
 	return list
 }
@@ -98,15 +99,15 @@ func readEvents(o *object) []signal.EventType {
 // readSecret reads a signing secret; "" if one is to be made.
 func readSecret(o *object) string {
 	secret, _ := o.text("secret")
-	if utf8.RuneCountInString(secret) > signal.MaxWebhookSecret {
-		o.bad("secret", faultTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookSecret))
+	if utf8.RuneCountInString(secret) > delivery.MaxWebhookSecret {
+		o.bad("secret", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookSecret))
 	}
 	return secret
 }
 
 // apply changes w to what was given, but not its secret. It returns false if nothing
 // is another than before.
-func (in *webhookInput) apply(w *signal.Webhook, now time.Time) (changed bool) {
+func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool) {
 	if in.url != "" && in.url != w.URL {
 		w.URL, changed = in.url, true
 	}
@@ -119,15 +120,15 @@ func (in *webhookInput) apply(w *signal.Webhook, now time.Time) (changed bool) {
 	if in.apiVersion != "" && in.apiVersion != w.APIVersion {
 		w.APIVersion, changed = in.apiVersion, true
 	}
-	if in.status == signal.WebhookEnabled && w.Health != (signal.WebhookHealth{}) {
-		w.Health, changed = signal.WebhookHealth{}, true
+	if in.status == delivery.WebhookEnabled && w.Health != (delivery.WebhookHealth{}) {
+		w.Health, changed = delivery.WebhookHealth{}, true
 	}
 	if in.status == "" || in.status == w.Status {
 		return changed
 	}
 	w.Status, w.DisabledAt, w.DisabledReason = in.status, time.Time{}, ""
-	if in.status == signal.WebhookDisabled {
-		w.DisabledAt, w.DisabledReason = now, signal.DisabledManual
+	if in.status == delivery.WebhookDisabled {
+		w.DisabledAt, w.DisabledReason = now, delivery.DisabledManual
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -30,8 +31,10 @@ func TestRefusedWebhooks(t *testing.T) {
 		}
 		return nil
 	}
-	f.add = func(signal.Webhook, int) (signal.Webhook, error) { return signal.Webhook{}, errors.New("stored") }
-	f.change = func(signal.Webhook, bool) (signal.Webhook, error) { return signal.Webhook{}, errors.New("stored") }
+	f.add = func(delivery.Webhook, int) (delivery.Webhook, error) { return delivery.Webhook{}, errors.New("stored") }
+	f.change = func(delivery.Webhook, bool) (delivery.Webhook, error) {
+		return delivery.Webhook{}, errors.New("stored")
+	}
 	s := newServer(t, f)
 	long := strings.Repeat("x", 2049)
 	const ok = `"url":"https://example.com","events":["signal.created"]`
@@ -127,12 +130,12 @@ func TestRulesOfAllWebhookRequests(t *testing.T) {
 	}}
 	s := newServer(t, f)
 	gone := &fakes{}
-	gone.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
-		return signal.Webhook{}, signal.NotFound("webhook")
+	gone.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) {
+		return delivery.Webhook{}, signal.NotFound("webhook")
 	}
 	gone.remove = func(signal.AccountID, signal.WebhookID) error { return signal.NotFound("webhook") }
-	gone.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (signal.Delivery, []byte, error) {
-		return signal.Delivery{}, nil, signal.NotFound("delivery")
+	gone.delivery = func(signal.AccountID, signal.WebhookID, signal.DeliveryID) (delivery.Delivery, []byte, error) {
+		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	empty := newServer(t, gone)
 	for _, r := range everyWebhookRequest {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Webhooks holds the endpoints that accounts have registered. See
@@ -15,18 +16,18 @@ import (
 type Webhooks interface {
 	// CheckRegistration returns the error with which w, or its new URL, would be refused
 	// now: as Register does, and KindInvalid, "duplicate", if another webhook has the URL.
-	CheckRegistration(ctx context.Context, w *signal.Webhook, limit int) error
+	CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error
 	// Register stores a new webhook, together with the answer if it is to be kept; nil: it
 	// is not. KindConflict, "limit_reached": the account has limit of them.
-	Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error)
+	Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error)
 	// Webhook returns one with its health and its revision. KindNotFound.
-	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
+	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
 	// Webhooks returns all of an account, newest first.
-	Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error)
+	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
 	// ChangeWebhook stores w in the place of its revision, and forgets how it has
 	// failed if clearHealth is set. KindConflict, "webhook_changed": another change
 	// came first.
-	ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
 	// RemoveWebhook drops one with its deliveries. KindNotFound.
 	RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error
 }
@@ -53,7 +54,7 @@ type Addresses interface {
 type Challenges interface {
 	// Challenge returns nil if the URL of w, a webhook that is not stored yet, has answered
 	// a request that secret signs. KindInvalid, "url_not_allowed": it has not.
-	Challenge(ctx context.Context, w *signal.Webhook, secret string) error
+	Challenge(ctx context.Context, w *delivery.Webhook, secret string) error
 }
 
 const (
@@ -89,7 +90,7 @@ func (s *Server) createWebhook(c *call) error {
 	var in webhookInput
 	if err := c.finish(decodeObject(body, &c.faults), func(o *object) {
 		o.require("url", "must be an absolute URL that begins with https://")
-		o.require("events", someOf(signal.WebhookEvents))
+		o.require("events", someOf(delivery.WebhookEvents))
 		in = s.readWebhook(c, o)
 		in.secret = readSecret(o)
 	}); err != nil {
@@ -107,12 +108,12 @@ func (s *Server) createWebhook(c *call) error {
 // client that goes away ends nothing.
 func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
 	now := s.o.Now()
-	w := signal.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name,
-		Status: signal.WebhookEnabled, CreatedAt: now, UpdatedAt: now}
+	w := delivery.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name,
+		Status: delivery.WebhookEnabled, CreatedAt: now, UpdatedAt: now}
 	in.apply(&w, now)
 	secret := in.secret
 	if secret == "" {
-		secret = signal.NewSecret()
+		secret = delivery.NewSecret()
 	}
 	if err := s.challenge(c, &w, secret); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (c *call) urlFault(err error) error {
 
 // challenge asks the URL of w for a proof where the operator wants one. A receiver gets no
 // request for a webhook that would be refused anyway.
-func (s *Server) challenge(c *call, w *signal.Webhook, secret string) error {
+func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 	if s.o.Challenges == nil {
 		return nil
 	}
@@ -176,7 +177,7 @@ func (s *Server) challengeChange(c *call, url string) error {
 // listWebhooks answers GET /v1/webhooks.
 func (s *Server) listWebhooks(c *call) error {
 	q := c.query
-	status := option(q, "status", signal.WebhookStatuses)
+	status := option(q, "status", delivery.WebhookStatuses)
 	p := q.page()
 	if err := c.faults.err(); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (s *Server) listWebhooks(c *call) error {
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(w signal.Webhook) bool { return status != "" && w.Status != status })
+	list = slices.DeleteFunc(list, func(w delivery.Webhook) bool { return status != "" && w.Status != status })
 	shown := cut(p, list)
 	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "webhooks", shown, appendWebhook, p, len(list)))
 }
@@ -201,13 +202,13 @@ func (s *Server) webhookByID(c *call) error {
 
 // webhook returns the webhook that the path names, if the values of the request are
 // in order.
-func (s *Server) webhook(c *call) (signal.Webhook, error) {
+func (s *Server) webhook(c *call) (delivery.Webhook, error) {
 	if err := c.faults.err(); err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	id, err := c.webhookID()
 	if err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	return s.o.Webhooks.Webhook(c.r.Context(), c.principal.Account, id)
 }
@@ -217,7 +218,7 @@ func (s *Server) changeWebhook(c *call) error {
 	var in webhookInput
 	if err := c.decode(func(o *object) {
 		in = s.readWebhook(c, o)
-		in.status, _ = choice(o, "status", signal.WebhookStatuses)
+		in.status, _ = choice(o, "status", delivery.WebhookStatuses)
 	}); err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (s *Server) changeWebhook(c *call) error {
 // update changes the webhook that the path names by change, which reports whether
 // anything is another than before. If another change comes first, it is made again. The
 // log names what was done.
-func (s *Server) update(c *call, what string, change func(w *signal.Webhook, now time.Time) bool) (signal.Webhook, error) {
+func (s *Server) update(c *call, what string, change func(w *delivery.Webhook, now time.Time) bool) (delivery.Webhook, error) {
 	for range maxUpdates {
 		w, err := s.webhook(c)
 		if err != nil {
@@ -253,7 +254,7 @@ func (s *Server) update(c *call, what string, change func(w *signal.Webhook, now
 			return w, err
 		}
 	}
-	return signal.Webhook{}, errBusyWebhook
+	return delivery.Webhook{}, errBusyWebhook
 }
 
 // removeWebhook answers DELETE /v1/webhooks/{id}.
@@ -283,9 +284,9 @@ func (s *Server) rotateSecret(c *call) error {
 		return err
 	}
 	if secret == "" {
-		secret = signal.NewSecret()
+		secret = delivery.NewSecret()
 	}
-	w, err := s.update(c, "webhook secret rotated", func(w *signal.Webhook, now time.Time) bool {
+	w, err := s.update(c, "webhook secret rotated", func(w *delivery.Webhook, now time.Time) bool {
 		w.PreviousSecret, w.PreviousUntil = w.Secret, now.Add(secretOverlap)
 		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
 		return true

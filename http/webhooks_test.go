@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -31,9 +32,9 @@ func conflict(code string) error {
 
 func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 	t.Parallel()
-	var got signal.Webhook
+	var got delivery.Webhook
 	f := &fakes{}
-	f.add = func(w signal.Webhook, limit int) (signal.Webhook, error) {
+	f.add = func(w delivery.Webhook, limit int) (delivery.Webhook, error) {
 		if got = w; limit != 100 {
 			t.Errorf("limit %d", limit)
 		}
@@ -47,8 +48,8 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
 	empty := ""
-	wantWebhook := signal.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>", Events: []signal.EventType{signal.AgentFailed, signal.SignalCreated},
-		Description: &empty, APIVersion: "2026-11-01", Status: signal.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning,
+	wantWebhook := delivery.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>", Events: []signal.EventType{signal.AgentFailed, signal.SignalCreated},
+		Description: &empty, APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning,
 		Secret: fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
 	if d := cmp.Diff(wantWebhook, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
@@ -83,7 +84,7 @@ func TestSecretsAreGenerated(t *testing.T) {
 // bytes.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
-	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20), "events": signal.WebhookEvents,
+	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20), "events": delivery.WebhookEvents,
 		"secret": strings.Repeat("ü", 256), "description": strings.Repeat("ü", 200)})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestLongestValues(t *testing.T) {
 func TestSecretsAreShownNowhereElse(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	f.webhooks = func(signal.AccountID) ([]signal.Webhook, error) { return []signal.Webhook{newWebhook()}, nil }
+	f.webhooks = func(signal.AccountID) ([]delivery.Webhook, error) { return []delivery.Webhook{newWebhook()}, nil }
 	s := newServer(t, f)
 	for request, body := range map[string]string{"GET /v1/webhooks": "", "GET " + aWebhook: "", "PATCH " + aWebhook: `{"description":"d"}`} {
 		method, path, _ := strings.Cut(request, " ")
@@ -109,17 +110,17 @@ func TestSecretsAreShownNowhereElse(t *testing.T) {
 func TestWebhooksAreListed(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	f.webhooks = func(account signal.AccountID) ([]signal.Webhook, error) {
+	f.webhooks = func(account signal.AccountID) ([]delivery.Webhook, error) {
 		if account != accountID {
 			t.Errorf("asked for %s", account)
 		}
 		failing := newWebhook()
-		failing.Health = signal.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3}
+		failing.Health = delivery.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3}
 		disabled := newWebhook()
-		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = signal.WebhookDisabled, morning.Add(time.Hour), signal.DisabledFailing
+		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled, morning.Add(time.Hour), delivery.DisabledFailing
 		text := "d"
 		disabled.Description = &text
-		return []signal.Webhook{failing, disabled, newWebhook()}, nil
+		return []delivery.Webhook{failing, disabled, newWebhook()}, nil
 	}
 	s := newServer(t, f)
 	failing := strings.Replace(record, `"failing_since":null`, `"failing_since":"2026-11-21T09:31:00.000Z"`, 1) + `}`
@@ -167,65 +168,65 @@ func TestChangesOfWebhooks(t *testing.T) {
 	t.Parallel()
 	now := morning.Add(time.Hour)
 	text := "text"
-	failing := signal.WebhookHealth{FailingSince: morning, Failures: 2, Warned: 1}
-	of := func(change func(w *signal.Webhook)) signal.Webhook {
+	failing := delivery.WebhookHealth{FailingSince: morning, Failures: 2, Warned: 1}
+	of := func(change func(w *delivery.Webhook)) delivery.Webhook {
 		w := newWebhook()
 		change(&w)
 		return w
 	}
-	disabled := of(func(w *signal.Webhook) {
-		w.Status, w.DisabledAt, w.DisabledReason, w.Health = signal.WebhookDisabled, morning, signal.DisabledFailing, failing
+	disabled := of(func(w *delivery.Webhook) {
+		w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookDisabled, morning, delivery.DisabledFailing, failing
 	})
-	described := of(func(w *signal.Webhook) { w.Description = &text })
+	described := of(func(w *delivery.Webhook) { w.Description = &text })
 	empty := ""
-	emptied := of(func(w *signal.Webhook) { w.Description = &empty })
+	emptied := of(func(w *delivery.Webhook) { w.Description = &empty })
 	tests := []struct {
 		name, body string
-		before     signal.Webhook
-		change     func(w *signal.Webhook) // nil: nothing is stored
+		before     delivery.Webhook
+		change     func(w *delivery.Webhook) // nil: nothing is stored
 		clear      bool
 	}{
 		{"nothing given", `{}`, newWebhook(), nil, false},
 		{"absence by null", `{"url":null,"events":null,"description":null,"api_version":null,"status":null}`, described, nil, false},
 		{"all as it is", `{"url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],"description":null,"api_version":"2026-11-01","status":"enabled"}`, newWebhook(), nil, false},
 		{"the same description", `{"description":"text"}`, described, nil, false},
-		{"the address", `{"url":"https://example.org"}`, newWebhook(), func(w *signal.Webhook) { w.URL = "https://example.org" }, false},
-		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(), func(w *signal.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
-		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(), func(w *signal.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
-		{"a description", `{"description":"text"}`, newWebhook(), func(w *signal.Webhook) { w.Description = &text }, false},
-		{"another description", `{"description":"text"}`, emptied, func(w *signal.Webhook) { w.Description = &text }, false},
-		{"an empty description", `{"description":""}`, described, func(w *signal.Webhook) { w.Description = &empty }, false},
+		{"the address", `{"url":"https://example.org"}`, newWebhook(), func(w *delivery.Webhook) { w.URL = "https://example.org" }, false},
+		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(), func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
+		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(), func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
+		{"a description", `{"description":"text"}`, newWebhook(), func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"another description", `{"description":"text"}`, emptied, func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"an empty description", `{"description":""}`, described, func(w *delivery.Webhook) { w.Description = &empty }, false},
 		{"the empty description again", `{"description":""}`, emptied, nil, false},
-		{"disable", `{"status":"disabled"}`, newWebhook(), func(w *signal.Webhook) {
-			w.Status, w.DisabledAt, w.DisabledReason = signal.WebhookDisabled, now, signal.DisabledManual
+		{"disable", `{"status":"disabled"}`, newWebhook(), func(w *delivery.Webhook) {
+			w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, now, delivery.DisabledManual
 		}, false},
-		{"disable what fails", `{"status":"disabled"}`, of(func(w *signal.Webhook) { w.Health = failing }), func(w *signal.Webhook) {
-			w.Status, w.DisabledAt, w.DisabledReason = signal.WebhookDisabled, now, signal.DisabledManual
+		{"disable what fails", `{"status":"disabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) {
+			w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, now, delivery.DisabledManual
 		}, false},
 		{"disable what is disabled", `{"status":"disabled"}`, disabled, nil, false},
-		{"enable", `{"status":"enabled"}`, disabled, func(w *signal.Webhook) {
-			w.Status, w.DisabledAt, w.DisabledReason, w.Health = signal.WebhookEnabled, time.Time{}, "", signal.WebhookHealth{}
+		{"enable", `{"status":"enabled"}`, disabled, func(w *delivery.Webhook) {
+			w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookEnabled, time.Time{}, "", delivery.WebhookHealth{}
 		}, true},
-		{"enable what fails", `{"status":"enabled"}`, of(func(w *signal.Webhook) { w.Health = failing }), func(w *signal.Webhook) { w.Health = signal.WebhookHealth{} }, true},
-		{"describe what fails", `{"description":"text"}`, of(func(w *signal.Webhook) { w.Health = failing }), func(w *signal.Webhook) { w.Description = &text }, false},
-		{"several", `{"url":"https://example.org","description":"text","status":"disabled"}`, newWebhook(), func(w *signal.Webhook) {
-			w.URL, w.Description, w.Status, w.DisabledAt, w.DisabledReason = "https://example.org", &text, signal.WebhookDisabled, now, signal.DisabledManual
+		{"enable what fails", `{"status":"enabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) { w.Health = delivery.WebhookHealth{} }, true},
+		{"describe what fails", `{"description":"text"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"several", `{"url":"https://example.org","description":"text","status":"disabled"}`, newWebhook(), func(w *delivery.Webhook) {
+			w.URL, w.Description, w.Status, w.DisabledAt, w.DisabledReason = "https://example.org", &text, delivery.WebhookDisabled, now, delivery.DisabledManual
 		}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := &fakes{}
-			f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) { return test.before, nil }
-			var got *signal.Webhook
-			f.change = func(w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+			f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) { return test.before, nil }
+			var got *delivery.Webhook
+			f.change = func(w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 				if got = &w; clearHealth != test.clear {
 					t.Errorf("the health is cleared: %t", clearHealth)
 				}
 				return w, nil
 			}
 			a := do(t, newServer(t, f, func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH", aWebhook, test.body)
-			var want *signal.Webhook
+			var want *delivery.Webhook
 			if test.change != nil {
 				w := test.before
 				w.UpdatedAt = now
@@ -252,19 +253,19 @@ func TestChangesMeetOthers(t *testing.T) {
 	for others, want := range map[int]int{0: 200, 1: 200, 4: 200, 5: 503, 100: 503} {
 		f := &fakes{}
 		reads, writes := 0, 0
-		f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+		f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) {
 			reads++
 			w := newWebhook()
 			w.Revision, w.URL = fmt.Sprint(reads), fmt.Sprintf("https://example.com/%d", reads)
 			return w, nil
 		}
-		f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) {
+		f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) {
 			writes++
 			if w.Revision != fmt.Sprint(reads) || w.URL != fmt.Sprintf("https://example.com/%d", reads) || *w.Description != "d" {
 				t.Errorf("after %d reads the change is made to %+v", reads, w)
 			}
 			if writes <= others {
-				return signal.Webhook{}, conflict("webhook_changed")
+				return delivery.Webhook{}, conflict("webhook_changed")
 			}
 			return w, nil
 		}
@@ -275,14 +276,14 @@ func TestChangesMeetOthers(t *testing.T) {
 	}
 	f := &fakes{}
 	reads := 0
-	f.webhook = func(signal.AccountID, signal.WebhookID) (signal.Webhook, error) {
+	f.webhook = func(signal.AccountID, signal.WebhookID) (delivery.Webhook, error) {
 		if reads++; reads > 1 {
-			return signal.Webhook{}, signal.NotFound("webhook")
+			return delivery.Webhook{}, signal.NotFound("webhook")
 		}
 		return newWebhook(), nil
 	}
-	f.change = func(signal.Webhook, bool) (signal.Webhook, error) {
-		return signal.Webhook{}, conflict("webhook_changed")
+	f.change = func(delivery.Webhook, bool) (delivery.Webhook, error) {
+		return delivery.Webhook{}, conflict("webhook_changed")
 	}
 	if a := do(t, newServer(t, f), "PATCH", aWebhook, `{"description":"d"}`); a.Status != 404 {
 		t.Errorf("removed meanwhile: %d %s", a.Status, a.Body)
@@ -292,8 +293,8 @@ func TestChangesMeetOthers(t *testing.T) {
 func TestSecretsAreReplaced(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	var got signal.Webhook
-	f.change = func(w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+	var got delivery.Webhook
+	f.change = func(w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 		if got = w; clearHealth {
 			t.Error("the health is cleared")
 		}
@@ -323,9 +324,9 @@ func TestReplacedSecretIsTheOneTold(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	var stored [][]byte
-	f.change = func(w signal.Webhook, _ bool) (signal.Webhook, error) {
+	f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) {
 		if stored = append(stored, w.Secret); len(stored) == 1 {
-			return signal.Webhook{}, conflict("webhook_changed")
+			return delivery.Webhook{}, conflict("webhook_changed")
 		}
 		return w, nil
 	}
@@ -342,7 +343,9 @@ func TestReplacedSecretIsTheOneTold(t *testing.T) {
 func TestHundredWebhooksAreTheMost(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	f.add = func(signal.Webhook, int) (signal.Webhook, error) { return signal.Webhook{}, conflict("limit_reached") }
+	f.add = func(delivery.Webhook, int) (delivery.Webhook, error) {
+		return delivery.Webhook{}, conflict("limit_reached")
+	}
 	a := do(t, newServer(t, f), "POST", "/v1/webhooks", `{"url":"https://example.com","events":["signal.created"]}`)
 	if a.Status != 409 || a.problem(t).Code != "limit_reached" {
 		t.Errorf("got %d %s", a.Status, a.Body)
@@ -352,8 +355,8 @@ func TestHundredWebhooksAreTheMost(t *testing.T) {
 func TestAURLTwiceIsAFaultOfTheBody(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
-	f.add = func(signal.Webhook, int) (signal.Webhook, error) {
-		return signal.Webhook{}, &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL}
+	f.add = func(delivery.Webhook, int) (delivery.Webhook, error) {
+		return delivery.Webhook{}, &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL}
 	}
 	a := do(t, newServer(t, f), "POST", "/v1/webhooks", `{"url":"https://example.com","events":["signal.created"]}`)
 	if a.Status != 400 || !strings.Contains(string(a.Body), `"pointer":"/url","code":"duplicate"`) {

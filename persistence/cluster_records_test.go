@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -287,7 +288,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	w, err = h.ChangeWebhook(ctx, w, true)
 	must("change", err)
 	list, err := h.Webhooks(ctx, account)
-	if d := cmp.Diff([]signal.Webhook{w}, list); d != "" || err != nil {
+	if d := cmp.Diff([]delivery.Webhook{w}, list); d != "" || err != nil {
 		t.Errorf("webhooks %v (-want +got):\n%s", err, d)
 	}
 	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 1 || err != nil {
@@ -295,7 +296,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	}
 	e := signal.NewEventID()
 	d := testDelivery(&w, e, milli(0))
-	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, []signal.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []signal.Delivery{d}}}))
+	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, []delivery.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []delivery.Delivery{d}}}))
 	must("create delivery", h.CreateDelivery(ctx, testDelivery(&w, signal.NewEventID(), milli(1)), []byte("{}")))
 	if due, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
 		t.Errorf("due webhooks %v, %v", due, err)
@@ -304,14 +305,14 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 		t.Errorf("due deliveries %v, %v", due, err)
 	}
 	disabled := w
-	disabled.Status, disabled.DisabledReason = signal.WebhookDisabled, signal.DisabledFailing
-	left, err := h.StoreOutcomes(ctx, p, epoch, signal.Outcomes{Account: account, Webhook: w.ID, Deliveries: []signal.Delivery{attempt(d, 500, milli(2), time.Time{})},
-		Health: &signal.WebhookHealth{FailingSince: b.store.Now(), Failures: 5}, Disabled: &disabled,
-		Event: &signal.Event{Type: signal.SystemNotification}, Mails: []signal.Mail{{Account: account, Webhook: w.ID}}})
+	disabled.Status, disabled.DisabledReason = delivery.WebhookDisabled, delivery.DisabledFailing
+	left, err := h.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{Account: account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 500, milli(2), time.Time{})},
+		Health: &delivery.WebhookHealth{FailingSince: b.store.Now(), Failures: 5}, Disabled: &disabled,
+		Event: &signal.Event{Type: signal.SystemNotification}, Mails: []delivery.Mail{{Account: account, Webhook: w.ID}}})
 	if len(left) != 0 || err != nil {
 		t.Errorf("outcomes left out: %v, %v", left, err)
 	}
-	if got, err := h.Webhook(ctx, account, w.ID); got.Status != signal.WebhookDisabled || got.Health.Failures != 5 || err != nil {
+	if got, err := h.Webhook(ctx, account, w.ID); got.Status != delivery.WebhookDisabled || got.Health.Failures != 5 || err != nil {
 		t.Errorf("disabled: %+v, %v", got, err)
 	}
 	_, err = h.RetryDelivery(ctx, account, w.ID, d.ID)
@@ -320,10 +321,10 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	must("cancel", err)
 	for want, do := range map[int]func() (int, error){
 		1: func() (int, error) {
-			return h.RetryDeliveries(ctx, account, w.ID, signal.RetryQuery{Status: signal.DeliveryFailed})
+			return h.RetryDeliveries(ctx, account, w.ID, delivery.RetryQuery{Status: delivery.Failed})
 		},
 		2: func() (int, error) {
-			_, total, err := h.Deliveries(ctx, account, w.ID, signal.DeliveryQuery{Type: d.Type, Limit: 1})
+			_, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Type: d.Type, Limit: 1})
 			return total, err
 		},
 	} {
@@ -334,7 +335,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	if n, err := h.CancelDeliveries(ctx, account, w.ID); n != 2 || err != nil {
 		t.Errorf("%d were cancelled, %v; want 2", n, err)
 	}
-	if list, total, err := h.Deliveries(ctx, account, w.ID, signal.DeliveryQuery{Status: signal.DeliveryFailed, Limit: 9}); len(list) != 2 || total != 2 || err != nil {
+	if list, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Status: delivery.Failed, Limit: 9}); len(list) != 2 || total != 2 || err != nil {
 		t.Errorf("%d of %d failed, %v", len(list), total, err)
 	}
 	mails, _, err := h.DueMails(ctx, p, b.store.Now().Add(time.Second), 9)

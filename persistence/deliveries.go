@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Limits of one operation, which Redis carries out as a whole while all others wait:
@@ -18,7 +19,7 @@ const (
 // without a due time is due at its creation. What is there already stays as it is, so
 // it may be repeated. Deliveries of webhooks that are gone are left out. After an error
 // some of them may be stored.
-func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []signal.EventDeliveries) error {
+func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
 	for len(batch) > 0 {
 		n := partOf(batch)
 		o := newOperation()
@@ -33,7 +34,7 @@ func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batc
 }
 
 // partOf returns how many of the first events go into one operation, at least one.
-func partOf(batch []signal.EventDeliveries) int {
+func partOf(batch []delivery.EventDeliveries) int {
 	deliveries, bytes := 0, 0
 	for i := range batch {
 		deliveries += len(batch[i].Deliveries)
@@ -47,11 +48,11 @@ func partOf(batch []signal.EventDeliveries) int {
 
 // CreateDelivery makes one pending delivery with what it sends, and tells the owner.
 // KindNotFound: there is no such webhook.
-func (h *Webhooks) CreateDelivery(ctx context.Context, d signal.Delivery, body []byte) error {
+func (h *Webhooks) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
 	p := h.store.Partition(d.Account)
 	o := newOperation()
 	o.guard(guardFieldExists, o.key(webhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
-	o.addDeliveries(p, []signal.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []signal.Delivery{d}}})
+	o.addDeliveries(p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	o.addAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
 	_, err := h.log.apply(ctx, p, o)
 	return err
@@ -69,7 +70,7 @@ func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) erro
 // is gone. Deliveries that are not there yet are made, if what they send is given. It
 // may be repeated: what was stored is then left out. KindConflict, "webhook_changed":
 // out.Disabled was not read from the present record.
-func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out signal.Outcomes) (left []int, err error) {
+func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
 	o := newOperation()
 	o.fence(epoch)
 	o.guard(guardFieldExists, o.key(webhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
@@ -77,7 +78,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out si
 	o.addWaits(p, out.Webhook, out.Waits)
 	if out.Health != nil {
 		k := o.key(webhookHealthKey(p, out.Account))
-		if *out.Health == (signal.WebhookHealth{}) {
+		if *out.Health == (delivery.WebhookHealth{}) {
 			o.step(cmdHDel, k, string(out.Webhook))
 		} else {
 			o.step(cmdHSet, k, string(out.Webhook), text(appendHealth(nil, out.Health)))

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // A delivery's record begins with fields at fixed places, which scripts read and
@@ -52,8 +53,8 @@ const (
 
 // deliveryErrors are the stored numbers of errors. Only ever add at the end, below
 // errorOther.
-var deliveryErrors = []string{"", signal.DeliveryTimeout, signal.DeliveryNoConnection, signal.DeliveryTLSFailed, signal.DeliveryBlocked,
-	signal.DeliveryHostNotFound, signal.DeliveryCancelled}
+var deliveryErrors = []string{"", delivery.TimedOut, delivery.NoConnection, delivery.TLSFailed, delivery.Blocked,
+	delivery.HostNotFound, delivery.Cancelled}
 
 const (
 	errorStatus = 100 // signal.DeliveryStatusError and a number
@@ -88,7 +89,7 @@ func errorCode(text string) (code byte, status int) {
 			return byte(i), 0
 		}
 	}
-	if number, ok := strings.CutPrefix(text, signal.DeliveryStatusError); ok {
+	if number, ok := strings.CutPrefix(text, delivery.StatusError); ok {
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
 			return errorStatus, int(n)
 		}
@@ -100,7 +101,7 @@ func errorCode(text string) (code byte, status int) {
 func errorText(code byte, status uint16) (string, error) {
 	switch {
 	case code == errorStatus:
-		return signal.DeliveryStatusError + strconv.Itoa(int(status)), nil
+		return delivery.StatusError + strconv.Itoa(int(status)), nil
 	case code == errorOther:
 		return "", nil
 	case int(code) < len(deliveryErrors):
@@ -128,12 +129,12 @@ func timeOfBytes(b []byte) time.Time {
 	return timeOfMilli(ms)
 }
 
-func stateOf(d *signal.Delivery) byte {
+func stateOf(d *delivery.Delivery) byte {
 	state := byte(statePending)
 	switch d.Status {
-	case signal.DeliverySucceeded:
+	case delivery.Succeeded:
 		state = stateSucceeded
-	case signal.DeliveryFailed:
+	case delivery.Failed:
 		state = stateFailed
 	}
 	if d.Single {
@@ -144,10 +145,10 @@ func stateOf(d *signal.Delivery) byte {
 
 // appendDelivery adds the record of d. key is that of its body; empty where the
 // script keeps the stored one.
-func appendDelivery(b []byte, d *signal.Delivery, key string) []byte {
+func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	attempts := d.Attempts
-	if len(attempts) > signal.MaxAttempts {
-		attempts = attempts[len(attempts)-signal.MaxAttempts:]
+	if len(attempts) > delivery.MaxAttempts {
+		attempts = attempts[len(attempts)-delivery.MaxAttempts:]
 	}
 	code, status := errorCode(d.Error)
 	created := milliOf(d.CreatedAt)
@@ -181,8 +182,8 @@ func appendDelivery(b []byte, d *signal.Delivery, key string) []byte {
 
 // appendAttempt adds an attempt of a delivery that was created at the given ms.
 // before is the response body of the attempt before it.
-func appendAttempt(b []byte, a *signal.Attempt, created int64, before *string) []byte {
-	body := cutText(a.ResponseBody, signal.MaxResponseBody)
+func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string) []byte {
+	body := cutText(a.ResponseBody, delivery.MaxResponseBody)
 	flags := byte(bodyOwn)
 	switch body {
 	case "":
@@ -190,7 +191,7 @@ func appendAttempt(b []byte, a *signal.Attempt, created int64, before *string) [
 	case *before:
 		flags = bodySame
 	}
-	if a.Trigger == signal.TriggerManual {
+	if a.Trigger == delivery.Manual {
 		flags |= attemptManual
 	}
 	code, status := errorCode(a.Error)
@@ -228,7 +229,7 @@ func cutText(s string, n int) string {
 // attempts, there is only the last one, with its number and response status. key is
 // that of its body. The identifiers of d are not in its record. The result shares no
 // memory with value.
-func decodeDelivery(value []byte) (d signal.Delivery, key string, err error) {
+func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	if len(value) < deliveryFront {
 		return d, "", fmt.Errorf("decode delivery: %w", errShort)
 	}
@@ -241,11 +242,11 @@ func decodeDelivery(value []byte) (d signal.Delivery, key string, err error) {
 	d.CreatedAt, d.CompletedAt, d.NextAttemptAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33]), timeOfBytes(front[33:39])
 	switch front[39] & stateBits {
 	case statePending:
-		d.Status = signal.DeliveryPending
+		d.Status = delivery.Pending
 	case stateSucceeded:
-		d.Status = signal.DeliverySucceeded
+		d.Status = delivery.Succeeded
 	case stateFailed:
-		d.Status = signal.DeliveryFailed
+		d.Status = delivery.Failed
 	default:
 		rest.fail(fmt.Errorf("state %d is not known", front[39]))
 	}
@@ -267,31 +268,31 @@ func decodeDelivery(value []byte) (d signal.Delivery, key string, err error) {
 		}
 		d.Attempts = rest.attempts(count, milliOf(d.CreatedAt))
 	} else if count > 0 {
-		d.Attempts = []signal.Attempt{{Number: count, ResponseStatus: last}}
+		d.Attempts = []delivery.Attempt{{Number: count, ResponseStatus: last}}
 	}
 	if rest.err != nil {
-		return signal.Delivery{}, "", fmt.Errorf("decode delivery: %w", rest.err)
+		return delivery.Delivery{}, "", fmt.Errorf("decode delivery: %w", rest.err)
 	}
 	return d, key, nil
 }
 
 // attempts reads the attempts of a delivery that was created at the given ms, the
 // last of which has the number count.
-func (d *decoder) attempts(count int, created int64) []signal.Attempt {
+func (d *decoder) attempts(count int, created int64) []delivery.Attempt {
 	n := int(d.byte())
-	if n > signal.MaxAttempts || n > count {
+	if n > delivery.MaxAttempts || n > count {
 		d.fail(errors.New("there are more attempts than were made"))
 	}
 	if d.err != nil || n == 0 {
 		return nil
 	}
-	list := make([]signal.Attempt, 0, n)
+	list := make([]delivery.Attempt, 0, n)
 	before := ""
 	for i := range n {
 		flags := d.byte()
-		a := signal.Attempt{Number: count - n + 1 + i, Trigger: signal.TriggerSchedule}
+		a := delivery.Attempt{Number: count - n + 1 + i, Trigger: delivery.Scheduled}
 		if flags&attemptManual != 0 {
-			a.Trigger = signal.TriggerManual
+			a.Trigger = delivery.Manual
 		}
 		if ms := created + d.varint(); ms > 0 {
 			a.At = timeOfMilli(ms)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // rereadAfter is when a page is read again that was full, but not of deliveries that
@@ -19,13 +20,13 @@ const rereadAfter = 100 * time.Millisecond
 // DueEndpoints returns the webhooks of partition p of which a delivery is due until
 // the given time, by when the first is due: at most limit after the first offset ones.
 // One that cannot be read is logged and postponed.
-func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]signal.EndpointDue, error) {
+func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error) {
 	found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: milliText(until),
 		Offset: int64(offset), Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
 	}
-	var due []signal.EndpointDue
+	var due []delivery.EndpointDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
 		account, webhook, ok := cutMember(member)
@@ -36,7 +37,7 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 			}
 			continue
 		}
-		due = append(due, signal.EndpointDue{Account: account, Webhook: webhook, At: timeOfMilli(int64(z.Score))})
+		due = append(due, delivery.EndpointDue{Account: account, Webhook: webhook, At: timeOfMilli(int64(z.Score))})
 	}
 	return due, nil
 }
@@ -47,7 +48,7 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 // when the first one after that time is due, or when to read again what such ones have
 // kept from view; zero: neither.
 func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
-	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
+	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
 	at, key := milliText(until), pendingKey(p, webhook)
 	pipe := h.store.rdb.Pipeline()
 	found := pipe.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit + len(except))})
@@ -70,7 +71,7 @@ func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.Acco
 // time. One that cannot be read is postponed; one without a record or a body is taken
 // out of the pending ones, where it would stand in the way for ever.
 func (h *Webhooks) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time,
-	members []string) ([]signal.PendingDelivery, error) {
+	members []string) ([]delivery.PendingDelivery, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
@@ -82,7 +83,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
-	list, keys := make([]signal.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
+	list, keys := make([]delivery.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
 	pending := make([]string, 0, len(members))
 	for i, r := range records {
 		record, ok := r.(string)
@@ -96,9 +97,9 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 			if err := h.postponePending(ctx, p, account, webhook, members[i], until, err); err != nil {
 				return nil, err
 			}
-		case d.Status == signal.DeliveryPending: // else it was changed between the reads
+		case d.Status == delivery.Pending: // else it was changed between the reads
 			d.ID, d.Webhook, d.Account = deliveryOf(members[i]), webhook, account
-			list, keys, pending = append(list, signal.PendingDelivery{Delivery: d}), append(keys, key), append(pending, members[i])
+			list, keys, pending = append(list, delivery.PendingDelivery{Delivery: d}), append(keys, key), append(pending, members[i])
 		}
 	}
 	if len(list) == 0 {

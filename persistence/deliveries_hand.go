@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Deliveries that are changed by hand. Scripts change the stored records, so none of
@@ -31,27 +32,27 @@ var (
 // RetryDelivery makes a failed delivery pending for one attempt, due at once, and
 // tells the owner. It returns the delivery as it is then. KindNotFound: there is none.
 // KindConflict, "delivery_not_failed".
-func (h *Webhooks) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+func (h *Webhooks) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	return h.changeByHand(ctx, account, webhook, id, retryFailed, failedKey, errNotFailed)
 }
 
 // CancelDelivery lets a pending delivery fail with the error signal.DeliveryCancelled,
 // and tells the owner. It returns the delivery as it is then. KindNotFound: there is
 // none. KindConflict, "delivery_not_pending".
-func (h *Webhooks) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, error) {
+func (h *Webhooks) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	return h.changeByHand(ctx, account, webhook, id, cancelPending, pendingKey, errNotPending)
 }
 
 // changeByHand changes one delivery, which must be in the set.
 func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID, c shift,
-	set func(int, signal.WebhookID) string, refusal error) (signal.Delivery, error) {
+	set func(int, signal.WebhookID) string, refusal error) (delivery.Delivery, error) {
 	d, _, err := h.Delivery(ctx, account, webhook, id)
 	if err != nil {
-		return signal.Delivery{}, err
+		return delivery.Delivery{}, err
 	}
 	member, err := deliveryMember(id, d.Type)
 	if err != nil {
-		return signal.Delivery{}, err
+		return delivery.Delivery{}, err
 	}
 	p := h.store.Partition(account)
 	c.at = h.store.Now()
@@ -61,7 +62,7 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 	o.addShift(p, account, webhook, c, []string{member})
 	o.addAnnouncement(account, signal.WebhookPoked, webhook)
 	if _, err := h.log.apply(ctx, p, o); err != nil {
-		return signal.Delivery{}, err
+		return delivery.Delivery{}, err
 	}
 	d, _, err = h.Delivery(ctx, account, webhook, id)
 	return d, err
@@ -71,13 +72,13 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 // once, and tells the owner. It returns how many they are; for a dry run, how many
 // they would be. KindNotFound: there is no such webhook. After another error some of
 // them may be pending.
-func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.RetryQuery) (int, error) {
+func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
 	p := h.store.Partition(account)
 	if err := h.exists(ctx, p, account, webhook); err != nil {
 		return 0, err
 	}
 	c, set := retryFailed, failedKey(p, webhook)
-	if q.Status == signal.DeliverySucceeded {
+	if q.Status == delivery.Succeeded {
 		c, set = retrySucceeded, succeededKey(p, webhook)
 	}
 	// Deliveries made later are not meant, or this might never end.

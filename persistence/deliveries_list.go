@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 //go:embed scripts/deliveries_list.lua
@@ -31,27 +32,27 @@ const memberChunk = 1000
 
 // Delivery returns a delivery and what it sends. KindNotFound: the account has no such
 // webhook, or it has no such delivery.
-func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (signal.Delivery, []byte, error) {
+func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	exists, record := pipe.HExists(ctx, webhooksKey(p, account), string(webhook)), pipe.HGet(ctx, deliveriesKey(p, webhook), deliveryField(id))
 	if err := execute(ctx, pipe); err != nil {
-		return signal.Delivery{}, nil, unavailable(fmt.Errorf("read delivery: %w", err))
+		return delivery.Delivery{}, nil, unavailable(fmt.Errorf("read delivery: %w", err))
 	}
 	if !exists.Val() || record.Err() != nil {
-		return signal.Delivery{}, nil, signal.NotFound("delivery")
+		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	d, key, err := decodeDelivery([]byte(record.Val()))
 	if err != nil {
-		return signal.Delivery{}, nil, err
+		return delivery.Delivery{}, nil, err
 	}
 	d.ID, d.Webhook, d.Account = id, webhook, account
 	body, err := h.store.rdb.HGet(ctx, bodiesKey(p), key).Bytes()
 	if errors.Is(err, redis.Nil) { // erased between the reads
-		return signal.Delivery{}, nil, signal.NotFound("delivery")
+		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	if err != nil {
-		return signal.Delivery{}, nil, unavailable(fmt.Errorf("read body of delivery: %w", err))
+		return delivery.Delivery{}, nil, unavailable(fmt.Errorf("read body of delivery: %w", err))
 	}
 	return d, body, nil
 }
@@ -89,7 +90,7 @@ func (h *Webhooks) PendingDeliveries(ctx context.Context, p int, accounts []sign
 // that q wants, newest first, and how many it wants in all. Of their attempts there is
 // only the last, with its number and response status. A webhook that does not exist
 // has none.
-func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q signal.DeliveryQuery) ([]signal.Delivery, int, error) {
+func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
 	p := h.store.Partition(account)
 	var members []string
 	var total int
@@ -103,7 +104,7 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-	case q.Status == signal.DeliveryPending:
+	case q.Status == delivery.Pending:
 		members, total, err = h.pendingPage(ctx, p, webhook, q)
 	default:
 		members, total, err = h.page(ctx, setOf(p, webhook, q.Status), q)
@@ -115,7 +116,7 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 		if err = h.exists(ctx, p, account, webhook); errors.Is(err, errNoWebhook) {
 			total, err = 0, nil
 		}
-		return []signal.Delivery{}, total, err
+		return []delivery.Delivery{}, total, err
 	}
 	list, exists, err := h.readFronts(ctx, p, account, webhook, members)
 	if !exists {
@@ -126,18 +127,18 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 
 // setOf returns the sorted set by creation that has the deliveries with a status; "" is
 // any, and stands in for pending.
-func setOf(p int, webhook signal.WebhookID, status signal.DeliveryStatus) string {
+func setOf(p int, webhook signal.WebhookID, status delivery.Status) string {
 	switch status {
-	case signal.DeliverySucceeded:
+	case delivery.Succeeded:
 		return succeededKey(p, webhook)
-	case signal.DeliveryFailed:
+	case delivery.Failed:
 		return failedKey(p, webhook)
 	}
 	return recordedKey(p, webhook)
 }
 
 // page returns the members of a page of a set by creation, and its length.
-func (h *Webhooks) page(ctx context.Context, set string, q signal.DeliveryQuery) ([]string, int, error) {
+func (h *Webhooks) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
 	pipe := h.store.rdb.Pipeline()
 	total := pipe.ZCard(ctx, set)
 	members := pipe.ZRevRange(ctx, set, int64(q.Offset), int64(q.Offset)+int64(q.Limit)-1)
@@ -149,7 +150,7 @@ func (h *Webhooks) page(ctx context.Context, set string, q signal.DeliveryQuery)
 
 // pendingPage is page for what is pending, whose own set is by due time: if that is
 // short it is read, else the set of all, newest first, from where the page begins.
-func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q signal.DeliveryQuery) ([]string, int, error) {
+func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) ([]string, int, error) {
 	pipe := h.store.rdb.Pipeline()
 	count := pipe.ZCard(ctx, pendingKey(p, webhook))
 	first := pipe.ZRange(ctx, pendingKey(p, webhook), 0, memberChunk-1)
@@ -191,7 +192,7 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 }
 
 // newestOf returns the page of members that q wants, by their scores in set.
-func (h *Webhooks) newestOf(ctx context.Context, set string, members []string, q signal.DeliveryQuery) ([]string, error) {
+func (h *Webhooks) newestOf(ctx context.Context, set string, members []string, q delivery.Query) ([]string, error) {
 	if len(members) == 0 || q.Offset >= len(members) {
 		return nil, nil
 	}
@@ -234,11 +235,11 @@ func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookI
 
 // scanDeliveries is page for a type of events: it passes over the members of all, a
 // chunk at a time.
-func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q signal.DeliveryQuery) (page []string, total int, err error) {
+func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) (page []string, total int, err error) {
 	code := codeOfEvent[q.Type]
 	err = h.eachNewest(ctx, setOf(p, webhook, q.Status), 0, func(members []string) (bool, error) {
 		wanted := slices.DeleteFunc(members, func(m string) bool { return len(m) != memberBytes || m[memberBytes-1] != code })
-		if q.Status == signal.DeliveryPending {
+		if q.Status == delivery.Pending {
 			if wanted, err = h.pendingOf(ctx, p, webhook, wanted); err != nil {
 				return false, err
 			}
@@ -279,8 +280,8 @@ func (h *Webhooks) eachNewest(ctx context.Context, set string, offset int64, f f
 // readFronts returns the deliveries behind members, as lists show them. Those that
 // were erased meanwhile are left out; one that cannot be read is logged, too. It says
 // whether the webhook exists.
-func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) (list []signal.Delivery, exists bool, err error) {
-	list = make([]signal.Delivery, 0, len(members))
+func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) (list []delivery.Delivery, exists bool, err error) {
+	list = make([]delivery.Delivery, 0, len(members))
 	args := make([]any, 1, 1+len(members))
 	args[0] = deliveryFront
 	for _, m := range members {

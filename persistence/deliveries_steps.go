@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // A webhook's deliveries are a hash of records and four sorted sets: all of them by
@@ -86,7 +87,7 @@ type newDeliveries struct {
 
 // addDeliveries makes pending deliveries in partition p, with what they send. Those
 // that are there already stay as they are, those of a removed webhook are not made.
-func (o *operation) addDeliveries(p int, batch []signal.EventDeliveries) {
+func (o *operation) addDeliveries(p int, batch []delivery.EventDeliveries) {
 	of := map[signal.WebhookID]*newDeliveries{}
 	var order []*newDeliveries
 	keys := make([]string, len(batch))
@@ -134,7 +135,7 @@ func (o *operation) bodyKeys(p int) keyRef {
 	return k
 }
 
-func (m *newDeliveries) add(d *signal.Delivery, body string) error {
+func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 	member, err := deliveryMember(d.ID, d.Type)
 	if err != nil {
 		return err
@@ -167,7 +168,7 @@ func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
 // addOutcomes stores states after attempts. Those of deliveries that are not pending
 // any more, or are due at another time by now, are left out. Those with a body are made
 // if they are not there yet.
-func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
+func (o *operation) addOutcomes(p int, out *delivery.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
@@ -188,9 +189,9 @@ func (o *operation) addOutcomes(p int, out *signal.Outcomes) {
 		}
 		to, score := "0", dueText(d.NextAttemptAt)
 		switch d.Status {
-		case signal.DeliverySucceeded:
+		case delivery.Succeeded:
 			to, score = "2", milliText(d.CreatedAt)
-		case signal.DeliveryFailed:
+		case delivery.Failed:
 			to, score = "3", milliText(d.CreatedAt)
 		}
 		created, key := "", ""
@@ -237,7 +238,7 @@ func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c sh
 	if c.to == statePending {
 		patch = append(appendTime(appendTime(nil, 0), at), statePending|singleBit)
 	} else {
-		code, status := errorCode(signal.DeliveryCancelled)
+		code, status := errorCode(delivery.Cancelled)
 		patch = append(appendTime(appendTime(nil, at), 0), c.to, code, byte(status>>8), byte(status))
 	}
 	args := append(make([]string, 0, 5+len(members)), webhookMember(a, w), string('0'+c.from), string('0'+c.to), strconv.FormatInt(at, 10), string(patch))

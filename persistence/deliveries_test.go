@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // A delivery's life: made, tried, given up, asked for again, cancelled.
@@ -35,7 +36,7 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 		t.Errorf("given up (-want +got):\n%s", diff)
 	}
 	// The same again is left out, and so is an outcome of the attempt before.
-	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{d, d}})
+	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{d, d}})
 	if diff := cmp.Diff([]int{0, 1}, left); diff != "" || err != nil {
 		t.Errorf("repeated: %v (-want +got):\n%s", err, diff)
 	}
@@ -46,7 +47,7 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	before := b.store.Now().Truncate(time.Millisecond)
 	again, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("retry", err)
-	want.Status, want.Single, want.CompletedAt, want.NextAttemptAt = signal.DeliveryPending, true, time.Time{}, again.NextAttemptAt
+	want.Status, want.Single, want.CompletedAt, want.NextAttemptAt = delivery.Pending, true, time.Time{}, again.NextAttemptAt
 	if diff := cmp.Diff(want, again); diff != "" || again.NextAttemptAt.Before(before) {
 		t.Errorf("asked for again (-want +got):\n%s", diff)
 	}
@@ -57,13 +58,13 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	wantError(t, err, signal.KindConflict, "delivery_not_failed")
 	cancelled, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("cancel", err)
-	if cancelled.Status != signal.DeliveryFailed || cancelled.Error != signal.DeliveryCancelled || cancelled.Single || cancelled.CompletedAt.Before(before) ||
+	if cancelled.Status != delivery.Failed || cancelled.Error != delivery.Cancelled || cancelled.Single || cancelled.CompletedAt.Before(before) ||
 		!cancelled.NextAttemptAt.IsZero() || len(cancelled.Attempts) != 2 {
 		t.Errorf("cancelled: %+v", cancelled)
 	}
 	// The attempt that was under way meanwhile comes too late.
 	late := attempt(again, 200, milli(40_000), time.Time{})
-	left, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{late}})
+	left, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{late}})
 	if diff := cmp.Diff([]int{0}, left); diff != "" || err != nil {
 		t.Errorf("too late: %v (-want +got):\n%s", err, diff)
 	}
@@ -91,16 +92,16 @@ func TestTwoOutcomesOfADelivery(t *testing.T) {
 	w := b.register()
 	list := b.deliver(w, milli(0), milli(10))
 	first, again := attempt(list[0], 200, milli(50), time.Time{}), attempt(list[1], 503, milli(50), milli(90))
-	all := []signal.Delivery{first, attempt(list[0], 503, milli(60), time.Time{}), again, attempt(list[1], 200, milli(60), time.Time{})}
-	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: all})
+	all := []delivery.Delivery{first, attempt(list[0], 503, milli(60), time.Time{}), again, attempt(list[1], 200, milli(60), time.Time{})}
+	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: all})
 	if diff := cmp.Diff([]int{1, 3}, left); diff != "" || err != nil {
 		t.Errorf("left out: %v (-want +got):\n%s", err, diff)
 	}
-	if a, b := b.stored(first), b.stored(again); a.Status != signal.DeliverySucceeded || b.Status != signal.DeliveryPending {
+	if a, b := b.stored(first), b.stored(again); a.Status != delivery.Succeeded || b.Status != delivery.Pending {
 		t.Errorf("they are %s and %s", a.Status, b.Status)
 	}
-	for status, want := range map[signal.DeliveryStatus]int{signal.DeliveryPending: 1, signal.DeliverySucceeded: 1, signal.DeliveryFailed: 0} {
-		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Status: status, Limit: 9}); total != want || err != nil {
+	for status, want := range map[delivery.Status]int{delivery.Pending: 1, delivery.Succeeded: 1, delivery.Failed: 0} {
+		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 9}); total != want || err != nil {
 			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
 		}
 	}
@@ -114,10 +115,10 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	b := newHookBench(t)
 	ctx := t.Context()
 	one, two := b.register(), b.register()
-	batch := make([]signal.EventDeliveries, 2*stepDeliveries/2+50)
+	batch := make([]delivery.EventDeliveries, 2*stepDeliveries/2+50)
 	for i := range batch {
 		e := signal.NewEventID()
-		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, e), Deliveries: []signal.Delivery{testDelivery(one, e, milli(int64(i))), testDelivery(two, e, milli(int64(i)))}}
+		batch[i] = delivery.EventDeliveries{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(one, e, milli(int64(i))), testDelivery(two, e, milli(int64(i)))}}
 	}
 	last := &batch[len(batch)-1]
 	good := last.Event
@@ -138,7 +139,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
 	}
-	for _, w := range []*signal.Webhook{one, two} {
+	for _, w := range []*delivery.Webhook{one, two} {
 		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
 	}
 	if steps := b.erase(); steps < 4 {
@@ -155,7 +156,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	deliver := func() *operation {
 		e := signal.NewEventID()
 		o := newOperation()
-		o.addDeliveries(b.p, []signal.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []signal.Delivery{testDelivery(w, e, milli(1000))}}})
+		o.addDeliveries(b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
 		return o
 	}
 	remove := newOperation()
@@ -176,13 +177,13 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 // nobody would find anything to do, nor remove it.
 func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *hookBench, o *operation, w *signal.Webhook, d signal.Delivery){
-		"removed": func(b *hookBench, o *operation, w *signal.Webhook, _ signal.Delivery) {
+	for name, end := range map[string]func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery){
+		"removed": func(b *hookBench, o *operation, w *delivery.Webhook, _ delivery.Delivery) {
 			o.step(cmdHDel, o.key(webhooksKey(b.p, b.account)), string(w.ID))
 			o.step(cmdUndue, refWebhooksDue, webhookMember(b.account, w.ID))
 		},
-		"delivered": func(b *hookBench, o *operation, w *signal.Webhook, d signal.Delivery) {
-			o.addOutcomes(b.p, &signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{attempt(d, 200, milli(10), time.Time{})}})
+		"delivered": func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery) {
+			o.addOutcomes(b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +192,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
 			made, ended := newOperation(), newOperation()
-			made.addDeliveries(b.p, []signal.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []signal.Delivery{d}}})
+			made.addDeliveries(b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
 			end(b, ended, w, d)
 			together(t, b.rdb, b.p, made, ended)
 			for _, o := range []*operation{made, ended} {
@@ -212,7 +213,7 @@ func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
 	b := newHookBench(t)
 	w, e := b.register(), signal.NewEventID()
 	d := testDelivery(w, e, milli(1000))
-	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, []signal.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []signal.Delivery{d}}}))
+	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}}))
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
@@ -235,8 +236,8 @@ func TestABatchSharesBodies(t *testing.T) {
 	for range 3 {
 		w := b.register()
 		o := newOperation()
-		o.addOutcomes(b.p, &signal.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
-			Deliveries: []signal.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
+		o.addOutcomes(b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
+			Deliveries: []delivery.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
 		all = append(all, o)
 	}
 	together(t, b.rdb, b.p, all...)
@@ -263,7 +264,7 @@ func TestABatchHasFewDeliveries(t *testing.T) {
 	webhook := testWebhook(signal.NewAccountID())
 	outcomes := func(n int) *operation {
 		o := newOperation()
-		out := signal.Outcomes{Account: webhook.Account, Webhook: webhook.ID}
+		out := delivery.Outcomes{Account: webhook.Account, Webhook: webhook.ID}
 		for range n {
 			out.Deliveries = append(out.Deliveries, testDelivery(&webhook, signal.NewEventID(), milli(0)))
 		}
@@ -330,19 +331,19 @@ func TestABatchHasFewOperations(t *testing.T) {
 
 func TestPartOf(t *testing.T) {
 	t.Parallel()
-	event := func(deliveries, bytes int) signal.EventDeliveries {
-		return signal.EventDeliveries{Body: make([]byte, bytes), Deliveries: make([]signal.Delivery, deliveries)}
+	event := func(deliveries, bytes int) delivery.EventDeliveries {
+		return delivery.EventDeliveries{Body: make([]byte, bytes), Deliveries: make([]delivery.Delivery, deliveries)}
 	}
 	for name, c := range map[string]struct {
-		batch []signal.EventDeliveries
+		batch []delivery.EventDeliveries
 		want  int
 	}{
 		"nothing":             {nil, 0},
-		"one of any size":     {[]signal.EventDeliveries{event(10*stepDeliveries, 10*stepBodies)}, 1},
-		"as many as may be":   {[]signal.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2, 1)}, 2},
-		"one delivery more":   {[]signal.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2+1, 1)}, 1},
-		"one byte more":       {[]signal.EventDeliveries{event(1, stepBodies), event(1, 1)}, 1},
-		"one without is free": {[]signal.EventDeliveries{event(stepDeliveries, stepBodies), event(0, 0), event(1, 0)}, 2},
+		"one of any size":     {[]delivery.EventDeliveries{event(10*stepDeliveries, 10*stepBodies)}, 1},
+		"as many as may be":   {[]delivery.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2, 1)}, 2},
+		"one delivery more":   {[]delivery.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2+1, 1)}, 1},
+		"one byte more":       {[]delivery.EventDeliveries{event(1, stepBodies), event(1, 1)}, 1},
+		"one without is free": {[]delivery.EventDeliveries{event(stepDeliveries, stepBodies), event(0, 0), event(1, 0)}, 2},
 	} {
 		if got := partOf(c.batch); got != c.want {
 			t.Errorf("%s: %d events, want %d", name, got, c.want)
@@ -354,14 +355,14 @@ func TestDueEndpoints(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx := t.Context()
-	var want []signal.EndpointDue
+	var want []delivery.EndpointDue
 	for i := range 4 {
 		w := b.register()
 		b.deliver(w, milli(int64(100*i)+50), milli(int64(100*i)))
-		want = append(want, signal.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
+		want = append(want, delivery.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
 	}
 	b.rdb.ZAdd(ctx, webhooksDueKey(b.p), zAt(milli(-5), "damaged"))
-	check := func(until time.Time, offset, limit int, want []signal.EndpointDue) {
+	check := func(until time.Time, offset, limit int, want []delivery.EndpointDue) {
 		t.Helper()
 		got, err := b.hooks.DueEndpoints(ctx, b.p, until, offset, limit)
 		if d := cmp.Diff(want, got); d != "" || err != nil {
@@ -382,7 +383,7 @@ func TestDueDeliveries(t *testing.T) {
 	ctx := t.Context()
 	w := b.register()
 	list := b.deliver(w, milli(0), milli(10), milli(20), milli(30), milli(40))
-	read := func(until time.Time, limit int, wantNext time.Time, except ...signal.DeliveryID) []signal.PendingDelivery {
+	read := func(until time.Time, limit int, wantNext time.Time, except ...signal.DeliveryID) []delivery.PendingDelivery {
 		t.Helper()
 		passed := map[signal.DeliveryID]bool{}
 		for _, id := range except {
@@ -394,11 +395,11 @@ func TestDueDeliveries(t *testing.T) {
 		}
 		return due
 	}
-	check := func(got []signal.PendingDelivery, want ...signal.Delivery) {
+	check := func(got []delivery.PendingDelivery, want ...delivery.Delivery) {
 		t.Helper()
-		var pending []signal.PendingDelivery
+		var pending []delivery.PendingDelivery
 		for _, d := range want {
-			pending = append(pending, signal.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
+			pending = append(pending, delivery.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
 		}
 		if d := cmp.Diff(pending, got); d != "" {
 			t.Errorf("due (-want +got):\n%s", d)
@@ -464,13 +465,13 @@ func TestManyDeliveries(t *testing.T) {
 		}
 	}
 	list := b.deliver(w, at...)
-	slices.SortFunc(list, func(a, b signal.Delivery) int { // newest first
+	slices.SortFunc(list, func(a, b delivery.Delivery) int { // newest first
 		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
 			return c
 		}
 		return strings.Compare(string(b.ID), string(a.ID))
 	})
-	pages := func(q signal.DeliveryQuery, want []signal.Delivery) {
+	pages := func(q delivery.Query, want []delivery.Delivery) {
 		t.Helper()
 		var got []signal.DeliveryID
 		for q.Limit, q.Offset = 700, 0; q.Offset <= len(want); q.Offset += q.Limit {
@@ -496,28 +497,28 @@ func TestManyDeliveries(t *testing.T) {
 			t.Errorf("%s: %d, %v; want %d", what, n, err, want)
 		}
 	}
-	retry := func(what string, want int, q signal.RetryQuery) {
+	retry := func(what string, want int, q delivery.RetryQuery) {
 		t.Helper()
-		q.Status, q.DryRun = signal.DeliveryFailed, true
+		q.Status, q.DryRun = delivery.Failed, true
 		count(what+" (dry run)", want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
 		q.DryRun = false
 		count(what, want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
 	}
-	pages(signal.DeliveryQuery{}, list)
-	pages(signal.DeliveryQuery{Status: signal.DeliveryPending}, list)
-	pages(signal.DeliveryQuery{Status: signal.DeliveryPending, Type: signal.SignalCreated}, list)
-	pages(signal.DeliveryQuery{Type: signal.WebhookTest}, nil)
+	pages(delivery.Query{}, list)
+	pages(delivery.Query{Status: delivery.Pending}, list)
+	pages(delivery.Query{Status: delivery.Pending, Type: signal.SignalCreated}, list)
+	pages(delivery.Query{Type: signal.WebhookTest}, nil)
 
 	count("cancel all", 2400, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
 	count("cancel all again", 0, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
-	retry("before the first", 0, signal.RetryQuery{Until: milli(0)})
-	retry("up to a time", 50, signal.RetryQuery{Until: milli(50)})
-	retry("between two times", 25, signal.RetryQuery{Since: milli(50), Until: milli(75)})
-	retry("from a time on", 50, signal.RetryQuery{Since: milli(2350)})
-	retry("of one millisecond", 2200, signal.RetryQuery{Since: milli(1000), Until: milli(1001)})
-	pages(signal.DeliveryQuery{Status: signal.DeliveryFailed}, slices.Concat(list[50:100], list[2300:2325]))
-	retry("the rest", 75, signal.RetryQuery{})
-	pages(signal.DeliveryQuery{Status: signal.DeliveryPending}, list)
+	retry("before the first", 0, delivery.RetryQuery{Until: milli(0)})
+	retry("up to a time", 50, delivery.RetryQuery{Until: milli(50)})
+	retry("between two times", 25, delivery.RetryQuery{Since: milli(50), Until: milli(75)})
+	retry("from a time on", 50, delivery.RetryQuery{Since: milli(2350)})
+	retry("of one millisecond", 2200, delivery.RetryQuery{Since: milli(1000), Until: milli(1001)})
+	pages(delivery.Query{Status: delivery.Failed}, slices.Concat(list[50:100], list[2300:2325]))
+	retry("the rest", 75, delivery.RetryQuery{})
+	pages(delivery.Query{Status: delivery.Pending}, list)
 	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2401 || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
@@ -533,26 +534,26 @@ func TestManyDeliveries(t *testing.T) {
 	if steps < 5 {
 		t.Errorf("pruned in %d steps", steps)
 	}
-	pages(signal.DeliveryQuery{}, list[:1301])
+	pages(delivery.Query{}, list[:1301])
 	// By age it takes one call, and passes over what ended later than it was created.
 	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Minute, 1300, 0); more || err != nil {
 		t.Errorf("prune by age: %v, %v", more, err)
 	}
-	pages(signal.DeliveryQuery{}, list[:1301]) // they have ended just now
+	pages(delivery.Query{}, list[:1301]) // they have ended just now
 	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, -time.Minute, 1300, 0); more || err != nil {
 		t.Errorf("prune by age: %v, %v", more, err)
 	}
-	pages(signal.DeliveryQuery{}, list[:1])
+	pages(delivery.Query{}, list[:1])
 
-	for _, w := range []*signal.Webhook{w, other} {
+	for _, w := range []*delivery.Webhook{w, other} {
 		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
 	}
-	pages(signal.DeliveryQuery{}, nil)
+	pages(delivery.Query{}, nil)
 	b.erase()
 	b.wantNothingLeft()
 }
 
-func (b *hookBench) retryOne(w *signal.Webhook, d signal.Delivery) {
+func (b *hookBench) retryOne(w *delivery.Webhook, d delivery.Delivery) {
 	b.Helper()
 	_, err := b.hooks.RetryDelivery(b.Context(), b.account, w.ID, d.ID)
 	b.must("retry", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // What the later events of a signal wait for at a webhook: a hash by the signal.
@@ -22,7 +23,7 @@ const (
 )
 
 // appendWait adds the record of w: all but its signal.
-func appendWait(b []byte, w *signal.Wait) []byte {
+func appendWait(b []byte, w *delivery.Wait) []byte {
 	b = append(b, waitVersion)
 	for _, id := range []signal.DeliveryID{w.Head, w.Last} {
 		raw, _ := signal.ULIDBytes(string(id)) // zeroes for none
@@ -35,26 +36,26 @@ func appendWait(b []byte, w *signal.Wait) []byte {
 }
 
 // decodeWait is the inverse of appendWait.
-func decodeWait(id signal.SignalID, b []byte) (signal.Wait, error) {
+func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
 	switch {
 	case len(b) > 0 && b[0] != waitVersion:
-		return signal.Wait{}, fmt.Errorf("decode wait: version %d is not known: this process reads version %d", b[0], waitVersion)
+		return delivery.Wait{}, fmt.Errorf("decode wait: version %d is not known: this process reads version %d", b[0], waitVersion)
 	case len(b) != waitBytes:
-		return signal.Wait{}, fmt.Errorf("decode wait: %w", errShort)
+		return delivery.Wait{}, fmt.Errorf("decode wait: %w", errShort)
 	}
-	delivery := func(raw [16]byte) signal.DeliveryID {
+	deliveryID := func(raw [16]byte) signal.DeliveryID {
 		if raw == [16]byte{} {
 			return ""
 		}
 		return signal.DeliveryID(ulidText("dlv_", raw))
 	}
 	times := b[1+2*16:]
-	return signal.Wait{Signal: id, Head: delivery([16]byte(b[1:17])), Last: delivery([16]byte(b[17:33])),
+	return delivery.Wait{Signal: id, Head: deliveryID([16]byte(b[1:17])), Last: deliveryID([16]byte(b[17:33])),
 		HeadAt: timeOfBytes(times[:timeBytes]), Due: timeOfBytes(times[timeBytes : 2*timeBytes]), LastAt: timeOfBytes(times[2*timeBytes:])}, nil
 }
 
 // addWaits replaces waits of a webhook, or removes those that hold up no event.
-func (o *operation) addWaits(p int, webhook signal.WebhookID, list []signal.Wait) {
+func (o *operation) addWaits(p int, webhook signal.WebhookID, list []delivery.Wait) {
 	if len(list) == 0 {
 		return
 	}
@@ -80,12 +81,12 @@ func (o *operation) addWaits(p int, webhook signal.WebhookID, list []signal.Wait
 
 // SignalWaits returns what the later events of signals wait for at a webhook. A record
 // that cannot be read is logged and left out.
-func (h *Webhooks) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]signal.Wait, error) {
+func (h *Webhooks) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
 	found, err := h.store.rdb.HGetAll(ctx, waitsKey(p, webhook)).Result()
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
 	}
-	var list []signal.Wait
+	var list []delivery.Wait
 	for id, record := range found {
 		w, err := decodeWait(signal.SignalID(id), []byte(record))
 		if err != nil {

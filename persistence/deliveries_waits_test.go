@@ -11,12 +11,13 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // someWaits are waits with all sorts of fields.
-func someWaits() []signal.Wait {
+func someWaits() []delivery.Wait {
 	head, last := signal.NewDeliveryID(), signal.NewDeliveryID()
-	return []signal.Wait{
+	return []delivery.Wait{
 		{Signal: signal.NewSignalID(), Head: head, HeadAt: milli(1), Due: milli(31_000)},
 		{Signal: signal.NewSignalID(), Head: head, HeadAt: milli(1), Due: milli(31_000), Last: last, LastAt: milli(20)},
 		{Signal: signal.NewSignalID(), HeadAt: milli(1), Due: milli(31_000), Last: last, LastAt: milli(20)},
@@ -62,17 +63,17 @@ func TestWaitsAreKept(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx, w := b.Context(), b.register()
-	store := func(list ...signal.Wait) {
+	store := func(list ...delivery.Wait) {
 		t.Helper()
-		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Waits: list})
+		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Waits: list})
 		b.must("store", err)
 	}
-	wants := func(want ...signal.Wait) {
+	wants := func(want ...delivery.Wait) {
 		t.Helper()
 		got, err := b.hooks.SignalWaits(ctx, b.p, w.ID)
 		b.must("read", err)
-		for _, list := range [][]signal.Wait{want, got} {
-			slices.SortFunc(list, func(a, b signal.Wait) int { return cmp.Compare(a.Signal, b.Signal) })
+		for _, list := range [][]delivery.Wait{want, got} {
+			slices.SortFunc(list, func(a, b delivery.Wait) int { return cmp.Compare(a.Signal, b.Signal) })
 		}
 		if d := gocmp.Diff(want, got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
@@ -86,9 +87,9 @@ func TestWaitsAreKept(t *testing.T) {
 		t.Errorf("kept for %v", ttl)
 	}
 	all[0].Last, all[0].LastAt = signal.NewDeliveryID(), milli(99)
-	store(all[0], signal.Wait{Signal: all[1].Signal})
+	store(all[0], delivery.Wait{Signal: all[1].Signal})
 	wants(all[0], all[2])
-	many := make([]signal.Wait, 2*waitsChunk+1)
+	many := make([]delivery.Wait, 2*waitsChunk+1)
 	for i := range many {
 		many[i] = all[0]
 		many[i].Signal = signal.NewSignalID()
@@ -113,7 +114,7 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 	b.deliver(w, at...)
 	before := b.calls("zrevrange")
 	list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
-		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: 1 << 40, Limit: 10})
+		delivery.Query{Status: delivery.Pending, Offset: 1 << 40, Limit: 10})
 	if len(list) != 0 || total != len(at) || err != nil {
 		t.Errorf("%d of %d deliveries, %v", len(list), total, err)
 	}
@@ -121,7 +122,7 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 		t.Errorf("the deliveries were passed over: %d reads, before %d", after, before)
 	}
 	list, _, err = b.hooks.Deliveries(b.Context(), b.account, w.ID,
-		signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: len(at) - 1, Limit: 10})
+		delivery.Query{Status: delivery.Pending, Offset: len(at) - 1, Limit: 10})
 	if len(list) != 1 || err != nil {
 		t.Errorf("the last page has %d deliveries, %v", len(list), err)
 	}
@@ -150,11 +151,11 @@ func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
 		}
 	}
 	shown := map[signal.DeliveryID]bool{}
-	var before signal.Delivery
+	var before delivery.Delivery
 	for offset := 0; offset < len(pending)+500; offset += 500 {
 		reads := b.calls("zrevrange")
 		list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
-			signal.DeliveryQuery{Status: signal.DeliveryPending, Offset: offset, Limit: 500})
+			delivery.Query{Status: delivery.Pending, Offset: offset, Limit: 500})
 		if err != nil || total != len(pending) || len(list) != max(0, min(500, len(pending)-offset)) {
 			t.Fatalf("offset %d: %d of %d deliveries, %v", offset, len(list), total, err)
 		}
@@ -162,7 +163,7 @@ func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
 			t.Errorf("offset %d: %d reads", offset, n)
 		}
 		for i, d := range list {
-			if shown[d.ID] || d.Status != signal.DeliveryPending || i > 0 && d.CreatedAt.After(before.CreatedAt) {
+			if shown[d.ID] || d.Status != delivery.Pending || i > 0 && d.CreatedAt.After(before.CreatedAt) {
 				t.Fatalf("offset %d: delivery %d is %v, twice %v, behind %v", offset, i, d, shown[d.ID], before.CreatedAt)
 			}
 			shown[d.ID], before = true, d
@@ -223,7 +224,7 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 	list := b.deliver(w, at...)
 	for i := range list[:500] {
 		d := attempt(list[i], 500, milli(1000), time.Time{})
-		d.Attempts[0].ResponseBody = strings.Repeat(string(rune('a'+i%26)), signal.MaxResponseBody)
+		d.Attempts[0].ResponseBody = strings.Repeat(string(rune('a'+i%26)), delivery.MaxResponseBody)
 		b.outcomes(w, d)
 	}
 	const most = 1 << 20
@@ -237,9 +238,9 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 	if used > most+most/8 || used < most-most/8 || steps < 2 {
 		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, most)
 	}
-	for status, want := range map[signal.DeliveryStatus]int{signal.DeliveryPending: 100, signal.DeliveryFailed: 0} {
-		shown, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Status: status, Limit: 1})
-		if err != nil || want > 0 && total != want || len(shown) != 1 || status == signal.DeliveryFailed && shown[0].ID != list[499].ID {
+	for status, want := range map[delivery.Status]int{delivery.Pending: 100, delivery.Failed: 0} {
+		shown, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 1})
+		if err != nil || want > 0 && total != want || len(shown) != 1 || status == delivery.Failed && shown[0].ID != list[499].ID {
 			t.Errorf("%s: %d are left, %v", status, total, err)
 		}
 	}

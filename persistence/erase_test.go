@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func set(members ...string) map[string]bool {
@@ -295,18 +296,18 @@ func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	h, ctx, p := NewWebhooks(s, log), t.Context(), s.Partition(a)
 	list, err := h.Webhooks(ctx, a)
 	if err == nil && len(list) == 0 {
-		var w signal.Webhook
+		var w delivery.Webhook
 		w, err = h.Register(ctx, testWebhook(a), 10, nil)
 		list = append(list, w)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := []signal.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
-	batch[0].Deliveries = []signal.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
+	batch := []delivery.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
+	batch[0].Deliveries = []delivery.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
 	o := newOperation()
 	o.addDeliveries(p, batch)
-	o.addMail(p, signal.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
+	o.addMail(p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
 	if _, err := log.apply(ctx, p, o); err != nil {
 		t.Fatal(err)
 	}

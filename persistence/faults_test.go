@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -34,7 +35,7 @@ type faultBench struct {
 	jobs      *Jobs
 	market    *Market
 	account   signal.Account
-	webhook   signal.Webhook
+	webhook   delivery.Webhook
 	schedule  signal.Schedule
 }
 
@@ -147,7 +148,7 @@ func (b *faultBench) writes() map[string]func(context.Context) error {
 }
 
 // absent drops the error of what is not there.
-func absent(_ signal.Delivery, _ []byte, err error) error {
+func absent(_ delivery.Delivery, _ []byte, err error) error {
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Mails that are still to be sent stand in a sorted set of their partition, by when.
@@ -21,7 +22,7 @@ import (
 const mailVersion = 1
 
 // appendMail adds the record of m: all but its identifier.
-func appendMail(b []byte, m *signal.Mail) []byte {
+func appendMail(b []byte, m *delivery.Mail) []byte {
 	b = append(b, mailVersion)
 	b = appendString(b, string(m.Kind))
 	b = appendString(b, string(m.Account))
@@ -34,13 +35,13 @@ func appendMail(b []byte, m *signal.Mail) []byte {
 }
 
 // decodeMail is the inverse of appendMail.
-func decodeMail(id string, value []byte) (signal.Mail, error) {
+func decodeMail(id string, value []byte) (delivery.Mail, error) {
 	d := decoder{b: value}
 	if version := d.byte(); d.err == nil && version != mailVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
 	}
-	m := signal.Mail{ID: id}
-	m.Kind = signal.MailKind(d.textBytes(d.byte()))
+	m := delivery.Mail{ID: id}
+	m.Kind = delivery.MailKind(d.textBytes(d.byte()))
 	m.Account = signal.AccountID(d.textBytes(d.byte()))
 	m.Webhook = signal.WebhookID(d.textBytes(d.byte()))
 	m.URL = string(d.textBytes(d.byte()))
@@ -48,14 +49,14 @@ func decodeMail(id string, value []byte) (signal.Mail, error) {
 	m.Error = string(d.textBytes(d.byte()))
 	m.Tries = int(uint32(d.uvarint()))
 	if d.err != nil {
-		return signal.Mail{}, fmt.Errorf("decode mail: %w", d.err)
+		return delivery.Mail{}, fmt.Errorf("decode mail: %w", d.err)
 	}
 	return m, nil
 }
 
 // addMail stores a new mail, to be sent at once. It is named by what it says, so that
 // it is not doubled if the operation is repeated.
-func (o *operation) addMail(p int, m signal.Mail, now time.Time) {
+func (o *operation) addMail(p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
@@ -66,7 +67,7 @@ func (o *operation) addMail(p int, m signal.Mail, now time.Time) {
 // DueMails returns at most limit mails of partition p that are to be sent until the
 // given time, the oldest first, and when the first one after that time is; zero: none
 // is. One that cannot be read is logged and postponed.
-func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []signal.Mail, next time.Time, err error) {
+func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []delivery.Mail, next time.Time, err error) {
 	at := milliText(until)
 	pipe := h.store.rdb.Pipeline()
 	found := pipe.ZRangeByScore(ctx, mailsKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
@@ -124,7 +125,7 @@ func (s *Store) removeMails(ctx context.Context, p int, ids []string) error {
 // StoreMailOutcome stores that m was tried to be sent: it is tried again at the given
 // time, or never if that is zero, because it was sent or given up. A mail that was
 // removed meanwhile stays so.
-func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m signal.Mail, again time.Time) error {
+func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
 	o := newOperation()
 	o.fence(epoch)
 	mails, records := o.key(mailsKey(p)), o.key(mailRecordsKey(p))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // webhookVersion is the first byte of the record of a webhook, behind "SINCE ", the
@@ -14,7 +15,7 @@ import (
 const webhookVersion = 1
 
 // disabledReasons are the stored numbers of reasons. Only ever add at the end.
-var disabledReasons = []signal.DisabledReason{"", signal.DisabledFailing, signal.DisabledManual}
+var disabledReasons = []delivery.DisabledReason{"", delivery.DisabledFailing, delivery.DisabledManual}
 
 // Which optional fields a webhook has.
 const (
@@ -24,9 +25,9 @@ const (
 
 // appendWebhook adds the record of w: all but its identifier, its account, its health
 // and its revision.
-func appendWebhook(b []byte, w *signal.Webhook) ([]byte, error) {
+func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	disabled := byte(0)
-	if w.Status == signal.WebhookDisabled {
+	if w.Status == delivery.WebhookDisabled {
 		disabled = 1
 	}
 	if !w.Since.IsZero() {
@@ -65,7 +66,7 @@ func appendWebhook(b []byte, w *signal.Webhook) ([]byte, error) {
 	return b, nil
 }
 
-func reasonCode(r signal.DisabledReason) byte {
+func reasonCode(r delivery.DisabledReason) byte {
 	for i, known := range disabledReasons {
 		if known == r {
 			return byte(i)
@@ -76,15 +77,15 @@ func reasonCode(r signal.DisabledReason) byte {
 
 // decodeWebhook is the inverse of appendWebhook. The result shares no memory with
 // value.
-func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (signal.Webhook, error) {
+func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (delivery.Webhook, error) {
 	since, rest := cutSince(value)
 	d := decoder{b: rest}
 	if version := d.byte(); d.err == nil && version != webhookVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
-	w := signal.Webhook{ID: id, Account: account, Status: signal.WebhookEnabled, Since: since}
+	w := delivery.Webhook{ID: id, Account: account, Status: delivery.WebhookEnabled, Since: since}
 	if d.byte()&1 != 0 {
-		w.Status = signal.WebhookDisabled
+		w.Status = delivery.WebhookDisabled
 	}
 	if code := d.byte(); int(code) < len(disabledReasons) {
 		w.DisabledReason = disabledReasons[code]
@@ -112,7 +113,7 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 		w.PreviousUntil = d.time()
 	}
 	if d.err != nil {
-		return signal.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.err)
+		return delivery.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.err)
 	}
 	w.Revision = string(value)
 	return w, nil
@@ -140,7 +141,7 @@ func (d *decoder) time() time.Time {
 }
 
 // appendHealth adds how an endpoint does.
-func appendHealth(b []byte, h *signal.WebhookHealth) []byte {
+func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 	b = append(b, webhookVersion)
 	b = binary.AppendUvarint(b, uint64(milliOf(h.FailingSince)))
 	b = binary.AppendUvarint(b, uint64(uint32(max(h.Failures, 0))))
@@ -148,14 +149,14 @@ func appendHealth(b []byte, h *signal.WebhookHealth) []byte {
 }
 
 // decodeHealth is the inverse of appendHealth.
-func decodeHealth(value []byte) (signal.WebhookHealth, error) {
+func decodeHealth(value []byte) (delivery.WebhookHealth, error) {
 	d := decoder{b: value}
 	if version := d.byte(); d.err == nil && version != webhookVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
-	h := signal.WebhookHealth{FailingSince: d.time(), Failures: int(uint32(d.uvarint())), Warned: int(uint32(d.uvarint()))}
+	h := delivery.WebhookHealth{FailingSince: d.time(), Failures: int(uint32(d.uvarint())), Warned: int(uint32(d.uvarint()))}
 	if d.err != nil {
-		return signal.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.err)
+		return delivery.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.err)
 	}
 	return h, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const (
@@ -19,19 +20,19 @@ const (
 )
 
 // codecWebhooks are webhooks with all sorts of fields.
-func codecWebhooks() map[string]signal.Webhook {
+func codecWebhooks() map[string]delivery.Webhook {
 	at := milli(0)
 	empty, text := "", "for the night shift"
-	plain := signal.Webhook{ID: codecWebhook, Account: codecAccount, URL: "https://example.com", APIVersion: "2026-11-01",
-		Events: []signal.EventType{signal.SignalClosed}, Status: signal.WebhookEnabled, CreatedAt: at, UpdatedAt: at, Secret: []byte{0, 255, ' '}}
+	plain := delivery.Webhook{ID: codecWebhook, Account: codecAccount, URL: "https://example.com", APIVersion: "2026-11-01",
+		Events: []signal.EventType{signal.SignalClosed}, Status: delivery.WebhookEnabled, CreatedAt: at, UpdatedAt: at, Secret: []byte{0, 255, ' '}}
 	full := plain
-	full.URL, full.Events, full.Description = "https://example.com/"+strings.Repeat("ä", 1000), signal.WebhookEvents, &text
-	full.Status, full.DisabledReason, full.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, at.Add(time.Hour)
+	full.URL, full.Events, full.Description = "https://example.com/"+strings.Repeat("ä", 1000), delivery.WebhookEvents, &text
+	full.Status, full.DisabledReason, full.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, at.Add(time.Hour)
 	full.PreviousSecret, full.PreviousUntil = []byte("previous"), at.Add(24*time.Hour)
 	full.Since = signal.Position{MS: 1_795_000_000_123, Seq: 1}
 	failing := plain
-	failing.Status, failing.DisabledReason, failing.DisabledAt, failing.Description = signal.WebhookDisabled, signal.DisabledFailing, at, &empty
-	return map[string]signal.Webhook{"plain": plain, "full": full, "failing": failing}
+	failing.Status, failing.DisabledReason, failing.DisabledAt, failing.Description = delivery.WebhookDisabled, delivery.DisabledFailing, at, &empty
+	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing}
 }
 
 func TestWebhookCodec(t *testing.T) {
@@ -72,7 +73,7 @@ func TestWebhookCodec(t *testing.T) {
 
 func TestHealthCodec(t *testing.T) {
 	t.Parallel()
-	for _, want := range []signal.WebhookHealth{{}, {FailingSince: milli(7), Failures: 1 << 20, Warned: 2}} {
+	for _, want := range []delivery.WebhookHealth{{}, {FailingSince: milli(7), Failures: 1 << 20, Warned: 2}} {
 		b := appendHealth(nil, &want)
 		if got, err := decodeHealth(b); got != want || err != nil {
 			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
@@ -87,7 +88,7 @@ func TestHealthCodec(t *testing.T) {
 
 func TestMailCodec(t *testing.T) {
 	t.Parallel()
-	for _, want := range []signal.Mail{{}, {ID: "x", Kind: signal.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
+	for _, want := range []delivery.Mail{{}, {ID: "x", Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
 		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}} {
 		b := appendMail(nil, &want)
 		if got, err := decodeMail(want.ID, b); got != want || err != nil {
@@ -114,27 +115,27 @@ func TestCutMember(t *testing.T) {
 }
 
 // codecDeliveries are deliveries with all sorts of fields.
-func codecDeliveries() map[string]signal.Delivery {
+func codecDeliveries() map[string]delivery.Delivery {
 	at := milli(0)
-	plain := signal.Delivery{Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.SignalCreated, Status: signal.DeliveryPending,
+	plain := delivery.Delivery{Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.SignalCreated, Status: delivery.Pending,
 		CreatedAt: at, NextAttemptAt: at.Add(time.Second)}
 	tried := plain
 	tried.Scheduled, tried.Error = 3, "status 503"
 	for i, e := range []string{"status 503", "timeout", "status 0503", "of a later version", "status 503"} {
-		a := signal.Attempt{Number: i + 7, Trigger: signal.TriggerSchedule, At: at.Add(time.Duration(i-1) * time.Minute), Duration: time.Duration(i) * time.Second,
+		a := delivery.Attempt{Number: i + 7, Trigger: delivery.Scheduled, At: at.Add(time.Duration(i-1) * time.Minute), Duration: time.Duration(i) * time.Second,
 			ResponseStatus: 503, Error: e, ResponseBody: []string{"busy", "busy", "", strings.Repeat("é", 100), strings.Repeat("é", 100)}[i]}
 		if i == 2 {
-			a.Trigger, a.ResponseStatus = signal.TriggerManual, 0
+			a.Trigger, a.ResponseStatus = delivery.Manual, 0
 		}
 		tried.Attempts = append(tried.Attempts, a)
 	}
 	done := tried
-	done.Status, done.NextAttemptAt, done.CompletedAt, done.Error, done.Type = signal.DeliverySucceeded, time.Time{}, at.Add(time.Hour), "", signal.AgentFailed
+	done.Status, done.NextAttemptAt, done.CompletedAt, done.Error, done.Type = delivery.Succeeded, time.Time{}, at.Add(time.Hour), "", signal.AgentFailed
 	failed := done
-	failed.Status, failed.Error = signal.DeliveryFailed, "an error of a later version"
+	failed.Status, failed.Error = delivery.Failed, "an error of a later version"
 	single := plain
 	single.Single, single.Type = true, signal.WebhookTest
-	return map[string]signal.Delivery{"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
+	return map[string]delivery.Delivery{"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
 }
 
 func TestDeliveryCodec(t *testing.T) {
@@ -148,7 +149,7 @@ func TestDeliveryCodec(t *testing.T) {
 		front, _, err := decodeDelivery(b[:deliveryFront])
 		want := d
 		if n := len(d.Attempts); n > 0 {
-			want.Attempts = []signal.Attempt{{Number: d.Attempts[n-1].Number, ResponseStatus: d.Attempts[n-1].ResponseStatus}}
+			want.Attempts = []delivery.Attempt{{Number: d.Attempts[n-1].Number, ResponseStatus: d.Attempts[n-1].ResponseStatus}}
 		}
 		if name == "failed" {
 			want.Error = "" // lists do not show what is no known error
@@ -177,7 +178,7 @@ func TestDeliveryCodec(t *testing.T) {
 }
 
 // withEvent puts the event that d has in its tests: that of codecBody is none.
-func withEvent(d signal.Delivery, e signal.EventID) signal.Delivery {
+func withEvent(d delivery.Delivery, e signal.EventID) delivery.Delivery {
 	d.Event = e
 	return d
 }
@@ -186,21 +187,21 @@ func withEvent(d signal.Delivery, e signal.EventID) signal.Delivery {
 func TestDeliveryIsStoredInPart(t *testing.T) {
 	t.Parallel()
 	d := codecDeliveries()["plain"]
-	for i := range 2 * signal.MaxAttempts {
-		d.Attempts = append(d.Attempts, signal.Attempt{Number: i + 1, Trigger: signal.TriggerManual, At: milli(int64(i)),
-			ResponseBody: strings.Repeat("a", signal.MaxResponseBody-1) + "é" + strings.Repeat("b", i)})
+	for i := range 2 * delivery.MaxAttempts {
+		d.Attempts = append(d.Attempts, delivery.Attempt{Number: i + 1, Trigger: delivery.Manual, At: milli(int64(i)),
+			ResponseBody: strings.Repeat("a", delivery.MaxResponseBody-1) + "é" + strings.Repeat("b", i)})
 	}
 	b := appendDelivery(nil, &d, codecBody)
 	got, _, err := decodeDelivery(b)
-	if err != nil || len(got.Attempts) != signal.MaxAttempts || got.Attempts[0].Number != signal.MaxAttempts+1 || got.AttemptCount() != 2*signal.MaxAttempts {
+	if err != nil || len(got.Attempts) != delivery.MaxAttempts || got.Attempts[0].Number != delivery.MaxAttempts+1 || got.AttemptCount() != 2*delivery.MaxAttempts {
 		t.Fatalf("%d attempts from %d on, %v", len(got.Attempts), got.Attempts[0].Number, err)
 	}
 	for _, a := range got.Attempts {
-		if a.ResponseBody != strings.Repeat("a", signal.MaxResponseBody-1) {
+		if a.ResponseBody != strings.Repeat("a", delivery.MaxResponseBody-1) {
 			t.Fatalf("response of %d bytes", len(a.ResponseBody))
 		}
 	}
-	if len(b) > 2*signal.MaxResponseBody {
+	if len(b) > 2*delivery.MaxResponseBody {
 		t.Errorf("%d bytes, though all responses are the same", len(b))
 	}
 }
@@ -278,7 +279,7 @@ func FuzzDecodeWebhook(f *testing.F) {
 }
 
 func FuzzDecodeHealth(f *testing.F) {
-	f.Add(appendHealth(nil, &signal.WebhookHealth{FailingSince: milli(7), Failures: 1 << 20, Warned: 2}))
+	f.Add(appendHealth(nil, &delivery.WebhookHealth{FailingSince: milli(7), Failures: 1 << 20, Warned: 2}))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		h, err := decodeHealth(value)
 		if err != nil {
@@ -311,7 +312,7 @@ func FuzzDecodeDelivery(f *testing.F) {
 }
 
 func FuzzDecodeMail(f *testing.F) {
-	f.Add(appendMail(nil, &signal.Mail{Kind: signal.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
+	f.Add(appendMail(nil, &delivery.Mail{Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m, err := decodeMail("x", value)
 		if err != nil {

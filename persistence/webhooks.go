@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const (
@@ -49,46 +50,46 @@ func NewWebhooks(s *Store, l *Log) *Webhooks {
 // nil: none is kept. Without a time of creation it gets the present one; what is returned
 // has its revision. KindConflict, "limit_reached": the account has limit webhooks.
 // KindInvalid, "duplicate": one of them has the URL.
-func (h *Webhooks) Register(ctx context.Context, w signal.Webhook, limit int, answer *signal.Reply) (signal.Webhook, error) {
+func (h *Webhooks) Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error) {
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt = h.store.Now().Truncate(time.Millisecond)
 	}
 	if w.UpdatedAt.IsZero() {
 		w.UpdatedAt = w.CreatedAt
 	}
-	w.Health, w.ClearedAt = signal.WebhookHealth{}, time.Time{}
+	w.Health, w.ClearedAt = delivery.WebhookHealth{}, time.Time{}
 	w.Since = signal.Position{}
 	record, err := appendWebhook(nil, &w)
 	if err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	for range limit + 1 { // whenever it fails, another one was registered
 		others, err := h.checkRegistration(ctx, &w, limit)
 		if err != nil {
-			return signal.Webhook{}, err
+			return delivery.Webhook{}, err
 		}
 		// No other one was registered since.
 		if w.Since, err = h.register(ctx, &w, record, others+1, answer); !errors.Is(err, errTooManyWebhooks) {
 			if err != nil {
-				return signal.Webhook{}, err
+				return delivery.Webhook{}, err
 			}
 			return stored(w)
 		}
 	}
-	return signal.Webhook{}, unavailable(errors.New("register webhook: others are registered all the time"))
+	return delivery.Webhook{}, unavailable(errors.New("register webhook: others are registered all the time"))
 }
 
 // CheckRegistration returns the error with which Register would refuse w at present, or
 // ChangeWebhook if w is stored with another URL. Nothing is reserved: either of them may
 // refuse w later.
-func (h *Webhooks) CheckRegistration(ctx context.Context, w *signal.Webhook, limit int) error {
+func (h *Webhooks) CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error {
 	_, err := h.checkRegistration(ctx, w, limit)
 	return err
 }
 
 // checkRegistration returns how many other webhooks the account of w has. It refuses w if
 // they are limit or more, or one of them has its URL.
-func (h *Webhooks) checkRegistration(ctx context.Context, w *signal.Webhook, limit int) (others int, err error) {
+func (h *Webhooks) checkRegistration(ctx context.Context, w *delivery.Webhook, limit int) (others int, err error) {
 	if others, err = h.checkURL(ctx, w); err == nil && others >= limit {
 		err = errTooManyWebhooks
 	}
@@ -97,7 +98,7 @@ func (h *Webhooks) checkRegistration(ctx context.Context, w *signal.Webhook, lim
 
 // checkURL returns errSameURL if another webhook of w's account has its URL, else how
 // many others it has.
-func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (others int, err error) {
+func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
 	records, err := h.store.rdb.HGetAll(ctx, webhooksKey(h.store.Partition(w.Account), w.Account)).Result()
 	if err != nil {
 		return 0, unavailable(fmt.Errorf("read webhooks: %w", err))
@@ -113,7 +114,7 @@ func (h *Webhooks) checkURL(ctx context.Context, w *signal.Webhook) (others int,
 }
 
 // register stores a new webhook if the account has fewer than limit.
-func (h *Webhooks) register(ctx context.Context, w *signal.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
+func (h *Webhooks) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
 	p := h.store.Partition(w.Account)
 	o := newOperation()
 	k := o.key(webhooksKey(p, w.Account))
@@ -129,7 +130,7 @@ func (h *Webhooks) register(ctx context.Context, w *signal.Webhook, record []byt
 }
 
 // stored returns w with the revision that its record has.
-func stored(w signal.Webhook) (signal.Webhook, error) {
+func stored(w delivery.Webhook) (delivery.Webhook, error) {
 	record, err := appendWebhook(nil, &w)
 	w.Revision = string(record)
 	return w, err
@@ -137,45 +138,45 @@ func stored(w signal.Webhook) (signal.Webhook, error) {
 
 // Webhook returns a webhook with its health and its revision. KindNotFound: the
 // account has none of that name.
-func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error) {
+func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	record, health := pipe.HGet(ctx, webhooksKey(p, account), string(id)), pipe.HGet(ctx, webhookHealthKey(p, account), string(id))
 	if err := execute(ctx, pipe); err != nil {
-		return signal.Webhook{}, unavailable(fmt.Errorf("read webhook: %w", err))
+		return delivery.Webhook{}, unavailable(fmt.Errorf("read webhook: %w", err))
 	}
 	if errors.Is(record.Err(), redis.Nil) {
-		return signal.Webhook{}, errNoWebhook
+		return delivery.Webhook{}, errNoWebhook
 	}
 	return readWebhook(account, id, record.Val(), health.Val())
 }
 
 // readWebhook decodes a webhook; health is empty if there is none.
-func readWebhook(account signal.AccountID, id signal.WebhookID, record, health string) (signal.Webhook, error) {
+func readWebhook(account signal.AccountID, id signal.WebhookID, record, health string) (delivery.Webhook, error) {
 	w, err := decodeWebhook(account, id, []byte(record))
 	if err != nil || health == "" {
 		return w, err
 	}
 	if w.Health, err = decodeHealth([]byte(health)); err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	if w.Health.FailingSince.Before(w.ClearedAt) {
 		// The owner has stored it late, after somebody had enabled the webhook again.
-		w.Health = signal.WebhookHealth{}
+		w.Health = delivery.WebhookHealth{}
 	}
 	return w, nil
 }
 
 // Webhooks returns all webhooks of an account with their health and revisions, newest
 // first. One that cannot be read is logged and left out.
-func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error) {
+func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.rdb.Pipeline()
 	records, health := pipe.HGetAll(ctx, webhooksKey(p, account)), pipe.HGetAll(ctx, webhookHealthKey(p, account))
 	if err := execute(ctx, pipe); err != nil {
 		return nil, unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
-	list := make([]signal.Webhook, 0, len(records.Val()))
+	list := make([]delivery.Webhook, 0, len(records.Val()))
 	for id, record := range records.Val() {
 		w, err := readWebhook(account, signal.WebhookID(id), record, health.Val()[id])
 		if err != nil {
@@ -184,7 +185,7 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 		}
 		list = append(list, w)
 	}
-	slices.SortFunc(list, func(a, b signal.Webhook) int { return strings.Compare(string(b.ID), string(a.ID)) })
+	slices.SortFunc(list, func(a, b delivery.Webhook) int { return strings.Compare(string(b.ID), string(a.ID)) })
 	return list, nil
 }
 
@@ -193,28 +194,28 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]si
 // is returned has its new revision. KindConflict, "webhook_changed": another change
 // came first, or it is gone; read it again. KindInvalid, "duplicate": another webhook has
 // the new URL.
-func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error) {
+func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 	if before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision)); err == nil && before.URL != w.URL {
 		if _, err := h.checkURL(ctx, &w); err != nil {
-			return signal.Webhook{}, err
+			return delivery.Webhook{}, err
 		}
 	}
 	w.UpdatedAt = h.store.Now().Truncate(time.Millisecond)
 	if clearHealth {
-		w.Health, w.ClearedAt = signal.WebhookHealth{}, w.UpdatedAt
+		w.Health, w.ClearedAt = delivery.WebhookHealth{}, w.UpdatedAt
 	}
 	p := h.store.Partition(w.Account)
 	o := newOperation()
 	enabled, err := o.addWebhook(p, &w)
 	if err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	if clearHealth {
 		o.step(cmdHDel, o.key(webhookHealthKey(p, w.Account)), string(w.ID))
 	}
 	announced, err := h.log.apply(ctx, p, o)
 	if err != nil {
-		return signal.Webhook{}, err
+		return delivery.Webhook{}, err
 	}
 	if enabled {
 		w.Since = announced
@@ -225,12 +226,12 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHea
 // addWebhook replaces the record of w, which must still be that of its revision, and
 // announces it. It says whether w is enabled again: then its record begins with the
 // position of the announcement.
-func (o *operation) addWebhook(p int, w *signal.Webhook) (enabled bool, err error) {
+func (o *operation) addWebhook(p int, w *delivery.Webhook) (enabled bool, err error) {
 	before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
 	if err != nil {
 		return false, err
 	}
-	if enabled = before.Status != w.Status && w.Status == signal.WebhookEnabled; enabled {
+	if enabled = before.Status != w.Status && w.Status == delivery.WebhookEnabled; enabled {
 		w.Since = signal.Position{}
 	}
 	b, err := appendWebhook(nil, w)
@@ -281,12 +282,12 @@ func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, 
 }
 
 // statusOfRecord returns the status of a webhook, even of one that is not readable.
-func statusOfRecord(record string) signal.WebhookStatus {
+func statusOfRecord(record string) delivery.WebhookStatus {
 	_, record = cutSince(record)
 	if len(record) > 1 && record[1]&1 != 0 {
-		return signal.WebhookDisabled
+		return delivery.WebhookDisabled
 	}
-	return signal.WebhookEnabled
+	return delivery.WebhookEnabled
 }
 
 // AccountsWithWebhooks returns the accounts of partition p that have webhooks; some
@@ -319,12 +320,12 @@ func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error
 }
 
 // WebhookStats counts webhooks and pending deliveries of all partitions.
-func (h *Webhooks) WebhookStats(ctx context.Context) (signal.WebhookStats, error) {
-	var stats signal.WebhookStats
+func (h *Webhooks) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
+	var stats delivery.WebhookStats
 	counts, due := make([]*redis.SliceCmd, h.store.partitions), make([]*redis.ZSliceCmd, h.store.partitions)
 	pipe := h.store.rdb.Pipeline()
 	for p := range counts {
-		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(signal.WebhookEnabled), string(signal.WebhookDisabled))
+		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled))
 		due[p] = pipe.ZRangeWithScores(ctx, webhooksDueKey(p), 0, 0)
 	}
 	if err := execute(ctx, pipe); err != nil {

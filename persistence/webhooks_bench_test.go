@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -28,17 +29,17 @@ func newHookBench(t *testing.T) *hookBench {
 }
 
 // testWebhook returns an enabled webhook that is not stored.
-func testWebhook(a signal.AccountID) signal.Webhook {
+func testWebhook(a signal.AccountID) delivery.Webhook {
 	id := signal.NewWebhookID()
-	return signal.Webhook{ID: id, Account: a, URL: "https://example.com/" + string(id), APIVersion: "2026-11-01",
-		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: signal.WebhookEnabled, Secret: []byte("sealed\x00secret")}
+	return delivery.Webhook{ID: id, Account: a, URL: "https://example.com/" + string(id), APIVersion: "2026-11-01",
+		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: delivery.WebhookEnabled, Secret: []byte("sealed\x00secret")}
 }
 
 // testDelivery returns a pending delivery of an event, due when it is created.
-func testDelivery(w *signal.Webhook, e signal.EventID, at time.Time) signal.Delivery {
+func testDelivery(w *delivery.Webhook, e signal.EventID, at time.Time) delivery.Delivery {
 	at = at.UTC()
-	return signal.Delivery{ID: signal.DeliveryIDOf(e, w.ID), Webhook: w.ID, Account: w.Account, Event: e, Type: signal.SignalCreated,
-		Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
+	return delivery.Delivery{ID: signal.DeliveryIDOf(e, w.ID), Webhook: w.ID, Account: w.Account, Event: e, Type: signal.SignalCreated,
+		Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
 }
 
 func (b *hookBench) must(what string, err error) {
@@ -49,7 +50,7 @@ func (b *hookBench) must(what string, err error) {
 }
 
 // register stores a webhook of the account.
-func (b *hookBench) register() *signal.Webhook {
+func (b *hookBench) register() *delivery.Webhook {
 	b.Helper()
 	w, err := b.hooks.Register(b.Context(), testWebhook(b.account), 100, nil)
 	b.must("register", err)
@@ -57,13 +58,13 @@ func (b *hookBench) register() *signal.Webhook {
 }
 
 // deliver makes a delivery of an event of its own for each time.
-func (b *hookBench) deliver(w *signal.Webhook, at ...time.Time) []signal.Delivery {
+func (b *hookBench) deliver(w *delivery.Webhook, at ...time.Time) []delivery.Delivery {
 	b.Helper()
-	batch, list := make([]signal.EventDeliveries, len(at)), make([]signal.Delivery, len(at))
+	batch, list := make([]delivery.EventDeliveries, len(at)), make([]delivery.Delivery, len(at))
 	for i := range at {
 		e := signal.NewEventID()
 		list[i] = testDelivery(w, e, at[i])
-		batch[i] = signal.EventDeliveries{Event: e, Body: fmt.Append(nil, "body of ", e), Deliveries: list[i : i+1]}
+		batch[i] = delivery.EventDeliveries{Event: e, Body: fmt.Append(nil, "body of ", e), Deliveries: list[i : i+1]}
 	}
 	b.must("store deliveries", b.hooks.StoreDeliveries(b.Context(), b.p, b.epoch, batch))
 	return list
@@ -71,30 +72,30 @@ func (b *hookBench) deliver(w *signal.Webhook, at ...time.Time) []signal.Deliver
 
 // attempt returns d after an attempt that ended with a response status; 0 is a
 // timeout. It is to be tried again at the given time, and has failed if that is zero.
-func attempt(d signal.Delivery, status int, at, again time.Time) signal.Delivery {
-	a := signal.Attempt{Number: d.AttemptCount() + 1, Trigger: signal.TriggerSchedule, At: at.UTC(), Duration: 710 * time.Millisecond,
+func attempt(d delivery.Delivery, status int, at, again time.Time) delivery.Delivery {
+	a := delivery.Attempt{Number: d.AttemptCount() + 1, Trigger: delivery.Scheduled, At: at.UTC(), Duration: 710 * time.Millisecond,
 		ResponseStatus: status, Error: fmt.Sprint("status ", status), ResponseBody: "answer"}
 	d.WasDueAt, d.Single = d.NextAttemptAt, false
-	d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, time.Time{}, at.UTC()
+	d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Failed, time.Time{}, at.UTC()
 	switch {
 	case status == 0:
 		a.Error, a.ResponseBody = "timeout", ""
 	case status < 300:
-		a.Error, d.Status = "", signal.DeliverySucceeded
+		a.Error, d.Status = "", delivery.Succeeded
 	}
 	if !again.IsZero() {
-		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, again.UTC(), time.Time{}
+		d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Pending, again.UTC(), time.Time{}
 	}
 	d.Scheduled++
 	d.Error = a.Error
-	d.Attempts = append(append([]signal.Attempt(nil), d.Attempts...), a)
+	d.Attempts = append(append([]delivery.Attempt(nil), d.Attempts...), a)
 	return d
 }
 
 // outcomes stores states after attempts, all of which must be stored.
-func (b *hookBench) outcomes(w *signal.Webhook, list ...signal.Delivery) {
+func (b *hookBench) outcomes(w *delivery.Webhook, list ...delivery.Delivery) {
 	b.Helper()
-	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: list})
+	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, delivery.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: list})
 	b.must("store outcomes", err)
 	if len(left) > 0 {
 		b.Fatalf("outcomes %v were left out", left)
@@ -102,7 +103,7 @@ func (b *hookBench) outcomes(w *signal.Webhook, list ...signal.Delivery) {
 }
 
 // stored returns a delivery as it is kept.
-func (b *hookBench) stored(d signal.Delivery) signal.Delivery {
+func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 	b.Helper()
 	got, _, err := b.hooks.Delivery(b.Context(), d.Account, d.Webhook, d.ID)
 	b.must("read delivery", err)

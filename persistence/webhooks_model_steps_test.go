@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // These are the steps of TestWebhooksKeepTheirBooks after deliveries were made.
@@ -28,7 +29,7 @@ func (m *hookModel) outcomes() {
 	if w == nil {
 		return
 	}
-	out := signal.Outcomes{Account: w.Account, Webhook: w.ID}
+	out := delivery.Outcomes{Account: w.Account, Webhook: w.ID}
 	var want []int
 	for _, d := range w.sorted() {
 		if m.rand.IntN(3) > 0 {
@@ -44,7 +45,7 @@ func (m *hookModel) outcomes() {
 		if stale {
 			after.WasDueAt = after.WasDueAt.Add(time.Second)
 		}
-		if w.removed || stale || d.Status != signal.DeliveryPending {
+		if w.removed || stale || d.Status != delivery.Pending {
 			want = append(want, len(out.Deliveries))
 		} else {
 			d.Delivery = after
@@ -52,9 +53,9 @@ func (m *hookModel) outcomes() {
 		out.Deliveries = append(out.Deliveries, after)
 	}
 	if m.rand.IntN(2) == 0 {
-		h := signal.WebhookHealth{FailingSince: milli(m.clock * 1000), Failures: 3, Warned: 1}
+		h := delivery.WebhookHealth{FailingSince: milli(m.clock * 1000), Failures: 3, Warned: 1}
 		if m.rand.IntN(2) == 0 {
-			h = signal.WebhookHealth{}
+			h = delivery.WebhookHealth{}
 		}
 		out.Health = &h
 		if !w.removed {
@@ -63,7 +64,7 @@ func (m *hookModel) outcomes() {
 	}
 	if m.rand.IntN(6) == 0 {
 		disabled := w.Webhook
-		disabled.Status, disabled.DisabledReason, disabled.DisabledAt = signal.WebhookDisabled, signal.DisabledFailing, milli(m.clock*1000)
+		disabled.Status, disabled.DisabledReason, disabled.DisabledAt = delivery.WebhookDisabled, delivery.DisabledFailing, milli(m.clock*1000)
 		disabled.UpdatedAt = disabled.DisabledAt
 		out.Disabled = &disabled
 		if !w.removed {
@@ -88,7 +89,7 @@ func (m *hookModel) outcomesAtOnce() {
 		batch = m.batches[m.rand.IntN(len(m.batches))]
 	}
 	for _, w := range m.webhooks {
-		out := signal.Outcomes{Account: w.Account, Webhook: w.ID}
+		out := delivery.Outcomes{Account: w.Account, Webhook: w.ID}
 		var want []int
 		for _, e := range batch {
 			for _, d := range e.Deliveries {
@@ -102,12 +103,12 @@ func (m *hookModel) outcomesAtOnce() {
 				after := attempt(d, []int{200, 500}[m.rand.IntN(2)], at, again)
 				known := w.deliveries[d.ID]
 				switch {
-				case w.removed, known != nil && (known.Status != signal.DeliveryPending || !known.NextAttemptAt.Equal(d.NextAttemptAt)):
+				case w.removed, known != nil && (known.Status != delivery.Pending || !known.NextAttemptAt.Equal(d.NextAttemptAt)):
 					want = append(want, len(out.Deliveries))
 				case known != nil:
 					known.Delivery = after
 				default:
-					m.made([]signal.EventDeliveries{{Event: e.Event, Body: e.Body, Deliveries: []signal.Delivery{after}}})
+					m.made([]delivery.EventDeliveries{{Event: e.Event, Body: e.Body, Deliveries: []delivery.Delivery{after}}})
 				}
 				out.Deliveries, out.Bodies = append(out.Deliveries, after), append(out.Bodies, e.Body)
 			}
@@ -122,14 +123,14 @@ func (m *hookModel) outcomesAtOnce() {
 
 // adopt takes over what was changed by hand: the times of then are not known here, but
 // must lie between since and now.
-func (m *hookModel) adopt(d *modelDelivery, to signal.DeliveryStatus, since time.Time) {
+func (m *hookModel) adopt(d *modelDelivery, to delivery.Status, since time.Time) {
 	m.Helper()
 	got := m.stored(d.Delivery)
 	at := got.NextAttemptAt
 	d.Status, d.WasDueAt = to, time.Time{}
-	if to == signal.DeliveryFailed {
+	if to == delivery.Failed {
 		at = got.CompletedAt
-		d.NextAttemptAt, d.CompletedAt, d.Error, d.Single = time.Time{}, at, signal.DeliveryCancelled, false
+		d.NextAttemptAt, d.CompletedAt, d.Error, d.Single = time.Time{}, at, delivery.Cancelled, false
 	} else {
 		d.NextAttemptAt, d.CompletedAt, d.Single = at, time.Time{}, true
 	}
@@ -146,9 +147,9 @@ func (m *hookModel) byHand() {
 	if d == nil {
 		return
 	}
-	from, to, code, do := signal.DeliveryPending, signal.DeliveryFailed, "delivery_not_pending", m.hooks.CancelDelivery
+	from, to, code, do := delivery.Pending, delivery.Failed, "delivery_not_pending", m.hooks.CancelDelivery
 	if m.rand.IntN(2) == 0 {
-		from, to, code, do = signal.DeliveryFailed, signal.DeliveryPending, "delivery_not_failed", m.hooks.RetryDelivery
+		from, to, code, do = delivery.Failed, delivery.Pending, "delivery_not_failed", m.hooks.RetryDelivery
 	}
 	since := m.store.Now()
 	got, err := do(m.Context(), w.Account, w.ID, d.ID)
@@ -171,9 +172,9 @@ func (m *hookModel) retryAll() {
 	if w == nil {
 		return
 	}
-	q := signal.RetryQuery{Status: signal.DeliveryFailed, DryRun: m.rand.IntN(3) == 0}
+	q := delivery.RetryQuery{Status: delivery.Failed, DryRun: m.rand.IntN(3) == 0}
 	if m.rand.IntN(3) == 0 {
-		q.Status = signal.DeliverySucceeded
+		q.Status = delivery.Succeeded
 	}
 	if m.rand.IntN(2) == 0 {
 		q.Since = milli(m.rand.Int64N(m.clock*1000 + 1))
@@ -193,7 +194,7 @@ func (m *hookModel) retryAll() {
 		if d.Status == q.Status && !d.CreatedAt.Before(q.Since) && (q.Until.IsZero() || d.CreatedAt.Before(q.Until)) {
 			want++
 			if !q.DryRun {
-				m.adopt(d, signal.DeliveryPending, since)
+				m.adopt(d, delivery.Pending, since)
 			}
 		}
 	}
@@ -215,9 +216,9 @@ func (m *hookModel) cancelAll() {
 	}
 	m.must("cancel all", err)
 	for _, d := range w.deliveries {
-		if d.Status == signal.DeliveryPending {
+		if d.Status == delivery.Pending {
 			n--
-			m.adopt(d, signal.DeliveryFailed, since)
+			m.adopt(d, delivery.Failed, since)
 		}
 	}
 	if n != 0 {
@@ -246,7 +247,7 @@ func (m *hookModel) prune() {
 	}
 	list := w.sorted()
 	for _, d := range slices.Backward(list) {
-		if d.Status == signal.DeliveryPending {
+		if d.Status == delivery.Pending {
 			continue
 		}
 		if keep--; keep < 0 || d.CompletedAt.Before(before) {
@@ -261,9 +262,9 @@ func (m *hookModel) list() {
 	if w == nil {
 		return
 	}
-	q := signal.DeliveryQuery{Limit: 1 + m.rand.IntN(10), Offset: m.rand.IntN(8)}
+	q := delivery.Query{Limit: 1 + m.rand.IntN(10), Offset: m.rand.IntN(8)}
 	if m.rand.IntN(2) == 0 {
-		q.Status = signal.DeliveryStatuses[m.rand.IntN(3)]
+		q.Status = delivery.Statuses[m.rand.IntN(3)]
 	}
 	if m.rand.IntN(2) == 0 {
 		q.Type = []signal.EventType{signal.SignalCreated, signal.WebhookTest, signal.AgentStarted}[m.rand.IntN(3)]
@@ -287,7 +288,7 @@ func (m *hookModel) list() {
 		full.WasDueAt = time.Time{}
 		if k := len(full.Attempts); k > 0 {
 			last := full.Attempts[k-1]
-			full.Attempts = []signal.Attempt{{Number: last.Number, ResponseStatus: last.ResponseStatus}}
+			full.Attempts = []delivery.Attempt{{Number: last.Number, ResponseStatus: last.ResponseStatus}}
 		}
 		if d := cmp.Diff(full, list[i]); d != "" {
 			m.Errorf("listed (-want +got):\n%s", d)
@@ -306,12 +307,12 @@ func (m *hookModel) formerOwner() {
 	}
 	ctx, old := m.Context(), m.epoch-1
 	e := signal.NewEventID()
-	batch := []signal.EventDeliveries{{Event: e, Deliveries: []signal.Delivery{testDelivery(&w.Webhook, e, milli(0))}}}
+	batch := []delivery.EventDeliveries{{Event: e, Deliveries: []delivery.Delivery{testDelivery(&w.Webhook, e, milli(0))}}}
 	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, batch), signal.KindConflict, "not_owner")
 	after := attempt(d.Delivery, 200, milli(0), time.Time{})
-	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, signal.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []signal.Delivery{after}})
+	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, delivery.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []delivery.Delivery{after}})
 	wantError(m.T, err, signal.KindConflict, "not_owner")
-	if d.Status != signal.DeliveryPending {
+	if d.Status != delivery.Pending {
 		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0, 0)
 		wantError(m.T, err, signal.KindConflict, "not_owner")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // hookModel is what Redis is to hold of webhooks, as plain values.
@@ -24,19 +25,19 @@ type hookModel struct {
 	accounts []signal.AccountID
 	known    map[signal.AccountID]bool // to have or have had webhooks
 	webhooks []*modelWebhook           // the removed ones too, until they are erased
-	batches  [][]signal.EventDeliveries
+	batches  [][]delivery.EventDeliveries
 	bodies   map[string]string // all that ever were, by their keys
 }
 
 type modelWebhook struct {
-	signal.Webhook
+	delivery.Webhook
 	record     string
 	removed    bool
 	deliveries map[signal.DeliveryID]*modelDelivery
 }
 
 type modelDelivery struct {
-	signal.Delivery
+	delivery.Delivery
 	body string // key
 }
 
@@ -170,15 +171,15 @@ func (m *hookModel) want() map[string]map[string]string {
 			put(deliveriesKey(m.p, w.ID), deliveryField(d.ID), text(appendDelivery(nil, &plain, d.body)))
 			refs[d.body]++
 			switch d.Status {
-			case signal.DeliveryPending:
+			case delivery.Pending:
 				put(pendingKey(m.p, w.ID), member, milliText(d.NextAttemptAt))
 				stats["pending"]++
 				if first.IsZero() || d.NextAttemptAt.Before(first) {
 					first = d.NextAttemptAt
 				}
-			case signal.DeliverySucceeded:
+			case delivery.Succeeded:
 				put(succeededKey(m.p, w.ID), member, milliText(d.CreatedAt))
-			case signal.DeliveryFailed:
+			case delivery.Failed:
 				put(failedKey(m.p, w.ID), member, milliText(d.CreatedAt))
 			}
 		}
@@ -188,7 +189,7 @@ func (m *hookModel) want() map[string]map[string]string {
 		}
 		put(webhooksKey(m.p, w.Account), string(w.ID), w.record)
 		stats[string(w.Status)]++
-		if w.Health != (signal.WebhookHealth{}) {
+		if w.Health != (delivery.WebhookHealth{}) {
 			put(webhookHealthKey(m.p, w.Account), string(w.ID), text(appendHealth(nil, &w.Health)))
 		}
 		if !first.IsZero() {
@@ -245,9 +246,9 @@ func (m *hookModel) change() {
 	changed.URL = fmt.Sprint("https://example.com/", m.clock)
 	enable := m.rand.IntN(2) == 0
 	if enable {
-		changed.Status, changed.DisabledReason, changed.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+		changed.Status, changed.DisabledReason, changed.DisabledAt = delivery.WebhookEnabled, "", time.Time{}
 	} else {
-		changed.Status, changed.DisabledReason, changed.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, milli(m.clock*1000)
+		changed.Status, changed.DisabledReason, changed.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, milli(m.clock*1000)
 	}
 	got, err := m.hooks.ChangeWebhook(m.Context(), changed, enable)
 	if w.removed {
@@ -271,7 +272,7 @@ func (m *hookModel) remove() {
 		return
 	}
 	m.must("remove", err)
-	w.removed, w.Health = true, signal.WebhookHealth{}
+	w.removed, w.Health = true, delivery.WebhookHealth{}
 }
 
 // forget takes erased webhooks out of the model.
@@ -314,7 +315,7 @@ func (m *hookModel) deleteAccount() {
 }
 
 // made notes that deliveries were stored; those of removed webhooks were not.
-func (m *hookModel) made(batch []signal.EventDeliveries) {
+func (m *hookModel) made(batch []delivery.EventDeliveries) {
 	for _, e := range batch {
 		key, err := bodyKey(e.Event, e.Body)
 		m.must("make key of body", err)
@@ -338,11 +339,11 @@ func (m *hookModel) deliverSome() {
 
 // draw returns deliveries of some events of one account, whose bodies are of two
 // versions. Later steps may store them, again or for the first time.
-func (m *hookModel) draw() (batch []signal.EventDeliveries) {
+func (m *hookModel) draw() (batch []delivery.EventDeliveries) {
 	a := m.accounts[m.rand.IntN(len(m.accounts))]
 	for range 1 + m.rand.IntN(4) {
 		e := signal.NewEventID()
-		two := []signal.EventDeliveries{{Event: e, Body: []byte("one " + e)}, {Event: e, Body: []byte("two \x00" + e)}}
+		two := []delivery.EventDeliveries{{Event: e, Body: []byte("one " + e)}, {Event: e, Body: []byte("two \x00" + e)}}
 		for _, w := range m.webhooks {
 			if w.Account == a && m.rand.IntN(4) > 0 {
 				of := &two[m.rand.IntN(2)]
@@ -378,5 +379,5 @@ func (m *hookModel) test() {
 		return
 	}
 	m.must("create delivery", err)
-	m.made([]signal.EventDeliveries{{Event: d.Event, Body: []byte("test"), Deliveries: []signal.Delivery{d}}})
+	m.made([]delivery.EventDeliveries{{Event: d.Event, Body: []byte("test"), Deliveries: []delivery.Delivery{d}}})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestRegisterKeepsTheLimit(t *testing.T) {
@@ -17,7 +18,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 	b := newHookBench(t)
 	ctx := t.Context()
 	var wg sync.WaitGroup
-	registered := make(chan signal.Webhook, 40)
+	registered := make(chan delivery.Webhook, 40)
 	for range cap(registered) {
 		wg.Go(func() {
 			w, err := b.hooks.Register(ctx, testWebhook(b.account), 7, nil)
@@ -30,7 +31,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 	}
 	wg.Wait()
 	close(registered)
-	want := map[signal.WebhookID]signal.Webhook{}
+	want := map[signal.WebhookID]delivery.Webhook{}
 	for w := range registered {
 		want[w.ID] = w
 	}
@@ -74,7 +75,7 @@ func TestChangeWebhook(t *testing.T) {
 	if changed.Revision == w.Revision || changed.UpdatedAt.Before(w.UpdatedAt) {
 		t.Errorf("changed to %+v", changed)
 	}
-	second.Status, second.DisabledReason, second.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, milli(5)
+	second.Status, second.DisabledReason, second.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, milli(5)
 	_, err = b.hooks.ChangeWebhook(ctx, second, false)
 	wantError(t, err, signal.KindConflict, "webhook_changed")
 	got, err := b.hooks.Webhook(ctx, b.account, w.ID)
@@ -82,10 +83,10 @@ func TestChangeWebhook(t *testing.T) {
 	if d := cmp.Diff(changed, got); d != "" {
 		t.Errorf("read (-want +got):\n%s", d)
 	}
-	got.Status, got.DisabledReason, got.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, milli(5)
+	got.Status, got.DisabledReason, got.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, milli(5)
 	_, err = b.hooks.ChangeWebhook(ctx, got, false)
 	b.must("disable", err)
-	if stats, err := b.hooks.WebhookStats(ctx); stats != (signal.WebhookStats{Disabled: 1}) || err != nil {
+	if stats, err := b.hooks.WebhookStats(ctx); stats != (delivery.WebhookStats{Disabled: 1}) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
 	got, err = b.hooks.Webhook(ctx, b.account, w.ID)
@@ -93,7 +94,7 @@ func TestChangeWebhook(t *testing.T) {
 	if got.Since != w.Since {
 		t.Errorf("disabled it gets events from %s on, want %s", got.Since, w.Since)
 	}
-	got.Status, got.DisabledReason, got.DisabledAt = signal.WebhookEnabled, "", time.Time{}
+	got.Status, got.DisabledReason, got.DisabledAt = delivery.WebhookEnabled, "", time.Time{}
 	changed, err = b.hooks.ChangeWebhook(ctx, got, true)
 	b.must("enable", err)
 	got, err = b.hooks.Webhook(ctx, b.account, w.ID)
@@ -116,9 +117,9 @@ func TestHealthFromBeforeEnablingCountsNoMore(t *testing.T) {
 	b := newHookBench(t)
 	ctx := t.Context()
 	w := b.register()
-	health := func(h signal.WebhookHealth) signal.WebhookHealth {
+	health := func(h delivery.WebhookHealth) delivery.WebhookHealth {
 		t.Helper()
-		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, signal.Outcomes{Account: b.account, Webhook: w.ID, Health: &h})
+		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Health: &h})
 		b.must("store health", err)
 		got, err := b.hooks.Webhook(ctx, b.account, w.ID)
 		b.must("read", err)
@@ -128,17 +129,17 @@ func TestHealthFromBeforeEnablingCountsNoMore(t *testing.T) {
 		}
 		return got.Health
 	}
-	failing := signal.WebhookHealth{FailingSince: milli(0), Failures: 4, Warned: 1}
+	failing := delivery.WebhookHealth{FailingSince: milli(0), Failures: 4, Warned: 1}
 	if got := health(failing); got != failing {
 		t.Errorf("health %+v, want %+v", got, failing)
 	}
 	_, err := b.hooks.ChangeWebhook(ctx, *w, true)
 	b.must("enable", err)
 	failing.Failures++
-	if got := health(failing); got != (signal.WebhookHealth{}) {
+	if got := health(failing); got != (delivery.WebhookHealth{}) {
 		t.Errorf("health %+v after enabling, want none", got)
 	}
-	later := signal.WebhookHealth{FailingSince: b.store.Now().Add(time.Minute).Truncate(time.Millisecond), Failures: 1}
+	later := delivery.WebhookHealth{FailingSince: b.store.Now().Add(time.Minute).Truncate(time.Millisecond), Failures: 1}
 	if got := health(later); got != later {
 		t.Errorf("health %+v, want %+v", got, later)
 	}
@@ -148,7 +149,7 @@ func TestWebhookStatsOfAllPartitions(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx := t.Context()
-	if stats, err := b.hooks.WebhookStats(ctx); stats != (signal.WebhookStats{}) || err != nil {
+	if stats, err := b.hooks.WebhookStats(ctx); stats != (delivery.WebhookStats{}) || err != nil {
 		t.Errorf("of nothing: %+v, %v", stats, err)
 	}
 	one := b.register()
@@ -156,7 +157,7 @@ func TestWebhookStatsOfAllPartitions(t *testing.T) {
 	two := b.register()
 	b.must("test", b.hooks.CreateDelivery(ctx, testDelivery(one, signal.NewEventID(), milli(7)), nil))
 	b.must("test", b.hooks.CreateDelivery(ctx, testDelivery(two, signal.NewEventID(), milli(5)), nil))
-	want := signal.WebhookStats{Pending: 2, Enabled: 2, OldestDue: milli(5)}
+	want := delivery.WebhookStats{Pending: 2, Enabled: 2, OldestDue: milli(5)}
 	if stats, err := b.hooks.WebhookStats(ctx); stats != want || err != nil {
 		t.Errorf("counts %+v, %v; want %+v", stats, err, want)
 	}
@@ -177,18 +178,18 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 	w := b.register()
 	d := b.deliver(w, milli(1))[0]
 	disabled := *w
-	disabled.Status, disabled.DisabledReason, disabled.DisabledAt, disabled.UpdatedAt = signal.WebhookDisabled, signal.DisabledFailing, milli(9), milli(9)
-	out := signal.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []signal.Delivery{attempt(d, 500, milli(9), time.Time{})},
-		Health: &signal.WebhookHealth{FailingSince: milli(1), Failures: 5}, Disabled: &disabled,
+	disabled.Status, disabled.DisabledReason, disabled.DisabledAt, disabled.UpdatedAt = delivery.WebhookDisabled, delivery.DisabledFailing, milli(9), milli(9)
+	out := delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 500, milli(9), time.Time{})},
+		Health: &delivery.WebhookHealth{FailingSince: milli(1), Failures: 5}, Disabled: &disabled,
 		Event: &signal.Event{ID: signal.NewEventID(), Type: signal.SystemNotification, Data: []byte(`{"message":"disabled"}`)},
-		Mails: []signal.Mail{{Kind: signal.MailWebhookDisabled, Account: b.account, Webhook: w.ID, URL: w.URL, Since: milli(1), At: milli(9), Error: "status 500"}}}
+		Mails: []delivery.Mail{{Kind: delivery.MailWebhookDisabled, Account: b.account, Webhook: w.ID, URL: w.URL, Since: milli(1), At: milli(9), Error: "status 500"}}}
 
 	changed, err := b.hooks.ChangeWebhook(ctx, *w, false)
 	b.must("change meanwhile", err)
 	before := len(b.eventsOf(b.account))
 	_, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, out)
 	wantError(t, err, signal.KindConflict, "webhook_changed")
-	if got := b.stored(d); got.Status != signal.DeliveryPending || len(b.eventsOf(b.account)) != before || b.rdb.Exists(ctx, mailsKey(b.p)).Val() != 0 {
+	if got := b.stored(d); got.Status != delivery.Pending || len(b.eventsOf(b.account)) != before || b.rdb.Exists(ctx, mailsKey(b.p)).Val() != 0 {
 		t.Errorf("a part of what was refused is stored: %+v", got)
 	}
 
@@ -197,7 +198,7 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 	b.must("disable", err)
 	got, err := b.hooks.Webhook(ctx, b.account, w.ID)
 	b.must("read", err)
-	if got.Status != signal.WebhookDisabled || got.DisabledReason != signal.DisabledFailing || !got.DisabledAt.Equal(milli(9)) || got.Health != *out.Health {
+	if got.Status != delivery.WebhookDisabled || got.DisabledReason != delivery.DisabledFailing || !got.DisabledAt.Equal(milli(9)) || got.Health != *out.Health {
 		t.Errorf("disabled: %+v", got)
 	}
 	events := b.eventsOf(b.account)[before:]
@@ -213,7 +214,7 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 	if d := cmp.Diff(out.Mails, mails); d != "" {
 		t.Errorf("mails (-want +got):\n%s", d)
 	}
-	if stats, err := b.hooks.WebhookStats(ctx); stats != (signal.WebhookStats{Disabled: 1}) || err != nil {
+	if stats, err := b.hooks.WebhookStats(ctx); stats != (delivery.WebhookStats{Disabled: 1}) || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
 	// Who does not know whether it was stored sends it again without the record.
@@ -231,14 +232,14 @@ func TestMails(t *testing.T) {
 	b := newHookBench(t)
 	ctx := t.Context()
 	w := b.register()
-	out := signal.Outcomes{Account: b.account, Webhook: w.ID}
+	out := delivery.Outcomes{Account: b.account, Webhook: w.ID}
 	for i := range 3 {
-		out.Mails = append(out.Mails, signal.Mail{Kind: signal.MailWebhookFailing, Account: b.account, Webhook: w.ID, URL: w.URL, At: milli(int64(i))})
+		out.Mails = append(out.Mails, delivery.Mail{Kind: delivery.MailWebhookFailing, Account: b.account, Webhook: w.ID, URL: w.URL, At: milli(int64(i))})
 	}
 	_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, out)
 	b.must("store mails", err)
 	now := b.store.Now().Add(time.Second)
-	due := func(until time.Time, limit, want int) []signal.Mail {
+	due := func(until time.Time, limit, want int) []delivery.Mail {
 		t.Helper()
 		mails, _, err := b.hooks.DueMails(ctx, b.p, until, limit)
 		if err != nil || len(mails) != want {
@@ -292,19 +293,22 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 		"counts":   func() error { _, err := b.hooks.WebhookStats(ctx); return err },
 		"delivery": func() error { _, _, err := b.hooks.Delivery(ctx, b.account, w.ID, d.ID); return err },
 		"list": func() error {
-			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Limit: 1})
+			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Limit: 1})
 			return err
 		},
 		"list pending": func() error {
-			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Limit: 1, Status: signal.DeliveryPending})
+			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Limit: 1, Status: delivery.Pending})
 			return err
 		},
 		"list a type": func() error {
-			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, signal.DeliveryQuery{Limit: 1, Type: signal.SignalCreated})
+			_, _, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Limit: 1, Type: signal.SignalCreated})
 			return err
 		},
-		"cancel":       func() error { _, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID); return err },
-		"retry all":    func() error { _, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, signal.RetryQuery{}); return err },
+		"cancel": func() error { _, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID); return err },
+		"retry all": func() error {
+			_, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, delivery.RetryQuery{})
+			return err
+		},
 		"cancel all":   func() error { _, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); return err },
 		"due webhooks": func() error { _, err := b.hooks.DueEndpoints(ctx, b.p, milli(9), 0, 9); return err },
 		"due": func() error {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // maxHostLength and maxLabelLength are the limits of DNS, in bytes.
@@ -98,8 +99,8 @@ func NewGuard(o GuardOptions) *Guard {
 // is no fault whatever it resolves to: nobody learns here which names there are inside.
 // Its addresses are checked at each connection.
 func (g *Guard) CheckURL(ctx context.Context, text string) error {
-	if utf8.RuneCountInString(text) > signal.MaxWebhookURL {
-		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", signal.MaxWebhookURL))
+	if utf8.RuneCountInString(text) > delivery.MaxWebhookURL {
+		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
 	}
 	u, err := url.Parse(text)
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // hosts is a resolver that knows some names. Others do not exist.
@@ -98,8 +99,8 @@ func TestURLsThatMayBeRegistered(t *testing.T) {
 		"https://no-such-host.example.net/",
 		"https://intranet/",
 		"https://" + strings.Repeat("a.", 126) + "b/",
-		"https://example.com/" + strings.Repeat("a", signal.MaxWebhookURL-len("https://example.com/")),
-		"https://example.com/" + strings.Repeat("ü", signal.MaxWebhookURL-len("https://example.com/")),
+		"https://example.com/" + strings.Repeat("a", delivery.MaxWebhookURL-len("https://example.com/")),
+		"https://example.com/" + strings.Repeat("ü", delivery.MaxWebhookURL-len("https://example.com/")),
 	} {
 		if err := g.CheckURL(t.Context(), text); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -127,9 +128,9 @@ func TestURLsThatAreNone(t *testing.T) {
 		}
 	}
 	for _, letter := range []string{"a", "ü"} {
-		long := "https://example.com/" + strings.Repeat(letter, signal.MaxWebhookURL+1-len("https://example.com/"))
+		long := "https://example.com/" + strings.Repeat(letter, delivery.MaxWebhookURL+1-len("https://example.com/"))
 		if got := codesOf(t, g.CheckURL(t.Context(), long)); !slices.Equal(got, []string{CodeTooLong}) {
-			t.Errorf("one of %d characters: %v", signal.MaxWebhookURL+1, got)
+			t.Errorf("one of %d characters: %v", delivery.MaxWebhookURL+1, got)
 		}
 	}
 }

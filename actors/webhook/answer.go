@@ -7,7 +7,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // maxBodyRead is how much of an answer's body is read at most, in bytes, of which
@@ -15,7 +15,7 @@ import (
 // again.
 const maxBodyRead = 64 << 10
 
-var bodyBuffers = sync.Pool{New: func() any { return new([signal.MaxResponseBody]byte) }}
+var bodyBuffers = sync.Pool{New: func() any { return new([delivery.MaxResponseBody]byte) }}
 
 // readBody returns how the body of an answer begins, as text, and reads on to its
 // end within limits, so that the connection can be used again. It returns what it
@@ -24,14 +24,14 @@ func readBody(r io.Reader) string {
 	if r == http.NoBody {
 		return ""
 	}
-	b := bodyBuffers.Get().(*[signal.MaxResponseBody]byte)
+	b := bodyBuffers.Get().(*[delivery.MaxResponseBody]byte)
 	defer bodyBuffers.Put(b)
 	n, err := io.ReadFull(r, b[:])
 	if err != nil {
 		return toText(b[:n], err != io.ErrUnexpectedEOF && err != io.EOF)
 	}
 	// A failure here changes nothing: what is kept has been read.
-	more, _ := io.CopyN(io.Discard, r, maxBodyRead-signal.MaxResponseBody)
+	more, _ := io.CopyN(io.Discard, r, maxBodyRead-delivery.MaxResponseBody)
 	return toText(b[:], more > 0)
 }
 
@@ -47,8 +47,8 @@ func toText(b []byte, cut bool) string {
 		return s
 	}
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	if len(s) > signal.MaxResponseBody { // U+FFFD is longer than what it stands for
-		s = s[:signal.MaxResponseBody]
+	if len(s) > delivery.MaxResponseBody { // U+FFFD is longer than what it stands for
+		s = s[:delivery.MaxResponseBody]
 		s = s[:len(s)-tornBytes([]byte(s))]
 	}
 	return s

@@ -10,12 +10,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestTheBeginningOfABodyIsKeptAsText(t *testing.T) {
 	t.Parallel()
-	full := strings.Repeat("x", signal.MaxResponseBody)
+	full := strings.Repeat("x", delivery.MaxResponseBody)
 	tests := []struct {
 		name string
 		body io.Reader
@@ -33,7 +33,7 @@ func TestTheBeginningOfABodyIsKeptAsText(t *testing.T) {
 		{"one that breaks off", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("reset"))), "half"},
 		{"one that breaks off behind what is kept", io.MultiReader(strings.NewReader(full+"y"), iotest.ErrReader(errors.New("reset"))), full},
 		{"one that is no text", strings.NewReader("a\xff\xfe\x00b"), "a\ufffd\x00b"},
-		{"one whose replacement is too long", strings.NewReader(strings.Repeat("x\xff", signal.MaxResponseBody/2)), strings.Repeat("x\ufffd", signal.MaxResponseBody/4)},
+		{"one whose replacement is too long", strings.NewReader(strings.Repeat("x\xff", delivery.MaxResponseBody/2)), strings.Repeat("x\ufffd", delivery.MaxResponseBody/4)},
 	}
 	for _, test := range tests {
 		if got := readBody(test.body); got != test.want {
@@ -44,7 +44,7 @@ func TestTheBeginningOfABodyIsKeptAsText(t *testing.T) {
 
 func TestABodyIsReadUpToALimit(t *testing.T) {
 	t.Parallel()
-	for size, want := range map[int]int{10: 0, signal.MaxResponseBody: 0, maxBodyRead: 0, maxBodyRead + 10: 10, 10 << 20: 10<<20 - maxBodyRead} {
+	for size, want := range map[int]int{10: 0, delivery.MaxResponseBody: 0, maxBodyRead: 0, maxBodyRead + 10: 10, 10 << 20: 10<<20 - maxBodyRead} {
 		r := strings.NewReader(strings.Repeat("x", size))
 		readBody(r)
 		if r.Len() != want {
@@ -84,13 +84,13 @@ func TestRetryAfterOfAnAnswer(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("busy"), "120")
 	f.Add([]byte("sch\xc3"), "Sat, 21 Nov 2026 09:31:00 GMT")
-	f.Add([]byte(strings.Repeat("\xff", signal.MaxResponseBody)), "-1")
+	f.Add([]byte(strings.Repeat("\xff", delivery.MaxResponseBody)), "-1")
 	f.Fuzz(func(t *testing.T, body []byte, header string) {
 		text := readBody(strings.NewReader(string(body)))
-		if !utf8.ValidString(text) || len(text) > signal.MaxResponseBody {
+		if !utf8.ValidString(text) || len(text) > delivery.MaxResponseBody {
 			t.Errorf("%d bytes of %q were kept as %q", len(text), body, text)
 		}
-		if len(body) <= signal.MaxResponseBody && utf8.Valid(body) && text != string(body) {
+		if len(body) <= delivery.MaxResponseBody && utf8.Valid(body) && text != string(body) {
 			t.Errorf("%q was kept as %q", body, text)
 		}
 		if d := retryAfter(header, vectorTime); d < 0 || d > maxRetryAfter {

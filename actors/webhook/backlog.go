@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // backlogs has the pending deliveries of webhooks.
@@ -14,12 +15,12 @@ type backlogs interface {
 	// due for longest first and those named by except passed over, and when the first
 	// one after until is due; zero if none is.
 	DueDeliveries(ctx context.Context, partition int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
-		except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error)
+		except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error)
 }
 
 // pageRead is a page of the backlog.
 type pageRead struct {
-	due  []signal.PendingDelivery
+	due  []delivery.PendingDelivery
 	full bool // there may be more
 	next time.Time
 	err  error
@@ -146,7 +147,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 // wholeMillis returns the deliveries of a full page but for those of its last
 // millisecond, which may not be all: they come with the next page, in the order of their
 // events.
-func wholeMillis(due []signal.PendingDelivery) []signal.PendingDelivery {
+func wholeMillis(due []delivery.PendingDelivery) []delivery.PendingDelivery {
 	n := len(due)
 	for n > 0 && due[n-1].NextAttemptAt.Equal(due[len(due)-1].NextAttemptAt) {
 		n--
@@ -190,8 +191,8 @@ func (e *endpoint) giveUp(c engine.Context, items []*item) (tests []*item) {
 }
 
 // cancelled returns d as it is when it is given up.
-func cancelled(d signal.Delivery, now time.Time) signal.Delivery {
-	d.Status, d.Error, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, now
+func cancelled(d delivery.Delivery, now time.Time) delivery.Delivery {
+	d.Status, d.Error, d.CompletedAt = delivery.Failed, delivery.Cancelled, now
 	d.WasDueAt, d.NextAttemptAt, d.Single = d.NextAttemptAt, time.Time{}, false
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // vectorTime is when the event of the test vector happened and was sent.
@@ -43,7 +44,7 @@ func TestBodyIsWhatTheStandardLibraryWrites(t *testing.T) {
 		Data       json.RawMessage `json:"data"`
 	}
 	for _, data := range []string{`{}`, `{"confidence":0.4372,"asset":"BTC/\"é\""}`, `{"previous":{"status":null}}`} {
-		for _, kind := range signal.WebhookEvents {
+		for _, kind := range delivery.WebhookEvents {
 			at := vectorTime.Add(123456789 * time.Nanosecond)
 			want, err := json.Marshal(envelope{"evt_01M7YQ1X3DTRA4S2456P21NJZ0", string(kind), "2026-11-01", "2026-11-21T09:30:00.123Z", json.RawMessage(data)})
 			if err != nil {

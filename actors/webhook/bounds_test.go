@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // traffic counts the requests that are under way, by account and by host.
@@ -62,7 +63,7 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 		owners := []signal.AccountID{w.account, signal.NewAccountID(), signal.NewAccountID()}
 		var hooks []signal.WebhookID
 		for i := range 300 {
-			hooks = append(hooks, w.register(func(h *signal.Webhook) {
+			hooks = append(hooks, w.register(func(h *delivery.Webhook) {
 				h.Account = owners[i%len(owners)]
 				h.URL = fmt.Sprintf("https://%s/%d", hosts[i%len(hosts)], i)
 			}))
@@ -102,7 +103,7 @@ func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
 		c := newTraffic()
 		w.courier.script(c.through(after(time.Second, answers200)))
 		at := func(url string) signal.WebhookID {
-			return w.register(func(h *signal.Webhook) { h.URL = url })
+			return w.register(func(h *delivery.Webhook) { h.URL = url })
 		}
 		moved, stays := at("https://old.example/1"), at("https://new.example/2")
 		w.start()
@@ -156,7 +157,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	c := newTraffic()
 	hanging := map[string]bool{}
 	path := 0
-	aim := func(h *signal.Webhook) {
+	aim := func(h *delivery.Webhook) {
 		path++
 		h.URL = fmt.Sprintf("https://host%d.example/%d", random.IntN(hosts), path)
 		c.accounts[h.URL] = h.Account
@@ -178,7 +179,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	hooks := map[signal.AccountID][]signal.WebhookID{}
 	for range 5 + random.IntN(25) {
 		owner := owners[random.IntN(len(owners))]
-		hooks[owner] = append(hooks[owner], w.register(func(h *signal.Webhook) {
+		hooks[owner] = append(hooks[owner], w.register(func(h *delivery.Webhook) {
 			h.Account = owner
 			aim(h)
 		}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // EventChallenge is the type of the request by which an endpoint is asked for a proof
@@ -22,7 +23,7 @@ const challengeTimeout = 10 * time.Second
 // stored yet. It returns nil if the endpoint has answered 2xx with the token, as text or
 // as the member challenge of an object. KindInvalid, "url_not_allowed": it has not;
 // KindUnavailable: there was no slot for the request, which takes one as a delivery does.
-func (n *Node) Challenge(ctx context.Context, w *signal.Webhook, secret string) error {
+func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string) error {
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
 	to, token, now := NewDestination(w.URL, secret), rand.Text(), n.now()

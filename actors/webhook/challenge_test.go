@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // tokenOf verifies a challenge and returns its token.
@@ -80,7 +81,7 @@ func TestChallenge(t *testing.T) {
 		if name == "a former one" {
 			last = "former"
 		}
-		err := n.Challenge(t.Context(), &signal.Webhook{ID: signal.NewWebhookID(), URL: server.URL + "/hooks", APIVersion: "2026-11-01"}, "secret")
+		err := n.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: server.URL + "/hooks", APIVersion: "2026-11-01"}, "secret")
 		switch {
 		case test.why == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -95,7 +96,7 @@ func TestChallenge(t *testing.T) {
 		t.Errorf("%d slots and %d flows are left at the gate", used, len(n.gate.flows))
 	}
 	guarded := New(newFakeStore(), NewSender(SenderOptions{}), newKeyring(t, keyNamed("2026", 1)), Options{})
-	err := guarded.Challenge(t.Context(), &signal.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
+	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
 	if signal.CodeOf(err) != CodeNotAllowed {
 		t.Errorf("an address that is not allowed: %v", err)
 	}
@@ -118,7 +119,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 			held = append(held, s)
 		}
 		challenge := func() error {
-			return n.Challenge(t.Context(), &signal.Webhook{ID: signal.NewWebhookID(), Account: account, URL: "https://a.example/"}, "secret")
+			return n.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), Account: account, URL: "https://a.example/"}, "secret")
 		}
 		if err := challenge(); signal.KindOf(err) != signal.KindUnavailable || len(courier.sent()) != 0 {
 			t.Errorf("without a slot: %v after %d requests", err, len(courier.sent()))
@@ -133,7 +134,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 		n.gate.leave(held[1])
 		courier.script(func(ctx context.Context, r Request) Result {
 			<-ctx.Done()
-			return Result{At: r.At, Error: signal.DeliveryCancelled}
+			return Result{At: r.At, Error: delivery.Cancelled}
 		})
 		if err := challenge(); signal.CodeOf(err) != CodeNotAllowed || !strings.Contains(err.Error(), "no answer within 10s") {
 			t.Errorf("without an answer: %v", err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // sent is one attempt that a fakeCourier has made.
@@ -103,7 +103,7 @@ func after(d time.Duration, answer func(ctx context.Context, r Request) Result) 
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return Result{At: r.At, Error: signal.DeliveryCancelled}
+			return Result{At: r.At, Error: delivery.Cancelled}
 		}
 		result := answer(ctx, r)
 		result.Duration = d

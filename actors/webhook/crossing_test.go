@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestRemovedWhileInFlight(t *testing.T) {
@@ -244,9 +245,9 @@ func TestReadBeforeItWasTold(t *testing.T) {
 		w.courier.script(after(time.Second, answers200))
 		at := time.Now().Truncate(time.Millisecond)
 		event := &openEvent{at: at}
-		d := signal.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: signal.NewEventID(), Type: signal.SignalCreated,
-			Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
-		items := []*item{{event: event, PendingDelivery: signal.PendingDelivery{Delivery: d, Body: []byte("{}")}}}
+		d := delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: signal.NewEventID(), Type: signal.SignalCreated,
+			Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
+		items := []*item{{event: event, PendingDelivery: delivery.PendingDelivery{Delivery: d, Body: []byte("{}")}}}
 		event.items = items
 		event.open.Store(1)
 		w.recorder.open.add([]*openEvent{event})

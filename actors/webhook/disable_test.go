@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestDisabledAfterThreeDays(t *testing.T) {
@@ -22,7 +23,7 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 		if got := w.store.healthOf(id); !got.FailingSince.Equal(begin) || got.Warned != 2 {
 			t.Errorf("health %+v", got)
 		}
-		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing)
+		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing)
 		sending := len(w.courier.sent())
 		for range 4 {
 			w.emit(1)
@@ -33,11 +34,11 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 			t.Error("it was not tried to the end")
 		}
 		hook := w.store.hook(id)
-		if hook.Status != signal.WebhookDisabled || hook.DisabledReason != signal.DisabledFailing ||
+		if hook.Status != delivery.WebhookDisabled || hook.DisabledReason != delivery.DisabledFailing ||
 			hook.DisabledAt.Sub(begin) < 72*time.Hour || hook.DisabledAt.Sub(begin) > 73*time.Hour || !hook.UpdatedAt.Equal(hook.DisabledAt) {
 			t.Errorf("record %+v", hook)
 		}
-		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing, signal.MailWebhookDisabled)
+		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing, delivery.MailWebhookDisabled)
 		notices := peek(w.store, func() []signal.Event { return w.store.notices })
 		if len(notices) != 1 || notices[0].Type != signal.SystemNotification || notices[0].Account != w.account ||
 			string(notices[0].Data) != `{"message":"Webhook `+string(id)+` was disabled after 72 hours of failures.","severity":"warning","code":"webhook_disabled"}` {
@@ -71,12 +72,12 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 		events := w.emit(1)
 		pass(time.Second)
 		w.once(id, events)
-		w.mails(signal.MailWebhookFailing, signal.MailWebhookFailing, signal.MailWebhookDisabled)
+		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing, delivery.MailWebhookDisabled)
 	})
 }
 
 // mails checks what mails there are, by their time.
-func (w *world) mails(want ...signal.MailKind) {
+func (w *world) mails(want ...delivery.MailKind) {
 	w.t.Helper()
 	got := w.store.kinds()
 	if len(got) != len(want) {
@@ -100,17 +101,17 @@ func TestAWarnedWebhookRecovers(t *testing.T) {
 			pass(30 * time.Second)
 			w.jump(59*time.Minute + 30*time.Second)
 		}
-		w.mails(signal.MailWebhookFailing)
+		w.mails(delivery.MailWebhookFailing)
 		w.courier.script(nil)
 		w.emit(2)
 		pass(time.Minute)
 		w.jump(10 * time.Hour)
 		pass(time.Minute)
-		w.mails(signal.MailWebhookFailing, signal.MailWebhookRecovered)
-		if h := w.store.healthOf(id); h != (signal.WebhookHealth{}) {
+		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookRecovered)
+		if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
 			t.Errorf("health %+v", h)
 		}
-		if w.store.hook(id).Status != signal.WebhookEnabled {
+		if w.store.hook(id).Status != delivery.WebhookEnabled {
 			t.Error("it is disabled")
 		}
 	})
@@ -146,13 +147,13 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 		w.emit(1)
 		pass(10 * time.Minute)
 		hook := w.store.hook(id)
-		if !crossed || hook.Status != signal.WebhookDisabled || hook.URL != "https://example.com/changed" {
+		if !crossed || hook.Status != delivery.WebhookDisabled || hook.URL != "https://example.com/changed" {
 			t.Errorf("crossed: %t, record %+v", crossed, hook)
 		}
 		if n := peek(w.store, func() int { return len(w.store.notices) }); n != 1 {
 			t.Errorf("%d notifications, want 1", n)
 		}
-		w.mails(signal.MailWebhookDisabled)
+		w.mails(delivery.MailWebhookDisabled)
 		if got := w.store.statuses(id)["pending"]; got != 0 {
 			t.Errorf("%d deliveries are pending", got)
 		}
@@ -164,18 +165,18 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 func TestARecordThatComesLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
+		w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
 		w.courier.script(after(50*time.Millisecond, answers200))
 		w.start()
 		w.emit(1)
 		pass(10 * time.Millisecond)
 		w.store.set(func() { w.store.late = slow("Webhook", 100*time.Millisecond) })
-		w.store.change(id, func(h *signal.Webhook) { h.Description = new(string) })
+		w.store.change(id, func(h *delivery.Webhook) { h.Description = new(string) })
 		pass(time.Second)
-		w.mails(signal.MailWebhookRecovered)
+		w.mails(delivery.MailWebhookRecovered)
 		w.emit(1)
 		pass(time.Second)
-		w.mails(signal.MailWebhookRecovered)
+		w.mails(delivery.MailWebhookRecovered)
 	})
 }
 
@@ -189,7 +190,7 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				id := w.register()
-				w.store.health[id] = signal.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
+				w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
 				w.courier.script(answers503)
 				w.start()
 				w.store.set(func() { w.store.early = slow("StoreOutcomes", storing) })
@@ -200,7 +201,7 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 				w.jump(2 * time.Hour)
 				w.emit(5)
 				pass(5 * time.Second)
-				if h := w.store.healthOf(id); w.store.hook(id).Status != signal.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
+				if h := w.store.healthOf(id); w.store.hook(id).Status != delivery.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
 					t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
 				}
 			})
@@ -237,8 +238,8 @@ func TestDisabledByHand(t *testing.T) {
 		// A test is sent nevertheless, once.
 		w.courier.script(answers503)
 		e := signal.NewEventID()
-		w.store.create(signal.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: e, Type: signal.WebhookTest,
-			Status: signal.DeliveryPending, CreatedAt: time.Now(), NextAttemptAt: dueTime(time.Now())}, "test")
+		w.store.create(delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: e, Type: signal.WebhookTest,
+			Status: delivery.Pending, CreatedAt: time.Now(), NextAttemptAt: dueTime(time.Now())}, "test")
 		pass(3 * time.Hour)
 		if got := len(w.courier.sent()); got != n+1 {
 			t.Errorf("%d attempts of a test, want 1", got-n)

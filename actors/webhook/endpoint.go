@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // What the partition's webhooks tell an endpoint. It counts these messages.
@@ -29,8 +30,8 @@ type stay struct{ told int64 }
 // What an endpoint tells itself.
 type (
 	loaded struct {
-		record signal.Webhook
-		waits  []signal.Wait // read with the first one
+		record delivery.Webhook
+		waits  []delivery.Wait // read with the first one
 		err    error
 	}
 	resealed struct{ err error }
@@ -43,10 +44,10 @@ type (
 
 // records has the records of webhooks.
 type records interface {
-	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (signal.Webhook, error)
+	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
 	// ChangeWebhook stores a record, unless another one came after the revision from
 	// which it was made.
-	ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (signal.Webhook, error)
+	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
 }
 
 const (
@@ -73,7 +74,7 @@ type endpoint struct {
 	id      signal.WebhookID
 	log     *slog.Logger
 
-	record  signal.Webhook
+	record  delivery.Webhook
 	known   bool // the record was read
 	told    bool // that the record has changed, since it was last read
 	loading bool
@@ -187,7 +188,7 @@ func (e *endpoint) load(c engine.Context) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		w, err := o.store.Webhook(ctx, account, id)
-		var waits []signal.Wait
+		var waits []delivery.Wait
 		if err == nil && first {
 			waits, err = o.store.SignalWaits(ctx, o.partition, id)
 		}
@@ -228,7 +229,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 			e.order.of[w.Signal] = &w
 		}
 	} else if e.report.health.FailingSince.Before(m.record.ClearedAt) {
-		e.report.health = signal.WebhookHealth{}
+		e.report.health = delivery.WebhookHealth{}
 	}
 	e.record, e.known, e.told = m.record, true, false
 	opened := e.open(c)
@@ -241,7 +242,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	if e.disabled() {
 		e.order.forget(e.o.now().Add(everything))
 	}
-	if e.disabled() || !first && before.Status == signal.WebhookDisabled {
+	if e.disabled() || !first && before.Status == delivery.WebhookDisabled {
 		e.refill(c) // what is read of a disabled webhook is given up
 	} else {
 		e.search(c)
@@ -251,14 +252,14 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 
 // countManual counts the change that has disabled the webhook by hand, if the record
 // is the one that this change has made.
-func (e *endpoint) countManual(w *signal.Webhook) {
-	if e.told && w.DisabledReason == signal.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
-		e.o.options.Metrics.disabled(signal.DisabledManual)
+func (e *endpoint) countManual(w *delivery.Webhook) {
+	if e.told && w.DisabledReason == delivery.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
+		e.o.options.Metrics.disabled(delivery.DisabledManual)
 	}
 }
 
 // disabled says that nothing is sent any more but a test, once.
-func (e *endpoint) disabled() bool { return e.record.Status == signal.WebhookDisabled }
+func (e *endpoint) disabled() bool { return e.record.Status == delivery.WebhookDisabled }
 
 // open opens the secrets of the record, so that requests can be signed. If no key does,
 // the deliveries stay in Redis until one does.

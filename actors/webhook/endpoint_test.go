@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestAnEventIsDeliveredOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		other := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		other := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.start()
 		events := w.emit(1)
 		synctest.Wait()
@@ -34,7 +35,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 		pass(3 * time.Hour)
 		w.once(id, events)
 		d := w.store.delivery(want.Delivery)
-		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() || d.Attempts[0].Trigger != signal.TriggerSchedule {
+		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() || d.Attempts[0].Trigger != delivery.Scheduled {
 			t.Errorf("stored %+v", d)
 		}
 		if d := cmp.Diff(map[string]float64{"pending": 1, "succeeded": 1}, w.counted("agentsignal_webhook_deliveries_total")); d != "" {
@@ -49,9 +50,9 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 func TestOutcomesOfOneWrite(t *testing.T) {
 	t.Parallel()
 	open := func(bytes int) outcome {
-		return outcome{item: &item{event: &openEvent{}, PendingDelivery: signal.PendingDelivery{Body: make([]byte, bytes)}}}
+		return outcome{item: &item{event: &openEvent{}, PendingDelivery: delivery.PendingDelivery{Body: make([]byte, bytes)}}}
 	}
-	pending := outcome{item: &item{PendingDelivery: signal.PendingDelivery{Body: make([]byte, maxStoredBytes)}}}
+	pending := outcome{item: &item{PendingDelivery: delivery.PendingDelivery{Body: make([]byte, maxStoredBytes)}}}
 	for name, c := range map[string]struct {
 		list []outcome
 		want []int
@@ -174,51 +175,51 @@ func TestRetryByHandIsOneAttempt(t *testing.T) {
 		w.start()
 		w.emit(1)
 		pass(11 * time.Hour)
-		delivery := w.courier.sent()[0].Delivery
-		w.store.retry(delivery)
+		first := w.courier.sent()[0].Delivery
+		w.store.retry(first)
 		pass(time.Hour)
 		if n := len(w.courier.sent()); n != 8 {
 			t.Fatalf("%d attempts, want one more than 7", n)
 		}
 		w.statuses(id, map[string]int{"failed, status 503": 1})
 		w.courier.script(nil)
-		w.store.retry(delivery)
+		w.store.retry(first)
 		pass(time.Second)
 		all := w.courier.sent()
 		if n := len(all); n != 9 || all[8].Attempt != 9 {
 			t.Fatalf("%d attempts, want another one", n)
 		}
 		w.statuses(id, map[string]int{"succeeded": 1})
-		d := w.store.delivery(delivery)
-		var triggers []signal.AttemptTrigger
+		d := w.store.delivery(first)
+		var triggers []delivery.Trigger
 		for _, a := range d.Attempts[6:] {
 			triggers = append(triggers, a.Trigger)
 		}
-		if d := cmp.Diff([]signal.AttemptTrigger{signal.TriggerSchedule, signal.TriggerManual, signal.TriggerManual}, triggers); d != "" {
+		if d := cmp.Diff([]delivery.Trigger{delivery.Scheduled, delivery.Manual, delivery.Manual}, triggers); d != "" {
 			t.Errorf("triggers (-want +got):\n%s", d)
 		}
-		if h := w.store.healthOf(id); h != (signal.WebhookHealth{}) {
+		if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
 			t.Errorf("health after a success by hand: %+v", h)
 		}
 	})
 }
 
 func TestTriggerOf(t *testing.T) {
-	const schedule, manual = signal.TriggerSchedule, signal.TriggerManual
-	tried := []signal.Attempt{{Number: 1}}
+	const schedule, manual = delivery.Scheduled, delivery.Manual
+	tried := []delivery.Attempt{{Number: 1}}
 	for _, test := range []struct {
 		name string
-		d    signal.Delivery
-		want signal.AttemptTrigger
+		d    delivery.Delivery
+		want delivery.Trigger
 	}{
-		{"new", signal.Delivery{Type: signal.SignalCreated}, schedule},
-		{"again", signal.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500"}, schedule},
-		{"by hand", signal.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500", Single: true}, manual},
-		{"by hand, cancelled before the first", signal.Delivery{Type: signal.SignalCreated, Error: signal.DeliveryCancelled, Single: true}, manual},
-		{"test", signal.Delivery{Type: signal.WebhookTest}, schedule},
-		{"test of a disabled webhook", signal.Delivery{Type: signal.WebhookTest, Single: true}, schedule},
-		{"test by hand", signal.Delivery{Type: signal.WebhookTest, Attempts: tried, Single: true}, manual},
-		{"test by hand, cancelled before the first", signal.Delivery{Type: signal.WebhookTest, Error: signal.DeliveryCancelled, Single: true}, manual},
+		{"new", delivery.Delivery{Type: signal.SignalCreated}, schedule},
+		{"again", delivery.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500"}, schedule},
+		{"by hand", delivery.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500", Single: true}, manual},
+		{"by hand, cancelled before the first", delivery.Delivery{Type: signal.SignalCreated, Error: delivery.Cancelled, Single: true}, manual},
+		{"test", delivery.Delivery{Type: signal.WebhookTest}, schedule},
+		{"test of a disabled webhook", delivery.Delivery{Type: signal.WebhookTest, Single: true}, schedule},
+		{"test by hand", delivery.Delivery{Type: signal.WebhookTest, Attempts: tried, Single: true}, manual},
+		{"test by hand, cancelled before the first", delivery.Delivery{Type: signal.WebhookTest, Error: delivery.Cancelled, Single: true}, manual},
 	} {
 		if got := triggerOf(&test.d); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
@@ -322,8 +323,8 @@ func TestAnEarlierEventIsSentAfterTheOneUnderWay(t *testing.T) {
 	t.Parallel()
 	q := newQueue(newWorld(t).node, func() {})
 	at := func(ms int64) *item {
-		d := signal.Delivery{CreatedAt: time.UnixMilli(ms)}
-		return &item{PendingDelivery: signal.PendingDelivery{Delivery: d}, signal: "sig_1"}
+		d := delivery.Delivery{CreatedAt: time.UnixMilli(ms)}
+		return &item{PendingDelivery: delivery.PendingDelivery{Delivery: d}, signal: "sig_1"}
 	}
 	earlier, later, last := at(1), at(2), at(3)
 	q.addLive([]*item{later})
@@ -356,8 +357,8 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 	q := newQueue(newWorld(t).node, func() {})
 	made := func(from, n int) (items []*item) {
 		for i := range n {
-			d := signal.Delivery{CreatedAt: time.UnixMilli(int64(from + i))}
-			items = append(items, &item{PendingDelivery: signal.PendingDelivery{Delivery: d}})
+			d := delivery.Delivery{CreatedAt: time.UnixMilli(int64(from + i))}
+			items = append(items, &item{PendingDelivery: delivery.PendingDelivery{Delivery: d}})
 		}
 		return items
 	}

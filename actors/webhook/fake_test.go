@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 var errDown = errors.New("connection refused")
@@ -24,12 +25,12 @@ type fakeStore struct {
 	mu         sync.Mutex
 	epoch      int64
 	revisions  int
-	webhooks   map[signal.WebhookID]signal.Webhook     // without their health
+	webhooks   map[signal.WebhookID]delivery.Webhook   // without their health
 	accounts   map[signal.AccountID][]signal.WebhookID // those removed included
-	health     map[signal.WebhookID]signal.WebhookHealth
-	deliveries map[signal.DeliveryID]*signal.PendingDelivery
-	waits      map[signal.WebhookID]map[signal.SignalID]signal.Wait
-	mailbox    map[string]signal.Mail
+	health     map[signal.WebhookID]delivery.WebhookHealth
+	deliveries map[signal.DeliveryID]*delivery.PendingDelivery
+	waits      map[signal.WebhookID]map[signal.SignalID]delivery.Wait
+	mailbox    map[string]delivery.Mail
 	mailDue    map[string]time.Time
 	position   signal.Position
 	notices    []signal.Event // of Outcomes
@@ -58,8 +59,8 @@ type storedPage struct {
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]signal.Webhook{}, accounts: map[signal.AccountID][]signal.WebhookID{}, health: map[signal.WebhookID]signal.WebhookHealth{},
-		deliveries: map[signal.DeliveryID]*signal.PendingDelivery{}, waits: map[signal.WebhookID]map[signal.SignalID]signal.Wait{}, mailbox: map[string]signal.Mail{}, mailDue: map[string]time.Time{},
+	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]delivery.Webhook{}, accounts: map[signal.AccountID][]signal.WebhookID{}, health: map[signal.WebhookID]delivery.WebhookHealth{},
+		deliveries: map[signal.DeliveryID]*delivery.PendingDelivery{}, waits: map[signal.WebhookID]map[signal.SignalID]delivery.Wait{}, mailbox: map[string]delivery.Mail{}, mailDue: map[string]time.Time{},
 		pruned: map[signal.WebhookID]int{}, calls: map[string]int{}}
 }
 
@@ -126,8 +127,8 @@ func peek[T any](s *fakeStore, f func() T) T {
 }
 
 // hook returns a webhook as it is stored.
-func (s *fakeStore) hook(id signal.WebhookID) signal.Webhook {
-	return peek(s, func() signal.Webhook { return s.webhooks[id] })
+func (s *fakeStore) hook(id signal.WebhookID) delivery.Webhook {
+	return peek(s, func() delivery.Webhook { return s.webhooks[id] })
 }
 
 // prunings returns in how many steps the deliveries of a webhook were pruned.
@@ -155,16 +156,16 @@ func (s *fakeStore) append(e signal.Event) {
 }
 
 // save stores a record under a new revision and announces it. s is locked.
-func (s *fakeStore) save(w signal.Webhook) signal.Webhook {
+func (s *fakeStore) save(w delivery.Webhook) delivery.Webhook {
 	s.revisions++
 	w.Revision = strconv.Itoa(s.revisions)
-	w.Health = signal.WebhookHealth{}
+	w.Health = delivery.WebhookHealth{}
 	before, ok := s.webhooks[w.ID]
 	if !ok {
 		s.accounts[w.Account] = append(s.accounts[w.Account], w.ID)
 	}
 	s.append(signal.Event{ID: signal.NewEventID(), Account: w.Account, Type: signal.WebhookChanged, Subject: string(w.ID)})
-	if w.Status == signal.WebhookEnabled && before.Status != w.Status {
+	if w.Status == delivery.WebhookEnabled && before.Status != w.Status {
 		w.Since = s.log[len(s.log)-1].Position
 	}
 	s.webhooks[w.ID] = w
@@ -177,12 +178,12 @@ func (s *fakeStore) remove(id signal.WebhookID) {
 	defer s.mu.Unlock()
 	account := s.webhooks[id].Account
 	delete(s.webhooks, id)
-	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *signal.PendingDelivery) bool { return d.Webhook == id })
+	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool { return d.Webhook == id })
 	s.append(signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.WebhookChanged, Subject: string(id)})
 }
 
 // change changes a record as the API does.
-func (s *fakeStore) change(id signal.WebhookID, f func(w *signal.Webhook)) {
+func (s *fakeStore) change(id signal.WebhookID, f func(w *delivery.Webhook)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.webhooks[id]
@@ -194,20 +195,20 @@ func (s *fakeStore) change(id signal.WebhookID, f func(w *signal.Webhook)) {
 // enable enables a webhook as the API does, and forgets that it has failed.
 func (s *fakeStore) enable(id signal.WebhookID) {
 	s.set(func() { delete(s.health, id) })
-	s.change(id, func(w *signal.Webhook) {
-		w.Status, w.DisabledReason, w.DisabledAt, w.ClearedAt = signal.WebhookEnabled, "", time.Time{}, s.now()
+	s.change(id, func(w *delivery.Webhook) {
+		w.Status, w.DisabledReason, w.DisabledAt, w.ClearedAt = delivery.WebhookEnabled, "", time.Time{}, s.now()
 	})
 }
 
 // disable disables a webhook as the API does.
 func (s *fakeStore) disable(id signal.WebhookID) {
-	s.change(id, func(w *signal.Webhook) {
-		w.Status, w.DisabledReason, w.DisabledAt = signal.WebhookDisabled, signal.DisabledManual, s.now()
+	s.change(id, func(w *delivery.Webhook) {
+		w.Status, w.DisabledReason, w.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, s.now()
 	})
 }
 
 // byHand changes a delivery as the API does.
-func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *signal.Delivery)) {
+func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *delivery.Delivery)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.deliveries[id]
@@ -217,32 +218,32 @@ func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *signal.Delivery)) {
 
 // retry has an ended delivery tried once more, now.
 func (s *fakeStore) retry(id signal.DeliveryID) {
-	s.byHand(id, func(d *signal.Delivery) {
-		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, true, dueTime(s.now()), time.Time{}
+	s.byHand(id, func(d *delivery.Delivery) {
+		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = delivery.Pending, true, dueTime(s.now()), time.Time{}
 	})
 }
 
 // cancel gives a pending delivery up.
 func (s *fakeStore) cancel(id signal.DeliveryID) {
-	s.byHand(id, func(d *signal.Delivery) {
-		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, signal.DeliveryCancelled, time.Time{}, s.now()
+	s.byHand(id, func(d *delivery.Delivery) {
+		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = delivery.Failed, delivery.Cancelled, time.Time{}, s.now()
 	})
 }
 
 // create makes a delivery as the API does of a test.
-func (s *fakeStore) create(d signal.Delivery, body string) {
-	s.set(func() { s.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: []byte(body)} })
-	s.byHand(d.ID, func(*signal.Delivery) {})
+func (s *fakeStore) create(d delivery.Delivery, body string) {
+	s.set(func() { s.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: []byte(body)} })
+	s.byHand(d.ID, func(*delivery.Delivery) {})
 }
 
 // delivery returns a delivery as it is stored; one without an id is none.
-func (s *fakeStore) delivery(id signal.DeliveryID) signal.Delivery {
+func (s *fakeStore) delivery(id signal.DeliveryID) delivery.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.deliveries[id]; d != nil {
 		return d.Delivery
 	}
-	return signal.Delivery{}
+	return delivery.Delivery{}
 }
 
 // statuses counts the deliveries of a webhook by status and error.
@@ -263,18 +264,18 @@ func (s *fakeStore) statuses(id signal.WebhookID) map[string]int {
 }
 
 // healthOf returns the stored health of a webhook.
-func (s *fakeStore) healthOf(id signal.WebhookID) signal.WebhookHealth {
+func (s *fakeStore) healthOf(id signal.WebhookID) delivery.WebhookHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.health[id]
 }
 
 // kinds returns the kinds of the mails that were stored, by their time.
-func (s *fakeStore) kinds() []signal.MailKind {
+func (s *fakeStore) kinds() []delivery.MailKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := slices.SortedFunc(maps.Values(s.mailbox), func(a, b signal.Mail) int { return a.At.Compare(b.At) })
-	var kinds []signal.MailKind
+	list := slices.SortedFunc(maps.Values(s.mailbox), func(a, b delivery.Mail) int { return a.At.Compare(b.At) })
+	var kinds []delivery.MailKind
 	for _, m := range list {
 		kinds = append(kinds, m.Kind)
 	}
@@ -296,7 +297,7 @@ func (s *fakeStore) AccountsWithWebhooks(ctx context.Context, _ int) (list []sig
 	return list, err
 }
 
-func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (list []signal.Webhook, err error) {
+func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (list []delivery.Webhook, err error) {
 	err = s.do(ctx, "Webhooks", func() error {
 		for _, id := range slices.Backward(s.accounts[account]) {
 			if w, ok := s.webhooks[id]; ok {
@@ -309,7 +310,7 @@ func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (lis
 	return list, err
 }
 
-func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (w signal.Webhook, err error) {
+func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (w delivery.Webhook, err error) {
 	err = s.do(ctx, "Webhook", func() error {
 		found, ok := s.webhooks[id]
 		if !ok || found.Account != account {
@@ -322,7 +323,7 @@ func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id si
 	return w, err
 }
 
-func (s *fakeStore) ChangeWebhook(ctx context.Context, w signal.Webhook, clearHealth bool) (stored signal.Webhook, err error) {
+func (s *fakeStore) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (stored delivery.Webhook, err error) {
 	err = s.do(ctx, "ChangeWebhook", func() error {
 		if s.webhooks[w.ID].Revision != w.Revision { // or it is gone
 			return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeWebhookChanged}
@@ -347,7 +348,7 @@ func (s *fakeStore) LastEvent(ctx context.Context, _ int) (last signal.Position,
 	return last, err
 }
 
-func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, batch []signal.EventDeliveries) error {
+func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, batch []delivery.EventDeliveries) error {
 	return s.do(ctx, "StoreDeliveries", func() error {
 		if epoch != s.epoch {
 			return errNotOwner
@@ -357,7 +358,7 @@ func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, bat
 			for _, d := range b.Deliveries {
 				page.Deliveries++
 				if _, ok := s.webhooks[d.Webhook]; ok && s.deliveries[d.ID] == nil {
-					s.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: slices.Clone(b.Body)}
+					s.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: slices.Clone(b.Body)}
 				}
 			}
 		}
@@ -367,19 +368,19 @@ func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, bat
 }
 
 // earlier compares deliveries by when they are due.
-func earlier(a, b *signal.PendingDelivery) int {
+func earlier(a, b *delivery.PendingDelivery) int {
 	return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
 }
 
-func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []signal.EndpointDue, err error) {
+func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []delivery.EndpointDue, err error) {
 	err = s.do(ctx, "DueEndpoints", func() error {
-		first := map[signal.WebhookID]signal.EndpointDue{}
+		first := map[signal.WebhookID]delivery.EndpointDue{}
 		for _, d := range s.deliveries {
-			if d.Status != signal.DeliveryPending {
+			if d.Status != delivery.Pending {
 				continue
 			}
 			if e, ok := first[d.Webhook]; !ok || d.NextAttemptAt.Before(e.At) {
-				first[d.Webhook] = signal.EndpointDue{Account: d.Account, Webhook: d.Webhook, At: d.NextAttemptAt}
+				first[d.Webhook] = delivery.EndpointDue{Account: d.Account, Webhook: d.Webhook, At: d.NextAttemptAt}
 			}
 		}
 		for _, e := range first {
@@ -387,7 +388,7 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 				due = append(due, e)
 			}
 		}
-		slices.SortFunc(due, func(a, b signal.EndpointDue) int {
+		slices.SortFunc(due, func(a, b delivery.EndpointDue) int {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook))
 		})
 		due = due[min(offset, len(due)):]
@@ -398,13 +399,13 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 }
 
 func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,
-	except map[signal.DeliveryID]bool) (due []signal.PendingDelivery, next time.Time, err error) {
+	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
 	err = s.do(ctx, "DueDeliveries", func() error {
 		s.mostHeld = max(s.mostHeld, len(except))
-		var first []*signal.PendingDelivery // sorted
+		var first []*delivery.PendingDelivery // sorted
 		for _, d := range s.deliveries {
 			switch {
-			case d.Webhook != id || d.Account != account || d.Status != signal.DeliveryPending:
+			case d.Webhook != id || d.Account != account || d.Status != delivery.Pending:
 			case d.NextAttemptAt.After(until):
 				if next.IsZero() || d.NextAttemptAt.Before(next) {
 					next = d.NextAttemptAt
@@ -423,7 +424,7 @@ func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.Acc
 	return due, next, err
 }
 
-func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o signal.Outcomes) (left []int, err error) {
+func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o delivery.Outcomes) (left []int, err error) {
 	err = s.do(ctx, "StoreOutcomes", func() error {
 		w, ok := s.webhooks[o.Webhook]
 		switch {
@@ -440,10 +441,10 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 		for i, d := range o.Deliveries {
 			old := s.deliveries[d.ID]
 			if old == nil && o.Bodies[i] != nil {
-				old = &signal.PendingDelivery{Delivery: signal.Delivery{Status: signal.DeliveryPending, NextAttemptAt: dueTime(d.WasDueAt)}, Body: o.Bodies[i]}
+				old = &delivery.PendingDelivery{Delivery: delivery.Delivery{Status: delivery.Pending, NextAttemptAt: dueTime(d.WasDueAt)}, Body: o.Bodies[i]}
 				s.deliveries[d.ID] = old
 			}
-			if old == nil || old.Status != signal.DeliveryPending || !d.WasDueAt.IsZero() && !dueTime(d.WasDueAt).Equal(old.NextAttemptAt) {
+			if old == nil || old.Status != delivery.Pending || !d.WasDueAt.IsZero() && !dueTime(d.WasDueAt).Equal(old.NextAttemptAt) {
 				left = append(left, i)
 				continue
 			}
@@ -465,7 +466,7 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o sig
 		}
 		for _, wait := range o.Waits {
 			if s.waits[o.Webhook] == nil {
-				s.waits[o.Webhook] = map[signal.SignalID]signal.Wait{}
+				s.waits[o.Webhook] = map[signal.SignalID]delivery.Wait{}
 			}
 			if s.waits[o.Webhook][wait.Signal] = wait; wait.Head == "" && wait.Last == "" {
 				delete(s.waits[o.Webhook], wait.Signal)
@@ -484,7 +485,7 @@ func (s *fakeStore) PendingDeliveries(ctx context.Context, _ int, accounts []sig
 	err = s.do(ctx, "PendingDeliveries", func() error {
 		pending = make([]int, len(accounts))
 		for _, d := range s.deliveries {
-			if i := slices.Index(accounts, d.Account); i >= 0 && d.Status == signal.DeliveryPending {
+			if i := slices.Index(accounts, d.Account); i >= 0 && d.Status == delivery.Pending {
 				pending[i]++
 			}
 		}
@@ -504,7 +505,7 @@ func (s *fakeStore) Notify(ctx context.Context, epoch int64, e signal.Event) err
 	})
 }
 
-func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID) (list []signal.Wait, err error) {
+func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID) (list []delivery.Wait, err error) {
 	err = s.do(ctx, "SignalWaits", func() error {
 		list = slices.Collect(maps.Values(s.waits[id]))
 		return nil
@@ -524,7 +525,7 @@ func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id 
 	return more, err
 }
 
-func (s *fakeStore) DueMails(ctx context.Context, _ int, until time.Time, limit int) (due []signal.Mail, next time.Time, err error) {
+func (s *fakeStore) DueMails(ctx context.Context, _ int, until time.Time, limit int) (due []delivery.Mail, next time.Time, err error) {
 	err = s.do(ctx, "DueMails", func() error {
 		for _, id := range slices.SortedFunc(maps.Keys(s.mailDue), func(a, b string) int { return s.mailDue[a].Compare(s.mailDue[b]) }) {
 			if at := s.mailDue[id]; at.After(until) {
@@ -540,7 +541,7 @@ func (s *fakeStore) DueMails(ctx context.Context, _ int, until time.Time, limit 
 	return due, next, err
 }
 
-func (s *fakeStore) StoreMailOutcome(ctx context.Context, _ int, epoch int64, m signal.Mail, again time.Time) error {
+func (s *fakeStore) StoreMailOutcome(ctx context.Context, _ int, epoch int64, m delivery.Mail, again time.Time) error {
 	return s.do(ctx, "StoreMailOutcome", func() error {
 		if epoch != s.epoch {
 			return errNotOwner

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // waiter is an endpoint at a gate, in a test.
@@ -410,7 +411,7 @@ func TestSlotsAreSharedByTurns(t *testing.T) {
 		pass(time.Second)
 		var others []signal.WebhookID
 		for range 20 {
-			others = append(others, w.register(func(h *signal.Webhook) { h.CreatedAt = h.CreatedAt.Add(-time.Hour) }))
+			others = append(others, w.register(func(h *delivery.Webhook) { h.CreatedAt = h.CreatedAt.Add(-time.Hour) }))
 		}
 		events := w.emit(1)
 		pass(700 * time.Millisecond) // 20 requests by four at once take half a second

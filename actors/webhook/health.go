@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Defaults of HealthRules.
@@ -40,12 +40,12 @@ type Verdict struct {
 // After returns the health after an attempt that ended at the given time. Every
 // attempt counts, tests and those made by hand, too. For a webhook that is disabled
 // the caller drops a verdict that says to disable it.
-func (r HealthRules) After(h signal.WebhookHealth, success bool, at time.Time) (signal.WebhookHealth, Verdict) {
+func (r HealthRules) After(h delivery.WebhookHealth, success bool, at time.Time) (delivery.WebhookHealth, Verdict) {
 	if success {
-		return signal.WebhookHealth{}, Verdict{Recovered: h.Warned > 0}
+		return delivery.WebhookHealth{}, Verdict{Recovered: h.Warned > 0}
 	}
 	if h.FailingSince.IsZero() {
-		h = signal.WebhookHealth{FailingSince: at}
+		h = delivery.WebhookHealth{FailingSince: at}
 	}
 	h.Failures++
 	failing := at.Sub(h.FailingSince)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestHealth(t *testing.T) {
@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var (
-				health signal.WebhookHealth
+				health delivery.WebhookHealth
 				got    []string
 			)
 			for i, a := range test.attempts {
@@ -84,16 +84,16 @@ func TestHealthTellsSinceWhenItFails(t *testing.T) {
 	t.Parallel()
 	var (
 		rules  HealthRules
-		health signal.WebhookHealth
+		health delivery.WebhookHealth
 	)
 	for n := range 3 {
 		health, _ = rules.After(health, false, vectorTime.Add(time.Duration(n)*13*time.Hour))
 	}
-	want := signal.WebhookHealth{FailingSince: vectorTime, Failures: 3, Warned: 1}
+	want := delivery.WebhookHealth{FailingSince: vectorTime, Failures: 3, Warned: 1}
 	if diff := cmp.Diff(want, health); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)
 	}
-	if health, _ = rules.After(health, true, vectorTime); health != (signal.WebhookHealth{}) {
+	if health, _ = rules.After(health, true, vectorTime); health != (delivery.WebhookHealth{}) {
 		t.Errorf("after a success: %+v", health)
 	}
 }

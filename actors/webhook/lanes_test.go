@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Endpoints that hang at real receivers take all the slots that they get of a share. Fast
@@ -134,7 +135,7 @@ func (r *receiver) await(what string, so func() bool) {
 
 // registerAt adds a webhook of an account.
 func (w *world) registerAt(account signal.AccountID, url string) {
-	w.register(func(h *signal.Webhook) { h.Account, h.URL, h.CreatedAt = account, url, h.CreatedAt.Add(-time.Hour) })
+	w.register(func(h *delivery.Webhook) { h.Account, h.URL, h.CreatedAt = account, url, h.CreatedAt.Add(-time.Hour) })
 }
 
 // slowLane returns how many slots the slow lane has, and how many endpoints wait for one.

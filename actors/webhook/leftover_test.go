@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // What was sent is stored when the owner stops, even if its write has just failed and
@@ -41,7 +42,7 @@ func TestASlotOfAnEmptyQueueIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.InFlight = 1 })
-		closed := func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} }
+		closed := func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} }
 		busy, emptied := w.register(), w.register(closed)
 		w.courier.script(after(10*time.Second, answers200))
 		w.start()

@@ -18,7 +18,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // mailServer is a real SMTP server that keeps what it is given.
@@ -282,8 +282,8 @@ func TestNothingIsInjectedIntoMails(t *testing.T) {
 		t.Fatal(err)
 	}
 	const evil = "x\r\nBcc: eve@example.net\r\n.\r\nMAIL FROM:<eve@example.net>\n\u2028  Last error:     none\x00\x7f"
-	for _, kind := range []signal.MailKind{signal.MailWebhookFailing, signal.MailWebhookDisabled, signal.MailWebhookRecovered, "another"} {
-		l := letter(&signal.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
+	for _, kind := range []delivery.MailKind{delivery.MailWebhookFailing, delivery.MailWebhookDisabled, delivery.MailWebhookRecovered, "another"} {
+		l := letter(&delivery.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
 			Since: vectorTime.Add(-time.Hour), At: vectorTime}, "ann@example.com")
 		if err := post.Send(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -334,7 +334,7 @@ func TestMailsReachTheServer(t *testing.T) {
 	o := &owned{Node: w.node, epoch: 1, log: w.node.log}
 	w.store.set(func() {
 		for _, id := range []string{"1", "2"} {
-			w.store.mailbox[id] = signal.Mail{ID: id, Kind: signal.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}
+			w.store.mailbox[id] = delivery.Mail{ID: id, Kind: delivery.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}
 			w.store.mailDue[id] = time.Now()
 		}
 	})

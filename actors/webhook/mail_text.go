@@ -5,29 +5,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // letter returns m as it is sent to an address.
-func letter(m *signal.Mail, to string) Letter {
+func letter(m *delivery.Mail, to string) Letter {
 	l := Letter{ID: m.ID, To: to, At: m.At}
 	var b strings.Builder
 	url := oneLine(m.URL)
 	switch m.Kind {
-	case signal.MailWebhookFailing:
+	case delivery.MailWebhookFailing:
 		l.Subject = "Your webhook is failing"
 		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nIf the webhook goes on failing, it will be disabled. The success of any delivery ends this,\n" +
 			"that of a test event, too.\n")
-	case signal.MailWebhookDisabled:
+	case delivery.MailWebhookDisabled:
 		l.Subject = "Your webhook was disabled"
 		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nNothing is recorded for it any more. Deliveries that were pending have failed. When the\n" +
 			"endpoint works again, set the status of the webhook to \"enabled\", and retry the failed\n" +
 			"deliveries.\n")
-	case signal.MailWebhookRecovered:
+	case delivery.MailWebhookRecovered:
 		l.Subject = "Your webhook works again"
 		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
@@ -40,7 +40,7 @@ func letter(m *signal.Mail, to string) Letter {
 	return l
 }
 
-func writeFacts(b *strings.Builder, m *signal.Mail, url string) {
+func writeFacts(b *strings.Builder, m *delivery.Mail, url string) {
 	fmt.Fprintf(b, "  URL:            %s\n", url)
 	if !m.Since.IsZero() {
 		fmt.Fprintf(b, "  Failing since:  %s\n", m.Since.UTC().Format(time.RFC1123))

@@ -6,12 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestTextOfMails(t *testing.T) {
 	t.Parallel()
-	m := signal.Mail{ID: "7", Kind: signal.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
+	m := delivery.Mail{ID: "7", Kind: delivery.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
 		Since: vectorTime.Add(-24 * time.Hour), At: vectorTime}
 	got := letter(&m, "ann@example.com")
 	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: vectorTime, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // mailStored tells the mailer that there are new mails.
@@ -25,10 +26,10 @@ type (
 type mails interface {
 	// DueMails returns mails that are due at until, and when the first one after until
 	// is due; zero: none is.
-	DueMails(ctx context.Context, partition int, until time.Time, limit int) (due []signal.Mail, next time.Time, err error)
+	DueMails(ctx context.Context, partition int, until time.Time, limit int) (due []delivery.Mail, next time.Time, err error)
 	// StoreMailOutcome stores that a mail was tried: it is tried again at the given
 	// time; zero: it is done with.
-	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m signal.Mail, again time.Time) error
+	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m delivery.Mail, again time.Time) error
 }
 
 // Post sends mails. SMTP does.
@@ -144,7 +145,7 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 }
 
 // sendMail tries to send m and returns when it is tried again; zero: it is done with.
-func (o *owned) sendMail(ctx context.Context, m signal.Mail) (again time.Time) {
+func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time) {
 	log := o.log.With("kind", string(m.Kind), "account", string(m.Account), "webhook", string(m.Webhook))
 	if o.options.Post == nil || o.options.Addresses == nil {
 		log.Warn("mail is not sent: no server is configured")

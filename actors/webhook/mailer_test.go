@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // addresses knows the address of every account but "gone".
@@ -73,8 +74,8 @@ func mailing(t *testing.T, p *fakePost) *world {
 }
 
 // mail stores a mail that is due.
-func (w *world) mail(id string, change ...func(m *signal.Mail)) {
-	m := signal.Mail{ID: id, Kind: signal.MailWebhookFailing, Account: w.account, Webhook: "whk_1", At: time.Now()}
+func (w *world) mail(id string, change ...func(m *delivery.Mail)) {
+	m := delivery.Mail{ID: id, Kind: delivery.MailWebhookFailing, Account: w.account, Webhook: "whk_1", At: time.Now()}
 	for _, f := range change {
 		f(&m)
 	}
@@ -136,7 +137,7 @@ func TestOneMailFailsAndOthersDoNot(t *testing.T) {
 		for i := range 40 {
 			w.mail("m" + string(rune('0'+i)))
 		}
-		w.mail("nobody", func(m *signal.Mail) { m.Account = "gone" })
+		w.mail("nobody", func(m *delivery.Mail) { m.Account = "gone" })
 		w.start()
 		pass(time.Second)
 		if n := len(p.taken()); n != 38 || w.waiting() != 2 {
@@ -196,11 +197,11 @@ func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 			events = append(events, sent...)
 		}
 		w.statuses(healthy, map[string]int{"succeeded": len(events)})
-		w.mails(signal.MailWebhookDisabled)
+		w.mails(delivery.MailWebhookDisabled)
 		if len(p.tried()) == 0 {
 			t.Error("no mail was tried")
 		}
-		if w.store.hook(failing).Status != signal.WebhookDisabled {
+		if w.store.hook(failing).Status != delivery.WebhookDisabled {
 			t.Error("the failing webhook is not disabled")
 		}
 	})

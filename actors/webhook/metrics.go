@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts
@@ -17,7 +17,7 @@ type Metrics struct {
 	successes  prometheus.Observer
 	failures   prometheus.Observer
 	deliveries *prometheus.CounterVec
-	byStatus   map[signal.DeliveryStatus]prometheus.Counter
+	byStatus   map[delivery.Status]prometheus.Counter
 	drops      prometheus.Counter
 	disables   *prometheus.CounterVec
 	emails     *prometheus.CounterVec
@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process made, as pending, or that ended here.",
 		}, []string{"status"}),
-		byStatus: map[signal.DeliveryStatus]prometheus.Counter{},
+		byStatus: map[delivery.Status]prometheus.Counter{},
 		drops: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "agentsignal_webhook_deliveries_dropped_total",
 			Help: "Deliveries that were not stored, or not tried again, because too many of the account are pending.",
@@ -75,16 +75,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.byClass[class] = m.attempts.WithLabelValues(class)
 	}
 	m.successes, m.failures = m.duration.WithLabelValues("success"), m.duration.WithLabelValues("failure")
-	for _, s := range signal.DeliveryStatuses {
+	for _, s := range delivery.Statuses {
 		m.byStatus[s] = m.deliveries.WithLabelValues(string(s))
 	}
-	for _, reason := range signal.DisabledReasons {
+	for _, reason := range delivery.DisabledReasons {
 		m.disables.WithLabelValues(string(reason))
 	}
 	for _, result := range []string{mailSent, mailDeferred, mailGivenUp, mailUnsent} {
 		m.emails.WithLabelValues(result)
 	}
-	for _, s := range signal.WebhookStatuses {
+	for _, s := range delivery.WebhookStatuses {
 		m.webhooks.WithLabelValues(string(s))
 	}
 	return m
@@ -92,13 +92,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // Observe sets the gauges of what is in Redis, as it was at the given time. It is
 // called every 15 s, not at a scrape.
-func (m *Metrics) Observe(s signal.WebhookStats, now time.Time) {
+func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
 	if m == nil {
 		return
 	}
 	m.pending.Set(float64(s.Pending))
-	m.webhooks.WithLabelValues(string(signal.WebhookEnabled)).Set(float64(s.Enabled))
-	m.webhooks.WithLabelValues(string(signal.WebhookDisabled)).Set(float64(s.Disabled))
+	m.webhooks.WithLabelValues(string(delivery.WebhookEnabled)).Set(float64(s.Enabled))
+	m.webhooks.WithLabelValues(string(delivery.WebhookDisabled)).Set(float64(s.Disabled))
 	var lag time.Duration
 	if !s.OldestDue.IsZero() {
 		lag = max(0, now.Sub(s.OldestDue))
@@ -124,12 +124,12 @@ func (m *Metrics) attempted(r *Result) {
 // recorded counts new deliveries.
 func (m *Metrics) recorded(n int) {
 	if m != nil && n > 0 {
-		m.byStatus[signal.DeliveryPending].Add(float64(n))
+		m.byStatus[delivery.Pending].Add(float64(n))
 	}
 }
 
 // ended counts a delivery that has ended.
-func (m *Metrics) ended(s signal.DeliveryStatus) {
+func (m *Metrics) ended(s delivery.Status) {
 	if m != nil {
 		m.byStatus[s].Inc()
 	}
@@ -142,7 +142,7 @@ func (m *Metrics) dropped(n int) {
 	}
 }
 
-func (m *Metrics) disabled(reason signal.DisabledReason) {
+func (m *Metrics) disabled(reason delivery.DisabledReason) {
 	if m != nil {
 		m.disables.WithLabelValues(string(reason)).Inc()
 	}

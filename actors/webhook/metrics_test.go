@@ -10,18 +10,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestMetricsOfNothing(t *testing.T) {
 	t.Parallel()
 	var m *Metrics
 	for name, count := range map[string]func(){
-		"Observe":   func() { m.Observe(signal.WebhookStats{}, time.Now()) },
+		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now()) },
 		"attempted": func() { m.attempted(&Result{}) },
 		"recorded":  func() { m.recorded(1) },
-		"ended":     func() { m.ended(signal.DeliveryFailed) },
-		"disabled":  func() { m.disabled(signal.DisabledManual) },
+		"ended":     func() { m.ended(delivery.Failed) },
+		"disabled":  func() { m.disabled(delivery.DisabledManual) },
 		"emailed":   func() { m.emailed(mailSent) },
 	} {
 		func() {
@@ -50,13 +50,13 @@ func TestMetricsStartAtZero(t *testing.T) {
 	want := map[string]int{
 		"agentsignal_webhook_attempts_total":           len(Classes),
 		"agentsignal_webhook_attempt_duration_seconds": 2,
-		"agentsignal_webhook_deliveries_total":         len(signal.DeliveryStatuses),
+		"agentsignal_webhook_deliveries_total":         len(delivery.Statuses),
 		"agentsignal_webhook_deliveries_dropped_total": 1,
-		"agentsignal_webhook_disabled_total":           len(signal.DisabledReasons),
+		"agentsignal_webhook_disabled_total":           len(delivery.DisabledReasons),
 		"agentsignal_emails_total":                     4,
 		"agentsignal_webhook_pending_deliveries":       1,
 		"agentsignal_webhook_due_lag_seconds":          1,
-		"agentsignal_webhooks":                         len(signal.WebhookStatuses),
+		"agentsignal_webhooks":                         len(delivery.WebhookStatuses),
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("series (-want +got):\n%s", d)
@@ -66,7 +66,7 @@ func TestMetricsStartAtZero(t *testing.T) {
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics(prometheus.NewRegistry())
-	m.Observe(signal.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}, vectorTime)
+	m.Observe(delivery.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}, vectorTime)
 	gauges := func() string {
 		var b strings.Builder
 		for _, g := range []prometheus.Gauge{m.pending, m.lag, m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")} {
@@ -77,7 +77,7 @@ func TestObserve(t *testing.T) {
 	if got := gauges(); got != " 7 3 5 2" {
 		t.Errorf("got%s", got)
 	}
-	m.Observe(signal.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime) // due later: no lag
+	m.Observe(delivery.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime) // due later: no lag
 	if got := gauges(); got != " 0 0 0 0" {
 		t.Errorf("then%s", got)
 	}

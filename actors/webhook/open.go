@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // A delivery whose first attempt succeeds at once, as nearly all do, is stored once: in
@@ -28,7 +29,7 @@ const (
 
 // item is a delivery with what it sends, as an endpoint has it.
 type item struct {
-	signal.PendingDelivery
+	delivery.PendingDelivery
 	event   *openEvent  // that it was made of; nil: it was read from Redis
 	pending atomic.Bool // it is, or is being, stored as pending
 	stored  atomic.Bool // Redis has it, in whatever state
@@ -143,7 +144,7 @@ func (r *Recorder) storeOpen(ctx context.Context, then time.Time) error {
 }
 
 // byEvent groups deliveries by what they send. Those of an event follow each other.
-func byEvent(items []*item) (batch []signal.EventDeliveries) {
+func byEvent(items []*item) (batch []delivery.EventDeliveries) {
 	for _, i := range items {
 		n := len(batch) - 1
 		for n >= 0 && batch[n].Event == i.Event && &batch[n].Body[0] != &i.Body[0] {
@@ -151,7 +152,7 @@ func byEvent(items []*item) (batch []signal.EventDeliveries) {
 		}
 		if n < 0 || batch[n].Event != i.Event {
 			n = len(batch)
-			batch = append(batch, signal.EventDeliveries{Event: i.Event, Body: i.Body})
+			batch = append(batch, delivery.EventDeliveries{Event: i.Event, Body: i.Body})
 		}
 		batch[n].Deliveries = append(batch[n].Deliveries, i.Delivery)
 	}

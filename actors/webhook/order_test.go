@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // allEvents subscribes a webhook to the life of signals and to runs.
-func allEvents(h *signal.Webhook) {
+func allEvents(h *delivery.Webhook) {
 	h.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
 }
 
@@ -304,7 +305,7 @@ func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
 		w.courier.script(answers503)
 		w.start()
 		s := signal.NewSignalID()
-		of := func(e signal.EventID) signal.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
+		of := func(e signal.EventID) delivery.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
 		head := w.emitOf(s, signal.SignalCreated)
 		pass(6 * time.Second)
 		next := w.emitOf(s, signal.SignalUpdated)

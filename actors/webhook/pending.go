@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // At most Options.MaxPending deliveries of an account are pending. With so many, a new
@@ -244,8 +245,8 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 
 // limited returns the state of a delivery after an attempt as it can be stored: one that
 // is not stored yet has failed instead of being pending if too many are.
-func (e *endpoint) limited(d *item, after signal.Delivery) signal.Delivery {
-	if after.Status != signal.DeliveryPending || !d.isOpen() || d.pending.Load() && !d.past.Load() {
+func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
+	if after.Status != delivery.Pending || !d.isOpen() || d.pending.Load() && !d.past.Load() {
 		return after
 	}
 	if !d.past.Load() {
@@ -254,6 +255,6 @@ func (e *endpoint) limited(d *item, after signal.Delivery) signal.Delivery {
 		}
 		e.o.recorder.counts.drop(e.account, 1)
 	} // else it was counted as dropped
-	after.Status, after.NextAttemptAt, after.CompletedAt = signal.DeliveryFailed, time.Time{}, e.o.now()
+	after.Status, after.NextAttemptAt, after.CompletedAt = delivery.Failed, time.Time{}, e.o.now()
 	return after
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // pending returns how many deliveries of a webhook are pending in the store.
 func (w *world) pending(id signal.WebhookID) (n int) {
 	for status, count := range w.store.statuses(id) {
-		if strings.HasPrefix(status, string(signal.DeliveryPending)) {
+		if strings.HasPrefix(status, string(delivery.Pending)) {
 			n += count
 		}
 	}
@@ -170,7 +171,7 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		const a, other = signal.AccountID("acc_1"), signal.AccountID("acc_2")
-		store.deliveries["dlv_1"] = &signal.PendingDelivery{Delivery: signal.Delivery{Account: a, Status: signal.DeliveryPending}}
+		store.deliveries["dlv_1"] = &delivery.PendingDelivery{Delivery: delivery.Delivery{Account: a, Status: delivery.Pending}}
 		k := newCounts(&owned{Node: &Node{store: store, options: Options{MaxPending: 10}}})
 		room := func(want int, of map[signal.AccountID]int) {
 			t.Helper()
@@ -205,7 +206,7 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 		counted(2)
 		room(0, map[signal.AccountID]int{a: 1})
 		time.Sleep(recount)
-		store.deliveries["dlv_1"].Status = signal.DeliverySucceeded
+		store.deliveries["dlv_1"].Status = delivery.Succeeded
 		room(1, map[signal.AccountID]int{a: 1})
 		counted(3)
 		time.Sleep(recount)

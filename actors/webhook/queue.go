@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Limits of what one endpoint keeps in memory.
@@ -48,7 +49,7 @@ type queue struct {
 // attempt is an attempt that has ended.
 type attempt struct {
 	item    *item
-	trigger signal.AttemptTrigger
+	trigger delivery.Trigger
 	result  Result
 	ended   time.Time
 }
@@ -209,11 +210,11 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 
 // triggerOf says why the next attempt of d is made. A test of a disabled webhook is
 // no retry, though it has none behind it; it has failed in no way yet.
-func triggerOf(d *signal.Delivery) signal.AttemptTrigger {
+func triggerOf(d *delivery.Delivery) delivery.Trigger {
 	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0 || d.Error != "") {
-		return signal.TriggerManual
+		return delivery.Manual
 	}
-	return signal.TriggerSchedule
+	return delivery.Scheduled
 }
 
 // begin returns the first delivery of a goroutine, nil if there is none for it.

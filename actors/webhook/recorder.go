@@ -8,17 +8,18 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // tables knows which webhooks an account has, and stores deliveries.
 type tables interface {
 	AccountsWithWebhooks(ctx context.Context, partition int) ([]signal.AccountID, error)
-	Webhooks(ctx context.Context, account signal.AccountID) ([]signal.Webhook, error)
+	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
 	// LastEvent returns the position of the newest event in the log.
 	LastEvent(ctx context.Context, partition int) (signal.Position, error)
 	// StoreDeliveries stores new deliveries. Those that are there already stay as they
 	// are.
-	StoreDeliveries(ctx context.Context, partition int, epoch int64, batch []signal.EventDeliveries) error
+	StoreDeliveries(ctx context.Context, partition int, epoch int64, batch []delivery.EventDeliveries) error
 }
 
 // Limits of a Recorder.
@@ -66,7 +67,7 @@ type subscriber struct {
 // eventBit returns the bit of t in a set of types; 0 if no webhook gets such events
 // from the log.
 func eventBit(t signal.EventType) uint8 {
-	for i, e := range signal.WebhookEvents {
+	for i, e := range delivery.WebhookEvents {
 		if e == t {
 			return 1 << i
 		}
@@ -206,9 +207,9 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 			bodies[s.version] = body
 			p.bytes += len(body)
 		}
-		event.items = append(event.items, &item{event: event, signal: about, PendingDelivery: signal.PendingDelivery{Body: body, Delivery: signal.Delivery{
+		event.items = append(event.items, &item{event: event, signal: about, PendingDelivery: delivery.PendingDelivery{Body: body, Delivery: delivery.Delivery{
 			ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
-			Status: signal.DeliveryPending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
+			Status: delivery.Pending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
 		}}})
 	}
 	if len(event.items) > 0 {
@@ -314,7 +315,7 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 	}
 	table = make([]subscriber, 0, len(list))
 	for i := range list {
-		if w := &list[i]; w.Status == signal.WebhookEnabled {
+		if w := &list[i]; w.Status == delivery.WebhookEnabled {
 			s := subscriber{id: w.ID, version: w.APIVersion, since: w.Since}
 			for _, t := range w.Events {
 				s.events |= eventBit(t)

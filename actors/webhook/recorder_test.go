@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // listener is an actor in place of the partition's webhooks.
@@ -105,11 +106,11 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, l := recording(t)
-		all := w.register(func(h *signal.Webhook) { h.Events = signal.WebhookEvents })
+		all := w.register(func(h *delivery.Webhook) { h.Events = delivery.WebhookEvents })
 		created := w.register()
-		old := w.register(func(h *signal.Webhook) { h.APIVersion = "2025-01-01" })
-		w.register(func(h *signal.Webhook) { h.Status = signal.WebhookDisabled })
-		w.register(func(h *signal.Webhook) { h.Account = signal.NewAccountID() })
+		old := w.register(func(h *delivery.Webhook) { h.APIVersion = "2025-01-01" })
+		w.register(func(h *delivery.Webhook) { h.Status = delivery.WebhookDisabled })
+		w.register(func(h *delivery.Webhook) { h.Account = signal.NewAccountID() })
 		l.begin(w)
 		for _, typ := range []signal.EventType{signal.SignalCreated, signal.SignalClosed, signal.SystemNotification, signal.KeyRevoked} {
 			w.store.set(func() {
@@ -138,7 +139,7 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 			if d := cmp.Diff(string(want), string(d.Body)); d != "" {
 				t.Errorf("body (-want +got):\n%s", d)
 			}
-			if d.Status != signal.DeliveryPending || !d.NextAttemptAt.Equal(events[0].Time()) || d.Account != w.account {
+			if d.Status != delivery.Pending || !d.NextAttemptAt.Equal(events[0].Time()) || d.Account != w.account {
 				t.Errorf("stored %+v", d.Delivery)
 			}
 		}
@@ -171,7 +172,7 @@ func TestRecordWhatAnOwnerBeforeHasMade(t *testing.T) {
 			w.emit(maxRecord + 10) // two writes, of which the second fails
 			events := w.events()
 			sent := signal.DeliveryIDOf(events[0].ID, id)
-			w.store.deliveries[sent] = &signal.PendingDelivery{Delivery: signal.Delivery{ID: sent, Webhook: id, Status: signal.DeliverySucceeded}}
+			w.store.deliveries[sent] = &delivery.PendingDelivery{Delivery: delivery.Delivery{ID: sent, Webhook: id, Status: delivery.Succeeded}}
 			w.store.fail = func(op string) (error, bool) {
 				if op == "StoreDeliveries" && w.store.calls[op] == 2 {
 					return errDown, after
@@ -194,7 +195,7 @@ func TestRecordWhatAnOwnerBeforeHasMade(t *testing.T) {
 					t.Fatalf("%s is told %d times", s, seen[s])
 				}
 			}
-			if len(seen) != len(events) || len(w.store.deliveries) != len(events) || w.store.delivery(sent).Status != signal.DeliverySucceeded {
+			if len(seen) != len(events) || len(w.store.deliveries) != len(events) || w.store.delivery(sent).Status != delivery.Succeeded {
 				t.Errorf("%d are told, %d stored, want %d", len(seen), len(w.store.deliveries), len(events))
 			}
 			end := events[len(events)-1].Position

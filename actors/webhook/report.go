@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // outcomes stores what became of deliveries.
@@ -16,7 +17,7 @@ type outcomes interface {
 	// step. left are the indices of the deliveries that it left out, because somebody
 	// changed them by hand meanwhile: all of them if the webhook is gone. KindConflict,
 	// "webhook_changed": o.Disabled was made from another record than the present one.
-	StoreOutcomes(ctx context.Context, partition int, epoch int64, o signal.Outcomes) (left []int, err error)
+	StoreOutcomes(ctx context.Context, partition int, epoch int64, o delivery.Outcomes) (left []int, err error)
 	// PruneDeliveries drops ended deliveries that need not be kept, a number at once.
 	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration,
 		keep int, keepBytes int64) (more bool, err error)
@@ -57,7 +58,7 @@ const (
 // report is what has happened and is not stored yet. One write is under way at a
 // time; what ends meanwhile forms the next one.
 type report struct {
-	health signal.WebhookHealth // as it will be stored
+	health delivery.WebhookHealth // as it will be stored
 
 	waiting outcomeList // in the order in which they ended
 	storing outcomeList // is being stored, or will be tried again
@@ -76,15 +77,15 @@ type report struct {
 type outcomeList struct {
 	outcomes []outcome
 	health   bool
-	disabled *signal.Webhook
+	disabled *delivery.Webhook
 	event    *signal.Event
-	mails    []signal.Mail
-	waits    []signal.Wait
+	mails    []delivery.Mail
+	waits    []delivery.Wait
 }
 
 // outcome is a delivery in its new state, and as it was held.
 type outcome struct {
-	signal.Delivery
+	delivery.Delivery
 	item *item
 }
 
@@ -124,21 +125,21 @@ func (e *endpoint) conclude() {
 }
 
 // judge does what a verdict demands. before is the health ahead of the attempt.
-func (e *endpoint) judge(v Verdict, before signal.WebhookHealth, a *attempt) {
+func (e *endpoint) judge(v Verdict, before delivery.WebhookHealth, a *attempt) {
 	w := &e.report.waiting
 	if v == (Verdict{}) || e.disabled() || w.disabled != nil || e.report.storing.disabled != nil {
 		return
 	}
-	mail := signal.Mail{Account: e.account, Webhook: e.id, URL: e.record.URL, Since: before.FailingSince, At: a.ended, Error: a.result.Error}
+	mail := delivery.Mail{Account: e.account, Webhook: e.id, URL: e.record.URL, Since: before.FailingSince, At: a.ended, Error: a.result.Error}
 	switch {
 	case v.Warn:
-		mail.Kind = signal.MailWebhookFailing
+		mail.Kind = delivery.MailWebhookFailing
 	case v.Recovered:
-		mail.Kind = signal.MailWebhookRecovered
+		mail.Kind = delivery.MailWebhookRecovered
 	case v.Disable:
-		mail.Kind = signal.MailWebhookDisabled
+		mail.Kind = delivery.MailWebhookDisabled
 		record := e.record
-		record.Status, record.DisabledReason = signal.WebhookDisabled, signal.DisabledFailing
+		record.Status, record.DisabledReason = delivery.WebhookDisabled, delivery.DisabledFailing
 		record.DisabledAt, record.UpdatedAt = a.ended, a.ended
 		w.disabled = &record
 		w.event = &signal.Event{ID: signal.NewEventID(), Account: e.account, Type: signal.SystemNotification,
@@ -187,9 +188,9 @@ func (e *endpoint) write(c engine.Context) {
 	})
 }
 
-func (e *endpoint) outcomes(l *outcomeList) signal.Outcomes {
-	o := signal.Outcomes{Account: e.account, Webhook: e.id, Disabled: l.disabled, Event: l.event, Mails: l.mails, Waits: l.waits,
-		Deliveries: make([]signal.Delivery, len(l.outcomes)), Bodies: make([][]byte, len(l.outcomes))}
+func (e *endpoint) outcomes(l *outcomeList) delivery.Outcomes {
+	o := delivery.Outcomes{Account: e.account, Webhook: e.id, Disabled: l.disabled, Event: l.event, Mails: l.mails, Waits: l.waits,
+		Deliveries: make([]delivery.Delivery, len(l.outcomes)), Bodies: make([][]byte, len(l.outcomes))}
 	for i := range l.outcomes {
 		o.Deliveries[i] = l.outcomes[i].Delivery
 		if item := l.outcomes[i].item; item.isOpen() {
@@ -218,7 +219,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	case signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.storing.disabled != nil:
 		// Somebody has changed the webhook meanwhile. If it goes on failing, the next
 		// attempt disables it.
-		mails := slices.DeleteFunc(r.storing.mails, func(m signal.Mail) bool { return m.Kind == signal.MailWebhookDisabled })
+		mails := slices.DeleteFunc(r.storing.mails, func(m delivery.Mail) bool { return m.Kind == delivery.MailWebhookDisabled })
 		r.storing.disabled, r.storing.event, r.storing.mails = nil, nil, mails
 		e.write(c)
 		e.load(c)
@@ -255,7 +256,7 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 	switch {
 	case left:
 		e.backlog.wanted = true
-	case d.Status == signal.DeliveryPending:
+	case d.Status == delivery.Pending:
 		e.searchAt(c, d.NextAttemptAt)
 		e.backlog.wanted = e.backlog.wanted || e.disabled()
 	default:
@@ -273,9 +274,9 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 }
 
 // onDisabled goes on when the webhook was disabled because it has failed for too long.
-func (e *endpoint) onDisabled(c engine.Context, record *signal.Webhook) {
+func (e *endpoint) onDisabled(c engine.Context, record *delivery.Webhook) {
 	e.log.Info("webhook is disabled", "account", string(e.account), "failing_since", e.report.health.FailingSince)
-	e.o.options.Metrics.disabled(signal.DisabledFailing)
+	e.o.options.Metrics.disabled(delivery.DisabledFailing)
 	e.o.recorder.forget(e.account)
 	e.record = *record
 	e.empty()
@@ -322,7 +323,7 @@ func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 func (e *endpoint) storeLast(c engine.Context) {
 	e.conclude()
 	r := &e.report
-	var last []signal.Outcomes
+	var last []delivery.Outcomes
 	if r.busy && !r.written {
 		last = append(last, e.outcomes(&r.storing))
 	}

@@ -3,7 +3,7 @@ package webhook
 import (
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
@@ -24,13 +24,13 @@ type Schedule struct {
 // After returns d as it is after an attempt with the result r that ended now. trigger
 // says why the attempt was made; jitter, from -1 to 1, is drawn by the caller. A
 // cancelled result is none: the caller drops it. d itself is not changed.
-func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Result, now time.Time, jitter float64) signal.Delivery {
-	d.Attempts = withAttempt(d.Attempts, signal.Attempt{
+func (s Schedule) After(d delivery.Delivery, trigger delivery.Trigger, r Result, now time.Time, jitter float64) delivery.Delivery {
+	d.Attempts = withAttempt(d.Attempts, delivery.Attempt{
 		Number: d.AttemptCount() + 1, Trigger: trigger, At: r.At, Duration: r.Duration,
 		ResponseStatus: r.Status, Error: r.Error, ResponseBody: r.Body,
 	})
-	last := d.Single || trigger == signal.TriggerManual
-	if trigger == signal.TriggerSchedule {
+	last := d.Single || trigger == delivery.Manual
+	if trigger == delivery.Scheduled {
 		d.Scheduled++
 	}
 	retries := s.Retries
@@ -40,27 +40,27 @@ func (s Schedule) After(d signal.Delivery, trigger signal.AttemptTrigger, r Resu
 	d.Error, d.Single, d.WasDueAt = r.Error, false, d.NextAttemptAt
 	switch {
 	case r.Error == "":
-		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliverySucceeded, time.Time{}, now
+		d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Succeeded, time.Time{}, now
 	case last || d.Scheduled > len(retries):
-		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryFailed, time.Time{}, now
+		d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Failed, time.Time{}, now
 	default:
 		delay := retries[max(d.Scheduled, 1)-1]
 		delay += time.Duration(float64(delay) * s.Jitter * jitter)
 		hold := min(r.RetryAfter, delay+maxHold)
-		d.Status, d.NextAttemptAt, d.CompletedAt = signal.DeliveryPending, now.Add(max(delay, hold)), time.Time{}
+		d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Pending, now.Add(max(delay, hold)), time.Time{}
 	}
 	return d
 }
 
 // withAttempt returns a new slice of the newest attempts, a being the last. What was
 // answered to the others is cut.
-func withAttempt(all []signal.Attempt, a signal.Attempt) []signal.Attempt {
-	if n := len(all) - (signal.MaxAttempts - 1); n > 0 {
+func withAttempt(all []delivery.Attempt, a delivery.Attempt) []delivery.Attempt {
+	if n := len(all) - (delivery.MaxAttempts - 1); n > 0 {
 		all = all[n:]
 	}
-	kept := append(make([]signal.Attempt, 0, len(all)+1), all...)
+	kept := append(make([]delivery.Attempt, 0, len(all)+1), all...)
 	for i := range kept {
-		kept[i].ResponseBody = cutBody(kept[i].ResponseBody, signal.MaxEarlierBody)
+		kept[i].ResponseBody = cutBody(kept[i].ResponseBody, delivery.MaxEarlierBody)
 	}
 	return append(kept, a)
 }

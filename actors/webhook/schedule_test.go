@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Results of attempts that took two seconds.
@@ -26,17 +26,17 @@ func askingFor(d time.Duration) Result {
 }
 
 // waiting returns a pending delivery of which so many attempts of the schedule failed.
-func waiting(scheduled int) signal.Delivery {
-	d := signal.Delivery{ID: "dlv_1", Event: "evt_1", Status: signal.DeliveryPending, CreatedAt: vectorTime, NextAttemptAt: vectorTime, Scheduled: scheduled}
+func waiting(scheduled int) delivery.Delivery {
+	d := delivery.Delivery{ID: "dlv_1", Event: "evt_1", Status: delivery.Pending, CreatedAt: vectorTime, NextAttemptAt: vectorTime, Scheduled: scheduled}
 	for n := range scheduled {
-		d.Attempts = append(d.Attempts, signal.Attempt{Number: n + 1, Trigger: signal.TriggerSchedule, Error: "timeout"})
+		d.Attempts = append(d.Attempts, delivery.Attempt{Number: n + 1, Trigger: delivery.Scheduled, Error: "timeout"})
 		d.Error = "timeout"
 	}
 	return d
 }
 
 // single is waiting for one attempt without others behind it.
-func single(scheduled int) signal.Delivery {
+func single(scheduled int) delivery.Delivery {
 	d := waiting(scheduled)
 	d.Single = true
 	return d
@@ -44,13 +44,13 @@ func single(scheduled int) signal.Delivery {
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	const manual, schedule = signal.TriggerManual, signal.TriggerSchedule
+	const manual, schedule = delivery.Manual, delivery.Scheduled
 	s := Schedule{}
 	tests := []struct {
 		name     string
 		schedule Schedule
-		delivery signal.Delivery
-		trigger  signal.AttemptTrigger
+		delivery delivery.Delivery
+		trigger  delivery.Trigger
 		result   Result
 		jitter   float64
 		want     string
@@ -93,7 +93,7 @@ func TestSchedule(t *testing.T) {
 			now := vectorTime.Add(2 * time.Second)
 			got := test.schedule.After(test.delivery, test.trigger, test.result, now, test.jitter)
 			text := string(got.Status)
-			if got.Status == signal.DeliveryPending {
+			if got.Status == delivery.Pending {
 				text += fmt.Sprint(" for ", got.NextAttemptAt.Sub(now))
 			}
 			if got.Error != "" {
@@ -102,7 +102,7 @@ func TestSchedule(t *testing.T) {
 			if text != test.want {
 				t.Errorf("it is %s, want %s", text, test.want)
 			}
-			if ended := got.Status != signal.DeliveryPending; ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
+			if ended := got.Status != delivery.Pending; ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
 				t.Errorf("it is %s, completed at %s, next attempt at %s", got.Status, got.CompletedAt, got.NextAttemptAt)
 			}
 			if got.Single {
@@ -121,25 +121,25 @@ func TestAWholeSchedule(t *testing.T) {
 	d, now := waiting(0), vectorTime
 	var attempts []string
 	for range 20 {
-		if d.Status != signal.DeliveryPending {
+		if d.Status != delivery.Pending {
 			break
 		}
 		now = d.NextAttemptAt
 		attempts = append(attempts, now.Sub(vectorTime).String())
-		d = Schedule{}.After(d, signal.TriggerSchedule, busy, now, 0)
+		d = Schedule{}.After(d, delivery.Scheduled, busy, now, 0)
 	}
 	want := []string{"0s", "30s", "2m30s", "12m30s", "42m30s", "2h42m30s", "10h42m30s"}
 	if diff := cmp.Diff(want, attempts); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	if d.Status != signal.DeliveryFailed || d.Scheduled != 7 || d.AttemptCount() != 7 {
+	if d.Status != delivery.Failed || d.Scheduled != 7 || d.AttemptCount() != 7 {
 		t.Errorf("it is %s after %d attempts, %d of the schedule", d.Status, d.AttemptCount(), d.Scheduled)
 	}
 	// A manual attempt counts on and leaves the schedule at its end.
-	d.Status, d.Single = signal.DeliveryPending, true
-	d = Schedule{}.After(d, signal.TriggerManual, wentWell, now, 0)
+	d.Status, d.Single = delivery.Pending, true
+	d = Schedule{}.After(d, delivery.Manual, wentWell, now, 0)
 	last := d.Attempts[len(d.Attempts)-1]
-	want8 := signal.Attempt{Number: 8, Trigger: signal.TriggerManual, At: vectorTime, Duration: 2 * time.Second, ResponseStatus: 204}
+	want8 := delivery.Attempt{Number: 8, Trigger: delivery.Manual, At: vectorTime, Duration: 2 * time.Second, ResponseStatus: 204}
 	if diff := cmp.Diff(want8, last); diff != "" || d.Scheduled != 7 || d.Error != "" {
 		t.Errorf("the eighth attempt (-want +got):\n%s\nscheduled %d, error %q", diff, d.Scheduled, d.Error)
 	}
@@ -149,7 +149,7 @@ func TestAttemptsAreRememberedUpToALimit(t *testing.T) {
 	t.Parallel()
 	d := waiting(0)
 	for range 60 {
-		d = Schedule{}.After(d, signal.TriggerManual, busy, vectorTime, 0)
+		d = Schedule{}.After(d, delivery.Manual, busy, vectorTime, 0)
 	}
 	if len(d.Attempts) != 50 || d.Attempts[0].Number != 11 || d.AttemptCount() != 60 {
 		t.Errorf("%d are remembered, from number %d to %d", len(d.Attempts), d.Attempts[0].Number, d.AttemptCount())
@@ -159,9 +159,9 @@ func TestAttemptsAreRememberedUpToALimit(t *testing.T) {
 func TestTheDeliveryBeforeIsNotChanged(t *testing.T) {
 	t.Parallel()
 	before := waiting(2)
-	before.Attempts = append(make([]signal.Attempt, 0, 10), before.Attempts...)
-	first := Schedule{}.After(before, signal.TriggerSchedule, busy, vectorTime, 0)
-	second := Schedule{}.After(before, signal.TriggerSchedule, timedOut, vectorTime, 0)
+	before.Attempts = append(make([]delivery.Attempt, 0, 10), before.Attempts...)
+	first := Schedule{}.After(before, delivery.Scheduled, busy, vectorTime, 0)
+	second := Schedule{}.After(before, delivery.Scheduled, timedOut, vectorTime, 0)
 	if first.Attempts[2].Error != "status 503" || second.Attempts[2].Error != "timeout" {
 		t.Error("two outcomes of one delivery share their attempts")
 	}
@@ -174,13 +174,13 @@ func TestTheDeliveryBeforeIsNotChanged(t *testing.T) {
 // characters.
 func TestEarlierAnswersAreCut(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("ä", signal.MaxResponseBody/2)
-	odd := "x" + strings.Repeat("ä", signal.MaxEarlierBody)
-	d := signal.Delivery{Status: signal.DeliveryPending}
+	long := strings.Repeat("ä", delivery.MaxResponseBody/2)
+	odd := "x" + strings.Repeat("ä", delivery.MaxEarlierBody)
+	d := delivery.Delivery{Status: delivery.Pending}
 	for _, body := range []string{long, odd, "short", long} {
-		d = Schedule{}.After(d, signal.TriggerSchedule, Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
+		d = Schedule{}.After(d, delivery.Scheduled, Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
 	}
-	want := []string{long[:signal.MaxEarlierBody], odd[:signal.MaxEarlierBody-1], "short", long}
+	want := []string{long[:delivery.MaxEarlierBody], odd[:delivery.MaxEarlierBody-1], "short", long}
 	for i, a := range d.Attempts {
 		if a.ResponseBody != want[i] {
 			t.Errorf("attempt %d: %d bytes are kept, want %d", i+1, len(a.ResponseBody), len(want[i]))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // target is where an endpoint's requests go. It does not change.
@@ -24,7 +25,7 @@ func (g *target) at(t time.Time) *Destination {
 }
 
 // target opens the secrets of w that sign at the given time, or later.
-func (r *Keyring) target(w *signal.Webhook, at time.Time) (*target, error) {
+func (r *Keyring) target(w *delivery.Webhook, at time.Time) (*target, error) {
 	secret, err := r.Open(w.Secret, string(w.ID))
 	if err != nil {
 		return nil, err
@@ -42,18 +43,18 @@ func (r *Keyring) target(w *signal.Webhook, at time.Time) (*target, error) {
 
 // overlaps says that w has a previous secret that still signs. One that has ended is
 // not looked at: the key that has sealed it may be gone.
-func overlaps(w *signal.Webhook, at time.Time) bool {
+func overlaps(w *delivery.Webhook, at time.Time) bool {
 	return w.PreviousSecret != nil && at.Before(w.PreviousUntil)
 }
 
 // outdated says that a secret of w that is needed is not sealed by the newest key.
-func (r *Keyring) outdated(w *signal.Webhook, at time.Time) bool {
+func (r *Keyring) outdated(w *delivery.Webhook, at time.Time) bool {
 	return !r.Current(w.Secret) || overlaps(w, at) && !r.Current(w.PreviousSecret)
 }
 
 // reseal stores w with its secrets sealed by the newest key. If its record is another
 // one by now, or gone, that is left to whoever reads the new one.
-func (o *owned) reseal(ctx context.Context, w signal.Webhook) error {
+func (o *owned) reseal(ctx context.Context, w delivery.Webhook) error {
 	secret, err := o.keys.Open(w.Secret, string(w.ID))
 	if err != nil {
 		return err

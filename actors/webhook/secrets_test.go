@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 func TestASecretThatNoKeyOpens(t *testing.T) {
@@ -14,12 +15,12 @@ func TestASecretThatNoKeyOpens(t *testing.T) {
 		lost := newKeyring(t, keyNamed("lost", 9))
 		id := w.register()
 		good := w.store.hook(id).Secret
-		w.store.change(id, func(h *signal.Webhook) { h.Secret = lost.Seal([]byte("secret"), string(h.ID)) })
+		w.store.change(id, func(h *delivery.Webhook) { h.Secret = lost.Seal([]byte("secret"), string(h.ID)) })
 		healthy := w.register()
 		w.start()
 		events := w.emit(300)
 		for range 20 { // a change is no reason to try it more often from then on
-			w.store.change(id, func(h *signal.Webhook) { h.URL += "x" })
+			w.store.change(id, func(h *delivery.Webhook) { h.URL += "x" })
 			pass(time.Second)
 		}
 		reads := w.store.count("Webhook")
@@ -35,7 +36,7 @@ func TestASecretThatNoKeyOpens(t *testing.T) {
 			t.Error("nothing is logged")
 		}
 		w.once(healthy, events)
-		w.store.change(id, func(h *signal.Webhook) { h.Secret, h.URL = good, w.url(id) })
+		w.store.change(id, func(h *delivery.Webhook) { h.Secret, h.URL = good, w.url(id) })
 		pass(time.Minute)
 		w.once(id, events)
 		w.statuses(id, map[string]int{"succeeded": 300})
@@ -50,7 +51,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 		pass(time.Second)
 		w.store.set(func() { w.store.late = slow("Webhook", 50*time.Millisecond) })
 		until := w.store.now().Add(24 * time.Hour)
-		w.store.change(id, func(h *signal.Webhook) {
+		w.store.change(id, func(h *delivery.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = h.Secret, until
 			h.Secret = w.keys.Seal([]byte("new"), string(id))
 		})
@@ -76,7 +77,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		lost := newKeyring(t, keyNamed("lost", 9))
-		id := w.register(func(h *signal.Webhook) {
+		id := w.register(func(h *delivery.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = lost.Seal([]byte("old"), string(h.ID)), time.Now().Add(time.Hour)
 		})
 		pass(2 * time.Hour)
@@ -90,10 +91,10 @@ func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 
 func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register(func(h *signal.Webhook) {
+		id := w.register(func(h *delivery.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = w.keys.Seal([]byte("old"), string(h.ID)), time.Now().Add(24*time.Hour)
 		})
-		quiet := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		quiet := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
 		w.start()
 		events := w.emit(1)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // The results of attempts, for agentsignal_webhook_attempts_total.
@@ -104,7 +105,7 @@ type Result struct {
 
 // Cancelled says that the attempt was given up because its context had ended. It
 // says nothing of the endpoint, and is to be dropped.
-func (r *Result) Cancelled() bool { return r.Error == signal.DeliveryCancelled }
+func (r *Result) Cancelled() bool { return r.Error == delivery.Cancelled }
 
 // Send makes an attempt and returns how it ended, within the sender's timeout. It is
 // a success once an answer's status is 2xx and its headers are complete, whatever
@@ -114,7 +115,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	start := time.Now()
 	result := Result{At: r.At}
 	if r.To.err != nil { // Guard.CheckURL accepts none of these
-		result.Error, result.Class = signal.DeliveryBlocked, ClassBlocked
+		result.Error, result.Class = delivery.Blocked, ClassBlocked
 		return result
 	}
 	buffer := requestBuffers.Get().(*[]byte)
@@ -125,21 +126,21 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		result.Error, result.Class = failure(ctx, err)
 		if errors.Is(err, errNotPublic) && !r.To.isAddress() {
 			// Nobody learns by it which names there are inside; metrics show it as blocked.
-			result.Error = signal.DeliveryHostNotFound
+			result.Error = delivery.HostNotFound
 		}
 		result.Duration = time.Since(start)
 		return result
 	}
 	if answer.StatusCode < 100 { // three digits of any kind are read
 		done(false)
-		result.Error, result.Class = signal.DeliveryNoConnection, ClassConnection
+		result.Error, result.Class = delivery.NoConnection, ClassConnection
 		result.Duration = time.Since(start)
 		return result
 	}
 	result.Status = answer.StatusCode
 	result.Class = classOf(answer.StatusCode)
 	if result.Class != ClassSuccess {
-		result.Error = signal.DeliveryStatusError + strconv.Itoa(answer.StatusCode)
+		result.Error = delivery.StatusError + strconv.Itoa(answer.StatusCode)
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
@@ -213,17 +214,17 @@ func classOf(status int) string {
 func failure(ctx context.Context, err error) (text, class string) {
 	switch {
 	case ctx.Err() != nil:
-		return signal.DeliveryCancelled, ""
+		return delivery.Cancelled, ""
 	case errors.Is(err, ErrAddressNotAllowed):
-		return signal.DeliveryBlocked, ClassBlocked
+		return delivery.Blocked, ClassBlocked
 	case isTimeout(err): // of a look-up, too
-		return signal.DeliveryTimeout, ClassTimeout
+		return delivery.TimedOut, ClassTimeout
 	case is[*net.DNSError](err):
-		return signal.DeliveryHostNotFound, ClassDNS
+		return delivery.HostNotFound, ClassDNS
 	case is[*tlsError](err), isAlert(err):
-		return signal.DeliveryTLSFailed, ClassTLS
+		return delivery.TLSFailed, ClassTLS
 	}
-	return signal.DeliveryNoConnection, ClassConnection
+	return delivery.NoConnection, ClassConnection
 }
 
 // is says that err is or wraps an error of type E.

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // rawConn is the server's side of a connection. Its methods return false once the
@@ -186,7 +186,7 @@ func TestAGigabyteIsNotRead(t *testing.T) {
 		written <- n
 	})
 	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(url))
-	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", signal.MaxResponseBody) {
+	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", delivery.MaxResponseBody) {
 		t.Errorf("got %s, error %q, %d bytes", got.Class, got.Error, len(got.Body))
 	}
 	// Buffers of the sockets take some megabytes.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // anAttempt is a request to a URL.
@@ -193,7 +194,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			io.WriteString(w, strings.Repeat("x", maxBodyRead-1))
 		case "/failing":
 			w.WriteHeader(500)
-			io.WriteString(w, strings.Repeat("x", signal.MaxResponseBody))
+			io.WriteString(w, strings.Repeat("x", delivery.MaxResponseBody))
 		}
 	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {

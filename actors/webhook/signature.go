@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // The headers of a delivery.
@@ -49,7 +49,7 @@ func StandardSignature(secret, id string, timestamp int64, body []byte) string {
 }
 
 func standardKey(secret string) []byte {
-	if text, ok := strings.CutPrefix(secret, signal.SecretPrefix); ok {
+	if text, ok := strings.CutPrefix(secret, delivery.SecretPrefix); ok {
 		if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) > 0 {
 			return key
 		}

@@ -14,7 +14,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const vectorSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
@@ -65,7 +65,7 @@ func TestSignaturesAreThoseOfTheTestVector(t *testing.T) {
 func official(t *testing.T, secret string) *standardwebhooks.Webhook {
 	t.Helper()
 	wh, err := standardwebhooks.NewWebhook(secret)
-	if !strings.HasPrefix(secret, signal.SecretPrefix) || err != nil {
+	if !strings.HasPrefix(secret, delivery.SecretPrefix) || err != nil {
 		wh, err = standardwebhooks.NewWebhookRaw([]byte(secret))
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func official(t *testing.T, secret string) *standardwebhooks.Webhook {
 
 func TestTheOfficialLibraryVerifies(t *testing.T) {
 	t.Parallel()
-	made := signal.NewSecret()
-	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made, signal.SecretPrefix)); err != nil || len(key) != 32 || made == signal.NewSecret() {
+	made := delivery.NewSecret()
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(made, delivery.SecretPrefix)); err != nil || len(key) != 32 || made == delivery.NewSecret() {
 		t.Fatalf("made the secret %q", made)
 	}
 	tests := []struct {
@@ -91,7 +91,7 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 		{"a secret beyond ASCII", []string{"пароль ключ 鍵"}},
 		{"a secret that is base64 without the prefix", []string{"c2lnbmFsLXNlcnZpY2U="}},
 		{"a prefix before what is no base64", []string{"whsec_not base64!"}},
-		{"two secrets during a rotation", []string{signal.NewSecret(), made}},
+		{"two secrets during a rotation", []string{delivery.NewSecret(), made}},
 		{"two kinds of secrets during a rotation", []string{"plain", made}},
 	}
 	for _, test := range tests {
@@ -118,7 +118,7 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 
 func TestAnEmptyKeySignsNothing(t *testing.T) {
 	t.Parallel()
-	if string(standardKey(signal.SecretPrefix)) != signal.SecretPrefix {
+	if string(standardKey(delivery.SecretPrefix)) != delivery.SecretPrefix {
 		t.Error("the prefix alone is an empty key, which everybody has")
 	}
 }

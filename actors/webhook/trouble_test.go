@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // Outcomes that cannot be stored are kept and stored later; nothing is sent twice.
@@ -125,7 +126,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} })
-		id, healthy := w.register(), w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		id, healthy := w.register(), w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.courier.script(func(ctx context.Context, r Request) Result {
 			if r.To.URL == w.url(id) {
 				return answers503(ctx, r)
@@ -217,7 +218,7 @@ func TestTheParentPanics(t *testing.T) {
 // What the parent cannot do it tries again.
 func TestUpkeepIsTriedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register(func(h *signal.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
+		id := w.register(func(h *delivery.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
 		w.store.fail = func(op string) (error, bool) {
 			if op == "PruneDeliveries" && w.store.calls[op] < 4 {
 				return errDown, false
@@ -244,7 +245,7 @@ func TestUpkeepIsTriedAgain(t *testing.T) {
 func TestDeliveriesArePruned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		quiet := w.register(func(h *signal.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		quiet := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
 		w.start()
 		w.emit(pruneEvery - 1)
 		pass(30 * time.Second)

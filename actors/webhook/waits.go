@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // An endpoint gets the events of a signal in their order, as far as its queue holds
@@ -16,7 +17,7 @@ import (
 
 // orders keeps the waits of webhooks.
 type orders interface {
-	SignalWaits(ctx context.Context, partition int, webhook signal.WebhookID) ([]signal.Wait, error)
+	SignalWaits(ctx context.Context, partition int, webhook signal.WebhookID) ([]delivery.Wait, error)
 }
 
 // catchUpSlack is how soon something may be due at which a page of the backlog was not
@@ -29,16 +30,16 @@ const waitSpread = 256
 
 // waits are those of an endpoint.
 type waits struct {
-	of      map[signal.SignalID]*signal.Wait
+	of      map[signal.SignalID]*delivery.Wait
 	changed map[signal.SignalID]struct{} // not stored yet
 }
 
 func newWaits() waits {
-	return waits{map[signal.SignalID]*signal.Wait{}, map[signal.SignalID]struct{}{}}
+	return waits{map[signal.SignalID]*delivery.Wait{}, map[signal.SignalID]struct{}{}}
 }
 
 // set notes that w has changed. One that holds nobody up is forgotten.
-func (s *waits) set(w *signal.Wait) {
+func (s *waits) set(w *delivery.Wait) {
 	s.changed[w.Signal] = struct{}{}
 	if w.Head == "" && w.Last == "" {
 		delete(s.of, w.Signal)
@@ -48,12 +49,12 @@ func (s *waits) set(w *signal.Wait) {
 }
 
 // take returns the waits that have changed since the last call, to be stored.
-func (s *waits) take() (list []signal.Wait) {
+func (s *waits) take() (list []delivery.Wait) {
 	for id := range s.changed {
 		if w := s.of[id]; w != nil {
 			list = append(list, *w)
 		} else {
-			list = append(list, signal.Wait{Signal: id})
+			list = append(list, delivery.Wait{Signal: id})
 		}
 	}
 	clear(s.changed)
@@ -97,7 +98,7 @@ func (e *endpoint) admit(page []*item) (items []*item) {
 func (e *endpoint) away(id signal.DeliveryID) bool { return id != "" && !e.held[id] }
 
 // holds reports whether d, which was not tried yet, waits for what is only in Redis.
-func (e *endpoint) holds(w *signal.Wait, d *item) bool {
+func (e *endpoint) holds(w *delivery.Wait, d *item) bool {
 	if len(d.Attempts) > 0 || d.Single || d.ID == w.Head || d.CreatedAt.Before(w.HeadAt) {
 		return false
 	}
@@ -109,14 +110,14 @@ func (e *endpoint) holds(w *signal.Wait, d *item) bool {
 
 // placeBehind returns when a delivery that waits is due: behind the one that is tried
 // again, and in the order of the events, whenever each of them is found to wait.
-func placeBehind(w *signal.Wait, d *item) time.Time {
+func placeBehind(w *delivery.Wait, d *item) time.Time {
 	return w.Due.Add(time.Millisecond + d.CreatedAt.Sub(w.HeadAt)/waitSpread).Truncate(time.Millisecond)
 }
 
 // putBehind has d sent after what Redis has of its signal. As long as not all of that is
 // known, it goes there as it is, and gets its place when it is read. So does what there
 // is no room for.
-func (e *endpoint) putBehind(d *item, w *signal.Wait) {
+func (e *endpoint) putBehind(d *item, w *delivery.Wait) {
 	if e.behind || len(d.Attempts) > 0 || d.isOpen() && e.o.recorder.counts.take(e.account, 1) == 0 {
 		e.release([]*item{d})
 	} else {
@@ -125,7 +126,7 @@ func (e *endpoint) putBehind(d *item, w *signal.Wait) {
 }
 
 // postpone has d tried after what Redis has of its signal.
-func (e *endpoint) postpone(d *item, w *signal.Wait) {
+func (e *endpoint) postpone(d *item, w *delivery.Wait) {
 	if !d.CreatedAt.Before(w.LastAt) || !e.away(w.Last) {
 		w.Last, w.LastAt = d.ID, d.CreatedAt
 		e.order.set(w)
@@ -139,7 +140,7 @@ func (e *endpoint) postpone(d *item, w *signal.Wait) {
 
 // tried says what becomes of the deliveries behind one that was tried, and is in the
 // state after now.
-func (e *endpoint) tried(d *item, after *signal.Delivery, success bool) {
+func (e *endpoint) tried(d *item, after *delivery.Delivery, success bool) {
 	if d.signal == "" {
 		return
 	}
@@ -148,13 +149,13 @@ func (e *endpoint) tried(d *item, after *signal.Delivery, success bool) {
 		w.Last = ""
 		e.order.set(w)
 	}
-	if after.Status == signal.DeliveryPending {
+	if after.Status == delivery.Pending {
 		e.held[d.ID] = false
 		first := after.Attempts[0]
 		until := first.At.Add(first.Duration + e.o.options.OrderWait)
 		if first.Number == 1 && e.o.now().Before(until) {
 			if w == nil {
-				w = &signal.Wait{Signal: d.signal}
+				w = &delivery.Wait{Signal: d.signal}
 			}
 			w.Head, w.HeadAt, w.Due = d.ID, d.CreatedAt, sooner(after.NextAttemptAt, until)
 			e.order.set(w)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // What endpoints tell their parent.
@@ -25,7 +26,7 @@ type (
 type (
 	scanDue struct{}
 	scanned struct {
-		due []signal.EndpointDue
+		due []delivery.EndpointDue
 		err error
 	}
 	startDue   struct{}
@@ -39,7 +40,7 @@ type (
 type schedules interface {
 	// DueEndpoints returns webhooks with a delivery that is due at until, by the time
 	// of the first one: at most limit after the first offset ones.
-	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) ([]signal.EndpointDue, error)
+	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error)
 }
 
 const (
@@ -75,9 +76,9 @@ type webhooks struct {
 	children map[signal.WebhookID]*child
 	ids      map[engine.Ref]signal.WebhookID
 
-	scans   int                  // that have succeeded
-	waiting []signal.EndpointDue // to be started, those due first in front
-	pausing bool                 // a startDue is to come
+	scans   int                    // that have succeeded
+	waiting []delivery.EndpointDue // to be started, those due first in front
+	pausing bool                   // a startDue is to come
 	failed  engine.Backoff
 
 	storing bool // openDue or openDone is to come
@@ -210,7 +211,7 @@ func (w *webhooks) scan(c engine.Context) {
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		var all []signal.EndpointDue
+		var all []delivery.EndpointDue
 		until := o.now().Add(ahead)
 		for {
 			due, err := o.store.DueEndpoints(ctx, o.partition, until, len(all), scanPage)

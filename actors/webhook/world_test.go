@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // world is a node that owns one partition, with fakes round it. It lives in a bubble
@@ -212,11 +213,11 @@ func (w *world) stored() signal.Position {
 }
 
 // register adds a webhook that wants signal.created.
-func (w *world) register(change ...func(hook *signal.Webhook)) signal.WebhookID {
+func (w *world) register(change ...func(hook *delivery.Webhook)) signal.WebhookID {
 	w.t.Helper()
 	id := signal.NewWebhookID()
-	hook := signal.Webhook{ID: id, Account: w.account, URL: "https://example.com/" + string(id), Events: []signal.EventType{signal.SignalCreated},
-		APIVersion: "2026-11-01", Status: signal.WebhookEnabled, CreatedAt: time.Now(), UpdatedAt: time.Now(), Secret: w.keys.Seal([]byte("secret"), string(id))}
+	hook := delivery.Webhook{ID: id, Account: w.account, URL: "https://example.com/" + string(id), Events: []signal.EventType{signal.SignalCreated},
+		APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: time.Now(), UpdatedAt: time.Now(), Secret: w.keys.Seal([]byte("secret"), string(id))}
 	for _, f := range change {
 		f(&hook)
 	}
@@ -255,9 +256,9 @@ func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID)
 		for i := range n {
 			e := signal.NewEventID()
 			at := time.Now().Truncate(time.Millisecond).Add(-time.Duration(n-i) * time.Second)
-			d := signal.Delivery{ID: signal.DeliveryIDOf(e, id), Webhook: id, Account: w.account, Event: e, Type: signal.SignalCreated,
-				Status: signal.DeliveryPending, CreatedAt: at, NextAttemptAt: at}
-			w.store.deliveries[d.ID] = &signal.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
+			d := delivery.Delivery{ID: signal.DeliveryIDOf(e, id), Webhook: id, Account: w.account, Event: e, Type: signal.SignalCreated,
+				Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
+			w.store.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
 			ids = append(ids, d.ID)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const (
@@ -66,7 +67,7 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	arrived := w.receiver.received.Load()
 	succeeded := int64(0)
 	for _, id := range l.hooks {
-		_, n, err := w.webhooks.Deliveries(ctx, l.account, id, signal.DeliveryQuery{Status: signal.DeliverySucceeded, Limit: 1})
+		_, n, err := w.webhooks.Deliveries(ctx, l.account, id, delivery.Query{Status: delivery.Succeeded, Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -209,15 +210,15 @@ func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error
 // scheduleAccount stores the deliveries of an account's events to its webhooks, and
 // notes when they are due.
 func (w *webhookRig) scheduleAccount(ctx context.Context, p int, epoch int64, start time.Time, a signal.AccountID, hooks []signal.WebhookID, due [][]int64) error {
-	var batch []signal.EventDeliveries
+	var batch []delivery.EventDeliveries
 	for n := range scheduleEach {
-		e := signal.EventDeliveries{Event: signal.NewEventID()}
+		e := delivery.EventDeliveries{Event: signal.NewEventID()}
 		e.Body = webhookBody(nil, e.Event, start, uint32(n))
 		for i, hook := range hooks {
 			at := start.Add(rand.N(scheduleSpan)).Truncate(time.Millisecond)
 			due[i] = append(due[i], at.UnixMilli())
-			e.Deliveries = append(e.Deliveries, signal.Delivery{ID: signal.DeliveryIDOf(e.Event, hook), Webhook: hook, Account: a,
-				Event: e.Event, Type: signal.SignalCreated, Status: signal.DeliveryPending, CreatedAt: start, NextAttemptAt: at})
+			e.Deliveries = append(e.Deliveries, delivery.Delivery{ID: signal.DeliveryIDOf(e.Event, hook), Webhook: hook, Account: a,
+				Event: e.Event, Type: signal.SignalCreated, Status: delivery.Pending, CreatedAt: start, NextAttemptAt: at})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
 			if err := w.webhooks.StoreDeliveries(ctx, p, epoch, batch); err != nil {

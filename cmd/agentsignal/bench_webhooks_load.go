@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -74,8 +75,8 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 func (w *webhookRig) register(ctx context.Context, account signal.AccountID, first, n int) ([]signal.WebhookID, error) {
 	ids := make([]signal.WebhookID, n)
 	for i := range n {
-		hook := signal.Webhook{ID: signal.NewWebhookID(), Account: account, URL: w.receiver.url(first + i),
-			Events: []signal.EventType{signal.SignalCreated}, APIVersion: webhookVersion, Status: signal.WebhookEnabled}
+		hook := delivery.Webhook{ID: signal.NewWebhookID(), Account: account, URL: w.receiver.url(first + i),
+			Events: []signal.EventType{signal.SignalCreated}, APIVersion: webhookVersion, Status: delivery.WebhookEnabled}
 		hook.Secret = w.keys.Seal([]byte(w.receiver.secret), string(hook.ID))
 		if _, err := w.webhooks.Register(ctx, hook, n, nil); err != nil {
 			return nil, fmt.Errorf("register webhook: %w", err)

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -61,7 +61,7 @@ const maxListeners = 100
 
 // newReceiver opens the endpoints. close ends them.
 func newReceiver(ctx context.Context, endpoints int) (*benchReceiver, error) {
-	v := &benchReceiver{secret: signal.NewSecret(), sinks: make([]sink, endpoints), conns: map[net.Conn]struct{}{}}
+	v := &benchReceiver{secret: delivery.NewSecret(), sinks: make([]sink, endpoints), conns: map[net.Conn]struct{}{}}
 	for range min(endpoints, maxListeners) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {

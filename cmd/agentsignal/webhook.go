@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -52,8 +52,8 @@ func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 		secrets = append(secrets, v)
 	}
 	for i, s := range secrets {
-		if s == "" || utf8.RuneCountInString(s) > signal.MaxWebhookSecret {
-			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), signal.MaxWebhookSecret)
+		if s == "" || utf8.RuneCountInString(s) > delivery.MaxWebhookSecret {
+			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), delivery.MaxWebhookSecret)
 		}
 	}
 	return secrets, nil

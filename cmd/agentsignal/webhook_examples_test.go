@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -200,7 +201,7 @@ func TestExampleReceivers(t *testing.T) {
 
 // tryDeliveries sends an example what a Sender does, and each of it twice.
 func tryDeliveries(t *testing.T, args []string) {
-	made, odd := signal.NewSecret(), "whsec_no base64 пароль 鍵"
+	made, odd := delivery.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
 	sender := webhook.NewSender(webhook.SenderOptions{Guard: webhook.NewGuard(webhook.GuardOptions{
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})})
@@ -216,7 +217,7 @@ func tryDeliveries(t *testing.T, args []string) {
 		}
 	}
 	node := webhook.New(nil, sender, nil, webhook.Options{})
-	hook := signal.Webhook{ID: signal.NewWebhookID(), URL: x.url + "/hooks", APIVersion: "2026-11-01"}
+	hook := delivery.Webhook{ID: signal.NewWebhookID(), URL: x.url + "/hooks", APIVersion: "2026-11-01"}
 	if err := node.Challenge(t.Context(), &hook, made); err != nil {
 		t.Errorf("a challenge: %v", err)
 	}

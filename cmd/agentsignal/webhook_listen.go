@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -116,7 +117,7 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 	if register.wanted {
 		if len(l.secrets) == 0 {
 			// It is made here, so that a delivery that comes at once is verified.
-			l.secrets = []string{signal.NewSecret()}
+			l.secrets = []string{delivery.NewSecret()}
 		}
 		register.secret = l.secrets[0]
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
@@ -98,7 +98,7 @@ func TestPageSaysWhatTheServiceDoes(t *testing.T) {
 	demand("more than %d minutes from your clock", webhook.Tolerance/time.Minute)
 	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(), webhook.DefaultLeastFailures)
 	demand("after %.0f and %.0f hours", webhook.DefaultWarnAfter[0].Hours(), webhook.DefaultWarnAfter[1].Hours())
-	for _, e := range signal.WebhookEvents {
+	for _, e := range delivery.WebhookEvents {
 		demand("`%s`", e)
 	}
 	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderEvent, webhook.HeaderDelivery, webhook.HeaderTimestamp, webhook.HeaderAttempt,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // registration is a webhook that lasts as long as the local receiver.
@@ -33,7 +33,7 @@ type registration struct {
 
 func (g *registration) add(c *cobra.Command) {
 	var all []string
-	for _, e := range signal.WebhookEvents {
+	for _, e := range delivery.WebhookEvents {
 		all = append(all, string(e))
 	}
 	c.Flags().BoolVar(&g.wanted, "register", false, "make a webhook for this address, and remove it at the end")

@@ -1,0 +1,109 @@
+package delivery
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// WebhookStatus is whether deliveries are made to a webhook.
+type WebhookStatus string
+
+// The statuses of webhooks.
+const (
+	WebhookEnabled  WebhookStatus = "enabled"
+	WebhookDisabled WebhookStatus = "disabled"
+)
+
+// WebhookStatuses lists them, for metrics and the API description.
+var WebhookStatuses = []WebhookStatus{WebhookEnabled, WebhookDisabled}
+
+// DisabledReason is who disabled a webhook.
+type DisabledReason string
+
+// The reasons.
+const (
+	DisabledFailing DisabledReason = "failing" // the service, after too long a failure
+	DisabledManual  DisabledReason = "manual"  // its owner
+)
+
+// DisabledReasons lists them, for metrics.
+var DisabledReasons = []DisabledReason{DisabledFailing, DisabledManual}
+
+// WebhookEvents lists the types of events that a webhook may subscribe to, in the
+// order of the specification.
+var WebhookEvents = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest}
+
+// Limits of a webhook's members, in characters.
+const (
+	MaxWebhookURL         = 2048
+	MaxWebhookSecret      = 256
+	MaxWebhookDescription = 200
+)
+
+// SecretPrefix begins generated signing secrets, as in Standard Webhooks; the base64 of
+// secretBytes random bytes follows.
+const (
+	SecretPrefix = "whsec_"
+	secretBytes  = 32
+)
+
+// NewSecret returns a new signing secret.
+func NewSecret() string {
+	var b [secretBytes]byte
+	rand.Read(b[:]) // never fails
+	return SecretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+// Webhook is an endpoint that an account has registered.
+type Webhook struct {
+	ID          signal.WebhookID
+	Account     signal.AccountID
+	URL         string
+	Events      []signal.EventType // without duplicates, as given
+	Description *string            // nil without one
+	APIVersion  string             // of the bodies of its events, such as "2026-11-01"
+	Status      WebhookStatus
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+
+	DisabledAt     time.Time      // zero while it is enabled
+	DisabledReason DisabledReason // empty while it is enabled
+
+	// Since is the position in the log at which it was registered or last enabled: it
+	// gets the events after it. Set by the store; zero: all events.
+	Since signal.Position
+
+	// Secret signs requests; it is encrypted. After a rotation PreviousSecret signs too,
+	// until PreviousUntil; otherwise nil and zero.
+	Secret         []byte
+	PreviousSecret []byte
+	PreviousUntil  time.Time
+
+	// Health is stored apart: only the owner of the partition writes it. Failures before
+	// ClearedAt, when the webhook was last enabled again, do not count. Set by the store;
+	// zero: never.
+	Health    WebhookHealth
+	ClearedAt time.Time
+
+	// Revision identifies the record that was read: a change based on an older one is
+	// refused. Set by the store.
+	Revision string
+}
+
+// WebhookHealth is the recent record of an endpoint's answers. The zero value is healthy,
+// or not yet called.
+type WebhookHealth struct {
+	FailingSince time.Time // the first failed attempt since a success; zero: none
+	Failures     int       // failed attempts since then, including the first
+	Warned       int       // warnings sent since then
+}
+
+// WebhookStats are counts over all partitions, for metrics.
+type WebhookStats struct {
+	Pending           int64
+	Enabled, Disabled int64
+	OldestDue         time.Time // of the pending deliveries; zero: none
+}
