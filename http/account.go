@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 type accountView struct {
@@ -12,7 +13,7 @@ type accountView struct {
 	CreatedAt instant          `json:"created_at"`
 }
 
-func viewAccount(a signal.Account) accountView {
+func viewAccount(a credential.Account) accountView {
 	return accountView{a.ID, a.Email, instant(a.CreatedAt)}
 }
 

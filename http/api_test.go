@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
@@ -363,9 +364,9 @@ func TestConflictsAndRefusalsOfCredentials(t *testing.T) {
 	f := &fakes{
 		login:    func(string, string) (credentials.Tokens, error) { return credentials.Tokens{}, err },
 		refresh:  func(string) (credentials.Tokens, error) { return credentials.Tokens{}, err },
-		register: func(string, string) (signal.Account, error) { return signal.Account{}, err },
-		key: func(signal.AccountID, string, []string, *int64) (signal.APIKey, string, error) {
-			return signal.APIKey{}, "", err
+		register: func(string, string) (credential.Account, error) { return credential.Account{}, err },
+		key: func(signal.AccountID, string, []string, *int64) (credential.APIKey, string, error) {
+			return credential.APIKey{}, "", err
 		},
 		revoke: func(signal.AccountID, signal.KeyID) error { return err },
 	}

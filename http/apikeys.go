@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 const (
@@ -98,7 +99,7 @@ func (s *Server) listKeys(c *call) error {
 	return c.value(http.StatusOK, keyList{APIKeys: list, Total: total})
 }
 
-func keyStatus(k signal.APIKey, now time.Time) string {
+func keyStatus(k credential.APIKey, now time.Time) string {
 	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
 		return "expired"
 	}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -24,12 +25,12 @@ type Credentials interface {
 	Login(ctx context.Context, email, password string) (credentials.Tokens, error)
 	Refresh(ctx context.Context, token string) (credentials.Tokens, error)
 	Logout(ctx context.Context, p signal.Principal, all bool) error
-	CreateAccount(ctx context.Context, email, password string) (signal.Account, error)
+	CreateAccount(ctx context.Context, email, password string) (credential.Account, error)
 	ChangePassword(ctx context.Context, p signal.Principal, current, next string) error
-	Account(ctx context.Context, id signal.AccountID) (signal.Account, error)
+	Account(ctx context.Context, id signal.AccountID) (credential.Account, error)
 
-	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error)
-	Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error)
+	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error)
+	Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -74,8 +75,8 @@ func TestAccountsAndPasswords(t *testing.T) {
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	f := &fakes{
-		key: func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error) {
-			k := signal.APIKey{ID: keyID, Name: name, Scopes: signal.AllScopes, CreatedAt: morning}
+		key: func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error) {
+			k := credential.APIKey{ID: keyID, Name: name, Scopes: signal.AllScopes, CreatedAt: morning}
 			if scopes != nil {
 				k.Scopes = 0
 				for _, scope := range scopes {
@@ -87,11 +88,11 @@ func TestAPIKeys(t *testing.T) {
 			}
 			return k, secret, nil
 		},
-		keys: func(_ signal.AccountID, limit, offset int) ([]signal.APIKey, int, error) {
+		keys: func(_ signal.AccountID, limit, offset int) ([]credential.APIKey, int, error) {
 			if limit != 25 || offset != 0 {
 				t.Errorf("asked for %d %d", limit, offset)
 			}
-			return []signal.APIKey{
+			return []credential.APIKey{
 				{ID: keyID, Name: "a", Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning, LastUsedAt: morning},
 				{ID: keyID, Name: "b", Prefix: secret[:8], Scopes: signal.ScopesOf(signal.AgentsRun), CreatedAt: morning.Add(-time.Hour), ExpiresAt: morning},
 			}, 2, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/http/credentials"
@@ -53,11 +54,11 @@ type fakes struct {
 	login    func(email, password string) (credentials.Tokens, error)
 	refresh  func(token string) (credentials.Tokens, error)
 	logout   func(p signal.Principal, all bool) error
-	register func(email, password string) (signal.Account, error)
+	register func(email, password string) (credential.Account, error)
 	password func(p signal.Principal, current, next string) error
-	account  func(id signal.AccountID) (signal.Account, error)
-	key      func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error)
-	keys     func(account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error)
+	account  func(id signal.AccountID) (credential.Account, error)
+	key      func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error)
+	keys     func(account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
 	revoke   func(account signal.AccountID, id signal.KeyID) error
 
 	webhookFakes
@@ -226,9 +227,9 @@ func (f fakeCredentials) Logout(_ context.Context, p signal.Principal, all bool)
 	return f.logout(p, all)
 }
 
-func (f fakeCredentials) CreateAccount(_ context.Context, email, password string) (signal.Account, error) {
+func (f fakeCredentials) CreateAccount(_ context.Context, email, password string) (credential.Account, error) {
 	if f.register == nil {
-		return signal.Account{ID: accountID, Email: email, CreatedAt: morning}, nil
+		return credential.Account{ID: accountID, Email: email, CreatedAt: morning}, nil
 	}
 	return f.register(email, password)
 }
@@ -240,21 +241,21 @@ func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, c
 	return f.password(p, current, next)
 }
 
-func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (signal.Account, error) {
+func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (credential.Account, error) {
 	if f.account == nil {
-		return signal.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, nil
+		return credential.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, nil
 	}
 	return f.account(id)
 }
 
-func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error) {
+func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error) {
 	if f.key == nil {
-		return signal.APIKey{ID: keyID, Account: account, Name: name, Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning}, secret, nil
+		return credential.APIKey{ID: keyID, Account: account, Name: name, Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning}, secret, nil
 	}
 	return f.key(account, name, scopes, expiresIn)
 }
 
-func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error) {
+func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error) {
 	if f.keys == nil {
 		return nil, 0, nil
 	}

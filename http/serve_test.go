@@ -25,6 +25,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
 )
@@ -195,8 +196,8 @@ func TestCompression(t *testing.T) {
 	}
 	f := &fakes{
 		list: func(catalogue.Query) ([]signal.Listing, int, error) { return many, 25, nil },
-		keys: func(signal.AccountID, int, int) ([]signal.APIKey, int, error) {
-			return slices.Repeat([]signal.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes, CreatedAt: morning}}, 25), 25, nil
+		keys: func(signal.AccountID, int, int) ([]credential.APIKey, int, error) {
+			return slices.Repeat([]credential.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes, CreatedAt: morning}}, 25), 25, nil
 		},
 	}
 	s := newServer(t, f)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 //go:embed scripts/account_create.lua
@@ -42,8 +43,8 @@ func credentialError(verb string, err error) error {
 
 // CreateAccount stores a with the hash of its password. KindConflict,
 // "email_taken": another account has its email.
-func (s *Store) CreateAccount(ctx context.Context, a signal.Account, passwordHash string) error {
-	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, signal.Password{Hash: passwordHash, Version: 1})...)
+func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
+	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})...)
 	created, err := s.change(ctx, confirmAuthKey(), accountCreateScript,
 		[]string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...)
 	if err != nil {
@@ -56,33 +57,33 @@ func (s *Store) CreateAccount(ctx context.Context, a signal.Account, passwordHas
 }
 
 // AccountByID returns an account and its password. KindNotFound.
-func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (signal.Account, signal.Password, error) {
+func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
 	fields, err := s.rdb.HGetAll(ctx, accountKey(id)).Result()
 	if err != nil {
-		return signal.Account{}, signal.Password{}, credentialError("read account", err)
+		return credential.Account{}, credential.Password{}, credentialError("read account", err)
 	}
 	if len(fields) == 0 {
-		return signal.Account{}, signal.Password{}, signal.NotFound("account")
+		return credential.Account{}, credential.Password{}, signal.NotFound("account")
 	}
 	return decodeAccount(id, fields)
 }
 
 // AccountByEmail returns the account with the email, which is trimmed and in
 // lower case. KindNotFound.
-func (s *Store) AccountByEmail(ctx context.Context, email string) (signal.Account, signal.Password, error) {
+func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
 	id, err := s.rdb.Get(ctx, emailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
-		return signal.Account{}, signal.Password{}, signal.NotFound("account")
+		return credential.Account{}, credential.Password{}, signal.NotFound("account")
 	}
 	if err != nil {
-		return signal.Account{}, signal.Password{}, credentialError("read email", err)
+		return credential.Account{}, credential.Password{}, credentialError("read email", err)
 	}
 	return s.AccountByID(ctx, signal.AccountID(id))
 }
 
 // Accounts returns at most limit accounts after the first offset ones, oldest
 // first, and how many there are.
-func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Account, int, error) {
+func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.rdb.Pipeline()
 	total := pipe.ZCard(ctx, accountsKey())
 	ids := pipe.ZRange(ctx, accountsKey(), int64(offset), int64(offset)+int64(limit)-1)
@@ -97,7 +98,7 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]signal.Accou
 	if err := execute(ctx, pipe); err != nil {
 		return nil, 0, credentialError("read accounts", err)
 	}
-	accounts := []signal.Account{}
+	accounts := []credential.Account{}
 	for i, r := range records {
 		if len(r.Val()) == 0 {
 			continue // deleted since
@@ -177,7 +178,7 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	var events []signal.Event
 	for {
 		deleted, err := s.change(ctx, confirmAuthKey(), accountDeleteScript,
-			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(signal.DigestOf(a.Email).String()),
+			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(credential.DigestOf(a.Email).String()),
 				apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
 			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce)
 		switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -30,9 +31,9 @@ func credentialStore(t *testing.T) (*Store, *redistest.Server) {
 func nowMS() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // addAccount stores an account with the password hash "hash".
-func addAccount(t *testing.T, s *Store, email string) signal.Account {
+func addAccount(t *testing.T, s *Store, email string) credential.Account {
 	t.Helper()
-	a := signal.Account{ID: signal.NewAccountID(), Email: email, CreatedAt: nowMS()}
+	a := credential.Account{ID: signal.NewAccountID(), Email: email, CreatedAt: nowMS()}
 	if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
 		t.Fatal(err)
 	}
@@ -41,23 +42,23 @@ func addAccount(t *testing.T, s *Store, email string) signal.Account {
 
 // addSession stores a session of account and returns it with its refresh tokens'
 // digests, which are random.
-func addSession(t *testing.T, s *Store, account signal.AccountID) signal.Session {
+func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Session {
 	t.Helper()
 	now := nowMS()
 	id := signal.NewSessionID()
-	n := signal.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
-		KeepUntil: now.Add(time.Hour), Locator: signal.DigestOf("locator" + string(id)), Refresh: signal.DigestOf("refresh" + string(id))}
-	_, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 100, now)
+	n := credential.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
+		KeepUntil: now.Add(time.Hour), Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
+	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, now)
 	if err != nil || !until.IsZero() {
 		t.Fatalf("create session: locked until %v, %v", until, err)
 	}
 	return n
 }
 
-func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (signal.APIKey, signal.Digest) {
+func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (credential.APIKey, credential.Digest) {
 	t.Helper()
-	k := signal.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
-	d := signal.DigestOf("secret" + string(k.ID))
+	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
+	d := credential.DigestOf("secret" + string(k.ID))
 	if err := s.CreateKey(t.Context(), k, d, 100); err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +96,14 @@ func TestCreateAccountClaimsItsEmail(t *testing.T) {
 	if err := s.CreateAccount(ctx, a, "hash"); err != nil {
 		t.Errorf("the same call again: %v", err)
 	}
-	other := signal.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}
+	other := credential.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}
 	wantError(t, s.CreateAccount(ctx, other, "hash"), signal.KindConflict, "email_taken")
 	_, _, err := s.AccountByID(ctx, other.ID)
 	wantError(t, err, signal.KindNotFound, "not_found")
 
-	for name, read := range map[string]func() (signal.Account, signal.Password, error){
-		"by id":    func() (signal.Account, signal.Password, error) { return s.AccountByID(ctx, a.ID) },
-		"by email": func() (signal.Account, signal.Password, error) { return s.AccountByEmail(ctx, a.Email) },
+	for name, read := range map[string]func() (credential.Account, credential.Password, error){
+		"by id":    func() (credential.Account, credential.Password, error) { return s.AccountByID(ctx, a.ID) },
+		"by email": func() (credential.Account, credential.Password, error) { return s.AccountByEmail(ctx, a.Email) },
 	} {
 		got, password, err := read()
 		if err != nil {
@@ -111,7 +112,7 @@ func TestCreateAccountClaimsItsEmail(t *testing.T) {
 		if d := cmp.Diff(a, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
-		if d := cmp.Diff(signal.Password{Hash: "hash", Version: 1}, password); d != "" {
+		if d := cmp.Diff(credential.Password{Hash: "hash", Version: 1}, password); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
@@ -126,7 +127,7 @@ func TestOneOfManyGetsTheEmail(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			a := signal.Account{ID: signal.NewAccountID(), Email: "a@example.com", CreatedAt: nowMS()}
+			a := credential.Account{ID: signal.NewAccountID(), Email: "a@example.com", CreatedAt: nowMS()}
 			if err := s.CreateAccount(context.Background(), a, "hash"); err == nil {
 				created.Add(1)
 			}
@@ -141,9 +142,9 @@ func TestOneOfManyGetsTheEmail(t *testing.T) {
 func TestAccountsAreListedOldestFirst(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
-	var want []signal.Account
+	var want []credential.Account
 	for i := range 5 {
-		a := signal.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i), CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
+		a := credential.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i), CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
 		if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
 			t.Fatal(err)
 		}
@@ -151,8 +152,8 @@ func TestAccountsAreListedOldestFirst(t *testing.T) {
 	}
 	for _, page := range []struct {
 		limit, offset int
-		want          []signal.Account
-	}{{2, 0, want[:2]}, {2, 4, want[4:]}, {10, 0, want}, {10, 9, []signal.Account{}}} {
+		want          []credential.Account
+	}{{2, 0, want[:2]}, {2, 4, want[4:]}, {10, 0, want}, {10, 9, []credential.Account{}}} {
 		got, total, err := s.Accounts(t.Context(), page.limit, page.offset)
 		if err != nil || total != 5 {
 			t.Fatalf("total %d, %v", total, err)
@@ -201,25 +202,25 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	if n := len(outboxOf(t, s)); n != 0 {
 		t.Errorf("%d announcements after settling", n)
 	}
-	for _, n := range []signal.Session{kept, foreign} {
+	for _, n := range []credential.Session{kept, foreign} {
 		if _, err := s.SessionByID(ctx, n.ID); err != nil {
 			t.Errorf("a session that stays: %v", err)
 		}
 	}
-	for _, n := range []signal.Session{first, second} {
+	for _, n := range []credential.Session{first, second} {
 		_, err := s.SessionByID(ctx, n.ID)
 		wantError(t, err, signal.KindNotFound, "not_found")
 		_, err = s.SessionByLocator(ctx, n.Locator)
 		wantError(t, err, signal.KindNotFound, "not_found")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
-	if d := cmp.Diff(signal.Password{Hash: "new", Version: 2}, p); err != nil || d != "" {
+	if d := cmp.Diff(credential.Password{Hash: "new", Version: 2}, p); err != nil || d != "" {
 		t.Errorf("password %v (-want +got):\n%s", err, d)
 	}
 
 	// A login that compared the old password comes too late.
-	late := signal.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
-	_, _, err = s.CreateSession(ctx, late, 1, signal.DigestOf("x"), 100, nowMS())
+	late := credential.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
+	_, _, err = s.CreateSession(ctx, late, 1, credential.DigestOf("x"), 100, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
 }
 
@@ -245,7 +246,7 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 		t.Error("rehashing brought an account back that is gone")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
-	if d := cmp.Diff(signal.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
+	if d := cmp.Diff(credential.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
 		t.Errorf("password %v (-want +got):\n%s", err, d)
 	}
 }
@@ -261,7 +262,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	addKey(t, s, a.ID, "two")
 	stays := addSession(t, s, b.ID)
 	_, staysKey := addKey(t, s, b.ID, "one")
-	if _, _, err := s.FailLogin(ctx, signal.DigestOf(a.Email), signal.LockRules{After: 5, Window: time.Minute, Duration: time.Minute}, nowMS()); err != nil {
+	if _, _, err := s.FailLogin(ctx, credential.DigestOf(a.Email), credential.LockRules{After: 5, Window: time.Minute, Duration: time.Minute}, nowMS()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -293,7 +294,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	_, err = s.DeleteAccount(ctx, a.ID, nowMS())
 	wantError(t, err, signal.KindNotFound, "not_found")
 	addAccount(t, s, "a@example.com") // the email is free again
-	err = s.CreateKey(ctx, signal.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}, signal.DigestOf("late"), 100)
+	err = s.CreateKey(ctx, credential.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}, credential.DigestOf("late"), 100)
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
@@ -329,9 +330,9 @@ func TestCredentialsSayThatRedisIsAway(t *testing.T) {
 	for name, err := range map[string]error{
 		"account": func() error { _, _, err := s.AccountByEmail(ctx, "a@example.com"); return err }(),
 		"session": func() error { _, err := s.SessionByID(ctx, "ses_1"); return err }(),
-		"key":     func() error { _, err := s.KeyByDigest(ctx, signal.Digest{}); return err }(),
-		"lock":    func() error { _, err := s.LockedUntil(ctx, signal.Digest{}); return err }(),
-		"create":  s.CreateAccount(ctx, signal.Account{ID: "acc_1", Email: "a@example.com"}, "hash"),
+		"key":     func() error { _, err := s.KeyByDigest(ctx, credential.Digest{}); return err }(),
+		"lock":    func() error { _, err := s.LockedUntil(ctx, credential.Digest{}); return err }(),
+		"create":  s.CreateAccount(ctx, credential.Account{ID: "acc_1", Email: "a@example.com"}, "hash"),
 	} {
 		if signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("%s: %v, want KindUnavailable", name, err)
@@ -364,8 +365,8 @@ func TestCredentialsInProcess(t *testing.T) {
 		t.Error(err)
 	}
 	k, digest := addKey(t, s, a.ID, "name")
-	wantError(t, s.CreateKey(ctx, signal.APIKey{ID: "key_2", Account: a.ID, Name: "name"}, signal.DigestOf("x"), 100), signal.KindConflict, "name_taken")
-	if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{digest: nowMS()}); err != nil {
+	wantError(t, s.CreateKey(ctx, credential.APIKey{ID: "key_2", Account: a.ID, Name: "name"}, credential.DigestOf("x"), 100), signal.KindConflict, "name_taken")
+	if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{digest: nowMS()}); err != nil {
 		t.Error(err)
 	}
 	if got, err := s.KeyByDigest(ctx, digest); err != nil || got.LastUsedAt.IsZero() {
@@ -374,7 +375,7 @@ func TestCredentialsInProcess(t *testing.T) {
 	if events, err := s.RevokeKey(ctx, a.ID, k.ID, nowMS()); err != nil || len(events) != 1 {
 		t.Errorf("revoke: %v, %v", events, err)
 	}
-	now, email := nowMS(), signal.DigestOf(a.Email)
+	now, email := nowMS(), credential.DigestOf(a.Email)
 	for _, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour} {
 		until, locked := failTimes(t, s, email, 5, now)
 		if !locked || until.Sub(now) != want {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 //go:embed scripts/key_create.lua
@@ -31,7 +32,7 @@ var (
 // CreateKey stores k under the digest of its secret. KindConflict, "name_taken":
 // a key of the account that is not revoked has the name; "limit_reached": the
 // account has most keys. KindNotFound: there is no such account.
-func (s *Store) CreateKey(ctx context.Context, k signal.APIKey, secret signal.Digest, most int) error {
+func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
 	created, err := s.change(ctx, confirmAuthKey(), keyCreateScript,
 		[]string{accountKey(k.Account), apiKeysOfKey(k.Account), apiKeyKey(secret.String())}, args...)
@@ -51,19 +52,19 @@ func (s *Store) CreateKey(ctx context.Context, k signal.APIKey, secret signal.Di
 
 // KeyByDigest returns the key whose secret has the digest, also if it expired.
 // KindNotFound.
-func (s *Store) KeyByDigest(ctx context.Context, secret signal.Digest) (signal.APIKey, error) {
+func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
 	fields, err := s.rdb.HGetAll(ctx, apiKeyKey(secret.String())).Result()
 	if err != nil {
-		return signal.APIKey{}, credentialError("read API key", err)
+		return credential.APIKey{}, credentialError("read API key", err)
 	}
 	if len(fields) == 0 {
-		return signal.APIKey{}, signal.NotFound("API key")
+		return credential.APIKey{}, signal.NotFound("API key")
 	}
 	return decodeKey(fields)
 }
 
 // Keys returns the keys of an account that are not revoked, newest first.
-func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.APIKey, error) {
+func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
 	index, err := s.rdb.HGetAll(ctx, apiKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, credentialError("list API keys", err)
@@ -78,7 +79,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.AP
 	if err := execute(ctx, pipe); err != nil {
 		return nil, credentialError("read API keys", err)
 	}
-	keys := []signal.APIKey{}
+	keys := []credential.APIKey{}
 	for _, r := range records {
 		if len(r.Val()) == 0 {
 			continue // revoked since
@@ -89,7 +90,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]signal.AP
 		}
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b signal.APIKey) int {
+	slices.SortFunc(keys, func(a, b credential.APIKey) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 	})
 	return keys, nil
@@ -112,7 +113,7 @@ func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id sign
 }
 
 // NoteKeyUses stores when keys were last used, by the digests of their secrets.
-func (s *Store) NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error {
+func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
 	const most = 500 // keys a call: the script must not hold Redis for long
 	keys, args := make([]string, 0, most), make([]any, 0, most)
 	flush := func() error {

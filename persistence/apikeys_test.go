@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 func TestKeysAreReadAsWritten(t *testing.T) {
@@ -20,20 +21,20 @@ func TestKeysAreReadAsWritten(t *testing.T) {
 	a, b := addAccount(t, s, "a@example.com").ID, addAccount(t, s, "b@example.com").ID
 	first, _ := addKey(t, s, a, "first")
 	addKey(t, s, b, "first") // names are unique within an account only
-	second := signal.APIKey{ID: signal.NewKeyID(), Account: a, Name: "second", Prefix: "ask_1234", Scopes: signal.AllScopes,
+	second := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: "second", Prefix: "ask_1234", Scopes: signal.AllScopes,
 		CreatedAt: first.CreatedAt.Add(time.Second), ExpiresAt: first.CreatedAt.Add(time.Minute)}
-	if err := s.CreateKey(ctx, second, signal.DigestOf("second"), 100); err != nil {
+	if err := s.CreateKey(ctx, second, credential.DigestOf("second"), 100); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.KeyByDigest(ctx, signal.DigestOf("second"))
+	got, err := s.KeyByDigest(ctx, credential.DigestOf("second"))
 	if d := cmp.Diff(second, got); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	list, err := s.Keys(ctx, a)
-	if d := cmp.Diff([]signal.APIKey{second, first}, list); err != nil || d != "" {
+	if d := cmp.Diff([]credential.APIKey{second, first}, list); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	_, err = s.KeyByDigest(ctx, signal.DigestOf("unknown"))
+	_, err = s.KeyByDigest(ctx, credential.DigestOf("unknown"))
 	wantError(t, err, signal.KindNotFound, "not_found")
 	if list, err := s.Keys(ctx, signal.NewAccountID()); err != nil || list == nil || len(list) != 0 {
 		t.Errorf("keys of nobody: %v, %v", list, err)
@@ -51,7 +52,7 @@ func TestKeyNamesAreClaimed(t *testing.T) {
 	}
 	other := k
 	other.ID = signal.NewKeyID()
-	wantError(t, s.CreateKey(ctx, other, signal.DigestOf("other"), 100), signal.KindConflict, "name_taken")
+	wantError(t, s.CreateKey(ctx, other, credential.DigestOf("other"), 100), signal.KindConflict, "name_taken")
 
 	events, err := s.RevokeKey(ctx, a, k.ID, nowMS())
 	if err != nil || len(events) != 1 {
@@ -65,7 +66,7 @@ func TestKeyNamesAreClaimed(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found")
 	_, err = s.RevokeKey(ctx, a, k.ID, nowMS())
 	wantError(t, err, signal.KindNotFound, "not_found")
-	if err := s.CreateKey(ctx, other, signal.DigestOf("other"), 100); err != nil {
+	if err := s.CreateKey(ctx, other, credential.DigestOf("other"), 100); err != nil {
 		t.Errorf("the name after revoking: %v", err)
 	}
 	_, err = s.RevokeKey(ctx, signal.NewAccountID(), other.ID, nowMS())
@@ -80,8 +81,8 @@ func TestAccountHasAtMostSoManyKeys(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 110 {
 		wg.Go(func() {
-			k := signal.APIKey{ID: signal.NewKeyID(), Account: a, Name: fmt.Sprint(i), Prefix: "ask_1234", CreatedAt: nowMS()}
-			err := s.CreateKey(context.Background(), k, signal.DigestOf(k.Name), 100)
+			k := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: fmt.Sprint(i), Prefix: "ask_1234", CreatedAt: nowMS()}
+			err := s.CreateKey(context.Background(), k, credential.DigestOf(k.Name), 100)
 			if err == nil {
 				created.Add(1)
 				return
@@ -102,10 +103,10 @@ func TestNoteKeyUses(t *testing.T) {
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com").ID
 	_, d := addKey(t, s, a, "name")
-	gone := signal.DigestOf("gone")
+	gone := credential.DigestOf("gone")
 	later := nowMS().Truncate(time.Minute)
 	for _, at := range []time.Time{later.Add(-time.Minute), later, later.Add(-2 * time.Minute)} {
-		if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{d: at, gone: at}); err != nil {
+		if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{d: at, gone: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,9 +117,9 @@ func TestNoteKeyUses(t *testing.T) {
 	if n := server.Client().Exists(ctx, apiKeyKey(gone.String())).Val(); n != 0 {
 		t.Error("a use brought a key back that is gone")
 	}
-	many := map[signal.Digest]time.Time{d: later.Add(time.Minute)}
+	many := map[credential.Digest]time.Time{d: later.Add(time.Minute)}
 	for i := range 1200 {
-		many[signal.DigestOf(fmt.Sprint(i))] = later
+		many[credential.DigestOf(fmt.Sprint(i))] = later
 	}
 	if err := s.NoteKeyUses(ctx, many); err != nil {
 		t.Fatal(err)

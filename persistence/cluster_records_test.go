@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -174,7 +175,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 func (b *clusterBench) testAccounts(t *testing.T) {
 	s, ctx := b.store, t.Context()
 	a := addAccount(t, s, "accounts@example.com")
-	wantError(t, s.CreateAccount(ctx, signal.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}, "hash"), signal.KindConflict, "email_taken")
+	wantError(t, s.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}, "hash"), signal.KindConflict, "email_taken")
 	if got, _, err := s.AccountByEmail(ctx, a.Email); got != a || err != nil {
 		t.Errorf("by email: %+v, %v", got, err)
 	}
@@ -223,7 +224,7 @@ func (b *clusterBench) testKeys(t *testing.T) {
 	first, one := addKey(t, s, a.ID, "one")
 	_, two := addKey(t, s, a.ID, "two")
 	used := nowMS()
-	if err := s.NoteKeyUses(ctx, map[signal.Digest]time.Time{one: used, two: used}); err != nil {
+	if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{one: used, two: used}); err != nil {
 		t.Errorf("note uses: %v", err)
 	}
 	if k, err := s.KeyByDigest(ctx, one); k.ID != first.ID || !k.LastUsedAt.Equal(used) || err != nil {
@@ -259,7 +260,7 @@ func (b *clusterBench) testSessions(t *testing.T) {
 	if events, err := s.EndSessions(ctx, a.ID, nowMS()); len(events) != 1 || err != nil {
 		t.Errorf("ending all announces %v, %v", events, err)
 	}
-	email, rules := signal.DigestOf(a.Email), signal.LockRules{After: 2, Window: time.Hour, Duration: time.Hour}
+	email, rules := credential.DigestOf(a.Email), credential.LockRules{After: 2, Window: time.Hour, Duration: time.Hour}
 	for want, i := false, 0; i < 2; want, i = true, i+1 {
 		if _, locked, err := s.FailLogin(ctx, email, rules, nowMS()); locked != want || err != nil {
 			t.Errorf("failed login %d: locked %v, %v", i+1, locked, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // The records of credentials are Redis hashes: their scripts compare and change
@@ -17,50 +18,50 @@ import (
 const credentialVersion = "1"
 
 // encodeAccount returns fields and values of an account's record.
-func encodeAccount(a signal.Account, p signal.Password) []any {
+func encodeAccount(a credential.Account, p credential.Password) []any {
 	return []any{"v", credentialVersion, "email", a.Email, "created", milliseconds(a.CreatedAt),
 		"password", p.Hash, "password_version", p.Version}
 }
 
-func decodeAccount(id signal.AccountID, m map[string]string) (signal.Account, signal.Password, error) {
+func decodeAccount(id signal.AccountID, m map[string]string) (credential.Account, credential.Password, error) {
 	r := recordReader{fields: m}
 	r.version()
-	a := signal.Account{ID: id, Email: r.text("email"), CreatedAt: r.time("created")}
-	p := signal.Password{Hash: r.text("password"), Version: r.number("password_version")}
+	a := credential.Account{ID: id, Email: r.text("email"), CreatedAt: r.time("created")}
+	p := credential.Password{Hash: r.text("password"), Version: r.number("password_version")}
 	if r.err != nil {
-		return signal.Account{}, signal.Password{}, fmt.Errorf("decode account %s: %w", id, r.err)
+		return credential.Account{}, credential.Password{}, fmt.Errorf("decode account %s: %w", id, r.err)
 	}
 	return a, p, nil
 }
 
 // encodeSession returns fields and values of a session's record.
-func encodeSession(s signal.Session) []any {
+func encodeSession(s credential.Session) []any {
 	return []any{"v", credentialVersion, "account", string(s.Account), "created", milliseconds(s.CreatedAt),
 		"ends", milliseconds(s.EndsAt), "refresh_until", milliseconds(s.RefreshUntil), "keep_until", milliseconds(s.KeepUntil),
 		"locator", s.Locator.String(), "refresh", s.Refresh.String()}
 }
 
-func decodeSession(id signal.SessionID, m map[string]string) (signal.Session, error) {
+func decodeSession(id signal.SessionID, m map[string]string) (credential.Session, error) {
 	r := recordReader{fields: m}
 	r.version()
-	s := signal.Session{ID: id, Account: signal.AccountID(r.text("account")), CreatedAt: r.time("created"), EndsAt: r.time("ends"),
+	s := credential.Session{ID: id, Account: signal.AccountID(r.text("account")), CreatedAt: r.time("created"), EndsAt: r.time("ends"),
 		RefreshUntil: r.time("refresh_until"), KeepUntil: r.time("keep_until"), Locator: r.digest("locator"), Refresh: r.digest("refresh")}
 	if r.err != nil {
-		return signal.Session{}, fmt.Errorf("decode session %s: %w", id, r.err)
+		return credential.Session{}, fmt.Errorf("decode session %s: %w", id, r.err)
 	}
 	return s, nil
 }
 
 // encodeKey returns fields and values of an API key's record.
-func encodeKey(k signal.APIKey) []any {
+func encodeKey(k credential.APIKey) []any {
 	return []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name, "prefix", k.Prefix,
 		"scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt), "expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
 }
 
-func decodeKey(m map[string]string) (signal.APIKey, error) {
+func decodeKey(m map[string]string) (credential.APIKey, error) {
 	r := recordReader{fields: m}
 	r.version()
-	k := signal.APIKey{ID: signal.KeyID(r.text("id")), Account: signal.AccountID(r.text("account")), Name: r.text("name"), Prefix: r.text("prefix"),
+	k := credential.APIKey{ID: signal.KeyID(r.text("id")), Account: signal.AccountID(r.text("account")), Name: r.text("name"), Prefix: r.text("prefix"),
 		CreatedAt: r.time("created"), ExpiresAt: r.time("expires"), LastUsedAt: r.time("used")}
 	scopes := r.number("scopes")
 	if scopes < 0 || scopes > int64(signal.AllScopes) {
@@ -68,7 +69,7 @@ func decodeKey(m map[string]string) (signal.APIKey, error) {
 	}
 	k.Scopes = signal.ScopeSet(scopes)
 	if r.err != nil {
-		return signal.APIKey{}, fmt.Errorf("decode API key %s: %w", k.ID, r.err)
+		return credential.APIKey{}, fmt.Errorf("decode API key %s: %w", k.ID, r.err)
 	}
 	return k, nil
 }
@@ -123,14 +124,14 @@ func (r *recordReader) time(name string) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-func (r *recordReader) digest(name string) signal.Digest {
-	var d signal.Digest
+func (r *recordReader) digest(name string) credential.Digest {
+	var d credential.Digest
 	b, err := hex.DecodeString(r.fields[name])
 	if err != nil || len(b) != len(d) {
 		r.fail(name)
-		return signal.Digest{}
+		return credential.Digest{}
 	}
-	return signal.Digest(b)
+	return credential.Digest(b)
 }
 
 // An announcement is an event of a credential change as it waits in the outbox:

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // fieldsOf returns what Redis would hold of encoded fields and values.
@@ -24,20 +25,20 @@ func fieldsOf(args []any) map[string]string {
 func TestCredentialRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 9, 30, 0, 123e6, time.UTC)
-	a := signal.Account{ID: "acc_1", Email: "a@example.com", CreatedAt: at}
-	p := signal.Password{Hash: "$argon2id$…", Version: 3}
+	a := credential.Account{ID: "acc_1", Email: "a@example.com", CreatedAt: at}
+	p := credential.Password{Hash: "$argon2id$…", Version: 3}
 	gotA, gotP, err := decodeAccount(a.ID, fieldsOf(encodeAccount(a, p)))
 	if d := cmp.Diff(a, gotA) + cmp.Diff(p, gotP); err != nil || d != "" {
 		t.Errorf("account: %v (-want +got):\n%s", err, d)
 	}
-	n := signal.Session{ID: "ses_1", Account: "acc_1", CreatedAt: at, EndsAt: at.Add(1), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(2 * time.Hour),
-		Locator: signal.DigestOf("l"), Refresh: signal.DigestOf("r")}
+	n := credential.Session{ID: "ses_1", Account: "acc_1", CreatedAt: at, EndsAt: at.Add(1), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(2 * time.Hour),
+		Locator: credential.DigestOf("l"), Refresh: credential.DigestOf("r")}
 	n.EndsAt = at.Add(3 * time.Hour)
 	gotN, err := decodeSession(n.ID, fieldsOf(encodeSession(n)))
 	if d := cmp.Diff(n, gotN); err != nil || d != "" {
 		t.Errorf("session: %v (-want +got):\n%s", err, d)
 	}
-	k := signal.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234", Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
+	k := credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234", Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
 	gotK, err := decodeKey(fieldsOf(encodeKey(k)))
 	if d := cmp.Diff(k, gotK); err != nil || d != "" {
 		t.Errorf("key: %v (-want +got):\n%s", err, d)
@@ -55,7 +56,7 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 
 func TestCredentialRecordsRefuseOtherVersions(t *testing.T) {
 	t.Parallel()
-	good := fieldsOf(encodeKey(signal.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "p", CreatedAt: time.Now()}))
+	good := fieldsOf(encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "p", CreatedAt: time.Now()}))
 	if _, err := decodeKey(good); err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +78,9 @@ func TestCredentialRecordsRefuseOtherVersions(t *testing.T) {
 func FuzzCredentialRecords(f *testing.F) {
 	at := time.UnixMilli(1795253400000)
 	for _, args := range [][]any{
-		encodeAccount(signal.Account{Email: "a@example.com", CreatedAt: at}, signal.Password{Hash: "h", Version: 1}),
-		encodeSession(signal.Session{Account: "acc_1", CreatedAt: at, EndsAt: at, RefreshUntil: at, KeepUntil: at}),
-		encodeKey(signal.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
+		encodeAccount(credential.Account{Email: "a@example.com", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
+		encodeSession(credential.Session{Account: "acc_1", CreatedAt: at, EndsAt: at, RefreshUntil: at, KeepUntil: at}),
+		encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
 	} {
 		text, err := json.Marshal(fieldsOf(args))
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -27,7 +28,7 @@ type acknowledged struct {
 func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	t.Helper()
 	ctx, now := t.Context(), nowMS()
-	a := func(name string) signal.Account { return addAccount(t, plain, name+string(signal.NewAccountID())) }
+	a := func(name string) credential.Account { return addAccount(t, plain, name+string(signal.NewAccountID())) }
 	gone := func(err error) error { // nil where what err is of is not found
 		if signal.KindOf(err) == signal.KindNotFound {
 			return nil
@@ -37,16 +38,16 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	created, changed, deleted, keeper, user := a("created"), a("changed"), a("deleted"), a("keeper"), a("user")
 	created.ID, created.Email = signal.NewAccountID(), "new"+created.Email
 	old, digest := addKey(t, plain, keeper.ID, "old")
-	added := signal.APIKey{ID: signal.NewKeyID(), Account: keeper.ID, Name: "added", Prefix: "ask_efgh", CreatedAt: now}
-	addedDigest := signal.DigestOf("added" + string(added.ID))
+	added := credential.APIKey{ID: signal.NewKeyID(), Account: keeper.ID, Name: "added", Prefix: "ask_efgh", CreatedAt: now}
+	addedDigest := credential.DigestOf("added" + string(added.ID))
 	one, rotated, reused := addSession(t, plain, user.ID), addSession(t, plain, user.ID), addSession(t, plain, user.ID)
 	all, ofPassword := addSession(t, plain, keeper.ID), addSession(t, plain, changed.ID)
 	begun := one
-	begun.ID, begun.Locator = signal.NewSessionID(), signal.DigestOf("begun"+string(one.ID))
+	begun.ID, begun.Locator = signal.NewSessionID(), credential.DigestOf("begun"+string(one.ID))
 	next := rotated
-	next.Refresh = signal.DigestOf("next" + string(rotated.ID))
+	next.Refresh = credential.DigestOf("next" + string(rotated.ID))
 	stolen := reused
-	stolen.Refresh = signal.DigestOf("stolen")
+	stolen.Refresh = credential.DigestOf("stolen")
 	job := newTestJob(user.ID, now)
 	event := noted(user.ID, "event")
 	reply := func(key string) *signal.Reply {
@@ -98,7 +99,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		{"revoke key", func(s *Store, _ *Log) error { return only(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
 			func(s *Store) error { _, err := s.KeyByDigest(ctx, digest); return gone(err) }, true},
 		{"begin session", func(s *Store, _ *Log) error {
-			_, _, err := s.CreateSession(ctx, begun, 1, signal.DigestOf("nobody"), 100, now)
+			_, _, err := s.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now)
 			return err
 		}, session(begun.ID), false},
 		{"rotate session", func(s *Store, _ *Log) error { return only(s.RotateSession(ctx, next, rotated.Refresh, now)) },
@@ -110,7 +111,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				return err
 			}, false},
 		{"reuse token", func(s *Store, _ *Log) error {
-			return only(s.RotateSession(ctx, stolen, signal.DigestOf("used"), now))
+			return only(s.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
 		}, ended(reused.ID), true},
 		{"end session", func(s *Store, _ *Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) },
 			ended(one.ID), true},
@@ -276,11 +277,11 @@ func TestARefreshThatNoReplicaHasIsTakenBack(t *testing.T) {
 	s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1})
 	n := addSession(t, plain, addAccount(t, plain, "a@example.com").ID)
 	next := n
-	next.Refresh = signal.DigestOf("next")
+	next.Refresh = credential.DigestOf("next")
 	if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("without a replica: %v", err)
 	}
-	next.Refresh = signal.DigestOf("next but one")
+	next.Refresh = credential.DigestOf("next but one")
 	if ended, err := plain.RotateSession(t.Context(), next, n.Refresh, nowMS()); len(ended) > 0 || err != nil {
 		t.Errorf("the same token again: %v, %v", ended, err)
 	}
@@ -379,32 +380,32 @@ func blocked(c *redis.Client, t *testing.T) bool {
 // TestEndedSessionsLeaveNoLocators: nothing else would remove them for 90 days.
 func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(s *Store, n signal.Session) error{
-		"password": func(s *Store, n signal.Session) error {
+	for name, end := range map[string]func(s *Store, n credential.Session) error{
+		"password": func(s *Store, n credential.Session) error {
 			_, err := s.SetPassword(t.Context(), n.Account, "other", 1, "", nowMS())
 			return err
 		},
-		"logout": func(s *Store, n signal.Session) error {
+		"logout": func(s *Store, n credential.Session) error {
 			_, err := s.EndSession(t.Context(), n.Account, n.ID, nowMS())
 			return err
 		},
-		"logout everywhere": func(s *Store, n signal.Session) error {
+		"logout everywhere": func(s *Store, n credential.Session) error {
 			_, err := s.EndSessions(t.Context(), n.Account, nowMS())
 			return err
 		},
-		"reuse": func(s *Store, n signal.Session) error {
-			_, err := s.RotateSession(t.Context(), n, signal.DigestOf("used"), nowMS())
+		"reuse": func(s *Store, n credential.Session) error {
+			_, err := s.RotateSession(t.Context(), n, credential.DigestOf("used"), nowMS())
 			return err
 		},
-		"deletion": func(s *Store, n signal.Session) error {
+		"deletion": func(s *Store, n credential.Session) error {
 			_, err := s.DeleteAccount(t.Context(), n.Account, nowMS())
 			return err
 		},
-		"too many": func(s *Store, n signal.Session) error {
+		"too many": func(s *Store, n credential.Session) error {
 			newer := n
-			newer.ID, newer.Locator, newer.Refresh = signal.NewSessionID(), signal.DigestOf("other"), signal.DigestOf("others")
+			newer.ID, newer.Locator, newer.Refresh = signal.NewSessionID(), credential.DigestOf("other"), credential.DigestOf("others")
 			newer.KeepUntil = newer.KeepUntil.Add(time.Hour)
-			if _, _, err := s.CreateSession(t.Context(), newer, 1, signal.DigestOf("nobody"), 1, nowMS()); err != nil {
+			if _, _, err := s.CreateSession(t.Context(), newer, 1, credential.DigestOf("nobody"), 1, nowMS()); err != nil {
 				return err
 			}
 			if _, err := s.SessionByLocator(t.Context(), newer.Locator); err != nil {
@@ -418,11 +419,11 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 			s, _ := credentialStore(t)
 			n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
 			next := n
-			next.Refresh = signal.DigestOf("next" + string(n.ID))
+			next.Refresh = credential.DigestOf("next" + string(n.ID))
 			if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); err != nil {
 				t.Fatal(err)
 			}
-			next.Refresh = signal.DigestOf("of nobody")
+			next.Refresh = credential.DigestOf("of nobody")
 			if err := end(s, next); err != nil {
 				t.Fatal(err)
 			}

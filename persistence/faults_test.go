@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -34,7 +35,7 @@ type faultBench struct {
 	schedules *Schedules
 	jobs      *Jobs
 	market    *Market
-	account   signal.Account
+	account   credential.Account
 	webhook   delivery.Webhook
 	schedule  signal.Schedule
 }
@@ -127,7 +128,7 @@ func (b *faultBench) writes() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, noted(b.account.ID, "x")); return err },
 		"account": func(ctx context.Context) error {
-			return b.store.CreateAccount(ctx, signal.Account{ID: signal.NewAccountID(), Email: strconv.FormatInt(time.Now().UnixNano(), 36) + "@example.com", CreatedAt: nowMS()}, "hash")
+			return b.store.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: strconv.FormatInt(time.Now().UnixNano(), 36) + "@example.com", CreatedAt: nowMS()}, "hash")
 		},
 		"job": func(ctx context.Context) error {
 			return b.jobs.Enqueue(ctx, newTestJob(b.account.ID, b.store.Now()), 1000, nil)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 //go:embed scripts/lock_fail.lua
@@ -25,7 +25,7 @@ const relockWindow = 24 * time.Hour
 
 // LockedUntil returns until when the email is or was locked; the zero time if it
 // was not lately.
-func (s *Store) LockedUntil(ctx context.Context, email signal.Digest) (time.Time, error) {
+func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
 	text, err := s.rdb.HGet(ctx, lockKey(email.String()), "until").Result()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
@@ -43,7 +43,7 @@ func (s *Store) LockedUntil(ctx context.Context, email signal.Digest) (time.Time
 // FailLogin counts a failed login of the email. It returns until when the email
 // is locked, the zero time if it is not, and whether it was this failure that
 // locked it. While it is locked nothing is counted.
-func (s *Store) FailLogin(ctx context.Context, email signal.Digest, r signal.LockRules, now time.Time) (until time.Time, locked bool, err error) {
+func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error) {
 	answer, err := lockFailScript.Run(ctx, s.rdb, []string{lockKey(email.String())},
 		now.UnixMilli(), r.After, r.Window.Milliseconds(), r.Duration.Milliseconds(), relockWindow.Milliseconds()).Int64Slice()
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) FailLogin(ctx context.Context, email signal.Digest, r signal.Loc
 }
 
 // Unlock forgets locks and failed logins of the email.
-func (s *Store) Unlock(ctx context.Context, email signal.Digest) error {
+func (s *Store) Unlock(ctx context.Context, email credential.Digest) error {
 	if err := s.rdb.Del(ctx, lockKey(email.String())).Err(); err != nil {
 		return credentialError("unlock", err)
 	}

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-var lockRules = signal.LockRules{After: 5, Window: 15 * time.Minute, Duration: 15 * time.Minute}
+var lockRules = credential.LockRules{After: 5, Window: 15 * time.Minute, Duration: 15 * time.Minute}
 
 // failTimes makes n failed logins at now and returns how the last one ended.
-func failTimes(t *testing.T, s *Store, email signal.Digest, n int, now time.Time) (until time.Time, locked bool) {
+func failTimes(t *testing.T, s *Store, email credential.Digest, n int, now time.Time) (until time.Time, locked bool) {
 	t.Helper()
 	for range n {
 		var err error
@@ -24,7 +25,7 @@ func failTimes(t *testing.T, s *Store, email signal.Digest, n int, now time.Time
 func TestFifthFailureLocks(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
-	now, email := nowMS(), signal.DigestOf("a@example.com")
+	now, email := nowMS(), credential.DigestOf("a@example.com")
 	if until, locked := failTimes(t, s, email, 4, now); locked || !until.IsZero() {
 		t.Fatalf("locked until %v after 4 failures", until)
 	}
@@ -42,7 +43,7 @@ func TestFifthFailureLocks(t *testing.T) {
 	if until, locked := failTimes(t, s, email, 4, until); locked || !until.IsZero() {
 		t.Errorf("4 failures after the lock: %v, %v", until, locked)
 	}
-	if got, err := s.LockedUntil(t.Context(), signal.DigestOf("b@example.com")); err != nil || !got.IsZero() {
+	if got, err := s.LockedUntil(t.Context(), credential.DigestOf("b@example.com")); err != nil || !got.IsZero() {
 		t.Errorf("another email: %v, %v", got, err)
 	}
 }
@@ -50,7 +51,7 @@ func TestFifthFailureLocks(t *testing.T) {
 func TestLocksGetLongerWithin24Hours(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
-	email := signal.DigestOf("a@example.com")
+	email := credential.DigestOf("a@example.com")
 	at := nowMS()
 	first := at
 	for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, time.Hour} {
@@ -74,7 +75,7 @@ func TestLocksGetLongerWithin24Hours(t *testing.T) {
 func TestFailuresCountWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
-	now, email := nowMS(), signal.DigestOf("a@example.com")
+	now, email := nowMS(), credential.DigestOf("a@example.com")
 	failTimes(t, s, email, 1, now)
 	failTimes(t, s, email, 3, now.Add(10*time.Minute))
 	if _, locked := failTimes(t, s, email, 1, now.Add(15*time.Minute)); locked {
@@ -89,11 +90,11 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
 	a := addAccount(t, s, "a@example.com")
-	now, email := nowMS(), signal.DigestOf(a.Email)
+	now, email := nowMS(), credential.DigestOf(a.Email)
 	login := func(at time.Time) (time.Time, error) {
 		id := signal.NewSessionID()
-		n := signal.Session{ID: id, Account: a.ID, CreatedAt: at, EndsAt: at.Add(time.Hour), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(time.Hour),
-			Locator: signal.DigestOf(string(id)), Refresh: signal.DigestOf(string(id))}
+		n := credential.Session{ID: id, Account: a.ID, CreatedAt: at, EndsAt: at.Add(time.Hour), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(time.Hour),
+			Locator: credential.DigestOf(string(id)), Refresh: credential.DigestOf(string(id))}
 		_, until, err := s.CreateSession(t.Context(), n, 1, email, 100, at)
 		if _, lookup := s.SessionByID(t.Context(), id); (lookup == nil) != (err == nil && until.IsZero()) {
 			t.Errorf("session stored: %v; answer %v, %v", lookup == nil, until, err)
@@ -137,7 +138,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 func TestLockRecordsExpire(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
-	now, email := nowMS(), signal.DigestOf("nobody@example.com")
+	now, email := nowMS(), credential.DigestOf("nobody@example.com")
 	failTimes(t, s, email, 1, now)
 	ttl := func() int64 {
 		return server.Client().PExpireTime(t.Context(), lockKey(email.String())).Val().Milliseconds()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // TestAnnouncementsAreDueByTheTimeOfTheChange: other processes leave them for some seconds
@@ -19,11 +20,11 @@ func TestAnnouncementsAreDueByTheTimeOfTheChange(t *testing.T) {
 	key, _ := addKey(t, s, user, "key")
 	one, reused := addSession(t, s, user), addSession(t, s, user)
 	more := one
-	more.ID, more.Locator = signal.NewSessionID(), signal.DigestOf("more")
+	more.ID, more.Locator = signal.NewSessionID(), credential.DigestOf("more")
 	for name, change := range map[string]func() ([]signal.Event, error){
 		"end session": func() ([]signal.Event, error) { return s.EndSession(ctx, user, one.ID, at) },
 		"reuse token": func() ([]signal.Event, error) {
-			return s.RotateSession(ctx, nextOf(reused, "next"), signal.DigestOf("used"), at)
+			return s.RotateSession(ctx, nextOf(reused, "next"), credential.DigestOf("used"), at)
 		},
 		"revoke key":     func() ([]signal.Event, error) { return s.RevokeKey(ctx, user, key.ID, at) },
 		"set password":   func() ([]signal.Event, error) { return s.SetPassword(ctx, changed, "new", 1, "", at) },
@@ -36,7 +37,7 @@ func TestAnnouncementsAreDueByTheTimeOfTheChange(t *testing.T) {
 		"one login too many": func() ([]signal.Event, error) {
 			more.Account = a("more")
 			addSession(t, s, more.Account)
-			ended, _, err := s.CreateSession(ctx, more, 1, signal.DigestOf("nobody"), 1, at)
+			ended, _, err := s.CreateSession(ctx, more, 1, credential.DigestOf("nobody"), 1, at)
 			return ended, err
 		},
 	} {

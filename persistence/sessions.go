@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // sessionRemoveText is the function removeSession, which precedes scripts that end sessions.
@@ -45,7 +46,7 @@ const sessionsAtOnce = 500
 // own end is nearest; it returns the events that announce them, unsettled. If the
 // email was locked meanwhile nothing is changed and it returns until when.
 // KindConflict: the account is gone, or its password no longer has that version.
-func (s *Store) CreateSession(ctx context.Context, n signal.Session, passwordVersion int64, email signal.Digest, most int, now time.Time) (
+func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
 	ended []signal.Event, lockedUntil time.Time, err error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: n.Account, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
@@ -131,26 +132,26 @@ func numberAndTexts(reply any) (int64, []string, error) {
 }
 
 // SessionByID returns a session that has not ended. KindNotFound.
-func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (signal.Session, error) {
+func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
 	fields, err := s.rdb.HGetAll(ctx, sessionKey(id)).Result()
 	if err != nil {
-		return signal.Session{}, credentialError("read session", err)
+		return credential.Session{}, credentialError("read session", err)
 	}
 	if len(fields) == 0 {
-		return signal.Session{}, signal.NotFound("session")
+		return credential.Session{}, signal.NotFound("session")
 	}
 	return decodeSession(id, fields)
 }
 
 // SessionByLocator returns the session whose refresh tokens have the locator.
 // KindNotFound.
-func (s *Store) SessionByLocator(ctx context.Context, locator signal.Digest) (signal.Session, error) {
+func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
 	id, err := s.rdb.Get(ctx, refreshKey(locator.String())).Result()
 	if errors.Is(err, redis.Nil) {
-		return signal.Session{}, signal.NotFound("session")
+		return credential.Session{}, signal.NotFound("session")
 	}
 	if err != nil {
-		return signal.Session{}, credentialError("read refresh token", err)
+		return credential.Session{}, credentialError("read refresh token", err)
 	}
 	return s.SessionByID(ctx, signal.SessionID(id))
 }
@@ -162,9 +163,9 @@ func (s *Store) SessionByLocator(ctx context.Context, locator signal.Digest) (si
 // KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
 // known which of the tokens is the current one; where only the replicas lack the change,
 // it is taken back, so that presented stays it.
-func (s *Store) RotateSession(ctx context.Context, next signal.Session, presented signal.Digest, now time.Time) ([]signal.Event, error) {
+func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: next.Account, Type: signal.SessionEnded, Subject: string(next.ID)}
-	run := func(from, to signal.Digest) (*redis.Cmd, error) {
+	run := func(from, to credential.Digest) (*redis.Cmd, error) {
 		return s.change(ctx, confirmAuthKey(), sessionRotateScript,
 			[]string{refreshKey(next.Locator.String()), sessionKey(next.ID), sessionsOfKey(next.Account), outboxKey()},
 			from.String(), to.String(), now.UnixMilli(), next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(),

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -60,9 +61,9 @@ func TestAnAccountHasSoManySessions(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
-	create := func(n signal.Session) []string {
+	create := func(n credential.Session) []string {
 		t.Helper()
-		events, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 2, nowMS())
+		events, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 2, nowMS())
 		if err != nil || !until.IsZero() {
 			t.Fatalf("create session: locked until %v, %v", until, err)
 		}
@@ -75,20 +76,20 @@ func TestAnAccountHasSoManySessions(t *testing.T) {
 		}
 		return ended
 	}
-	session := func(name string, until time.Duration) signal.Session {
+	session := func(name string, until time.Duration) credential.Session {
 		now := nowMS()
-		return signal.Session{ID: signal.SessionID(name), Account: a, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(until),
-			KeepUntil: now.Add(until), Locator: signal.DigestOf("locator" + name), Refresh: signal.DigestOf("refresh" + name)}
+		return credential.Session{ID: signal.SessionID(name), Account: a, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(until),
+			KeepUntil: now.Add(until), Locator: credential.DigestOf("locator" + name), Refresh: credential.DigestOf("refresh" + name)}
 	}
 	first, second, third := session("ses_1", time.Minute), session("ses_2", 2*time.Minute), session("ses_3", 3*time.Minute)
-	for _, n := range []signal.Session{first, second, second} { // the last call's answer was lost
+	for _, n := range []credential.Session{first, second, second} { // the last call's answer was lost
 		if ended := create(n); len(ended) != 0 {
 			t.Errorf("%s ends %v", n.ID, ended)
 		}
 	}
 	// The first is refreshed, so the second is the one that was not for longest.
 	next := session("ses_1", time.Hour)
-	next.Refresh = signal.DigestOf("next")
+	next.Refresh = credential.DigestOf("next")
 	if events, err := s.RotateSession(t.Context(), next, first.Refresh, nowMS()); err != nil || len(events) != 0 {
 		t.Fatalf("rotate: %v, %v", events, err)
 	}
@@ -135,9 +136,9 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			return s.DeleteAccount(t.Context(), a, at)
 		}, "0 0 0", 2},
 		"login": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
-			n := signal.Session{ID: "ses_new", Account: a, CreatedAt: at, EndsAt: at.Add(2 * time.Hour), RefreshUntil: at.Add(2 * time.Hour),
+			n := credential.Session{ID: "ses_new", Account: a, CreatedAt: at, EndsAt: at.Add(2 * time.Hour), RefreshUntil: at.Add(2 * time.Hour),
 				KeepUntil: at.Add(2 * time.Hour)}
-			events, until, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 100, at)
+			events, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, at)
 			if !until.IsZero() {
 				t.Errorf("locked until %v", until)
 			}
@@ -209,8 +210,8 @@ func TestASessionWithoutARecordCounts(t *testing.T) {
 			return s.endOldest(t.Context(), event, 3, "", "", nowMS())
 		},
 		"login": func(s *Store, a signal.AccountID) ([]signal.Event, error) {
-			n := signal.Session{ID: "ses_new", Account: a, KeepUntil: nowMS().Add(2 * time.Hour), Locator: signal.DigestOf("new")}
-			ended, _, err := s.CreateSession(t.Context(), n, 1, signal.DigestOf("nobody"), 4, nowMS())
+			n := credential.Session{ID: "ses_new", Account: a, KeepUntil: nowMS().Add(2 * time.Hour), Locator: credential.DigestOf("new")}
+			ended, _, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 4, nowMS())
 			return ended, err
 		},
 	} {

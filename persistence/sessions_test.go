@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -17,9 +18,9 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
-	for name, read := range map[string]func() (signal.Session, error){
-		"by id":      func() (signal.Session, error) { return s.SessionByID(t.Context(), n.ID) },
-		"by locator": func() (signal.Session, error) { return s.SessionByLocator(t.Context(), n.Locator) },
+	for name, read := range map[string]func() (credential.Session, error){
+		"by id":      func() (credential.Session, error) { return s.SessionByID(t.Context(), n.ID) },
+		"by locator": func() (credential.Session, error) { return s.SessionByLocator(t.Context(), n.Locator) },
 	} {
 		got, err := read()
 		if d := cmp.Diff(n, got); err != nil || d != "" {
@@ -30,7 +31,7 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 }
 
 // wantKept demands that all that is stored of a session lasts until its KeepUntil.
-func wantKept(t *testing.T, server *redistest.Server, n signal.Session) {
+func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	t.Helper()
 	c, want := server.Client(), n.KeepUntil.UnixMilli()
 	for _, key := range []string{sessionKey(n.ID), refreshKey(n.Locator.String())} {
@@ -44,8 +45,8 @@ func wantKept(t *testing.T, server *redistest.Server, n signal.Session) {
 }
 
 // nextOf returns n with the next refresh token.
-func nextOf(n signal.Session, token string) signal.Session {
-	n.Refresh = signal.DigestOf(token)
+func nextOf(n credential.Session, token string) credential.Session {
+	n.Refresh = credential.DigestOf(token)
 	n.RefreshUntil = n.RefreshUntil.Add(time.Minute)
 	n.KeepUntil = n.RefreshUntil
 	return n
@@ -57,7 +58,7 @@ func TestRotateSession(t *testing.T) {
 	ctx := t.Context()
 	n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
 	second := nextOf(n, "second")
-	rotate := func(next signal.Session, presented signal.Digest) {
+	rotate := func(next credential.Session, presented credential.Digest) {
 		t.Helper()
 		if events, err := s.RotateSession(ctx, next, presented, nowMS()); err != nil || len(events) != 0 {
 			t.Fatalf("rotate: %v, %v", events, err)
@@ -152,7 +153,7 @@ func TestEndSessions(t *testing.T) {
 		events[0].Subject != string(second.ID) || events[1].Subject != string(third.ID) {
 		t.Errorf("end all: %v, %v", events, err)
 	}
-	for _, n := range []signal.Session{first, second, third} {
+	for _, n := range []credential.Session{first, second, third} {
 		_, err := s.SessionByID(ctx, n.ID)
 		wantError(t, err, signal.KindNotFound, "not_found")
 		_, err = s.SessionByLocator(ctx, n.Locator)

@@ -55,7 +55,7 @@ func (set ScopeSet) List() []Scope {
 	return list
 }
 
-// Principal is who is authenticated: an account by an API key, or by a session.
+// Principal is an authenticated account, by an API key or a session.
 type Principal struct {
 	Account AccountID
 	Key     KeyID     // of an API key; else empty

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -28,7 +29,7 @@ type accountJSON struct {
 	CreatedAt string           `json:"created_at"`
 }
 
-func accountForm(a signal.Account) accountJSON {
+func accountForm(a credential.Account) accountJSON {
 	return accountJSON{a.ID, a.Email, a.CreatedAt.UTC().Format(signal.TimeLayout)}
 }
 
@@ -159,7 +160,7 @@ func accountList(s *settings) *cobra.Command {
 }
 
 // withAccount runs f with the account that has the email.
-func (s *settings) withAccount(ctx context.Context, email string, f func(context.Context, *credentials.Service, signal.Account) error) error {
+func (s *settings) withAccount(ctx context.Context, email string, f func(context.Context, *credentials.Service, credential.Account) error) error {
 	return s.withCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
@@ -182,7 +183,7 @@ func accountSetPassword(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return c.SetPassword(ctx, a.ID, secret)
 			})
 		},
@@ -215,7 +216,7 @@ func accountDelete(s *settings) *cobra.Command {
 			if !sure {
 				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes if that is wanted")
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return c.DeleteAccount(ctx, a.ID)
 			})
 		},

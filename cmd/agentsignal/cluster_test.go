@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -28,7 +29,7 @@ type nodes struct {
 	first       *child
 	second      *service
 	here, there *client
-	account     signal.Account
+	account     credential.Account
 }
 
 // startNodes starts both, with prices of ACME. One signal has been made then. sources are

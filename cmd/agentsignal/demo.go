@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -90,7 +91,7 @@ func (p *process) waitForMarket(ctx context.Context) {
 }
 
 // demoAccount returns the account, and its password if it was made now.
-func (p *process) demoAccount(ctx context.Context) (signal.Account, string, error) {
+func (p *process) demoAccount(ctx context.Context) (credential.Account, string, error) {
 	password := rand.Text()
 	account, err := p.credentials.CreateAccount(ctx, demoEmail, password)
 	if signal.KindOf(err) == signal.KindConflict {

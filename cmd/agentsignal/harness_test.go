@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
@@ -291,7 +292,7 @@ func (s *service) client(tb testing.TB) *client { return newClient(tb, s.url, ""
 
 // account makes an account and returns a client with an API key of it, which has
 // the scopes, all if none is named.
-func (s *service) account(tb testing.TB, scopes ...string) (*client, signal.Account) {
+func (s *service) account(tb testing.TB, scopes ...string) (*client, credential.Account) {
 	tb.Helper()
 	a, err := s.process.credentials.CreateAccount(tb.Context(), newEmail(), password)
 	if err != nil {

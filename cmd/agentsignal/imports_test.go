@@ -62,7 +62,7 @@ var onlyIn = map[string][]string{
 }
 
 // forAll are packages that all others may import.
-var forAll = []string{"actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
+var forAll = []string{"actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
 
 // forTests are packages that tests alone import.
 var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest"}

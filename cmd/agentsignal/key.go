@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -28,7 +29,7 @@ type keyJSON struct {
 	ExpiresAt *string        `json:"expires_at"`
 }
 
-func keyForm(k signal.APIKey, secret string) keyJSON {
+func keyForm(k credential.APIKey, secret string) keyJSON {
 	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout)}
 	if !k.ExpiresAt.IsZero() {
 		at := k.ExpiresAt.UTC().Format(signal.TimeLayout)
@@ -45,7 +46,7 @@ func keyCreate(s *settings) *cobra.Command {
 		Use: "create", Short: "Create an API key and print it as JSON, its secret this once", Args: cobra.NoArgs,
 		Example: "  agentsignal key create --email me@example.com --name laptop --scopes signals:read,agents:read",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				var in *int64
 				if cmd.Flags().Changed("expires-in") {
 					in = &expires
@@ -71,7 +72,7 @@ func keyList(s *settings) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
 			})
 		},
@@ -104,7 +105,7 @@ func keyRevoke(s *settings) *cobra.Command {
 			if !ok {
 				return errors.New("that is no key_id: see agentsignal key list")
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a signal.Account) error {
+			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				err := c.RevokeKey(ctx, a.ID, id)
 				if signal.KindOf(err) == signal.KindNotFound {
 					return fmt.Errorf("the account has no key %s: see agentsignal key list", id)

@@ -19,7 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
@@ -108,7 +108,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.credentials = credentials.New(p.store, p.events, keys, credentials.Options{
 		AccessTTL: time.Duration(c.Auth.AccessTTL), RefreshTTL: time.Duration(c.Auth.RefreshTTL), SessionTTL: time.Duration(c.Auth.SessionTTL),
 		MostSessions: c.Auth.MaxSessions, HashQueue: c.Auth.HashQueue,
-		Lock: signal.LockRules{After: c.Auth.LockAfter, Window: time.Duration(c.Auth.LockWindow), Duration: time.Duration(c.Auth.LockDuration)},
+		Lock: credential.LockRules{After: c.Auth.LockAfter, Window: time.Duration(c.Auth.LockWindow), Duration: time.Duration(c.Auth.LockDuration)},
 		Now:  p.store.Now, Log: log, Metrics: credentials.NewMetrics(p.registry)})
 	quotas, err := quotasOf(c.RateLimit)
 	if err != nil {

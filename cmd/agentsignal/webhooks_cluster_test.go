@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // owner returns the node that owns the partition of an account, empty if none does.
@@ -23,7 +24,7 @@ func (n nodes) owner(tb testing.TB, account signal.AccountID) string {
 func (n nodes) accountOf(tb testing.TB, node string) (c *client) {
 	tb.Helper()
 	eventually(tb, "an account is one of the node "+node, func() bool {
-		var a signal.Account
+		var a credential.Account
 		c, a = n.second.account(tb)
 		return n.owner(tb, a.ID) == node
 	})

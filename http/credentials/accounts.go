@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // accountStore keeps accounts.
 type accountStore interface {
-	CreateAccount(ctx context.Context, a signal.Account, passwordHash string) error
-	AccountByID(ctx context.Context, id signal.AccountID) (signal.Account, signal.Password, error)
-	AccountByEmail(ctx context.Context, email string) (signal.Account, signal.Password, error)
-	Accounts(ctx context.Context, limit, offset int) ([]signal.Account, int, error)
+	CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error
+	AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error)
+	AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error)
+	Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error)
 	DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error)
 }
 
@@ -25,39 +26,39 @@ type passwordStore interface {
 
 // CreateAccount registers an email with a password. ValidationError: the faults
 // of "email" and "password". KindConflict, "email_taken".
-func (s *Service) CreateAccount(ctx context.Context, email, password string) (signal.Account, error) {
+func (s *Service) CreateAccount(ctx context.Context, email, password string) (credential.Account, error) {
 	if err := CheckAccount(email, password).orNil(); err != nil {
-		return signal.Account{}, err
+		return credential.Account{}, err
 	}
 	email = NormalizeEmail(email)
 	hash, err := s.hashes.hash(ctx, password)
 	if err != nil {
-		return signal.Account{}, err
+		return credential.Account{}, err
 	}
 	now := s.now()
-	a := signal.Account{ID: signal.NewAccountIDAt(now), Email: email, CreatedAt: now}
+	a := credential.Account{ID: signal.NewAccountIDAt(now), Email: email, CreatedAt: now}
 	if err := s.store.CreateAccount(ctx, a, hash); err != nil {
-		return signal.Account{}, err
+		return credential.Account{}, err
 	}
 	s.audit(ctx, slog.LevelInfo, "account created", a.ID)
 	return a, nil
 }
 
 // Account returns an account. KindNotFound.
-func (s *Service) Account(ctx context.Context, id signal.AccountID) (signal.Account, error) {
+func (s *Service) Account(ctx context.Context, id signal.AccountID) (credential.Account, error) {
 	a, _, err := s.store.AccountByID(ctx, id)
 	return a, err
 }
 
 // AccountByEmail returns the account with an email. KindNotFound.
-func (s *Service) AccountByEmail(ctx context.Context, email string) (signal.Account, error) {
+func (s *Service) AccountByEmail(ctx context.Context, email string) (credential.Account, error) {
 	a, _, err := s.store.AccountByEmail(ctx, NormalizeEmail(email))
 	return a, err
 }
 
 // Accounts returns at most limit accounts after the first offset ones, oldest
 // first, and how many there are.
-func (s *Service) Accounts(ctx context.Context, limit, offset int) ([]signal.Account, int, error) {
+func (s *Service) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	return s.store.Accounts(ctx, limit, offset)
 }
 
@@ -82,7 +83,7 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 		return err
 	}
 	// A stolen access token must not open a way round the lock.
-	who := signal.DigestOf(account.Email)
+	who := credential.DigestOf(account.Email)
 	if err := s.checkLock(ctx, who, account.ID); err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (s *Service) SetPassword(ctx context.Context, id signal.AccountID, password
 // Unlock forgets the locks and failed logins of an email, whether an account has
 // it or not.
 func (s *Service) Unlock(ctx context.Context, email string) error {
-	return s.store.Unlock(ctx, signal.DigestOf(NormalizeEmail(email)))
+	return s.store.Unlock(ctx, credential.DigestOf(NormalizeEmail(email)))
 }
 
 // DeleteAccount ends an account with its keys and sessions and frees its email;

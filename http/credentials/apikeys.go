@@ -9,15 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // keyStore keeps API keys by the digest of their secrets.
 type keyStore interface {
-	CreateKey(ctx context.Context, k signal.APIKey, secret signal.Digest, most int) error
-	KeyByDigest(ctx context.Context, secret signal.Digest) (signal.APIKey, error)
-	Keys(ctx context.Context, account signal.AccountID) ([]signal.APIKey, error)
+	CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error
+	KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error)
+	Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error)
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error)
-	NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error
+	NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error
 }
 
 const (
@@ -29,7 +30,7 @@ const (
 // nowhere. scopes nil means all; expiresIn, in seconds, nil means never.
 // ValidationError: the faults of "name", "scopes", "scopes/i" and "expires_in".
 // KindConflict: "name_taken", "limit_reached".
-func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (signal.APIKey, string, error) {
+func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error) {
 	var v ValidationError
 	granted := checkScopes(&v, scopes)
 	trimmed := strings.TrimSpace(name)
@@ -45,15 +46,15 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 		v.add("expires_in", "out_of_range", fmt.Sprintf("must be 1 to %d seconds", maxExpiresIn))
 	}
 	if err := v.orNil(); err != nil {
-		return signal.APIKey{}, "", err
+		return credential.APIKey{}, "", err
 	}
 	secret := newKeySecret()
-	k := signal.APIKey{ID: signal.NewKeyID(), Account: account, Name: trimmed, Prefix: secret[:keyShown], Scopes: granted, CreatedAt: s.now()}
+	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: trimmed, Prefix: secret[:keyShown], Scopes: granted, CreatedAt: s.now()}
 	if expiresIn != nil {
 		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
 	}
 	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MostKeys); err != nil {
-		return signal.APIKey{}, "", err
+		return credential.APIKey{}, "", err
 	}
 	s.audit(ctx, slog.LevelInfo, "API key created", account, keyAttr(k.ID))
 	return k, secret, nil
@@ -83,7 +84,7 @@ func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 
 // Keys returns at most limit keys of the account that are not revoked, after the
 // first offset ones, newest first, and how many there are.
-func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]signal.APIKey, int, error) {
+func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error) {
 	keys, err := s.store.Keys(ctx, account)
 	if err != nil {
 		return nil, 0, err
@@ -94,7 +95,7 @@ func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, off
 }
 
 // KeyExpired says that k no longer authenticates, though it is not revoked.
-func (s *Service) KeyExpired(k signal.APIKey) bool {
+func (s *Service) KeyExpired(k credential.APIKey) bool {
 	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 func TestCreateKey(t *testing.T) {
@@ -25,7 +26,7 @@ func TestCreateKey(t *testing.T) {
 	if !regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`).MatchString(secret) || !isKeySecret(secret) {
 		t.Errorf("secret %q", secret)
 	}
-	want := signal.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt, ExpiresAt: k.CreatedAt.Add(time.Hour),
+	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt, ExpiresAt: k.CreatedAt.Add(time.Hour),
 		Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
 	if d := cmp.Diff(want, k); d != "" || !strings.HasPrefix(string(k.ID), "key_") {
 		t.Errorf("%s (-want +got):\n%s", k.ID, d)
@@ -40,7 +41,7 @@ func TestCreateKey(t *testing.T) {
 	wantCode(t, w.RequireJWT(p), "jwt_required")
 
 	list, total, err := w.Keys(ctx, a.ID, 25, 0)
-	if d := cmp.Diff([]signal.APIKey{k}, list); err != nil || total != 1 || d != "" {
+	if d := cmp.Diff([]credential.APIKey{k}, list); err != nil || total != 1 || d != "" {
 		t.Errorf("%d, %v (-want +got):\n%s", total, err, d)
 	}
 	all, _, err := w.CreateKey(ctx, a.ID, "all", nil, nil)

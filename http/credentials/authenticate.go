@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // keyState is what is known of an API key.
@@ -80,7 +81,7 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 	return p, nil
 }
 
-func (s *Service) fetchKey(ctx context.Context, d signal.Digest) (*entry[keyState], error) {
+func (s *Service) fetchKey(ctx context.Context, d credential.Digest) (*entry[keyState], error) {
 	return s.keys.fetch(ctx, d, string(d[:]), func(ctx context.Context) (keyState, signal.AccountID, error) {
 		k, err := s.store.KeyByDigest(ctx, d)
 		if err != nil {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 func TestHotPathAllocatesNothing(t *testing.T) {
 	m := &memory{}
 	s := New(m, &eventLog{}, testKeys(), Options{})
-	secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1", LastUsedAt: time.Now().Add(time.Minute)})
+	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", LastUsedAt: time.Now().Add(time.Minute)})
 	_, access := m.addSession(t, s, "acc_1")
 	ctx := t.Context()
 	for name, token := range map[string]string{"key": secret, "access token": access} {
@@ -28,9 +29,9 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 func BenchmarkAuthenticate(b *testing.B) {
 	m := &memory{}
 	s := New(m, &eventLog{}, testKeys(), Options{})
-	secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
-	n := signal.Session{ID: "ses_1", Account: "acc_1", EndsAt: time.Now().Add(time.Hour)}
-	m.sessions = map[signal.SessionID]signal.Session{n.ID: n}
+	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
+	n := credential.Session{ID: "ses_1", Account: "acc_1", EndsAt: time.Now().Add(time.Hour)}
+	m.sessions = map[signal.SessionID]credential.Session{n.ID: n}
 	access, err := s.jwt.issue("acc_1", "ses_1", time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		b.Fatal(err)

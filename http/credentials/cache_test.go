@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // inBubble runs f with a service over a store in memory.
@@ -37,7 +38,7 @@ func accepted(t *testing.T, s *Service, token string) bool {
 
 func TestAnswersHoldASecond(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		_, access := m.addSession(t, s, "acc_1")
 		for _, token := range []string{secret, access} {
 			for range 100 {
@@ -59,7 +60,7 @@ func TestAnswersHoldASecond(t *testing.T) {
 
 func TestAnswersInUseAreRenewedBesideTheRequests(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		accepted(t, s, secret)
 		m.do(func() { m.delay = 100 * time.Millisecond })
 		m.counted()
@@ -93,7 +94,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Options{}, func(t *testing.T, here *Service, m *memory) {
 				there := New(m, &eventLog{}, testKeys(), Options{})
-				secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+				secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 				session, access := m.addSession(t, here, "acc_1")
 				m.do(func() { slow(m) })
 				var ended time.Time
@@ -140,9 +141,9 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 
 func TestForgetTakesEffectAtOnce(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		first := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
-		second := m.addKey(signal.APIKey{ID: "key_2", Account: "acc_1"})
-		third := m.addKey(signal.APIKey{ID: "key_3", Account: "acc_2"})
+		first := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
+		second := m.addKey(credential.APIKey{ID: "key_2", Account: "acc_1"})
+		third := m.addKey(credential.APIKey{ID: "key_3", Account: "acc_2"})
 		one, oneToken := m.addSession(t, s, "acc_1")
 		_, twoToken := m.addSession(t, s, "acc_1")
 		_, threeToken := m.addSession(t, s, "acc_2")
@@ -187,7 +188,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 // way back from the store.
 func TestLookupUnderWayIsNotRemembered(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		session, access := m.addSession(t, s, "acc_1")
 		m.do(func() { m.after = 100 * time.Millisecond })
 		for _, token := range []string{secret, access} {
@@ -219,7 +220,7 @@ func TestLookupUnderWayIsNotRemembered(t *testing.T) {
 func TestLookupUnderWayInAGapIsNotRemembered(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		there := New(m, &eventLog{}, testKeys(), Options{})
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		m.do(func() { m.after = 100 * time.Millisecond })
 		go s.Authenticate(context.Background(), secret)
 		time.Sleep(50 * time.Millisecond) // it is read, not answered
@@ -238,7 +239,7 @@ func TestLookupUnderWayInAGapIsNotRemembered(t *testing.T) {
 
 func TestEqualLookupsAreOne(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		m.do(func() { m.delay = 10 * time.Millisecond })
 		first, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 100)
@@ -273,7 +274,7 @@ func TestEqualLookupsAreOne(t *testing.T) {
 
 func TestStoreThatCannotBeAsked(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		_, access := m.addSession(t, s, "acc_1")
 		m.do(func() { m.err = signal.Unavailable(errors.New("away")) })
 		for _, token := range []string{secret, access} {
@@ -291,7 +292,7 @@ func TestStoreThatCannotBeAsked(t *testing.T) {
 
 func TestUnknownKeysAreRememberedForASecond(t *testing.T) {
 	inBubble(t, Options{Cached: 400}, func(t *testing.T, s *Service, m *memory) {
-		known := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+		known := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		accepted(t, s, known)
 		unknown := newKeySecret()
 		m.counted()
@@ -329,7 +330,7 @@ func TestUnknownKeysAreRememberedForASecond(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	inBubble(t, Options{Cached: 100}, func(t *testing.T, s *Service, m *memory) {
 		for i := range 500 {
-			accepted(t, s, m.addKey(signal.APIKey{ID: signal.KeyID(fmt.Sprint("key_", i)), Account: signal.AccountID(fmt.Sprint("acc_", i%7))}))
+			accepted(t, s, m.addKey(credential.APIKey{ID: signal.KeyID(fmt.Sprint("key_", i)), Account: signal.AccountID(fmt.Sprint("acc_", i%7))}))
 			_, access := m.addSession(t, s, "acc_1")
 			accepted(t, s, access)
 		}
@@ -354,7 +355,7 @@ func TestCacheIsBounded(t *testing.T) {
 
 func TestKeysEndWithTheirTime(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now().Add(300 * time.Millisecond)})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now().Add(300 * time.Millisecond)})
 		if !accepted(t, s, secret) {
 			t.Error("refused in time")
 		}
@@ -389,13 +390,13 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) // begins a minute
 		start := time.Now()
-		secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1", LastUsedAt: start.Add(-time.Hour)})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", LastUsedAt: start.Add(-time.Hour)})
 		for range 110 {
 			accepted(t, s, secret)
 			time.Sleep(time.Second)
 		}
-		d := signal.DigestOf(secret)
-		want := []map[signal.Digest]time.Time{{d: start.UTC()}, {d: start.Add(time.Minute).UTC()}}
+		d := credential.DigestOf(secret)
+		want := []map[credential.Digest]time.Time{{d: start.UTC()}, {d: start.Add(time.Minute).UTC()}}
 		if diff := cmp.Diff(want, m.uses); diff != "" {
 			t.Errorf("uses (-want +got):\n%s", diff)
 		}
@@ -411,7 +412,7 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]map[signal.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}}, m.uses); diff != "" {
+		if diff := cmp.Diff([]map[credential.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}}, m.uses); diff != "" {
 			t.Errorf("uses after the store was away (-want +got):\n%s", diff)
 		}
 	})
@@ -458,7 +459,7 @@ func TestManyEventsAreAppendedInParts(t *testing.T) {
 func TestRefusalsAreCounted(t *testing.T) {
 	r := prometheus.NewRegistry()
 	inBubble(t, Options{Metrics: NewMetrics(r)}, func(t *testing.T, s *Service, m *memory) {
-		expired := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now()})
+		expired := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now()})
 		session, access := m.addSession(t, s, "acc_1")
 		m.EndSession(t.Context(), "acc_1", session, s.now())
 		_, err := s.Authenticate(t.Context(), "")

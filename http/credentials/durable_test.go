@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -12,24 +13,24 @@ import (
 func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		revoke     func(w *world, key signal.APIKey, session signal.Principal) error
+		revoke     func(w *world, key credential.APIKey, session signal.Principal) error
 		key, token bool // whether it is still accepted
 	}{
-		"key": {func(w *world, k signal.APIKey, _ signal.Principal) error {
+		"key": {func(w *world, k credential.APIKey, _ signal.Principal) error {
 			return w.RevokeKey(t.Context(), k.Account, k.ID)
 		}, false, true},
-		"logout": {func(w *world, _ signal.APIKey, p signal.Principal) error { return w.Logout(t.Context(), p, false) }, true, false},
-		"logout everywhere": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+		"logout": {func(w *world, _ credential.APIKey, p signal.Principal) error { return w.Logout(t.Context(), p, false) }, true, false},
+		"logout everywhere": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			return w.Logout(t.Context(), p, true)
 		}, true, false},
-		"password, by its user": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+		"password, by its user": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			p.Session = signal.NewSessionID() // another login
 			return w.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
 		}, true, false},
-		"password, by the operator": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+		"password, by the operator": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			return w.SetPassword(t.Context(), p.Account, "four brown foxes")
 		}, true, false},
-		"account": {func(w *world, _ signal.APIKey, p signal.Principal) error {
+		"account": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			return w.DeleteAccount(t.Context(), p.Account)
 		}, false, false},
 	} {

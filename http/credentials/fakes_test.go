@@ -13,6 +13,7 @@ import (
 	"github.com/alexedwards/argon2id"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -104,7 +105,7 @@ func newWorld(t *testing.T, o Options) *world {
 
 const goodPassword = "three brown foxes"
 
-func (w *world) register(t *testing.T, email string) signal.Account {
+func (w *world) register(t *testing.T, email string) credential.Account {
 	t.Helper()
 	a, err := w.CreateAccount(t.Context(), email, goodPassword)
 	if err != nil {
@@ -166,9 +167,9 @@ type memory struct {
 	Store // nil: what is not written below must not be called
 
 	mu       sync.Mutex
-	keys     map[signal.Digest]signal.APIKey
-	sessions map[signal.SessionID]signal.Session
-	uses     []map[signal.Digest]time.Time
+	keys     map[credential.Digest]credential.APIKey
+	sessions map[signal.SessionID]credential.Session
+	uses     []map[credential.Digest]time.Time
 	err      error
 	delay    time.Duration // before the record is read
 	after    time.Duration // between reading it and answering
@@ -191,7 +192,7 @@ func (m *memory) read(f func()) error {
 	return err
 }
 
-func (m *memory) KeyByDigest(_ context.Context, d signal.Digest) (k signal.APIKey, err error) {
+func (m *memory) KeyByDigest(_ context.Context, d credential.Digest) (k credential.APIKey, err error) {
 	var ok bool
 	if err := m.read(func() { k, ok = m.keys[d] }); err != nil {
 		return k, err
@@ -202,7 +203,7 @@ func (m *memory) KeyByDigest(_ context.Context, d signal.Digest) (k signal.APIKe
 	return k, nil
 }
 
-func (m *memory) SessionByID(_ context.Context, id signal.SessionID) (n signal.Session, err error) {
+func (m *memory) SessionByID(_ context.Context, id signal.SessionID) (n credential.Session, err error) {
 	var ok bool
 	if err := m.read(func() { n, ok = m.sessions[id] }); err != nil {
 		return n, err
@@ -231,7 +232,7 @@ func (m *memory) EndSession(_ context.Context, a signal.AccountID, id signal.Ses
 	return []signal.Event{{Account: a, Type: signal.SessionEnded, Subject: string(id)}}, nil
 }
 
-func (m *memory) NoteKeyUses(_ context.Context, uses map[signal.Digest]time.Time) error {
+func (m *memory) NoteKeyUses(_ context.Context, uses map[credential.Digest]time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
@@ -276,25 +277,25 @@ func (m *memory) do(f func()) {
 }
 
 // addKey gives the store a key of account and returns its secret.
-func (m *memory) addKey(k signal.APIKey) string {
+func (m *memory) addKey(k credential.APIKey) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	secret := newKeySecret()
 	if m.keys == nil {
-		m.keys = map[signal.Digest]signal.APIKey{}
+		m.keys = map[credential.Digest]credential.APIKey{}
 	}
-	m.keys[signal.DigestOf(secret)] = k
+	m.keys[credential.DigestOf(secret)] = k
 	return secret
 }
 
 // addSession gives the store a session and returns an access token of it.
 func (m *memory) addSession(t *testing.T, s *Service, account signal.AccountID) (signal.SessionID, string) {
 	t.Helper()
-	n := signal.Session{ID: signal.NewSessionID(), Account: account, EndsAt: s.now().Add(time.Hour)}
+	n := credential.Session{ID: signal.NewSessionID(), Account: account, EndsAt: s.now().Add(time.Hour)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {
-		m.sessions = map[signal.SessionID]signal.Session{}
+		m.sessions = map[signal.SessionID]credential.Session{}
 	}
 	m.sessions[n.ID] = n
 	token, err := s.jwt.issue(account, n.ID, s.now(), s.now().Add(15*time.Minute))

@@ -7,25 +7,26 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // sessionStore keeps sessions. Methods that end sessions return the events to
 // announce, which are in the outbox by then.
 type sessionStore interface {
-	CreateSession(ctx context.Context, n signal.Session, passwordVersion int64, email signal.Digest, most int, now time.Time) (
+	CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
 		ended []signal.Event, lockedUntil time.Time, err error)
-	SessionByID(ctx context.Context, id signal.SessionID) (signal.Session, error)
-	SessionByLocator(ctx context.Context, locator signal.Digest) (signal.Session, error)
-	RotateSession(ctx context.Context, next signal.Session, presented signal.Digest, now time.Time) ([]signal.Event, error)
+	SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error)
+	SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error)
+	RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error)
 	EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error)
 	EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error)
 }
 
 // lockStore counts failed logins by the digest of the email.
 type lockStore interface {
-	LockedUntil(ctx context.Context, email signal.Digest) (time.Time, error)
-	FailLogin(ctx context.Context, email signal.Digest, r signal.LockRules, now time.Time) (until time.Time, locked bool, err error)
-	Unlock(ctx context.Context, email signal.Digest) error
+	LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error)
+	FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error)
+	Unlock(ctx context.Context, email credential.Digest) error
 }
 
 // Tokens are what a login or refresh gives to the client.
@@ -52,7 +53,7 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 	if err := v.orNil(); err != nil {
 		return Tokens{}, err
 	}
-	who := signal.DigestOf(email)
+	who := credential.DigestOf(email)
 	if err := s.checkLock(ctx, who, ""); err != nil {
 		return Tokens{}, err
 	}
@@ -75,7 +76,7 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 
 // checkLock returns an error if logins with the email are refused now. account is that
 // of the email, for the log, if it is known without asking.
-func (s *Service) checkLock(ctx context.Context, email signal.Digest, account signal.AccountID) error {
+func (s *Service) checkLock(ctx context.Context, email credential.Digest, account signal.AccountID) error {
 	until, err := s.store.LockedUntil(ctx, email)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (s *Service) refuseLocked(ctx context.Context, account signal.AccountID, d 
 // failLogin counts a wrong password and returns the error that answers it.
 // Passwords that were compared at the same time count in the order in which they
 // come here, so that those after the one that locks learn nothing.
-func (s *Service) failLogin(ctx context.Context, email signal.Digest, account signal.AccountID) error {
+func (s *Service) failLogin(ctx context.Context, email credential.Digest, account signal.AccountID) error {
 	now := s.now()
 	// A client that hangs up must not escape the count.
 	until, justLocked, err := s.store.FailLogin(context.WithoutCancel(ctx), email, s.o.Lock, now)
@@ -129,9 +130,9 @@ func (s *Service) rehash(ctx context.Context, account signal.AccountID, password
 
 // begin makes a session after a right password. Of too many sessions it ends those
 // that were not refreshed for longest.
-func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64, email signal.Digest) (Tokens, error) {
+func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64, email credential.Digest) (Tokens, error) {
 	now := s.now()
-	n := signal.Session{ID: signal.NewSessionIDAt(now), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
+	n := credential.Session{ID: signal.NewSessionIDAt(now), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
 	tokens, n, err := s.renew(n, "", now)
 	if err != nil {
 		return Tokens{}, err
@@ -156,7 +157,7 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 }
 
 // renew makes the next tokens of the session n and returns it as it is with them.
-func (s *Service) renew(n signal.Session, locator string, now time.Time) (Tokens, signal.Session, error) {
+func (s *Service) renew(n credential.Session, locator string, now time.Time) (Tokens, credential.Session, error) {
 	accessUntil := earlier(now.Truncate(time.Second).Add(s.o.AccessTTL), n.EndsAt)
 	access, err := s.jwt.issue(n.Account, n.ID, now, accessUntil)
 	if err != nil {

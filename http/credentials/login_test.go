@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -355,7 +356,7 @@ type hangingUp struct {
 	hangUp context.CancelFunc
 }
 
-func (s hangingUp) FailLogin(ctx context.Context, email signal.Digest, r signal.LockRules, now time.Time) (time.Time, bool, error) {
+func (s hangingUp) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (time.Time, bool, error) {
 	s.hangUp()
 	return s.Store.FailLogin(ctx, email, r, now)
 }
@@ -497,7 +498,7 @@ func TestLoginClearsTheCount(t *testing.T) {
 
 func TestLockSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{Lock: signal.LockRules{After: 2, Duration: time.Minute}})
+	w := newWorld(t, Options{Lock: credential.LockRules{After: 2, Duration: time.Minute}})
 	w.register(t, "a@example.com")
 	for range 2 {
 		_, err := w.Login(t.Context(), "a@example.com", "wrong password")
@@ -609,7 +610,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 			t.Errorf("Redis holds %q", s)
 		}
 	}
-	if !strings.Contains(all.String(), signal.DigestOf(secret).String()) || !strings.Contains(all.String(), signal.DigestOf(tokens.Refresh).String()) {
+	if !strings.Contains(all.String(), credential.DigestOf(secret).String()) || !strings.Contains(all.String(), credential.DigestOf(tokens.Refresh).String()) {
 		t.Error("Redis does not hold the digests")
 	}
 }

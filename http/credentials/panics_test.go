@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // panickingStore panics at the first key.
@@ -16,7 +17,7 @@ type panickingStore struct {
 	asked int
 }
 
-func (s *panickingStore) KeyByDigest(ctx context.Context, d signal.Digest) (signal.APIKey, error) {
+func (s *panickingStore) KeyByDigest(ctx context.Context, d credential.Digest) (credential.APIKey, error) {
 	if s.asked++; s.asked == 1 {
 		panic("at a record")
 	}
@@ -27,7 +28,7 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	s := New(&panickingStore{memory: m}, &eventLog{}, testKeys(), Options{})
-	secret := m.addKey(signal.APIKey{ID: "key_1", Account: "acc_1"})
+	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 	if _, err := s.Authenticate(t.Context(), secret); !errors.Is(err, signal.ErrPanicked) {
 		t.Errorf("the question that panicked ends with %v", err)
 	}
@@ -42,7 +43,7 @@ type panickingUpkeep struct {
 	noted, read int
 }
 
-func (s *panickingUpkeep) NoteKeyUses(ctx context.Context, uses map[signal.Digest]time.Time) error {
+func (s *panickingUpkeep) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
 	if s.noted++; s.noted == 1 {
 		panic("at a use")
 	}
@@ -80,7 +81,7 @@ func TestUpkeepGoesOnAfterAPanic(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
 		for range 2 { // the uses of the first question are lost
-			secret := m.addKey(signal.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
+			secret := m.addKey(credential.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
 			if _, err := s.Authenticate(t.Context(), secret); err != nil {
 				t.Error(err)
 			}

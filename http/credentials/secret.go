@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 	"strings"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // The digits of base 62, in the order of their values.
@@ -109,10 +109,10 @@ func parseRefreshToken(token string) (locator string, ok bool) {
 }
 
 // digest is signal.DigestOf without allocating for usual tokens.
-func digest(s string) signal.Digest {
+func digest(s string) credential.Digest {
 	var b [1024]byte
 	if len(s) > len(b) {
-		return signal.DigestOf(s)
+		return credential.DigestOf(s)
 	}
 	return sha256.Sum256(b[:copy(b[:], s)])
 }

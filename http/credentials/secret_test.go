@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 func TestKeySecrets(t *testing.T) {
@@ -89,7 +89,7 @@ func TestRandomDigitsAreEven(t *testing.T) {
 func TestDigestIsTheSameWithoutAllocating(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 50, 1023, 1024, 1025, 5000} {
-		if s := strings.Repeat("x", n); digest(s) != signal.DigestOf(s) {
+		if s := strings.Repeat("x", n); digest(s) != credential.DigestOf(s) {
 			t.Errorf("digests of %d bytes differ", n)
 		}
 	}

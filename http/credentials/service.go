@@ -11,6 +11,7 @@ import (
 	"github.com/alexedwards/argon2id"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // Defaults of the options, after the API decisions.
@@ -50,7 +51,7 @@ type Options struct {
 	AccessTTL        time.Duration
 	RefreshTTL       time.Duration // from the issue of a refresh token
 	SessionTTL       time.Duration // of a session, however often it is refreshed
-	Lock             signal.LockRules
+	Lock             credential.LockRules
 	MostKeys         int // API keys of an account
 	MostSessions     int // of an account; default 100
 	Password         argon2id.Params
@@ -72,9 +73,9 @@ type Service struct {
 	log     *slog.Logger
 	metrics *Metrics
 
-	keys     *cache[signal.Digest, keyState]
+	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
-	tokens   *bounded[signal.Digest, accessToken] // whose signature was checked
+	tokens   *bounded[credential.Digest, accessToken] // whose signature was checked
 
 	uses keyUses
 }
@@ -107,9 +108,9 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	s := &Service{store: store, events: events, o: o, log: o.Log.With("component", "credentials"), metrics: o.Metrics,
 		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
 		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
-		keys:     newCache[signal.Digest, keyState](o.Cached, o.Log),
+		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log),
 		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log),
-		tokens:   newBounded[signal.Digest, accessToken](o.Cached),
+		tokens:   newBounded[credential.Digest, accessToken](o.Cached),
 	}
 	return s
 }

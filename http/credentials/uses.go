@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // mostUses bounds the uses that wait to be stored while the store is away.
@@ -16,7 +16,7 @@ const mostUses = 100_000
 // ready.
 type keyUses struct {
 	mu      sync.Mutex
-	waiting map[signal.Digest]time.Time
+	waiting map[credential.Digest]time.Time
 }
 
 func minuteOf(t time.Time) int64 {
@@ -27,7 +27,7 @@ func minuteOf(t time.Time) int64 {
 }
 
 // note notes a use, once a minute for each key: lists show minutes.
-func (u *keyUses) note(d signal.Digest, last *atomic.Int64, now time.Time) {
+func (u *keyUses) note(d credential.Digest, last *atomic.Int64, now time.Time) {
 	minute := minuteOf(now)
 	before := last.Load()
 	if minute <= before || !last.CompareAndSwap(before, minute) {
@@ -36,7 +36,7 @@ func (u *keyUses) note(d signal.Digest, last *atomic.Int64, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.waiting == nil {
-		u.waiting = map[signal.Digest]time.Time{}
+		u.waiting = map[credential.Digest]time.Time{}
 	}
 	if len(u.waiting) < mostUses {
 		u.waiting[d] = time.Unix(minute*60, 0).UTC()
@@ -44,7 +44,7 @@ func (u *keyUses) note(d signal.Digest, last *atomic.Int64, now time.Time) {
 }
 
 // take returns what was noted since the last call.
-func (u *keyUses) take() map[signal.Digest]time.Time {
+func (u *keyUses) take() map[credential.Digest]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	uses := u.waiting
@@ -53,7 +53,7 @@ func (u *keyUses) take() map[signal.Digest]time.Time {
 }
 
 // putBack notes uses again that could not be stored.
-func (u *keyUses) putBack(uses map[signal.Digest]time.Time) {
+func (u *keyUses) putBack(uses map[credential.Digest]time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.waiting == nil {

@@ -1,0 +1,68 @@
+// Package credential holds the records of accounts, sessions and API keys, as the API and
+// the store exchange them. Of a secret they hold its digest only.
+package credential
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Digest is the SHA-256 of a secret, or of a value that must not appear in the name of a
+// Redis key. A secret itself is not stored.
+type Digest [32]byte
+
+// DigestOf returns the digest of s.
+func DigestOf(s string) Digest { return sha256.Sum256([]byte(s)) }
+
+// String returns d in lower-case hex.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Password is the stored form of an account's password.
+type Password struct {
+	Hash string // argon2id in the PHC form
+	// Version counts the passwords of the account from 1. Hashing the same password again
+	// keeps it.
+	Version int64
+}
+
+// Session is a login. Its refresh token changes with each use; the Locator, a part of the
+// token, does not, so that a used token still leads to its session.
+type Session struct {
+	ID           signal.SessionID
+	Account      signal.AccountID
+	CreatedAt    time.Time
+	EndsAt       time.Time // at the latest, however often it is refreshed
+	RefreshUntil time.Time // expiry of the current refresh token
+	KeepUntil    time.Time // no credential of the session can be valid after it
+	Locator      Digest
+	Refresh      Digest // of the current refresh token
+}
+
+// LockRules determine when failed logins lock an email.
+type LockRules struct {
+	After    int           // number of failures
+	Window   time.Duration // in which they are counted
+	Duration time.Duration // of a lock: twice as long for the second within 24 hours, four times for further ones
+}
+
+// Account owns signals, keys, webhooks and jobs.
+type Account struct {
+	ID        signal.AccountID
+	Email     string // trimmed, lower case
+	CreatedAt time.Time
+}
+
+// APIKey is a key of an account, without its secret.
+type APIKey struct {
+	ID         signal.KeyID
+	Account    signal.AccountID
+	Name       string
+	Prefix     string // the secret's first 8 characters
+	Scopes     signal.ScopeSet
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	LastUsedAt time.Time // minute precision; zero: never
+}
