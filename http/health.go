@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -82,8 +83,8 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 			return
 		}
 		wg.Go(func() {
-			err := signal.ErrPanicked
-			signal.Guard(s.log, signal.PanicBackground, func() { err = check(ctx) }, "check", name)
+			err := panics.ErrPanicked
+			panics.Guard(s.log, panics.Background, func() { err = check(ctx) }, "check", name)
 			if err != nil {
 				s.log.Debug("readiness check failed", "check", name, "err", err)
 				*result = checkFailed

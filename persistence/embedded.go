@@ -21,7 +21,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // Servers that may be started as a child, in the order in which they are looked for.
@@ -290,7 +290,7 @@ func (c *child) keep(started chan<- error) {
 	defer c.removeSocketDir()
 	pause := childRestartFirst
 	for again := true; again; {
-		if !signal.Guard(c.log, signal.PanicBackground, func() { again = c.serve(&started, &pause) }) {
+		if !panics.Guard(c.log, panics.Background, func() { again = c.serve(&started, &pause) }) {
 			time.Sleep(childRestartFirst)
 		}
 	}
@@ -353,7 +353,7 @@ func (c *child) sync() {
 			return
 		case <-ticker.C:
 		}
-		signal.Guard(c.log, signal.PanicBackground, c.syncFiles)
+		panics.Guard(c.log, panics.Background, c.syncFiles)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -56,8 +57,8 @@ func (t *Tail) ask(partition int, q *headQuestion) {
 		ctx, cancel := context.WithTimeout(context.Background(), headTimeout)
 		// If nothing lies behind what has been passed, the answer is that, so that a
 		// log that Redis has lost makes nobody wait.
-		if !signal.Guard(t.log, signal.PanicLog, func() { q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition)) }) {
-			q.err = unavailable(signal.ErrPanicked)
+		if !panics.Guard(t.log, panics.Log, func() { q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition)) }) {
+			q.err = unavailable(panics.ErrPanicked)
 		}
 		cancel()
 		part.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -98,7 +99,7 @@ func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
 		} else {
 			s.rdb.AddHook(faulty)
 		}
-		if err := s.Ready(t.Context()); !errors.Is(err, signal.ErrPanicked) {
+		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
 			t.Errorf("%s: the probe that panicked ends with %v", name, err)
 		}
 		eventually(t, func() bool { return s.Ready(t.Context()) == nil })

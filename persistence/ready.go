@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 const (
@@ -44,8 +44,8 @@ func (s *Store) Ready(ctx context.Context) error {
 
 // guarded returns the error of f, ErrPanicked if it panics.
 func (s *Store) guarded(f func() error, attrs ...any) error {
-	err := signal.ErrPanicked
-	signal.Guard(s.log, signal.PanicLog, func() { err = f() }, attrs...)
+	err := panics.ErrPanicked
+	panics.Guard(s.log, panics.Log, func() { err = f() }, attrs...)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -109,10 +110,10 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 		case <-ctx.Done():
 			return
 		}
-		if !signal.Guard(s.log, signal.PanicLog, func() {
+		if !panics.Guard(s.log, panics.Log, func() {
 			p.entries, p.err = s.readRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
 		}, "key", key, "from", start) {
-			p.err = signal.ErrPanicked
+			p.err = panics.ErrPanicked
 		}
 		if p.err == nil && len(p.entries) > 0 {
 			start = "(" + p.entries[len(p.entries)-1].position.String()

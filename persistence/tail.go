@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -138,8 +139,8 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 	for ctx.Err() == nil {
 		start := time.Now()
 		var err error
-		if !signal.Guard(t.log, signal.PanicTail, func() { err = step(ctx, partitions) }) {
-			err = signal.ErrPanicked
+		if !panics.Guard(t.log, panics.Tail, func() { err = step(ctx, partitions) }) {
+			err = panics.ErrPanicked
 		}
 		if err == nil {
 			if !connected.Swap(true) {
@@ -271,7 +272,7 @@ func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
 func (t *Tail) hand(p int, entries []entry) {
 	part := &t.partitions[p]
 	events := make([]signal.Event, 0, len(entries))
-	signal.GuardEach(t.log, signal.PanicTail, len(entries), func(i int) {
+	panics.GuardEach(t.log, panics.Tail, len(entries), func(i int) {
 		if e, ok := t.store.event(p, &entries[i]); ok {
 			events = append(events, e)
 		}
@@ -290,7 +291,7 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 	defer t.delivering.Unlock()
 	ok = true
 	for _, f := range t.subscribers {
-		ok = signal.GuardAt(t.log, signal.PanicTail, func() { f(p, events) }, func() []any {
+		ok = panics.GuardAt(t.log, panics.Tail, func() { f(p, events) }, func() []any {
 			return []any{"partition", p, "from", events[0].Position.String(), "to", events[len(events)-1].Position.String()}
 		}) && ok
 	}
@@ -385,7 +386,7 @@ func (t *Tail) notify(p int, functions []func(partition int)) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
 	for _, f := range functions {
-		signal.Guard(t.log, signal.PanicTail, func() { f(p) }, "partition", p)
+		panics.Guard(t.log, panics.Tail, func() { f(p) }, "partition", p)
 	}
 }
 

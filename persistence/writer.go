@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -129,7 +130,7 @@ func (w *writer) run() {
 	for {
 		batches, end := w.collect()
 		if len(batches) > 0 {
-			if !signal.Guard(w.log, signal.PanicLog, func() { w.write(batches) }) {
+			if !panics.Guard(w.log, panics.Log, func() { w.write(batches) }) {
 				w.abandon(batches)
 			}
 			continue
@@ -150,7 +151,7 @@ func (w *writer) abandon(batches []*batch) {
 	for _, b := range batches {
 		for _, o := range b.operations {
 			select {
-			case o.done <- outcome{err: fmt.Errorf("append to partition %d: %w", b.queue.partition, signal.ErrPanicked)}:
+			case o.done <- outcome{err: fmt.Errorf("append to partition %d: %w", b.queue.partition, panics.ErrPanicked)}:
 			default: // it was answered before
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -32,7 +33,7 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	account := signal.NewAccountID()
 	b.append(noted(account, "before"))
 	faulty.next.Store(true)
-	if _, err := b.log.Append(t.Context(), noted(account, "x")); !errors.Is(err, signal.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
+	if _, err := b.log.Append(t.Context(), noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
 		t.Errorf("the batch that panicked ends with %v", err)
 	}
 	b.append(noted(account, "after"))
@@ -84,7 +85,7 @@ func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
 	}
 	batches, _ := w.collect()
 	w.abandon(batches)
-	if r := <-o.done; !errors.Is(r.err, signal.ErrPanicked) {
+	if r := <-o.done; !errors.Is(r.err, panics.ErrPanicked) {
 		t.Errorf("the one that tried ends with %v", r.err)
 	}
 	if err := w.enqueue(0, newOperation()); err != nil {

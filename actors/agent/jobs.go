@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -117,8 +118,8 @@ func (a *Agents) Work(ctx context.Context) error {
 		}
 		workers := 1 + drain(free)
 		var jobs []signal.Job
-		err := signal.ErrPanicked
-		signal.Guard(a.o.Slog, signal.PanicJobs, func() { jobs, err = a.o.Jobs.Next(ctx, workers) })
+		err := panics.ErrPanicked
+		panics.Guard(a.o.Slog, panics.Jobs, func() { jobs, err = a.o.Jobs.Next(ctx, workers) })
 		if err != nil && !failing && ctx.Err() == nil {
 			a.o.Slog.Warn("jobs cannot be taken", "err", err)
 		}
@@ -129,7 +130,7 @@ func (a *Agents) Work(ctx context.Context) error {
 			}
 			workers--
 			go func() {
-				signal.Guard(a.o.Slog, signal.PanicJobs, func() { a.work(j) }, "job", string(j.ID))
+				panics.Guard(a.o.Slog, panics.Jobs, func() { a.work(j) }, "job", string(j.ID))
 				free <- struct{}{}
 			}()
 		}
@@ -168,8 +169,8 @@ func (a *Agents) work(j signal.Job) {
 	j.Request.Reply = nil // the answer was given when the job was queued
 	r := a.newRun(j.Run, j.Request, &j)
 	defer r.settle()
-	err := signal.ErrPanicked
-	if !signal.Guard(a.o.Slog, signal.PanicJobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
+	err := panics.ErrPanicked
+	if !panics.Guard(a.o.Slog, panics.Jobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
 		err = a.abandon(r)
 	}
 	switch {
@@ -205,7 +206,7 @@ func (a *Agents) abandon(r *run) error {
 		a.exec.fail(r, internalError(nil))
 		return nil
 	}
-	return a.store(r, nil, internalError(signal.ErrPanicked))
+	return a.store(r, nil, internalError(panics.ErrPanicked))
 }
 
 // fail records the end of a run that is not executed.
@@ -222,7 +223,7 @@ func (a *Agents) countWaiting(ctx context.Context) {
 	tick := time.NewTicker(countWaiting)
 	defer tick.Stop()
 	for {
-		signal.Guard(a.o.Slog, signal.PanicJobs, func() {
+		panics.Guard(a.o.Slog, panics.Jobs, func() {
 			if n, err := a.o.Jobs.Waiting(ctx); err == nil {
 				a.o.Metrics.jobsWaiting(n)
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -206,8 +207,8 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	defer cancel()
 	start := time.Now()
 	var accounts map[signal.AccountID]*account
-	var err error = signal.Unavailable(signal.ErrPanicked)
-	signal.Guard(c.log, signal.PanicCatalogue, func() { accounts, err = c.scan(ctx, p) }, "partition", p)
+	var err error = signal.Unavailable(panics.ErrPanicked)
+	panics.Guard(c.log, panics.Catalogue, func() { accounts, err = c.scan(ctx, p) }, "partition", p)
 	part := &c.partitions[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -216,11 +217,11 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 		// Reset meanwhile: what was read may lack what the tail lost.
 		return
 	}
-	if err == nil && !signal.Guard(c.log, signal.PanicCatalogue, func() {
+	if err == nil && !panics.Guard(c.log, panics.Catalogue, func() {
 		part.accounts = accounts
 		c.apply(part, part.waiting)
 	}, "partition", p) {
-		err = signal.Unavailable(signal.ErrPanicked)
+		err = signal.Unavailable(panics.ErrPanicked)
 	}
 	part.err, part.waiting = err, nil
 	if err != nil {
@@ -253,7 +254,7 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 	at := func() []any { return []any{"partition", p, "signal", string(e.ID)} }
 	err := c.records.ScanSignals(ctx, p, func(next Entry) error {
 		e = next
-		signal.GuardAt(c.log, signal.PanicCatalogue, take, at)
+		panics.GuardAt(c.log, panics.Catalogue, take, at)
 		return nil
 	})
 	if err != nil {
@@ -425,8 +426,8 @@ const (
 func (c *Catalogue) beginIfMany(p int) {
 	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
 	defer cancel()
-	open, err := 0, signal.ErrPanicked
-	signal.Guard(c.log, signal.PanicCatalogue, func() { open, err = c.records.CountOpen(ctx, p) }, "partition", p)
+	open, err := 0, panics.ErrPanicked
+	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(ctx, p) }, "partition", p)
 	if err != nil || open < c.maxOpen/2 {
 		return
 	}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -48,7 +49,7 @@ func (r *resumer) release(account signal.AccountID, b *backfill) {
 		return
 	}
 	b.expiry = time.AfterFunc(keepRead, func() {
-		signal.Guard(r.logger, signal.PanicDashboard, func() { r.expire(account, b) }, "account", string(account))
+		panics.Guard(r.logger, panics.Dashboard, func() { r.expire(account, b) }, "account", string(account))
 	})
 }
 

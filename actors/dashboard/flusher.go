@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -176,7 +177,7 @@ func (f *flusher) work() {
 // each does n things, and goes on behind one that panics: what it was about is one order,
 // one group of equal subscriptions or one connection, of which there are many.
 func (f *flusher) each(n int, do func(i int)) {
-	signal.GuardEach(f.hub.o.Logger, signal.PanicDashboard, n, do, nil)
+	panics.GuardEach(f.hub.o.Logger, panics.Dashboard, n, do, nil)
 }
 
 // flush writes to all members of c what they have not got.

@@ -14,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -176,7 +177,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 }
 
 // guard recovers from a panic of do.
-func (h *Hub) guard(do func()) { signal.Guard(h.o.Logger, signal.PanicDashboard, do) }
+func (h *Hub) guard(do func()) { panics.Guard(h.o.Logger, panics.Dashboard, do) }
 
 // sendAway closes a connection that came after a drain had begun.
 func sendAway(conn net.Conn) {

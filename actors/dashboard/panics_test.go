@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -160,7 +161,7 @@ func TestAWriteThatPanicsEndsItsConnectionOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-taken
-	if _, err := s.write(nil, []byte("y")); err != signal.ErrPanicked {
+	if _, err := s.write(nil, []byte("y")); err != panics.ErrPanicked {
 		t.Errorf("the next write ends with %v", err)
 	}
 	s.finish()

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // socket is the connection to a client. write is called by the flusher only,
@@ -68,7 +68,7 @@ func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
 }
 
 func (s *handover) writeAll(b []byte) {
-	err := signal.ErrPanicked
+	err := panics.ErrPanicked
 	s.guard(func() {
 		s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
 		_, err = s.conn.Write(b)

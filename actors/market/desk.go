@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -87,7 +88,7 @@ func (d *desk) start(key string, k *keeper) {
 
 // lasting calls f again, after a pause, when it panics.
 func (d *desk) lasting(name string, f func()) {
-	for !signal.Guard(d.log, signal.PanicSource, f, "name", name) {
+	for !panics.Guard(d.log, panics.Source, f, "name", name) {
 		select {
 		case <-d.ctx.Done():
 			return

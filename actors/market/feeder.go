@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -188,8 +189,8 @@ var (
 func (f *Feeder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		taken := f.o.Now()
-		epoch, err := int64(0), signal.ErrPanicked
-		signal.Guard(f.o.Log, signal.PanicMarket, func() { epoch, err = f.store.TakeLease(ctx, f.o.Node, f.o.Lease) })
+		epoch, err := int64(0), panics.ErrPanicked
+		panics.Guard(f.o.Log, panics.Market, func() { epoch, err = f.store.TakeLease(ctx, f.o.Node, f.o.Lease) })
 		wait := f.o.Lease / 4
 		switch {
 		case err != nil:
@@ -197,8 +198,8 @@ func (f *Feeder) Run(ctx context.Context) error {
 			wait = retryAfter
 		case epoch != 0:
 			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
-			err := signal.ErrPanicked
-			signal.Guard(f.o.Log, signal.PanicMarket, func() { err = newTerm(f, epoch, taken).run(ctx) }, "epoch", epoch)
+			err := panics.ErrPanicked
+			panics.Guard(f.o.Log, panics.Market, func() { err = newTerm(f, epoch, taken).run(ctx) }, "epoch", epoch)
 			if ctx.Err() != nil {
 				f.giveUp(epoch)
 				return nil

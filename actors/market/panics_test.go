@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -154,7 +155,7 @@ func TestARenewalThatPanicsEndsTheTerm(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		if !errors.Is(err, signal.ErrPanicked) {
+		if !errors.Is(err, panics.ErrPanicked) {
 			t.Errorf("it ended with %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/binance"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -35,7 +36,7 @@ func (k *keeper) probe(ctx context.Context, v venue) (stop func()) {
 		}
 		if symbol, can := other.Symbol(k.symbol, k.class); can && !k.absent[other.Name()] {
 			group.Go(func() {
-				signal.Guard(k.log, signal.PanicSource, func() {
+				panics.Guard(k.log, panics.Source, func() {
 					if k.recovers(ctx, other, symbol) {
 						once.Do(func() { close(better) })
 					}

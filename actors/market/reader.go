@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -41,8 +42,8 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	defer up.Store(false)
 	failed := false
 	for ctx.Err() == nil {
-		err := signal.ErrPanicked
-		signal.Guard(m.log, signal.PanicMarket, func() { err = read(ctx) }, "stream", stream)
+		err := panics.ErrPanicked
+		panics.Guard(m.log, panics.Market, func() { err = read(ctx) }, "stream", stream)
 		up.Store(err == nil)
 		switch {
 		case err == nil && failed:
@@ -112,7 +113,7 @@ func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.En
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
-	signal.GuardEach(m.log, signal.PanicMarket, len(entries), func(i int) {
+	panics.GuardEach(m.log, panics.Market, len(entries), func(i int) {
 		// The feeder counts and logs what is wrong.
 		t, skipped := parseTick(stream, &entries[i])
 		if skipped != "" {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/feeds"
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -123,8 +123,8 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		}
 		now := r.now().UnixMilli()
 		var items []marketdata.NewsItem
-		err := signal.ErrPanicked
-		signal.Guard(r.log, signal.PanicSource, func() { items, err = r.read(ctx, max(r.last-frameMS[h1], now-newsKept)) }, "source", r.name)
+		err := panics.ErrPanicked
+		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-frameMS[h1], now-newsKept)) }, "source", r.name)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.log.Warn("news cannot be read", "source", r.name, "err", err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -138,8 +139,8 @@ func (t *term) guarded(ctx context.Context, open func(context.Context) error) er
 				return
 			case <-time.After(t.o.Lease / 8):
 			}
-			err := signal.ErrPanicked
-			signal.Guard(t.o.Log, signal.PanicMarket, func() { err = t.renew(ctx) })
+			err := panics.ErrPanicked
+			panics.Guard(t.o.Log, panics.Market, func() { err = t.renew(ctx) })
 			if err != nil {
 				fail(err)
 				return
@@ -169,8 +170,8 @@ func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(co
 	out := make(chan batch)
 	readers.Go(func() {
 		for ctx.Err() == nil {
-			b := batch{current: t.o.Now().UnixMilli(), err: signal.ErrPanicked}
-			signal.Guard(t.o.Log, signal.PanicMarket, func() { b.entries, b.err = read(ctx, after, time.Second) }, "after", after.String())
+			b := batch{current: t.o.Now().UnixMilli(), err: panics.ErrPanicked}
+			panics.Guard(t.o.Log, panics.Market, func() { b.entries, b.err = read(ctx, after, time.Second) }, "after", after.String())
 			switch n := len(b.entries); {
 			case n >= readChunk:
 				b.current = 0

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -41,7 +42,7 @@ type askNeeded struct{ reply chan<- bool }
 // again until ctx ends.
 func (m *Market) noteUse(ctx context.Context) {
 	for {
-		signal.Guard(m.log, signal.PanicMarket, func() {
+		panics.Guard(m.log, panics.Market, func() {
 			if err := m.readListings(ctx); err != nil && ctx.Err() == nil {
 				m.log.Warn("listings of sources not read", "err", err)
 			}
@@ -51,7 +52,7 @@ func (m *Market) noteUse(ctx context.Context) {
 			return
 		case <-time.After(useEvery):
 		}
-		signal.Guard(m.log, signal.PanicMarket, func() {
+		panics.Guard(m.log, panics.Market, func() {
 			symbols := m.needed(ctx)
 			if len(symbols) == 0 {
 				return

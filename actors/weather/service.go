@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -184,7 +185,7 @@ func (s *Service) refresh(q Question, a *answer) <-chan struct{} {
 		return nil
 	}
 	a.making = make(chan struct{})
-	go signal.Guard(s.log, signal.PanicWeather, func() { s.make(q, a) }, "commodity", q.Commodity, "region", q.Region)
+	go panics.Guard(s.log, panics.Weather, func() { s.make(q, a) }, "commodity", q.Commodity, "region", q.Region)
 	return a.making
 }
 
@@ -417,7 +418,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		signal.Guard(s.log, signal.PanicWeather, s.refreshAll)
+		panics.Guard(s.log, panics.Weather, s.refreshAll)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -94,8 +95,8 @@ func (s *slopes) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		before := s.now().Add(-settled).Truncate(s.every)
 		pause := before.Add(s.every + settled).Sub(s.now())
-		err := signal.ErrPanicked
-		signal.Guard(s.log, signal.PanicWeather, func() {
+		err := panics.ErrPanicked
+		panics.Guard(s.log, panics.Weather, func() {
 			if err = s.read(ctx); err == nil {
 				s.fit(before)
 			}
@@ -116,7 +117,7 @@ func (s *slopes) run(ctx context.Context) {
 // read takes what the log has beyond what was read.
 func (s *slopes) read(ctx context.Context) error {
 	take := func(r *signal.Signal) {
-		signal.Guard(s.log, signal.PanicWeather, func() { s.take(r) }, "signal", string(r.ID))
+		panics.Guard(s.log, panics.Weather, func() { s.take(r) }, "signal", string(r.ID))
 	}
 	for p := range s.upTo {
 		upTo, err := s.records.EachWeatherRecord(ctx, p, s.upTo[p], take)

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // The deliveries of a service go to few endpoints, over connections that are used again
@@ -150,7 +150,7 @@ func (p *connections) keep(c *connection) bool {
 // closeOld closes the connections that were not used for a while.
 func (p *connections) closeOld() {
 	old := p.dropOld()
-	signal.GuardEach(p.log, signal.PanicWebhooks, len(old), func(i int) { old[i].Close() },
+	panics.GuardEach(p.log, panics.Webhooks, len(old), func(i int) { old[i].Close() },
 		func(i int) []any { return []any{"endpoint", old[i].to.address} })
 }
 
@@ -208,7 +208,7 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 		c.SetDeadline(deadline)
 		// The end of ctx ends what waits.
 		stop := context.AfterFunc(ctx, func() {
-			signal.Guard(p.log, signal.PanicWebhooks, func() { c.SetDeadline(time.Unix(1, 0)) }, "endpoint", to.address)
+			panics.Guard(p.log, panics.Webhooks, func() { c.SetDeadline(time.Unix(1, 0)) }, "endpoint", to.address)
 		})
 		answer, begun, err := c.exchange(b)
 		if err == nil {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // countingServer answers every request on every connection with the next of answers, the
@@ -271,7 +271,7 @@ func TestAnAttemptWhoseEndPanicsEnds(t *testing.T) {
 func TestAnAddressAtWhichTheGuardPanicsIsRefused(t *testing.T) {
 	t.Parallel()
 	control := recovering(slog.New(slog.DiscardHandler), func(string, string, syscall.RawConn) error { panic("at an address") })
-	if err := control("tcp6", "[fe80::1%lo]:80", nil); !errors.Is(err, signal.ErrPanicked) {
+	if err := control("tcp6", "[fe80::1%lo]:80", nil); !errors.Is(err, panics.ErrPanicked) {
 		t.Errorf("it is refused with %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // maxTLSSessions is how many TLS sessions are remembered, one an endpoint's host, so
@@ -49,8 +49,8 @@ type dialControl = func(network, address string, c syscall.RawConn) error
 // address at which it panics is refused.
 func recovering(log *slog.Logger, control dialControl) dialControl {
 	return func(network, address string, c syscall.RawConn) error {
-		err := signal.ErrPanicked
-		signal.Guard(log, signal.PanicWebhooks, func() { err = control(network, address, c) }, "address", address)
+		err := panics.ErrPanicked
+		panics.Guard(log, panics.Webhooks, func() { err = control(network, address, c) }, "address", address)
 		return err
 	}
 }

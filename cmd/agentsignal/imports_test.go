@@ -20,6 +20,7 @@ var mayImport = []struct {
 }{
 	{"actors", nil},
 	{"actors/signal", nil},
+	{"actors/panics", nil},
 	{"actors/signal/...", []string{"actors/signal"}},
 	{"actors/spelling", nil},
 	{"actors/strategy", []string{"actors/signal"}},
@@ -62,7 +63,7 @@ var onlyIn = map[string][]string{
 }
 
 // forAll are packages that all others may import.
-var forAll = []string{"actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
+var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
 
 // forTests are packages that tests alone import.
 var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest"}

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 // buildInfo says in a metric what was built.
@@ -34,7 +34,7 @@ type panicCounter struct {
 func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
 	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_panics_total",
 		Help: "Panics outside of actors and requests, after which the process went on, by where they were."}, []string{"where"})}
-	for _, where := range signal.PanicPlaces {
+	for _, where := range panics.Places {
 		c.panics.WithLabelValues(string(where))
 	}
 	r.MustRegister(c.panics)
@@ -43,7 +43,7 @@ func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
 
 // Handle implements slog.Handler.
 func (c panicCounter) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == signal.PanicMessage {
+	if r.Message == panics.Message {
 		r.Attrs(func(a slog.Attr) bool {
 			if a.Key != "where" {
 				return true
@@ -71,7 +71,7 @@ func (p *process) readyGauge() prometheus.Collector {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		ready := 0.0
-		signal.Guard(p.log, signal.PanicBackground, func() { // the registry calls this on a goroutine of its own
+		panics.Guard(p.log, panics.Background, func() { // the registry calls this on a goroutine of its own
 			if p.server != nil && p.server.Ready(ctx).Status == "ready" {
 				ready = 1
 			}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -24,7 +24,7 @@ func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 		p.agents = nil // work on jobs panics
 	})
 	<-s.ended
-	if !errors.Is(s.err, signal.ErrPanicked) || !strings.HasPrefix(s.err.Error(), "work on jobs: ") || !undone {
+	if !errors.Is(s.err, panics.ErrPanicked) || !strings.HasPrefix(s.err.Error(), "work on jobs: ") || !undone {
 		t.Errorf("it ended with %v, in order: %t", s.err, undone)
 	}
 	if s.log.line("panic recovered", `"task":"work on jobs"`) == "" {

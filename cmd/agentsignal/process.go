@@ -25,6 +25,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
@@ -138,8 +139,8 @@ func (p *process) run(ctx context.Context) error {
 // first one counts. What f does again and again goes on after a panic by guards of its own.
 func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
 	p.background.Go(func() {
-		err := signal.ErrPanicked
-		signal.Guard(p.log, signal.PanicBackground, func() { err = f(ctx) }, "task", what)
+		err := panics.ErrPanicked
+		panics.Guard(p.log, panics.Background, func() { err = f(ctx) }, "task", what)
 		if err != nil {
 			select {
 			case failed <- fmt.Errorf("%s: %w", what, err):
@@ -368,7 +369,7 @@ func (p *process) updateGauges(ctx context.Context) error {
 			p.log.Debug("gauges are not updated", "err", err)
 		}
 	}
-	signal.Guard(p.log, signal.PanicBackground, update) // what is in Redis was there before this process
+	panics.Guard(p.log, panics.Background, update) // what is in Redis was there before this process
 	return every(ctx, p.log, gaugesEvery, update)
 }
 
@@ -386,8 +387,8 @@ func (p *process) readSettings(ctx context.Context) error {
 			return nil
 		case <-p.reload:
 		}
-		err := signal.ErrPanicked
-		signal.Guard(p.log, signal.PanicBackground, func() { err = p.applySettings() })
+		err := panics.ErrPanicked
+		panics.Guard(p.log, panics.Background, func() { err = p.applySettings() })
 		if err != nil {
 			p.log.Error("settings are not read again: the old ones stay", "err", err)
 			continue
@@ -422,7 +423,7 @@ func every(ctx context.Context, log *slog.Logger, d time.Duration, f func()) err
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			signal.Guard(log, signal.PanicBackground, f)
+			panics.Guard(log, panics.Background, f)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -78,7 +79,7 @@ func (s *Service) sweep(ctx context.Context) {
 		for n < len(events) && events[n].Account == events[0].Account {
 			n++
 		}
-		err := signal.ErrPanicked
+		err := panics.ErrPanicked
 		s.guard(func() { err = s.publish(ctx, events[:n]) })
 		if err != nil {
 			s.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
@@ -67,7 +68,7 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go signal.Guard(s.log, signal.PanicCredentials, func() { s.fetchKey(context.WithoutCancel(ctx), d) })
+		go panics.Guard(s.log, panics.Credentials, func() { s.fetchKey(context.WithoutCancel(ctx), d) })
 	}
 	if e.missing {
 		return s.refuse(unknownKey)
@@ -128,7 +129,7 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go signal.Guard(s.log, signal.PanicCredentials, func() { s.fetchSession(context.WithoutCancel(ctx), p.Session) })
+		go panics.Guard(s.log, panics.Credentials, func() { s.fetchSession(context.WithoutCancel(ctx), p.Session) })
 	}
 	if e.missing || e.account != p.Account || !now.Before(e.value.ends) {
 		return s.refuse(endedSession)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -94,8 +95,8 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string, load func(con
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 			defer cancel()
 			e := &entry[V]{at: time.Now()}
-			err := signal.ErrPanicked
-			signal.Guard(c.log, signal.PanicCredentials, func() { e.value, e.account, err = load(ctx) })
+			err := panics.ErrPanicked
+			panics.Guard(c.log, panics.Credentials, func() { e.value, e.account, err = load(ctx) })
 			if err != nil && !is(err, signal.KindNotFound) {
 				return nil, err
 			}

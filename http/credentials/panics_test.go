@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
@@ -29,7 +30,7 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	m := &memory{}
 	s := New(&panickingStore{memory: m}, &eventLog{}, testKeys(), Options{})
 	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
-	if _, err := s.Authenticate(t.Context(), secret); !errors.Is(err, signal.ErrPanicked) {
+	if _, err := s.Authenticate(t.Context(), secret); !errors.Is(err, panics.ErrPanicked) {
 		t.Errorf("the question that panicked ends with %v", err)
 	}
 	if _, err := s.Authenticate(t.Context(), secret); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
@@ -151,7 +152,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Service) guard(f func()) { signal.Guard(s.log, signal.PanicCredentials, f) }
+func (s *Service) guard(f func()) { panics.Guard(s.log, panics.Credentials, f) }
 
 // prune drops what need not be remembered.
 func (s *Service) prune() {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 const (
@@ -183,8 +183,8 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	go func() {
 		var taken int
 		var full time.Duration
-		err := signal.ErrPanicked
-		signal.Guard(l.log, signal.PanicLimiter, func() {
+		err := panics.ErrPanicked
+		panics.Guard(l.log, panics.Limiter, func() {
 			taken, full, err = l.store.TakeTokens(ctx, string(Classes[id.class]), id.who, q.Requests, q.Period, want, back)
 		}, "class", string(Classes[id.class]))
 		b.mu.Lock()
@@ -324,7 +324,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			signal.Guard(l.log, signal.PanicLimiter, func() { l.sweep(ctx) })
+			panics.Guard(l.log, panics.Limiter, func() { l.sweep(ctx) })
 		}
 	}
 }

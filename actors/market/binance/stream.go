@@ -16,7 +16,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -242,11 +242,11 @@ func (c *connection) run(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		if signal.Guard(c.s.log, signal.PanicSource, func() { c.read(reading, alive, incoming) }, "source", Name) {
+		if panics.Guard(c.s.log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
 			return
 		}
 		select {
-		case incoming <- received{err: signal.ErrPanicked}:
+		case incoming <- received{err: panics.ErrPanicked}:
 		case <-reading.Done():
 		}
 	}()

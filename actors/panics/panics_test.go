@@ -1,4 +1,4 @@
-package signal
+package panics
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	var done []int
-	GuardEach(log, PanicTail, 6, func(i int) {
+	GuardEach(log, Tail, 6, func(i int) {
 		if i == 0 || i == 3 || i == 5 {
 			panic(fmt.Sprint("entry ", i))
 		}
@@ -30,10 +30,10 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 
 func TestGuardReportsWhetherItReturned(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	if !Guard(log, PanicLog, func() {}) {
+	if !Guard(log, Log, func() {}) {
 		t.Error("what returns is taken for a panic")
 	}
-	if Guard(log, PanicLog, func() { panic("x") }) {
+	if Guard(log, Log, func() { panic("x") }) {
 		t.Error("a panic is taken for a return")
 	}
 }

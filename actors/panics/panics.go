@@ -1,0 +1,78 @@
+// Package panics recovers panics outside actors: in readers, flushers and the goroutines
+// of sources. One record that cannot be handled must not end the process, and with it
+// every node that reads the record.
+package panics
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// Place names a part of the service that goes on after a panic. It is a closed list,
+// for the metric.
+type Place string
+
+// The places. Actors, HTTP handlers and runs recover by themselves.
+const (
+	Tail        Place = "tail"        // a record of the event log, or what follows it
+	Log         Place = "log"         // other reads of Redis
+	Catalogue   Place = "catalogue"   // a signal of the lists
+	Dashboard   Place = "dashboard"   // a connection, or an order of a flusher
+	Market      Place = "market"      // an entry of the market's streams
+	Source      Place = "source"      // a source of prices or news
+	Limiter     Place = "limiter"     // a question for tokens
+	Credentials Place = "credentials" // a renewal of what is known of a credential
+	Jobs        Place = "jobs"        // a job, or the count of those that wait
+	Weather     Place = "weather"     // an outlook
+	Webhooks    Place = "webhooks"    // a connection to an endpoint
+	Background  Place = "background"  // what the process does now and then
+)
+
+// Places lists the places.
+var Places = []Place{Tail, Log, Catalogue, Dashboard, Market, Source, Limiter,
+	Credentials, Jobs, Weather, Webhooks, Background}
+
+// ErrPanicked is the error of a function that panicked, for callers that wait for it.
+var ErrPanicked = errors.New("panicked: see the log for the place")
+
+// Message is the log message of a recovered panic; its attribute where is the Place. The
+// process counts panics by it.
+const Message = "panic recovered"
+
+// faultLog is where panics are logged: a *slog.Logger.
+type faultLog interface {
+	Error(message string, args ...any)
+}
+
+// Guard calls f and reports whether it returned. A panic in it is logged, with its stack
+// and attrs, and thereby counted; Guard then returns false.
+func Guard(log faultLog, where Place, f func(), attrs ...any) (ok bool) {
+	return GuardAt(log, where, f, func() []any { return attrs })
+}
+
+// GuardAt is Guard with attributes that are known only after a panic, or expensive.
+func GuardAt(log faultLog, where Place, f func(), at func() []any) (ok bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			log.Error(Message, append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, at()...)...)
+		}
+	}()
+	f()
+	return true
+}
+
+// GuardEach calls f for 0 to n-1 and continues after one that panics. at returns the
+// attributes to log for i; nil: i itself.
+func GuardEach(log faultLog, where Place, n int, f func(i int), at func(i int) []any) {
+	if at == nil {
+		at = func(i int) []any { return []any{"at", i} }
+	}
+	for i := 0; i < n; i++ {
+		GuardAt(log, where, func() {
+			for ; i < n; i++ {
+				f(i)
+			}
+		}, func() []any { return at(i) })
+	}
+}
