@@ -65,7 +65,7 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 					}
 				}
 				if !excused {
-					t.Errorf("%s starts a goroutine in which nothing recovers: see signal.Guard", place)
+					t.Errorf("%s starts a goroutine in which nothing recovers: see panics.Guard", place)
 				}
 			}
 			return nil

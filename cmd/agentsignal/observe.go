@@ -24,7 +24,7 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-// panicCounter is a handler that counts the panics that signal.Guard logs: what is given
+// panicCounter is a handler that counts the panics that panics.Guard logs: what is given
 // the log needs no counter for what should never happen.
 type panicCounter struct {
 	slog.Handler
