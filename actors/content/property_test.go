@@ -117,7 +117,8 @@ func TestLinesKeepToTheirSections(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for name, lines := range sections {
-			for _, s := range sentences(plain(strings.Join(lines, " "))) {
+			a := readMarkdown(strings.Join(lines, "\n\n"))
+			for _, s := range a.sentences() {
 				if len(tokens(s)) > 4 && seen[s] && name != "picture" {
 					t.Errorf("%s: %q stands there twice", kind, s)
 				}

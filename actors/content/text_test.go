@@ -12,7 +12,7 @@ func TestReadMarkdown(t *testing.T) {
 	t.Parallel()
 	got := readMarkdown("---\r\ndescription: \"Of desks\"\n---\n# A *desk*\n\nFirst [line](http://x.example),\nsecond line.\n## How `it` stands ##\n- one\n2. two\n> three\n```\n# code\n```\n\\*last\\*\n")
 	want := article{title: "A desk", description: "Of desks", headings: []string{"How it stands"},
-		prose: []string{"First line, second line.", "one", "two three", "*last*"}}
+		prose: []string{"First line, second line.", "one", "two", "three", "*last*"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(article{})); diff != "" {
 		t.Error(diff)
 	}

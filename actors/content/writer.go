@@ -163,13 +163,20 @@ func wishes(features []feature) string {
 	return list(all)
 }
 
-// escapeMarks makes a foreign text stand in Markdown as it is.
-func escapeMarks(s string) string { return marks.Replace(s) }
-
-var marks = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, "`", "\\`", `[`, `\[`, `]`, `\]`, `<`, `\<`, `>`, `\>`, `#`, `\#`)
+// escapeMarks escapes what Markdown would take for markup.
+func escapeMarks(s string) string { return escaper.Replace(s) }
 
 // unescapeMarks is the inverse of escapeMarks.
-func unescapeMarks(s string) string { return plain(s) }
+func unescapeMarks(s string) string { return unescaper.Replace(s) }
+
+var escaper, unescaper = func() (*strings.Replacer, *strings.Replacer) {
+	var escaped, plain []string
+	for _, mark := range "\\*_`[]<>#" {
+		m := string(mark)
+		escaped, plain = append(escaped, m, `\`+m), append(plain, `\`+m, m)
+	}
+	return strings.NewReplacer(escaped...), strings.NewReplacer(plain...)
+}()
 
 // list returns "a, b and c".
 func list(all []string) string {
