@@ -1,41 +1,38 @@
 package dashboard
 
 import (
-	"encoding/binary"
+	"bytes"
 	"unicode/utf8"
+
+	"github.com/gobwas/ws"
 )
 
 // maxMessageBytes is the longest message that a client may send.
 const maxMessageBytes = 16 << 10
 
-// decoder cuts what a client sends into messages and control frames (RFC 6455,
-// section 5). It holds memory only while it is inside a message. The zero value is
-// ready for use.
-//
-// gorilla/websocket, which does the handshake, is not used for this: it would keep
-// a buffer for each connection, and it writes close frames itself, in the middle of
-// what a flusher writes.
+// decoder splits the bytes of a client into messages and control frames (RFC 6455,
+// section 5). It is fed with what was read, whatever its size, and holds memory only
+// inside a message: a reader that waits for the rest of a frame would need a goroutine
+// and a buffer for each connection. The zero value is ready for use.
 type decoder struct {
-	header  [14]byte
-	have    uint8 // bytes of header
-	opcode  byte
-	final   bool
-	inside  bool   // a payload is under way
-	left    int    // bytes of the payload that are yet to come
-	masked  uint8  // position in the mask
+	buffer  [ws.MaxHeaderSize]byte // the header as far as it was read
+	have    uint8                  // bytes of buffer
+	inside  bool                   // the header is complete, its payload is not
+	begun   bool                   // a message is incomplete
+	header  ws.Header
+	read    int    // bytes of the payload read so far
 	control []byte // payload of a control frame
 	message []byte // payload of a message so far
-	begun   bool   // a message is under way
 }
 
 // feed takes the next bytes and calls yield with what is complete: opText with a
 // message, opClose, opPing or opPong with a payload, which yield may keep. It
-// returns why the connection is to be closed, or the zero value; after that, or
+// returns why the connection must be closed, or the zero value; after that, or
 // after opClose, it must not be called again.
 func (d *decoder) feed(b []byte, yield func(opcode byte, payload []byte)) closing {
 	for len(b) > 0 {
 		if !d.inside {
-			n := copy(d.header[d.have:d.headerLength()], b)
+			n := copy(d.buffer[d.have:d.headerLength()], b)
 			d.have += uint8(n)
 			b = b[n:]
 			if why := d.begin(); why.code != 0 {
@@ -45,27 +42,26 @@ func (d *decoder) feed(b []byte, yield func(opcode byte, payload []byte)) closin
 				continue
 			}
 		}
-		n := min(len(b), d.left)
+		n := min(len(b), int(d.header.Length)-d.read)
 		d.unmask(b[:n])
 		b = b[n:]
-		d.left -= n
-		if d.left > 0 {
+		if d.read < int(d.header.Length) {
 			continue
 		}
 		d.inside, d.have = false, 0
-		if why := d.complete(yield); why.code != 0 || d.opcode == opClose {
+		if why := d.complete(yield); why.code != 0 || d.header.OpCode == ws.OpClose {
 			return why
 		}
 	}
 	return closing{}
 }
 
-// headerLength returns how long the header is, as far as that is known.
+// headerLength returns the length of a masked header, as far as its first bytes tell.
 func (d *decoder) headerLength() int {
 	if d.have < 2 {
 		return 2
 	}
-	switch d.header[1] &^ maskBit {
+	switch d.buffer[1] &^ maskBit {
 	case 126:
 		return 2 + 2 + 4
 	case 127:
@@ -74,91 +70,58 @@ func (d *decoder) headerLength() int {
 	return 2 + 4
 }
 
-// begin checks the header as soon as its parts are there, and begins the payload
-// when all are.
+// begin checks a complete header and begins its payload.
 func (d *decoder) begin() closing {
 	if d.have < 2 {
 		return closing{}
 	}
-	if why := d.check(); why.code != 0 {
-		return why
+	if d.buffer[1]&maskBit == 0 { // a header without a mask is shorter than headerLength
+		return closeProtocol
 	}
 	if int(d.have) < d.headerLength() {
 		return closing{}
 	}
-	length := uint64(d.header[1] &^ maskBit)
-	switch length {
-	case 126:
-		length = uint64(binary.BigEndian.Uint16(d.header[2:]))
-	case 127:
-		length = binary.BigEndian.Uint64(d.header[2:])
+	state := ws.StateServerSide
+	if d.begun {
+		state = state.Set(ws.StateFragmented)
 	}
-	if length>>63 != 0 {
+	h, err := ws.ReadHeader(bytes.NewReader(d.buffer[:d.have]))
+	switch {
+	case err != nil || ws.CheckHeader(h, state) != nil:
 		return closeProtocol
+	case h.OpCode == ws.OpBinary:
+		return closeBinary
+	case h.OpCode.IsData() && h.Length > int64(maxMessageBytes-len(d.message)):
+		return closeTooLarge
 	}
-	if d.opcode < opClose {
-		if uint64(len(d.message))+length > maxMessageBytes {
-			return closeTooLarge
-		}
-		d.begun = true
-	}
-	d.inside, d.left, d.masked = true, int(length), 0
+	d.begun = d.begun || h.OpCode.IsData()
+	d.header, d.inside, d.read = h, true, 0
 	return closing{}
 }
 
-// check refuses what the first two bytes of a header must not say.
-func (d *decoder) check() closing {
-	d.final, d.opcode = d.header[0]&finalBit != 0, d.header[0]&0x0F
-	if d.header[0]&0x70 != 0 || d.header[1]&maskBit == 0 {
-		return closeProtocol
-	}
-	switch d.opcode {
-	case opText, opBinary:
-		if d.begun {
-			return closeProtocol
-		}
-		if d.opcode == opBinary {
-			return closeBinary
-		}
-	case opContinuation:
-		if !d.begun {
-			return closeProtocol
-		}
-	case opClose, opPing, opPong:
-		if !d.final || d.header[1]&^maskBit > maxControlBytes {
-			return closeProtocol
-		}
-	default:
-		return closeProtocol
-	}
-	return closing{}
-}
-
-// unmask adds b to the payload.
+// unmask appends b to the payload.
 func (d *decoder) unmask(b []byte) {
-	key := d.header[d.headerLength()-4:]
 	to := &d.message
-	if d.opcode >= opClose {
+	if d.header.OpCode.IsControl() {
 		to = &d.control
 	}
-	for _, c := range b {
-		*to = append(*to, c^key[d.masked&3])
-		d.masked++
-	}
+	*to = append(*to, b...)
+	ws.Cipher((*to)[len(*to)-len(b):], d.header.Mask, d.read)
+	d.read += len(b)
 }
 
-// complete hands over what ended with the frame.
+// complete yields what ends with the frame.
 func (d *decoder) complete(yield func(opcode byte, payload []byte)) closing {
-	if d.opcode >= opClose {
+	if d.header.OpCode.IsControl() {
 		payload := d.control
 		d.control = nil
-		if d.opcode == opClose && !validClose(payload) {
+		if d.header.OpCode == ws.OpClose && !validClose(payload) {
 			return closeProtocol
 		}
-		yield(d.opcode, payload)
+		yield(byte(d.header.OpCode), payload)
 		return closing{}
 	}
-	if !d.final {
+	if !d.header.Fin {
 		return closing{}
 	}
 	message := d.message
@@ -170,19 +133,20 @@ func (d *decoder) complete(yield func(opcode byte, payload []byte)) closing {
 	return closing{}
 }
 
-// validClose says that payload may stand in a close frame (RFC 6455, section 7.4).
+// assignedCloseCodes were registered after RFC 6455; package ws does not know them.
+var assignedCloseCodes = ws.StatusCodeRange{Min: 1012, Max: 1014}
+
+// validClose reports whether a close frame may have the payload (RFC 6455, section 7.4).
 func validClose(payload []byte) bool {
-	if len(payload) == 0 {
+	switch len(payload) {
+	case 0:
 		return true
-	}
-	if len(payload) == 1 || !utf8.Valid(payload[2:]) {
+	case 1:
 		return false
 	}
-	switch code := binary.BigEndian.Uint16(payload); {
-	case code >= 3000 && code <= 4999:
-		return true
-	case code >= 1000 && code <= 1014:
-		return code != 1004 && code != 1005 && code != 1006
+	code, reason := ws.ParseCloseFrameData(payload)
+	if code.In(assignedCloseCodes) {
+		return utf8.ValidString(reason)
 	}
-	return false
+	return code < 5000 && ws.CheckCloseFrameData(code, reason) == nil
 }
