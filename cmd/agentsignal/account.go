@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -33,12 +33,6 @@ func accountForm(a credential.Account) accountJSON {
 	return accountJSON{a.ID, a.Email, a.CreatedAt.UTC().Format(signal.TimeLayout)}
 }
 
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 // passwordFlags are the ways to give a password.
 type passwordFlags struct {
 	password, file string
@@ -56,14 +50,14 @@ func (f *passwordFlags) add(c *cobra.Command) {
 func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 	switch {
 	case f.password != "":
-		warnVisible(cmd, "--password", "--password-stdin or --password-file")
+		command.WarnVisible(cmd, "--password", "--password-stdin or --password-file")
 		return f.password, nil
 	case f.file != "", f.fromStdin:
 		name, flag := f.file, "--password-file"
 		if f.fromStdin {
 			name, flag = "-", "--password-stdin"
 		}
-		password, err := readSecret(cmd, name)
+		password, err := command.ReadSecret(cmd, name)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", flag, err)
 		}
@@ -120,13 +114,12 @@ func accountCreate(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.first = true
-			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+			return s.withNewCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				a, err := c.CreateAccount(ctx, email, secret)
 				if err != nil {
 					return err
 				}
-				return printJSON(cmd.OutOrStdout(), accountForm(a))
+				return command.PrintJSON(cmd.OutOrStdout(), accountForm(a))
 			})
 		},
 	}
@@ -151,7 +144,7 @@ func accountList(s *settings) *cobra.Command {
 						all = append(all, accountForm(a))
 					}
 					if len(accounts) == 0 || len(all) >= total {
-						return printJSON(cmd.OutOrStdout(), all)
+						return command.PrintJSON(cmd.OutOrStdout(), all)
 					}
 				}
 			})
@@ -160,7 +153,12 @@ func accountList(s *settings) *cobra.Command {
 }
 
 // withAccount runs f with the account that has the email.
-func (s *settings) withAccount(ctx context.Context, email string, f func(context.Context, *credentials.Service, credential.Account) error) error {
+func withAccount(
+	ctx context.Context,
+	s *settings,
+	email string,
+	f func(context.Context, *credentials.Service, credential.Account) error,
+) error {
 	return s.withCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
@@ -183,7 +181,7 @@ func accountSetPassword(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return c.SetPassword(ctx, a.ID, secret)
 			})
 		},
@@ -216,7 +214,7 @@ func accountDelete(s *settings) *cobra.Command {
 			if !sure {
 				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes if that is wanted")
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return c.DeleteAccount(ctx, a.ID)
 			})
 		},

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -51,7 +52,7 @@ What could not be compared is counted with the reason. Exit code 1: some signals
 					return err
 				}
 				if asJSON {
-					err = printJSON(cmd.OutOrStdout(), report)
+					err = command.PrintJSON(cmd.OutOrStdout(), report)
 				} else {
 					report.print(cmd.OutOrStdout())
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -106,7 +107,7 @@ func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
 		return err
 	}
 	if f.json {
-		return printJSON(cmd.OutOrStdout(), result)
+		return command.PrintJSON(cmd.OutOrStdout(), result)
 	}
 	return printBacktest(cmd.OutOrStdout(), &o, bars, &result, f.trades)
 }
@@ -213,7 +214,7 @@ func notStored(ctx context.Context, prices *persistence.Market, asset string) er
 	}
 	slices.Sort(known)
 	advice := ": give bars by --csv, or another data directory by --data-dir"
-	if near := orNearest(asset, known); near != "" {
+	if near := command.OrNearest(asset, known); near != "" {
 		advice = near
 	} else if len(known) > maxNamed {
 		advice = fmt.Sprintf(", but of %d others, such as %s", len(known), strings.Join(known[:maxNamed], ", "))

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -85,7 +86,7 @@ type rig struct {
 	redis int // its process
 	store *persistence.Store
 	log   *persistence.Log
-	undo  undoList
+	undo  undo.List
 }
 
 // newRig starts a Redis as the service would, with its append-only file.
@@ -93,18 +94,18 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	r := &rig{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.undo.run(context.WithoutCancel(ctx)))
+			err = errors.Join(err, r.undo.Run(context.WithoutCancel(ctx)))
 		}
 	}()
 	if r.dir, err = os.MkdirTemp("", "agentsignal-bench"); err != nil {
 		return nil, err
 	}
-	r.undo.add("directory", func(context.Context) error { return os.RemoveAll(r.dir) })
+	r.undo.Add("directory", func(context.Context) error { return os.RemoveAll(r.dir) })
 	redis, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add("redis", redis.Stop)
+	r.undo.Add("redis", redis.Stop)
 	if !redis.Durable() {
 		return nil, errors.New("a benchmark needs redis-server: install it")
 	}
@@ -112,18 +113,18 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	if r.store, err = persistence.Open(persistence.Options{URL: r.url}); err != nil {
 		return nil, err
 	}
-	r.undo.add("connection", func(context.Context) error { return r.store.Close() })
+	r.undo.Add("connection", func(context.Context) error { return r.store.Close() })
 	if err := r.store.Install(ctx); err != nil {
 		return nil, err
 	}
 	r.log = persistence.NewLog(r.store, persistence.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
-	r.undo.add("log", r.log.Close)
+	r.undo.Add("log", r.log.Close)
 	return r, nil
 }
 
 // end undoes the rig, whatever the benchmark's error.
 func (r *rig) end(ctx context.Context, err *error) {
-	*err = errors.Join(*err, r.undo.run(context.WithoutCancel(ctx)))
+	*err = errors.Join(*err, r.undo.Run(context.WithoutCancel(ctx)))
 }
 
 // accounts makes n accounts with a key each and returns ids and keys.
@@ -160,7 +161,7 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.undo.add("service", s.stop)
+	r.undo.Add("service", s.stop)
 	return s, nil
 }
 

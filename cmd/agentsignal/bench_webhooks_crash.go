@@ -50,7 +50,7 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 		s.cmd.Wait() // the error says that it was killed
 		return nil
 	}
-	w.undo.add("killed service", kill)
+	w.undo.Add("killed service", kill)
 	total := int64(crashEvents * webhookMany)
 	w.receiver.delay.Store(int64(crashAnswer))
 	if err := l.push(ctx, crashAnswer, func(time.Duration, int64) int64 { return crashEvents }); err != nil {

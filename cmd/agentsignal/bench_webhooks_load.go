@@ -67,7 +67,7 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	if w.receiver, err = newReceiver(ctx, endpoints); err != nil {
 		return nil, err
 	}
-	r.undo.add("receiver", w.receiver.close)
+	r.undo.Add("receiver", w.receiver.close)
 	return w, nil
 }
 

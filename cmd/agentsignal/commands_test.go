@@ -35,7 +35,7 @@ func newOperator(tb testing.TB, url, dataDir string) operator {
 // try runs a command; in is its standard input.
 func (o operator) try(in string, args ...string) (string, error) {
 	o.tb.Helper()
-	out, _, err := command(o.tb.Context(), strings.NewReader(in), append(o.settings, args...)...)
+	out, _, err := runCommand(o.tb.Context(), strings.NewReader(in), append(o.settings, args...)...)
 	return out, err
 }
 

@@ -32,7 +32,7 @@ func (p *process) addWebhooks() error {
 	p.guard = webhook.NewGuard(webhook.GuardOptions{AllowedNetworks: networks, AllowHTTP: c.AllowHTTP})
 	sender := webhook.NewSender(webhook.SenderOptions{Timeout: time.Duration(c.Timeout), ConnectTimeout: time.Duration(c.ConnectTimeout),
 		Guard: p.guard, UserAgent: "agentsignal/" + version, Log: p.log})
-	p.undo.add("connections to endpoints", func(context.Context) error {
+	p.undo.Add("connections to endpoints", func(context.Context) error {
 		sender.Close()
 		return nil
 	})

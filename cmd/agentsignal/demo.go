@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -19,6 +20,9 @@ const (
 	demoEmail   = "demo@example.com"
 	demoKeyName = "demo"
 )
+
+// maxDemoKeys is more API keys than an account may have.
+const maxDemoKeys = 1000
 
 // demoNetworks let the demo's webhooks reach receivers on the same machine, unless
 // other networks are configured.
@@ -103,7 +107,7 @@ func (p *process) demoAccount(ctx context.Context) (credential.Account, string, 
 
 // demoKey makes the demo's key anew: the old one can no longer be shown.
 func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string, error) {
-	keys, _, err := p.credentials.Keys(ctx, account, mostKeys, 0)
+	keys, _, err := p.credentials.Keys(ctx, account, maxDemoKeys, 0)
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +127,7 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 
 // printDemo tells what a new user needs.
 func (p *process) printDemo(password, key string) {
-	address := localURL(p.listener.Addr().String(), p.config.TLS)
+	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS)
 	if password == "" {
 		password = "(as printed at the first start)"
 	}
@@ -142,5 +146,5 @@ move and close; ask for one; receive events by webhook:
   curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $%[5]s" -H 'Content-Type: application/json' -d '{"asset": "BTC", "strategy": "momentum"}'
   %[6]s webhook listen --register --url %[1]s
 
-`, address, demoEmail, password, key, keyVariable, os.Args[0])
+`, address, demoEmail, password, key, remote.KeyVariable, os.Args[0])
 }

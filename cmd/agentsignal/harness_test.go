@@ -356,8 +356,8 @@ func (s *service) metric(tb testing.TB, name string, labels ...string) float64 {
 	return metricOf(w.Body.String(), name, labels...)
 }
 
-// command runs a command of the program and returns what it wrote.
-func command(ctx context.Context, in io.Reader, args ...string) (out, errs string, err error) {
+// runCommand runs a command of the program and returns what it wrote.
+func runCommand(ctx context.Context, in io.Reader, args ...string) (out, errs string, err error) {
 	var stdout, stderr journal
 	root := newRoot(nil)
 	root.SetArgs(args)

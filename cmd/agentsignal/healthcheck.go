@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
 // healthcheckTimeout bounds the question: /readyz itself answers within a second.
@@ -31,11 +30,11 @@ func healthcheckCommand(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				given = localURL(c.HTTP.Addr, c.TLS)
+				given = remote.LocalURL(c.HTTP.Addr, c.TLS)
 				// The certificate is for the names that clients use, and no secret is sent.
 				client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 			}
-			address, err := parseAddress(given)
+			address, err := remote.ParseAddress(given)
 			if err != nil {
 				return fmt.Errorf("--url: %w", err)
 			}
@@ -60,7 +59,7 @@ func askReady(ctx context.Context, client *http.Client, address *url.URL, out io
 		return fmt.Errorf("%s does not answer within %v", address.Host, healthcheckTimeout)
 	}
 	if err != nil {
-		return connectFault(address, err, false)
+		return remote.ConnectFault(address, err, false)
 	}
 	defer w.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(w.Body, 1<<16))
@@ -69,25 +68,11 @@ func askReady(ctx context.Context, client *http.Client, address *url.URL, out io
 	}
 	var readiness struct{ Status string }
 	if json.Unmarshal(body, &readiness) != nil || readiness.Status == "" || w.StatusCode < 500 && w.StatusCode != http.StatusOK {
-		return answerFault(address, w.StatusCode, body)
+		return remote.AnswerFault(address, w.StatusCode, body)
 	}
 	fmt.Fprintln(out, string(body))
 	if w.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", readiness.Status)
 	}
 	return nil
-}
-
-// localURL returns where a service that listens at addr, host:port, answers on this
-// machine.
-func localURL(addr string, c configs.TLS) string {
-	scheme := "http"
-	if c.CertFile != "" {
-		scheme = "https"
-	}
-	host, port, _ := net.SplitHostPort(addr) // bound, or checked by Load
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
 }

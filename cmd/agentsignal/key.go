@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -46,7 +47,7 @@ func keyCreate(s *settings) *cobra.Command {
 		Use: "create", Short: "Create an API key and print it as JSON, its secret this once", Args: cobra.NoArgs,
 		Example: "  agentsignal key create --email me@example.com --name laptop --scopes signals:read,agents:read",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				var in *int64
 				if cmd.Flags().Changed("expires-in") {
 					in = &expires
@@ -55,7 +56,7 @@ func keyCreate(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printJSON(cmd.OutOrStdout(), keyForm(k, secret))
+				return command.PrintJSON(cmd.OutOrStdout(), keyForm(k, secret))
 			})
 		},
 	}
@@ -72,7 +73,7 @@ func keyList(s *settings) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
 			})
 		},
@@ -81,11 +82,11 @@ func keyList(s *settings) *cobra.Command {
 	return c
 }
 
-// mostKeys is more than an account may have.
-const mostKeys = 1000
+// maxKeys is more than an account may have.
+const maxKeys = 1000
 
 func printKeys(ctx context.Context, w io.Writer, c *credentials.Service, a signal.AccountID) error {
-	keys, _, err := c.Keys(ctx, a, mostKeys, 0)
+	keys, _, err := c.Keys(ctx, a, maxKeys, 0)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func printKeys(ctx context.Context, w io.Writer, c *credentials.Service, a signa
 	for _, k := range keys {
 		forms = append(forms, keyForm(k, ""))
 	}
-	return printJSON(w, forms)
+	return command.PrintJSON(w, forms)
 }
 
 func keyRevoke(s *settings) *cobra.Command {
@@ -105,7 +106,7 @@ func keyRevoke(s *settings) *cobra.Command {
 			if !ok {
 				return errors.New("that is no key_id: see agentsignal key list")
 			}
-			return s.withAccount(cmd.Context(), email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
 				err := c.RevokeKey(ctx, a.ID, id)
 				if signal.KindOf(err) == signal.KindNotFound {
 					return fmt.Errorf("the account has no key %s: see agentsignal key list", id)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
 func main() {
@@ -46,13 +48,13 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
-		PersistentPreRunE: requireFlags,
+		PersistentPreRunE: command.RequireFlags,
 	}
 	s := &settings{}
 	root.PersistentFlags().StringVar(&s.file, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
 	root.PersistentFlags().StringVar(&s.dataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
 	root.AddCommand(serveCommand(s, reload), accountCommand(s), keyCommand(s), tailCommand(), webhookCommand(), configCommand(s),
 		backtestCommand(s), auditCommand(s), doctorCommand(s), healthcheckCommand(s), benchCommand(), versionCommand())
-	explainUsage(root)
+	command.ExplainUsage(root)
 	return root
 }

@@ -94,6 +94,6 @@ func (p *process) startTracing(ctx context.Context) bool {
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	p.undo.add("tracing", provider.Shutdown)
+	p.undo.Add("tracing", provider.Shutdown)
 	return true
 }

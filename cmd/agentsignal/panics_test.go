@@ -17,7 +17,7 @@ func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 	t.Parallel()
 	undone := false
 	s := begin(t, testConfig(t, redistest.New(t).URL()), func(p *process) {
-		p.undo.add("the test", func(context.Context) error {
+		p.undo.Add("the test", func(context.Context) error {
 			undone = true
 			return nil
 		})

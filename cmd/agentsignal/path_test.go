@@ -26,7 +26,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	if err := os.WriteFile(settings, fmt.Appendf(nil, "redis:\n  url: %s\n", redis.URL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := command(t.Context(), strings.NewReader(password+"\n"), "--config", settings,
+	out, _, err := runCommand(t.Context(), strings.NewReader(password+"\n"), "--config", settings,
 		"account", "create", "--email", " Ada@Example.com ", "--password-stdin")
 	if err != nil {
 		t.Fatalf("create account: %v", err)

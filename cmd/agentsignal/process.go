@@ -32,6 +32,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
@@ -67,7 +68,7 @@ type process struct {
 	reload   <-chan os.Signal // says when; nil: never
 	demo     io.Writer        // where the demo account is printed; nil: no demo
 	shutdown time.Duration    // bounds the whole of an orderly end, shutdown.delay aside
-	undo     undoList
+	undo     undo.List
 
 	registry    *prometheus.Registry
 	node        string
@@ -132,7 +133,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.shutdown)
 	defer stop()
-	return errors.Join(err, p.undo.run(end))
+	return errors.Join(err, p.undo.Run(end))
 }
 
 // start runs f beside the rest. Its error, or a panic, ends the process in order; the
@@ -308,18 +309,18 @@ func (p *process) listen(ctx context.Context) error {
 	if p.listener, err = lc.Listen(ctx, "tcp", p.config.HTTP.Addr); err != nil {
 		return listenFault("http.addr", err)
 	}
-	p.undo.add("listener", func(context.Context) error {
+	p.undo.Add("listener", func(context.Context) error {
 		p.listener.Close() // the server has closed it if it served
 		return nil
 	})
-	p.undo.add("requests", within(requestGrace, p.server.Shutdown))
+	p.undo.Add("requests", within(requestGrace, p.server.Shutdown))
 	if p.config.HTTP.AdminAddr == "" {
 		return nil
 	}
 	if p.admin, err = lc.Listen(ctx, "tcp", p.config.HTTP.AdminAddr); err != nil {
 		return listenFault("http.admin_addr", err)
 	}
-	p.undo.add("admin listener", func(context.Context) error {
+	p.undo.Add("admin listener", func(context.Context) error {
 		p.admin.Close()
 		return nil
 	})

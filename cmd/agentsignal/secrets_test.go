@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,7 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 		section, key, _ := strings.Cut(setting, ".")
 		for _, value := range values {
 			file := written(t, fmt.Sprintf("%s:\n  %s: %s\nmarket.source: x\n", section, key, value))
-			out, errs, err := command(t.Context(), strings.NewReader(""), "config", "check", "--config", file)
+			out, errs, err := runCommand(t.Context(), strings.NewReader(""), "config", "check", "--config", file)
 			if err == nil {
 				t.Fatalf("%s: %s: a wrong file is taken", setting, value)
 			}
@@ -35,5 +36,36 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	}
 	if refused < 60 {
 		t.Errorf("only %d faults were found", refused)
+	}
+}
+
+// A secret given by a flag is seen by others: the command warns of that without repeating it,
+// and each secret has another way.
+func TestSecretsNeedNoFlag(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	for args, warned := range map[string]string{
+		"tail --url localhost:1 --key ask_marked":                                     "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
+		"webhook listen --register --url localhost:1 --key ask_marked":                "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
+		"webhook verify --secret ask_marked --request " + none:                        "the value of --secret: use --secret-file or AGENTSIGNAL_WEBHOOK_SECRET",
+		"account create --email x --password ask_marked --data-dir " + written(t, ""): "the value of --password: use --password-stdin",
+		"tail --url localhost:1 --key-file " + written(t, "ask_marked"):               "",
+	} {
+		out, said, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(args)...)
+		if err == nil || !strings.Contains(said, warned) || (said == "") != (warned == "") || strings.Contains(out+said+err.Error(), "ask_marked") {
+			t.Errorf("%s: %q %q %v", args, out, said, err)
+		}
+	}
+	for stdin, args := range map[string]string{
+		"secret\n":     "webhook verify --secret-file - --request " + none,
+		"secret\r\n":   "webhook verify --secret-file " + written(t, "secret\nmore\n") + " --request " + none,
+		"ask_key\n":    "tail --url localhost:1 --key-file -",
+		"a password\n": "account create --email x --password-stdin --data-dir " + written(t, ""),
+		"":             "account create --email x --password-file " + written(t, "a password\n") + " --data-dir " + written(t, ""),
+	} {
+		_, said, err := runCommand(t.Context(), strings.NewReader(stdin), strings.Fields(args)...)
+		if err == nil || said != "" || strings.Contains(err.Error(), "give the") {
+			t.Errorf("%s: %q %v", args, said, err)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p := &process{config: c, shutdown: shutdownTimeout}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.undo.run(context.WithoutCancel(ctx)))
+			err = errors.Join(err, p.undo.Run(context.WithoutCancel(ctx)))
 		}
 	}()
 	p.registry = prometheus.NewRegistry()
@@ -81,7 +81,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err != nil {
 		return nil, err
 	}
-	p.undo.add("node", func(context.Context) error { return node.Close() })
+	p.undo.Add("node", func(context.Context) error { return node.Close() })
 	p.node = node.String()
 	keys, err := signingKeys(c)
 	if err != nil {
@@ -92,7 +92,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		if p.embedded, err = persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{Dir: c.DataDir, MaxMemory: int64(c.Redis.MaxMemory), Log: log}); err != nil {
 			return nil, err
 		}
-		p.undo.add("redis", p.embedded.Stop)
+		p.undo.Add("redis", p.embedded.Stop)
 		address = p.embedded.URL()
 	}
 	p.store, err = persistence.Open(persistence.Options{URL: address, CAFile: c.Redis.CAFile, Partitions: c.Partitions, WaitReplicas: c.Redis.WaitReplicas, Timeout: time.Duration(c.Redis.Timeout),
@@ -100,9 +100,9 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err != nil {
 		return nil, err
 	}
-	p.undo.add("connection to redis", func(context.Context) error { return p.store.Close() })
+	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Close() })
 	p.events = persistence.NewLog(p.store, persistence.LogOptions{AppendTimeout: time.Duration(c.Redis.Timeout), Log: log})
-	p.undo.add("log", p.events.Close)
+	p.undo.Add("log", p.events.Close)
 	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: log})
 
 	p.credentials = credentials.New(p.store, p.events, keys, credentials.Options{
@@ -117,7 +117,7 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	p.limiter = limits.New(p.store, limits.Options{Quotas: quotas, Log: log})
 
 	p.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(p.registry)})
-	p.undo.add("actors", p.system.Shutdown)
+	p.undo.Add("actors", p.system.Shutdown)
 	prices := persistence.NewMarket(p.store)
 	p.market = market.New(p.system, market.Options{Store: prices, Sources: c.Market.Source, Speed: c.Market.Speed, Now: p.store.Now, Log: log})
 	var pull func(commodity string, at time.Time) float64
@@ -142,8 +142,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Disabled: agentIDs(c.Agents.Disabled), Statuses: agentStatuses(c.Agents.Statuses), Timeout: time.Duration(c.Runs.Timeout),
 		MaxConcurrent: c.Runs.MaxConcurrent, MaxQueued: c.Runs.MaxQueued, MaxOpen: c.Signals.MaxOpen, Open: p.catalogue.Open, JobRetention: time.Duration(c.Runs.JobRetention),
 		Now: p.store.Now, Slog: log, Metrics: agent.NewMetrics(p.registry)})
-	p.undo.add("runs", within(runGrace, p.agents.Drain))
-	p.undo.add("background", p.stopBackground)
+	p.undo.Add("runs", within(runGrace, p.agents.Drain))
+	p.undo.Add("background", p.stopBackground)
 	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{Now: p.store.Now, Log: log,
 		Metrics: lifecycle.NewMetrics(p.registry), Forecasts: forecasts{p.weather}})
 	p.weather.OnForecast(func(q weather.Question) { p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region) })
@@ -161,8 +161,8 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 		Name: p.market.Name, Heartbeat: time.Duration(c.Dashboard.Heartbeat), AuthTimeout: time.Duration(c.Dashboard.AuthTimeout),
 		QueueMessages: c.Dashboard.QueueMessages, QueueBytes: int(c.Dashboard.QueueBytes), MaxConnections: c.Dashboard.MaxConnections,
 		ReplayMessages: c.Dashboard.ReplayMessages, ReplayAge: time.Duration(c.Dashboard.ReplayAge)})
-	p.undo.add("streams", p.hub.Drain)
-	p.undo.add("events", within(tellGrace, p.tellAll))
+	p.undo.Add("streams", p.hub.Drain)
+	p.undo.Add("events", within(tellGrace, p.tellAll))
 	p.subscribe()
 
 	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {
@@ -189,6 +189,6 @@ func newProcess(ctx context.Context, c configs.Config, log *slog.Logger) (_ *pro
 	if err := p.listen(ctx); err != nil {
 		return nil, err
 	}
-	p.undo.add("partitions", p.handOver)
+	p.undo.Add("partitions", p.handOver)
 	return p, nil
 }

@@ -2,10 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
-
-	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/configs"
 )
@@ -14,7 +11,6 @@ import (
 type settings struct {
 	file    string
 	dataDir string
-	first   bool // a command that may be the first to use the data directory
 }
 
 // load returns the configuration with the flags over it. The error names all faults
@@ -25,33 +21,4 @@ func (s *settings) load() (configs.Config, error) {
 		c.DataDir = s.dataDir
 	}
 	return c, errors.Join(err, checkOptions(c))
-}
-
-func configCommand(s *settings) *cobra.Command {
-	config := &cobra.Command{Use: "config", Short: "Check or print the configuration"}
-	config.AddCommand(&cobra.Command{
-		Use: "check", Short: "Report all faults of the configuration at once", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := s.load(); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
-			return nil
-		},
-	}, &cobra.Command{
-		Use: "print", Short: "Print every setting as it is in force, secrets as ***", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.load()
-			if err != nil {
-				return err
-			}
-			text, err := c.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write(text)
-			return err
-		},
-	})
-	return config
 }

@@ -19,7 +19,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/market"
-	"github.com/agentsignal/agentsignal/actors/spelling"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
 // tailPatience is how long the stream may be silent: the service sends a heartbeat
@@ -49,19 +50,19 @@ type tailer struct {
 func tailCommand() *cobra.Command {
 	t := &tailer{}
 	var address string
-	var key keyFlags
+	var key remote.KeyFlags
 	c := &cobra.Command{
 		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
-		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " + keyVariable +
+		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " + remote.KeyVariable +
 			". A lost connection is made again and resumes where it was.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if t.address, err = parseAddress(address); err != nil {
+			if t.address, err = remote.ParseAddress(address); err != nil {
 				return fmt.Errorf("--url: %w", err)
 			}
 			if err := checkChannels(t.channels); err != nil {
 				return err
 			}
-			if t.key, err = key.read(cmd); err != nil {
+			if t.key, err = key.Read(cmd); err != nil {
 				return err
 			}
 			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -72,7 +73,7 @@ func tailCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&address, "url", "http://localhost:8080", "address of the service")
-	key.add(c, "")
+	key.Add(c, "")
 	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
 	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as they come, a line each")
@@ -87,19 +88,10 @@ func checkChannels(names []string) error {
 	known := dashboard.ChannelNames()
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(orNearest(name, known), "."), strings.Join(known, ", "))
+			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(command.OrNearest(name, known), "."), strings.Join(known, ", "))
 		}
 	}
 	return nil
-}
-
-// orNearest returns a question for the names near to one that is not known.
-func orNearest(name string, known []string) string {
-	question := spelling.DidYouMean(spelling.Nearest(name, known))
-	if question == "" {
-		return ""
-	}
-	return ": " + question
 }
 
 // checkAssets refuses an asset that looks like a slip for one that the service has
@@ -109,8 +101,8 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 	if len(t.assets) == 0 {
 		return nil
 	}
-	text, err := askService(ctx, t.address, t.key, http.MethodGet, "/v1/assets", nil)
-	if refused, ok := errors.AsType[*fault](err); ok && refused.status != http.StatusForbidden && refused.status != http.StatusNotFound {
+	text, err := remote.Ask(ctx, t.address, t.key, http.MethodGet, "/v1/assets", nil)
+	if refused, ok := errors.AsType[*remote.Fault](err); ok && refused.Status != http.StatusForbidden && refused.Status != http.StatusNotFound {
 		return err
 	}
 	if err != nil {
@@ -128,7 +120,7 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		if slices.ContainsFunc(known, func(k string) bool { return market.Key(k) == market.Key(name) }) {
 			continue
 		}
-		if near := orNearest(name, known); near != "" {
+		if near := command.OrNearest(name, known); near != "" {
 			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
 		}
 		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: there may be none, unless it is another name of a listed asset\n", name)
@@ -145,7 +137,7 @@ func (t *tailer) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, lasting := errors.AsType[*fault](err); lasting {
+		if _, lasting := errors.AsType[*remote.Fault](err); lasting {
 			return err
 		}
 		if time.Since(began) > reconnectMost {
@@ -169,10 +161,10 @@ func (t *tailer) connect(ctx context.Context) error {
 	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, stream.String(), http.Header{"Authorization": {"Bearer " + t.key}})
 	if err != nil && answer != nil {
 		body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
-		return answerFault(t.address, answer.StatusCode, body)
+		return remote.AnswerFault(t.address, answer.StatusCode, body)
 	}
 	if err != nil {
-		return connectFault(t.address, err, t.connected)
+		return remote.ConnectFault(t.address, err, t.connected)
 	}
 	t.connected = true
 	defer ws.Close()
@@ -194,7 +186,7 @@ func (t *tailer) connect(ctx context.Context) error {
 		_, text, err := ws.ReadMessage()
 		if err != nil {
 			if closing, ok := errors.AsType[*websocket.CloseError](err); ok && slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
-				return &fault{text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code, closing.Text)}
+				return &remote.Fault{Text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code, closing.Text)}
 			}
 			return fmt.Errorf("read: %w", err)
 		}
@@ -245,7 +237,7 @@ func (t *tailer) show(text []byte) error {
 		t.subscribed = true
 	}
 	if m.Type == "error" && !t.subscribed { // it answers what the flags ask for
-		return &fault{text: fmt.Sprintf("the service refuses the subscription: %s", m.Data.Message)}
+		return &remote.Fault{Text: fmt.Sprintf("the service refuses the subscription: %s", m.Data.Message)}
 	}
 	if m.ID != "" && t.subscribed { // what came before says nothing of what a resume still sends
 		t.last = m.ID

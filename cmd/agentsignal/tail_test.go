@@ -2,6 +2,10 @@ package main
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +25,35 @@ func TestTailResumesAfterWhatFollowedTheReply(t *testing.T) {
 		}
 		if tail.last != step.last {
 			t.Errorf("after %s it resumes after %s, want %s", step.text, tail.last, step.last)
+		}
+	}
+}
+
+// An asset that looks like a slip is refused; others may come.
+func TestTailRefusesMisspeltAssets(t *testing.T) {
+	t.Parallel()
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/assets" && r.Header.Get("Authorization") == "Bearer ask_key" {
+			w.Write([]byte(`{"assets":[{"asset":"BTC"},{"asset":"ETH"},{"asset":"natural_gas"}]}`))
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(service.Close)
+	address, err := url.Parse(service.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?", "btc": "",
+		"natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
+		out := &journal{}
+		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
+		err := tail.checkAssets(t.Context())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", asset, err, want)
+		}
+		if warned := out.line("no prices of") != ""; warned != (asset == "standing desk") {
+			t.Errorf("%s: warned is %v", asset, warned)
 		}
 	}
 }

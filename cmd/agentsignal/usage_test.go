@@ -43,13 +43,13 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 		"backtest":                          "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
 		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: give another by --config or AGENTSIGNAL_CONFIG",
 	} {
-		out, _, err := command(t.Context(), strings.NewReader(""), strings.Fields(line)...)
+		out, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...)
 		if err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: wrote %q and ended with %v, want %s", line, out, err, want)
 		}
 	}
 	for _, group := range []string{"account", "key", "config", "webhook", "bench"} {
-		if out, _, err := command(t.Context(), strings.NewReader(""), group); err != nil || !strings.Contains(out, "Available Commands") {
+		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil || !strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
-		if _, _, err := command(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}

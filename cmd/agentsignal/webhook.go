@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
 func webhookCommand() *cobra.Command {
@@ -38,11 +37,11 @@ func (f *secretFlags) add(c *cobra.Command) {
 // that of the variable. None at all is no error here.
 func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 	if len(f.texts) > 0 {
-		warnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
+		command.WarnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
 	}
 	secrets := append([]string(nil), f.texts...)
 	for _, name := range f.files {
-		text, err := readSecret(cmd, name)
+		text, err := command.ReadSecret(cmd, name)
 		if err != nil {
 			return nil, fmt.Errorf("--secret-file: %w", err)
 		}
@@ -76,15 +75,4 @@ func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int,
 		}
 	}
 	return -1, cmp.Or(why, errNoSecret)
-}
-
-// plain returns text that may be shown in a terminal: what a sender has written must
-// not move the cursor.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, text)
 }

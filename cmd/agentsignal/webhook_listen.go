@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
 // Limits of the local receiver.
@@ -257,5 +258,5 @@ func (l *localReceiver) report(d seenDelivery) {
 	}
 	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s", d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"), cmp.Or(d.Attempt, "-"), d.Status, verdict)
 	// A body is indented: none can look like the line of another delivery.
-	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(plain(line), "\n", " "), strings.ReplaceAll(plain(d.Body), "\n", "\n  "))
+	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(command.Printable(line), "\n", " "), strings.ReplaceAll(command.Printable(d.Body), "\n", "\n  "))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -290,12 +289,5 @@ func TestListenEndsWithASignal(t *testing.T) {
 	c.signal(syscall.SIGINT)
 	if code, _ := c.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-func TestPlainTextHasNoControlCharacters(t *testing.T) {
-	t.Parallel()
-	if got := plain("a\tb\n\x1b\x07\u009b\xff\u202eé"); got != "a\tb\n\ufffd\ufffd\ufffd\ufffd\ufffdé" || bytes.ContainsRune([]byte(got), 0x1b) {
-		t.Errorf("plain returns %q", got)
 	}
 }

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
 // registration is a webhook that lasts as long as the local receiver.
@@ -22,7 +19,7 @@ type registration struct {
 	wanted   bool
 	service  string
 	address  *url.URL // of service, once it is read
-	keys     keyFlags
+	keys     remote.KeyFlags
 	key      string
 	events   []string
 	endpoint string // where the service sends to; empty: the address listened on
@@ -38,7 +35,7 @@ func (g *registration) add(c *cobra.Command) {
 	}
 	c.Flags().BoolVar(&g.wanted, "register", false, "make a webhook for this address, and remove it at the end")
 	c.Flags().StringVar(&g.service, "url", "http://localhost:8080", "address of the service, for --register")
-	g.keys.add(c, " with webhooks:manage, for --register")
+	g.keys.Add(c, " with webhooks:manage, for --register")
 	c.Flags().StringSliceVar(&g.events, "events", all, "types of events, for --register")
 	c.Flags().StringVar(&g.endpoint, "endpoint", "", "URL under which the service reaches this receiver, for --register; else --addr")
 }
@@ -48,10 +45,10 @@ func (g *registration) configure(cmd *cobra.Command) (err error) {
 	if !g.wanted {
 		return nil
 	}
-	if g.address, err = parseAddress(g.service); err != nil {
+	if g.address, err = remote.ParseAddress(g.service); err != nil {
 		return fmt.Errorf("--url: %w", err)
 	}
-	g.key, err = g.keys.read(cmd)
+	g.key, err = g.keys.Read(cmd)
 	return err
 }
 
@@ -63,7 +60,7 @@ func (g *registration) begin(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	text, err := askService(ctx, g.address, g.key, http.MethodPost, "/v1/webhooks", body)
+	text, err := remote.Ask(ctx, g.address, g.key, http.MethodPost, "/v1/webhooks", body)
 	if err != nil {
 		return fmt.Errorf("register webhook: %w", err)
 	}
@@ -82,58 +79,9 @@ func (g *registration) end(ctx context.Context) error {
 	if g.id == "" {
 		return nil
 	}
-	if _, err := askService(ctx, g.address, g.key, http.MethodDelete, "/v1/webhooks/"+g.id, nil); err != nil {
+	if _, err := remote.Ask(ctx, g.address, g.key, http.MethodDelete, "/v1/webhooks/"+g.id, nil); err != nil {
 		return fmt.Errorf("remove webhook %s, which stays: %w", g.id, err)
 	}
 	g.id = ""
 	return nil
-}
-
-// Limits of a request to the service.
-const (
-	maxAPIAnswer = 1 << 16 // bytes of the answer
-	apiTimeout   = 10 * time.Second
-)
-
-// apiClient does not follow redirects: the body of a registration may hold a secret.
-var apiClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-
-// askService sends a request to the service. An answer other than 2xx is an error.
-func askService(ctx context.Context, address *url.URL, key, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, address.String()+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	w, err := apiClient.Do(r)
-	if err != nil {
-		return nil, connectFault(address, err, false)
-	}
-	defer w.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(w.Body, maxAPIAnswer))
-	if err == nil && w.StatusCode/100 != 2 {
-		err = answerFault(address, w.StatusCode, text)
-	}
-	return text, err
-}
-
-// faults returns what an answer says is wrong.
-func faults(text []byte) string {
-	var problem struct {
-		Detail string
-		Errors []struct{ Pointer, Detail string }
-	}
-	if err := json.Unmarshal(text, &problem); err != nil || problem.Detail == "" {
-		return plain(string(text))
-	}
-	all := make([]string, 0, len(problem.Errors))
-	for _, e := range problem.Errors {
-		all = append(all, e.Pointer+": "+e.Detail)
-	}
-	return plain(cmp.Or(strings.Join(all, "; "), problem.Detail))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
 // errNotGenuine ends the command when a request does not pass.
@@ -104,7 +105,7 @@ func (f *findings) add(v verdict, what, format string, args ...any) {
 func (f findings) print(w io.Writer) error {
 	for _, one := range f {
 		line := fmt.Sprintf("%s  %-20s %s", one.verdict, one.what, one.text)
-		if _, err := fmt.Fprintln(w, strings.ReplaceAll(plain(line), "\n", " ")); err != nil {
+		if _, err := fmt.Fprintln(w, strings.ReplaceAll(command.Printable(line), "\n", " ")); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
 // The published test vector.
@@ -177,7 +178,7 @@ func FuzzSavedRequest(f *testing.F) {
 			t.Errorf("genuine, but %v:\n%s", verified, out.String())
 		}
 		for line := range strings.Lines(out.String()) {
-			if plain(line) != line {
+			if command.Printable(line) != line {
 				t.Errorf("prints %q", line)
 			}
 		}

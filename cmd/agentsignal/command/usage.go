@@ -1,4 +1,6 @@
-package main
+// Package command is what the commands of the program share: how a wrong command line is
+// answered, how secrets are read and how results are printed.
+package command
 
 import (
 	"cmp"
@@ -8,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// explainUsage has cmd and all commands below it say in a sentence how they are to be
-// called, where they are called otherwise. A command that only has others below it shows
-// its help if none is named; a wrong name is an error, which help is not.
-func explainUsage(cmd *cobra.Command) {
+// ExplainUsage makes cmd and all commands below it answer a wrong call by one sentence
+// with the right form. A command that only groups others shows its help if none is named;
+// a wrong name is an error, a missing one is not.
+func ExplainUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagFault)
 	switch args := cmd.Args; {
 	case cmd.HasSubCommands():
@@ -37,7 +41,7 @@ func explainUsage(cmd *cobra.Command) {
 		}
 	}
 	for _, below := range cmd.Commands() {
-		explainUsage(below)
+		ExplainUsage(below)
 	}
 }
 
@@ -49,14 +53,14 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 			known = append(known, below.Name())
 		}
 	}
-	near := cmp.Or(orNearest(name, known), ":")
+	near := cmp.Or(OrNearest(name, known), ":")
 	return fmt.Errorf("no command %q%s %s has %s", name, near, cmd.CommandPath(), strings.Join(known, ", "))
 }
 
 // flagFault explains why the flags of cmd cannot be read.
 func flagFault(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // whose flags these are
+		return unknownCommand(cmd, args[0]) // these are flags of a command that does not exist
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -66,7 +70,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 			name, known = "-"+unknown.GetSpecifiedName(), nil
 		}
 		return fmt.Errorf("no flag %s%s", name,
-			cmp.Or(orNearest(name, known), ": "+cmd.CommandPath()+" --help lists those that there are"))
+			cmp.Or(OrNearest(name, known), ": "+cmd.CommandPath()+" --help lists those that there are"))
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s needs a value: %s", missing.GetFlag().Name, missing.GetFlag().Usage)
@@ -89,8 +93,8 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: %s", f.Name, rule, f.Usage)
 }
 
-// requireFlags refuses a command without a flag that it must have.
-func requireFlags(cmd *cobra.Command, _ []string) error {
+// RequireFlags refuses a command without a flag that it must have.
+func RequireFlags(cmd *cobra.Command, _ []string) error {
 	var missing []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
@@ -101,4 +105,14 @@ func requireFlags(cmd *cobra.Command, _ []string) error {
 		return errors.New("give " + strings.Join(missing, " and "))
 	}
 	return nil
+}
+
+// OrNearest returns the end of a sentence on an unknown name: a colon and a question for
+// the names of known that are spelt nearly like it; empty if there are none.
+func OrNearest(name string, known []string) string {
+	question := spelling.DidYouMean(spelling.Nearest(name, known))
+	if question == "" {
+		return ""
+	}
+	return ": " + question
 }

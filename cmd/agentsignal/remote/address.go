@@ -1,4 +1,6 @@
-package main
+// Package remote is a running service as the commands reach it: its address as people
+// write it, the API key, requests, and a sentence for each way in which they fail.
+package remote
 
 import (
 	"context"
@@ -11,16 +13,18 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+
+	"github.com/agentsignal/agentsignal/configs"
 )
 
-// knownPaths are what people copy behind the address of a service.
+// knownPaths are the paths that people copy along with the address of a service.
 var knownPaths = []string{"/v1/ws/dashboard", "/ws/dashboard", "/readyz", "/docs", "/v1"}
 
-// parseAddress reads the address of a service as people write it: with http, https, ws
+// ParseAddress reads the address of a service as people write it: with http, https, ws
 // or wss or without a scheme, with the path of the stream or of the API or without.
 // What it returns has the scheme http or https and at most the path of a proxy before
 // the service, without a slash at its end.
-func parseAddress(text string) (*url.URL, error) {
+func ParseAddress(text string) (*url.URL, error) {
 	const form = "give an address like http://localhost:8080"
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -59,18 +63,19 @@ func parseAddress(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(path, "/")}, nil
 }
 
-// fault is an error that the same command meets again: coming back does not help.
-type fault struct {
-	text   string
-	status int // of the answer; 0 if none came
+// Fault is an error that trying again does not cure.
+type Fault struct {
+	Text   string
+	Status int // HTTP status of the answer; 0 without an answer
 }
 
-func (f *fault) Error() string { return f.text }
+// Error implements error.
+func (f *Fault) Error() string { return f.Text }
 
-// connectFault explains why no connection to the service at address was made. It returns
-// a fault if trying again does not help, where a service has answered there before
-// or not.
-func connectFault(address *url.URL, err error, before bool) error {
+// ConnectFault explains why no connection to the service at address was made. It returns
+// a *Fault if trying again does not help. before reports whether the service has answered
+// at the address already: then it may come back.
+func ConnectFault(address *url.URL, err error, before bool) error {
 	var (
 		dns       *net.DNSError
 		authority x509.UnknownAuthorityError
@@ -82,22 +87,22 @@ func connectFault(address *url.URL, err error, before bool) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return &fault{text: fmt.Sprintf("%s answers without TLS: give http://%s", address.Host, address.Host)}
+		return &Fault{Text: fmt.Sprintf("%s answers without TLS: give http://%s", address.Host, address.Host)}
 	case errors.As(err, &authority), errors.As(err, &name), errors.As(err, &expired):
-		return &fault{text: fmt.Sprintf("the certificate of %s is not trusted: %v", address.Host, rootCause(err))}
+		return &Fault{Text: fmt.Sprintf("the certificate of %s is not trusted: %v", address.Host, rootCause(err))}
 	case before:
 		return fmt.Errorf("connect: %w", rootCause(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return &fault{text: fmt.Sprintf("there is no host %q: see --url", address.Hostname())}
+		return &Fault{Text: fmt.Sprintf("there is no host %q: see --url", address.Hostname())}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &fault{text: fmt.Sprintf("nothing listens at %s: start the service, or give its address by --url", address.Host)}
+		return &Fault{Text: fmt.Sprintf("nothing listens at %s: start the service, or give its address by --url", address.Host)}
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return &fault{text: fmt.Sprintf("%s cannot be reached: %v", address.Host, rootCause(err))}
+		return &Fault{Text: fmt.Sprintf("%s cannot be reached: %v", address.Host, rootCause(err))}
 	}
 	return fmt.Errorf("connect: %w", rootCause(err))
 }
 
-// rootCause returns the innermost of a chain of errors, which says it without the address.
+// rootCause returns the innermost of a chain of errors, whose text is without the address.
 func rootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -108,27 +113,42 @@ func rootCause(err error) error {
 	}
 }
 
-// isTLSRefusal reports whether an answer is that of Go's server to HTTP on a port for HTTPS.
+// isTLSRefusal reports whether an answer is the one of Go's server to HTTP on a port for
+// HTTPS.
 func isTLSRefusal(status int, body []byte) bool {
 	return status == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server")
 }
 
-// answerFault explains an answer of the service at address that is no success. It returns
-// a fault if trying again does not help.
-func answerFault(address *url.URL, status int, body []byte) error {
+// AnswerFault explains an answer of the service at address that is not a success. It
+// returns a *Fault if trying again does not help.
+func AnswerFault(address *url.URL, status int, body []byte) error {
 	reason := faults(body)
 	if reason == "" || strings.HasPrefix(strings.TrimSpace(reason), "<") {
 		reason = http.StatusText(status)
 	}
 	switch {
 	case isTLSRefusal(status, body):
-		return &fault{status: status, text: fmt.Sprintf("%s is a port for HTTPS: give https://%s", address.Host, address.Host)}
+		return &Fault{Status: status, Text: fmt.Sprintf("%s is a port for HTTPS: give https://%s", address.Host, address.Host)}
 	case status == http.StatusUnauthorized:
-		return &fault{status: status, text: fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list", reason)}
+		return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list", reason)}
 	case status == http.StatusNotFound || status < 400:
-		return &fault{status: status, text: fmt.Sprintf("no agentsignal answers at %s (%d): see --url", address, status)}
+		return &Fault{Status: status, Text: fmt.Sprintf("no agentsignal answers at %s (%d): see --url", address, status)}
 	case status == http.StatusTooManyRequests || status >= 500:
 		return fmt.Errorf("the service answers %d: %s", status, reason)
 	}
-	return &fault{status: status, text: fmt.Sprintf("the service refuses the request (%d): %s", status, reason)}
+	return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the request (%d): %s", status, reason)}
+}
+
+// LocalURL returns the address on this machine of a service that listens at addr,
+// host:port.
+func LocalURL(addr string, c configs.TLS) string {
+	scheme := "http"
+	if c.CertFile != "" {
+		scheme = "https"
+	}
+	host, port, _ := net.SplitHostPort(addr) // bound, or checked by Load
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
