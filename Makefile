@@ -24,7 +24,7 @@ test: deps-test ## Run all tests, with the race detector
 	$(GO) test -race -timeout 20m ./...
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
-	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal
+	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
 
 check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
 

@@ -135,7 +135,7 @@ func TestEveryRetryPauses(t *testing.T) {
 	}
 }
 
-// faults counts warnings by what the handler that limits repeated lines (cmd/agentsignal)
+// faults counts warnings by what the handler that limits repeated lines (cmd/agentsignal/service)
 // groups them by: their message and their attributes that are text.
 type faults struct {
 	slog.Handler

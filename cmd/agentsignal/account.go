@@ -13,10 +13,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-func accountCommand(s *settings) *cobra.Command {
+func accountCommand(s *service.Settings) *cobra.Command {
 	account := &cobra.Command{Use: "account", Short: "Create, list and change accounts"}
 	account.AddCommand(accountCreate(s), accountList(s), accountSetPassword(s), accountUnlock(s), accountDelete(s))
 	return account
@@ -103,7 +104,7 @@ func emailFlag(c *cobra.Command, email *string) {
 	c.MarkFlagRequired("email")
 }
 
-func accountCreate(s *settings) *cobra.Command {
+func accountCreate(s *service.Settings) *cobra.Command {
 	var email string
 	var password passwordFlags
 	c := &cobra.Command{
@@ -114,7 +115,7 @@ func accountCreate(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.withNewCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+			return s.WithNewCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				a, err := c.CreateAccount(ctx, email, secret)
 				if err != nil {
 					return err
@@ -128,11 +129,11 @@ func accountCreate(s *settings) *cobra.Command {
 	return c
 }
 
-func accountList(s *settings) *cobra.Command {
+func accountList(s *service.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print all accounts as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+			return s.WithCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				all := []accountJSON{}
 				const page = 1000
 				for {
@@ -155,11 +156,11 @@ func accountList(s *settings) *cobra.Command {
 // withAccount runs f with the account that has the email.
 func withAccount(
 	ctx context.Context,
-	s *settings,
+	s *service.Settings,
 	email string,
 	f func(context.Context, *credentials.Service, credential.Account) error,
 ) error {
-	return s.withCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
+	return s.WithCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
 			return fmt.Errorf("no account has the email %s: agentsignal account list shows those that there are", email)
@@ -171,7 +172,7 @@ func withAccount(
 	})
 }
 
-func accountSetPassword(s *settings) *cobra.Command {
+func accountSetPassword(s *service.Settings) *cobra.Command {
 	var email string
 	var password passwordFlags
 	c := &cobra.Command{
@@ -191,12 +192,12 @@ func accountSetPassword(s *settings) *cobra.Command {
 	return c
 }
 
-func accountUnlock(s *settings) *cobra.Command {
+func accountUnlock(s *service.Settings) *cobra.Command {
 	var email string
 	c := &cobra.Command{
 		Use: "unlock", Short: "Let an email log in again after too many failed logins", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
+			return s.WithCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				return c.Unlock(ctx, email)
 			})
 		},
@@ -205,7 +206,7 @@ func accountUnlock(s *settings) *cobra.Command {
 	return c
 }
 
-func accountDelete(s *settings) *cobra.Command {
+func accountDelete(s *service.Settings) *cobra.Command {
 	var email string
 	var sure bool
 	c := &cobra.Command{

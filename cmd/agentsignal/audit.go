@@ -18,13 +18,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
 // errDiffer ends an audit that has found something.
 var errDiffer = errors.New("signals differ from what is recomputed")
 
-func auditCommand(s *settings) *cobra.Command {
+func auditCommand(s *service.Settings) *cobra.Command {
 	var account string
 	var asJSON bool
 	c := &cobra.Command{
@@ -46,7 +47,7 @@ What could not be compared is counted with the reason. Exit code 1: some signals
 		Example: `  agentsignal audit
   agentsignal audit --account acc_01M7YQ1WTVKN9DZNWV9NV456V1 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
+			return s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 				report, err := audit(ctx, store, signal.AccountID(account))
 				if err != nil {
 					return err

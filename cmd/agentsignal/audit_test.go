@@ -1,88 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
-
-// TestTheAuditComparesEndsWithBars lets signals of the simulated market, whose minutes
-// last a second, close by trades. The audit finds nothing, until a closing is stored at
-// a price that nobody paid.
-func TestTheAuditComparesEndsWithBars(t *testing.T) {
-	t.Parallel()
-	redis := redistest.New(t)
-	config := testConfig(t, redis.URL())
-	config.Market.Source = "simulated"
-	s := start(t, config)
-	trader, account := s.account(t)
-	run := func(asset string, members ...string) (made madeSignal) {
-		eventually(t, "a run finds no old prices", func() bool { // as a busy machine may have them
-			a := trader.post("/v1/agents/trading/run", runBody(asset, strategy.Momentum, members...))
-			if a.Status == http.StatusOK {
-				made = decode[madeSignal](t, a.Body)
-			}
-			return a.Status == http.StatusOK
-		})
-		return made
-	}
-	for _, asset := range []string{"BTC", "ETH", "SOL"} {
-		s.awaitPrices(t, asset, signal.M1)
-		for range 4 {
-			run(asset, `"timeframe":"1m"`, `"risk_level":"low"`)
-		}
-	}
-	kept := run("SPY", `"timeframe":"1d"`)
-	operator := newOperator(t, redis.URL(), "")
-	var report auditReport
-	read := func(args ...string) error {
-		out, err := operator.try("", append([]string{"audit", "--json"}, args...)...)
-		if e := json.Unmarshal([]byte(out), &report); e != nil {
-			t.Fatalf("audit: %v: %s (%v)", e, out, err)
-		}
-		return err
-	}
-	eventually(t, "ends are held against bars", func() bool {
-		if err := read(); err != nil {
-			t.Fatalf("the audit ends with %v: %+v", err, report)
-		}
-		return report.Held >= 6
-	})
-	if report.Signals != 13 || report.Closed < 6 {
-		t.Errorf("the audit says %+v", report)
-	}
-
-	var open *signal.Signal
-	store := s.process.store
-	if err := store.EachSignal(t.Context(), store.Partition(account.ID), func(other *signal.Signal) error {
-		if string(other.ID) == kept.ID {
-			open = other
-		}
-		return nil
-	}); err != nil || open == nil {
-		t.Fatal(open, err)
-	}
-	lost := strategy.Close(open, strategy.Exit{Reason: signal.StopLoss, Price: open.Levels.Stop * map[signal.Direction]float64{signal.Long: .9, signal.Short: 1.1}[open.Direction]},
-		time.Now().UTC().Truncate(time.Millisecond))
-	open.Closing, open.Metadata, open.Sequence = &lost, nil, open.Sequence+1
-	if _, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID, Signal: open,
-		Events: []signal.Event{{Account: account.ID, Asset: open.Asset, Type: signal.SignalClosed, Data: []byte(`{}`)}}}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the false end is named", func() bool {
-		err := read("--account", string(account.ID))
-		return err != nil && len(report.Differing) == 1 && report.Differing[0].ID == open.ID && report.Differing[0].Differences[0].Member == "exit_price"
-	})
-	if out, err := operator.try("", "audit"); err == nil || !strings.Contains(out, string(open.ID)+" SPY momentum, made ") || !strings.Contains(out, "  exit_price is ") {
-		t.Errorf("the audit says %s (%v)", out, err)
-	}
-}
 
 // Another directory than the service's has no signals: that all are right says nothing then.
 func TestAnAuditOfNothingSaysSo(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
@@ -38,7 +39,7 @@ type backtestFlags struct {
 	overlap, fill, json, trades      bool
 }
 
-func backtestCommand(s *settings) *cobra.Command {
+func backtestCommand(s *service.Settings) *cobra.Command {
 	var f backtestFlags
 	c := &cobra.Command{
 		Use: "backtest", Short: "Replay a strategy over stored bars or a CSV file", Args: cobra.NoArgs,
@@ -73,12 +74,12 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	return c
 }
 
-func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
+func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) error {
 	o, err := f.options()
 	if err != nil {
 		return err
 	}
-	c, err := s.load()
+	c, err := s.Load()
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
 	if f.file != "" {
 		bars, err = f.readFile(cmd.InOrStdin(), &o)
 	} else {
-		err = s.withStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
+		err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 			var err error
 			bars, class, err = storedBars(ctx, persistence.NewMarket(store), &o)
 			return err
@@ -96,7 +97,7 @@ func runBacktest(cmd *cobra.Command, s *settings, f *backtestFlags) error {
 	if err != nil {
 		return err
 	}
-	if o.Cost = costsOf(c.Costs).Of(class); !math.IsNaN(f.cost) {
+	if o.Cost = service.CostsOf(c.Costs).Of(class); !math.IsNaN(f.cost) {
 		o.Cost = f.cost / 1e4
 	}
 	result, err := backtest.Run(cmd.Context(), bars, o)

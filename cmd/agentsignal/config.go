@@ -4,14 +4,16 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
-func configCommand(s *settings) *cobra.Command {
+func configCommand(s *service.Settings) *cobra.Command {
 	config := &cobra.Command{Use: "config", Short: "Check or print the configuration"}
 	config.AddCommand(&cobra.Command{
 		Use: "check", Short: "Report all faults of the configuration at once", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := s.load(); err != nil {
+			if _, err := s.Load(); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
@@ -20,7 +22,7 @@ func configCommand(s *settings) *cobra.Command {
 	}, &cobra.Command{
 		Use: "print", Short: "Print every setting as it is in force, secrets as ***", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.load()
+			c, err := s.Load()
 			if err != nil {
 				return err
 			}

@@ -12,28 +12,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
 // doctorTimeout bounds all questions together: each has tries of its own.
 const doctorTimeout = 60 * time.Second
 
-func doctorCommand(s *settings) *cobra.Command {
+func doctorCommand(s *service.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say which of the configured sources answer, and how fresh they are", Args: cobra.NoArgs,
 		Long: "Say which of the configured sources of prices, news and weather answer, how long that takes and how old the newest thing is\n" +
 			"that they have. The exit code is 1 if no source of prices works.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := s.load()
+			c, err := s.Load()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
 			defer cancel()
-			found, err := market.Examine(ctx, c.Market.Source, realSources(c.Market), time.Now)
+			found, err := market.Examine(ctx, c.Market.Source, service.RealSources(c.Market), time.Now)
 			if err != nil {
 				return err
 			}
-			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), examineWeather(ctx, c))); err != nil {
+			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), service.ExamineWeather(ctx, c))); err != nil {
 				return err
 			}
 			for _, f := range found[:len(found)-len(c.Market.NewsFeeds)] {

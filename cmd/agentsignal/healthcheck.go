@@ -14,19 +14,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
 // healthcheckTimeout bounds the question: /readyz itself answers within a second.
 const healthcheckTimeout = 3 * time.Second
 
-func healthcheckCommand(s *settings) *cobra.Command {
+func healthcheckCommand(s *service.Settings) *cobra.Command {
 	given := ""
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a running service whether it is ready", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, address := http.DefaultClient, (*url.URL)(nil)
 			if given == "" {
-				c, err := s.load()
+				c, err := s.Load()
 				if err != nil {
 					return err
 				}

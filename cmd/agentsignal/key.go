@@ -11,10 +11,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-func keyCommand(s *settings) *cobra.Command {
+func keyCommand(s *service.Settings) *cobra.Command {
 	key := &cobra.Command{Use: "key", Short: "Create, list and revoke API keys"}
 	key.AddCommand(keyCreate(s), keyList(s), keyRevoke(s))
 	return key
@@ -39,7 +40,7 @@ func keyForm(k credential.APIKey, secret string) keyJSON {
 	return j
 }
 
-func keyCreate(s *settings) *cobra.Command {
+func keyCreate(s *service.Settings) *cobra.Command {
 	var email, name string
 	var scopes []string
 	var expires int64
@@ -68,7 +69,7 @@ func keyCreate(s *settings) *cobra.Command {
 	return c
 }
 
-func keyList(s *settings) *cobra.Command {
+func keyList(s *service.Settings) *cobra.Command {
 	var email string
 	c := &cobra.Command{
 		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
@@ -97,7 +98,7 @@ func printKeys(ctx context.Context, w io.Writer, c *credentials.Service, a signa
 	return command.PrintJSON(w, forms)
 }
 
-func keyRevoke(s *settings) *cobra.Command {
+func keyRevoke(s *service.Settings) *cobra.Command {
 	var email string
 	c := &cobra.Command{
 		Use: "revoke KEY_ID", Short: "Revoke an API key", Args: cobra.ExactArgs(1),

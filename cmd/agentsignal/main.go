@@ -1,5 +1,6 @@
-// Command agentsignal is the service and the tools around it: see agentsignal
-// help. Each command has a file of its own; serve.go puts the service together.
+// Command agentsignal is the service and the tools around it: see agentsignal help. Each
+// command has a file of its own here, or a package of its own below: service, bench and
+// receive.
 package main
 
 import (
@@ -11,7 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/bench"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/receive"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
 func main() {
@@ -24,7 +28,7 @@ func main() {
 	go func() {
 		<-signals
 		stop()
-		<-signals // a second one does not wait for the first to be obeyed
+		<-signals // the second one ends the process without waiting for an orderly end
 		os.Exit(exitForced)
 	}()
 	if err := newRoot(reload).ExecuteContext(ctx); err != nil {
@@ -39,8 +43,7 @@ const (
 	exitForced = 130
 )
 
-// newRoot returns all commands. reload tells a serving process to read its
-// settings again.
+// newRoot returns all commands. A value of reload makes a service read its settings again.
 func newRoot(reload <-chan os.Signal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "agentsignal",
@@ -50,11 +53,23 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 
 		PersistentPreRunE: command.RequireFlags,
 	}
-	s := &settings{}
-	root.PersistentFlags().StringVar(&s.file, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
-	root.PersistentFlags().StringVar(&s.dataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
-	root.AddCommand(serveCommand(s, reload), accountCommand(s), keyCommand(s), tailCommand(), webhookCommand(), configCommand(s),
-		backtestCommand(s), auditCommand(s), doctorCommand(s), healthcheckCommand(s), benchCommand(), versionCommand())
+	s := &service.Settings{}
+	root.PersistentFlags().StringVar(&s.File, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
+	root.PersistentFlags().StringVar(&s.DataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
+	root.AddCommand(
+		serveCommand(s, reload),
+		accountCommand(s),
+		keyCommand(s),
+		tailCommand(),
+		receive.Command(),
+		configCommand(s),
+		backtestCommand(s),
+		auditCommand(s),
+		doctorCommand(s),
+		healthcheckCommand(s),
+		bench.Command(),
+		versionCommand(),
+	)
 	command.ExplainUsage(root)
 	return root
 }

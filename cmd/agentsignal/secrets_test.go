@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 // Whatever is wrong with a setting that holds a secret, or an address in which one may
@@ -21,7 +23,7 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 		"market.alpaca_key", "market.alpaca_secret", "market.news_feeds", "market.binance_url", "weather.api_key", "weather.forecast_url"} {
 		section, key, _ := strings.Cut(setting, ".")
 		for _, value := range values {
-			file := written(t, fmt.Sprintf("%s:\n  %s: %s\nmarket.source: x\n", section, key, value))
+			file := commandtest.Written(t, fmt.Sprintf("%s:\n  %s: %s\nmarket.source: x\n", section, key, value))
 			out, errs, err := runCommand(t.Context(), strings.NewReader(""), "config", "check", "--config", file)
 			if err == nil {
 				t.Fatalf("%s: %s: a wrong file is taken", setting, value)
@@ -45,11 +47,11 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
 	for args, warned := range map[string]string{
-		"tail --url localhost:1 --key ask_marked":                                     "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
-		"webhook listen --register --url localhost:1 --key ask_marked":                "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
-		"webhook verify --secret ask_marked --request " + none:                        "the value of --secret: use --secret-file or AGENTSIGNAL_WEBHOOK_SECRET",
-		"account create --email x --password ask_marked --data-dir " + written(t, ""): "the value of --password: use --password-stdin",
-		"tail --url localhost:1 --key-file " + written(t, "ask_marked"):               "",
+		"tail --url localhost:1 --key ask_marked":                                                 "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
+		"webhook listen --register --url localhost:1 --key ask_marked":                            "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
+		"webhook verify --secret ask_marked --request " + none:                                    "the value of --secret: use --secret-file or AGENTSIGNAL_WEBHOOK_SECRET",
+		"account create --email x --password ask_marked --data-dir " + commandtest.Written(t, ""): "the value of --password: use --password-stdin",
+		"tail --url localhost:1 --key-file " + commandtest.Written(t, "ask_marked"):               "",
 	} {
 		out, said, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(args)...)
 		if err == nil || !strings.Contains(said, warned) || (said == "") != (warned == "") || strings.Contains(out+said+err.Error(), "ask_marked") {
@@ -58,10 +60,10 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 	}
 	for stdin, args := range map[string]string{
 		"secret\n":     "webhook verify --secret-file - --request " + none,
-		"secret\r\n":   "webhook verify --secret-file " + written(t, "secret\nmore\n") + " --request " + none,
+		"secret\r\n":   "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") + " --request " + none,
 		"ask_key\n":    "tail --url localhost:1 --key-file -",
-		"a password\n": "account create --email x --password-stdin --data-dir " + written(t, ""),
-		"":             "account create --email x --password-file " + written(t, "a password\n") + " --data-dir " + written(t, ""),
+		"a password\n": "account create --email x --password-stdin --data-dir " + commandtest.Written(t, ""),
+		"":             "account create --email x --password-file " + commandtest.Written(t, "a password\n") + " --data-dir " + commandtest.Written(t, ""),
 	} {
 		_, said, err := runCommand(t.Context(), strings.NewReader(stdin), strings.Fields(args)...)
 		if err == nil || said != "" || strings.Contains(err.Error(), "give the") {

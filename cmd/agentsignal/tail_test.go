@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 // TestTailResumesAfterWhatFollowedTheReply has messages of the default channels come
@@ -46,13 +48,13 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	}
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?", "btc": "",
 		"natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
-		out := &journal{}
+		out := &commandtest.Journal{}
 		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
 		err := tail.checkAssets(t.Context())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", asset, err, want)
 		}
-		if warned := out.line("no prices of") != ""; warned != (asset == "standing desk") {
+		if warned := out.Line("no prices of") != ""; warned != (asset == "standing desk") {
 			t.Errorf("%s: warned is %v", asset, warned)
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -87,32 +87,13 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestAPortInUseNamesItsSetting, also that of the listener for operators.
-func TestAPortInUseNamesItsSetting(t *testing.T) {
-	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	for setting, want := range map[string]string{
-		"HTTP_ADDR=" + taken.Addr().String():       "http.addr: listen tcp " + taken.Addr().String(),
-		"HTTP_ADMIN_ADDR=" + taken.Addr().String(): "http.admin_addr: listen tcp " + taken.Addr().String(),
-	} {
-		s := spawn(t, []string{"serve"}, "DATA_DIR="+t.TempDir(), "HTTP_ADDR=127.0.0.1:0", setting)
-		if code, _ := s.exit(); code != exitFailed || s.log.line("agentsignal: ", want, "address already in use: stop what listens there, or choose another") == "" {
-			t.Errorf("%s: ends with %d and says: %s", setting, code, s.log)
-		}
-	}
-}
-
 // TestABacktestNamesTheAssetsThatThereAre where it is asked for another.
 func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	o := newOperator(t, redis.URL(), "")
+	o := operator(t, commandtest.StoreSettings(t, redis.URL(), "")...)
 	run := []string{"backtest", "--strategy", "momentum", "--asset"}
-	o.fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir", append(run, "BTCC")...)
+	o.Fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir", append(run, "BTCC")...)
 
 	store, err := persistence.Open(persistence.Options{URL: redis.URL()})
 	if err != nil {
@@ -134,8 +115,8 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 		}
 	}
 	give("ETH", "BTC")
-	o.fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)
-	o.fails("--asset: no prices of nosuch are stored; there are those of BTC, ETH", append(run, "nosuch")...)
+	o.Fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)
+	o.Fails("--asset: no prices of nosuch are stored; there are those of BTC, ETH", append(run, "nosuch")...)
 	give("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "B1", "B2")
-	o.fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC", append(run, "nosuch")...)
+	o.Fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC", append(run, "nosuch")...)
 }

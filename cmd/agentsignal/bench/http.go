@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// load sends HTTP requests over connections that stay open. It costs the machine
+// less than net/http's client, since it shares the processors with what it measures.
+type load struct {
+	addr string
+	// request returns the bytes of a request; it is called by connection and count.
+	request func(connection, n int) []byte
+}
+
+// maxAnswer bounds an answer's body.
+const maxAnswer = 1 << 20
+
+// httpConnection is one connection of a load.
+type httpConnection struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// do sends one request and reads the whole answer. An answer other than 200 is an
+// error that shows it.
+func (c *httpConnection) do(request []byte) error {
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	ok := bytes.HasPrefix(line, []byte("HTTP/1.1 200 "))
+	first := string(line)
+	length := -1
+	for {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if v, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(v))); err != nil || length > maxAnswer {
+				return fmt.Errorf("answer of length %q", v)
+			}
+		}
+	}
+	if length < 0 {
+		return errors.New("answer without a length")
+	}
+	if !ok {
+		body, err := io.ReadAll(io.LimitReader(c.r, int64(length)))
+		return errors.Join(fmt.Errorf("%s%s", first, body), err)
+	}
+	_, err = c.r.Discard(length)
+	return err
+}
+
+// requestTimeout bounds one request of a load.
+const requestTimeout = 10 * time.Second
+
+// saturate sends requests over connections as fast as they are answered.
+func (l *load) saturate(ctx context.Context, connections int, window time.Duration) (rate float64, taken []time.Duration, err error) {
+	return l.run(ctx, connections, window, 0)
+}
+
+// pace sends rate requests a second. A latency counts from when its request was
+// due, so that a server that stalls does not slow the clock.
+func (l *load) pace(ctx context.Context, connections int, window time.Duration, rate float64) ([]time.Duration, error) {
+	_, taken, err := l.run(ctx, connections, window, rate)
+	return taken, err
+}
+
+func (l *load) run(ctx context.Context, connections int, window time.Duration, rate float64) (float64, []time.Duration, error) {
+	var mu sync.Mutex // guards the next three
+	var all []time.Duration
+	var failed error
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range connections {
+		wg.Go(func() {
+			taken, err := l.connection(ctx, i, connections, start, window, rate)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, taken...)
+			failed = errors.Join(failed, err)
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	return float64(len(all)) / time.Since(start).Seconds(), all, failed
+}
+
+// connection sends the requests of the i-th of so many connections.
+func (l *load) connection(ctx context.Context, i, connections int, start time.Time, window time.Duration, rate float64) ([]time.Duration, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	c := &httpConnection{raw, bufio.NewReaderSize(raw, 16<<10)}
+	c.SetDeadline(start.Add(window + requestTimeout))
+	var taken []time.Duration
+	for n := 0; ctx.Err() == nil; n++ {
+		due := time.Now()
+		if rate > 0 {
+			due = start.Add(time.Duration(float64(n*connections+i) / rate * float64(time.Second)))
+			time.Sleep(time.Until(due))
+		}
+		if due.Sub(start) > window {
+			break
+		}
+		if err := c.do(l.request(i, n)); err != nil {
+			return taken, err
+		}
+		taken = append(taken, time.Since(due))
+	}
+	return taken, ctx.Err()
+}
+
+// httpRequest returns the bytes of a request with a key.
+func httpRequest(method, path, key, body string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n", method, path, key)
+	if body != "" {
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	b.WriteString("\r\n" + body)
+	return b.Bytes()
+}
+
+// median returns the middle of the values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}

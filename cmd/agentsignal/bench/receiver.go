@@ -1,0 +1,280 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+// benchReceiver stands for the endpoints of clients. It verifies both signatures of every
+// request, counts deliveries and duplicates by endpoint and event, and notes when they
+// came. It runs in the process of the load and reads HTTP by hand, since what it costs
+// is taken from the service and from the reference alike.
+type benchReceiver struct {
+	secret    string
+	listeners []net.Listener
+	sinks     []sink
+
+	delay  atomic.Int64 // ns between a request and its answer
+	record atomic.Bool  // arrivals are kept
+
+	received   atomic.Int64 // deliveries, each counted once
+	duplicates atomic.Int64
+	under      atomic.Int64 // requests that are not answered yet
+	first      atomic.Int64 // when the first request came since forget, in Unix ns; 0: none
+	failed     atomic.Pointer[error]
+
+	mu    sync.Mutex // guards conns
+	conns map[net.Conn]struct{}
+	wg    sync.WaitGroup
+}
+
+// sink is what has come at one endpoint.
+type sink struct {
+	hangs bool // it reads requests and answers none
+
+	mu       sync.Mutex // guards the rest
+	seen     []uint64   // a bit for each event
+	arrivals []arrival
+}
+
+// arrival is a delivery that has come.
+type arrival struct {
+	event uint32
+	at    int64 // Unix ns
+}
+
+// maxListeners is how many ports a receiver has at most. Each is a pool of connections
+// of its own to who sends, as endpoints on different hosts are.
+const maxListeners = 100
+
+// newReceiver opens the endpoints. close ends them.
+func newReceiver(ctx context.Context, endpoints int) (*benchReceiver, error) {
+	v := &benchReceiver{secret: delivery.NewSecret(), sinks: make([]sink, endpoints), conns: map[net.Conn]struct{}{}}
+	for range min(endpoints, maxListeners) {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, errors.Join(err, v.close(ctx))
+		}
+		v.listeners = append(v.listeners, l)
+		v.wg.Go(func() { v.accept(l) })
+	}
+	return v, nil
+}
+
+// url returns the address of the i-th endpoint.
+func (v *benchReceiver) url(i int) string {
+	return fmt.Sprintf("http://%s/e/%d", v.listeners[i%len(v.listeners)].Addr(), i)
+}
+
+func (v *benchReceiver) close(context.Context) error {
+	for _, l := range v.listeners {
+		l.Close()
+	}
+	v.mu.Lock()
+	for c := range v.conns {
+		c.Close()
+	}
+	v.conns = nil
+	v.mu.Unlock()
+	v.wg.Wait()
+	return nil
+}
+
+// forget begins anew: what has come counts no more.
+func (v *benchReceiver) forget() {
+	for i := range v.sinks {
+		s := &v.sinks[i]
+		s.mu.Lock()
+		clear(s.seen)
+		s.mu.Unlock()
+	}
+	v.received.Store(0)
+	v.duplicates.Store(0)
+	v.first.Store(0)
+}
+
+// take returns the arrivals of every endpoint since record was set, and ends it.
+func (v *benchReceiver) take() [][]arrival {
+	v.record.Store(false)
+	all := make([][]arrival, len(v.sinks))
+	for i := range v.sinks {
+		s := &v.sinks[i]
+		s.mu.Lock()
+		all[i], s.arrivals = s.arrivals, nil
+		s.mu.Unlock()
+	}
+	return all
+}
+
+func (v *benchReceiver) err() error {
+	if e := v.failed.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+func (v *benchReceiver) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return // closed
+		}
+		v.mu.Lock()
+		if v.conns == nil {
+			v.mu.Unlock()
+			c.Close()
+			return
+		}
+		v.conns[c] = struct{}{}
+		v.wg.Go(func() { v.serve(c) })
+		v.mu.Unlock()
+	}
+}
+
+var receiverAnswer = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+// serve answers the requests of one connection until it ends.
+func (v *benchReceiver) serve(c net.Conn) {
+	defer func() {
+		c.Close()
+		v.mu.Lock()
+		delete(v.conns, c)
+		v.mu.Unlock()
+	}()
+	r := bufio.NewReaderSize(c, 4096)
+	q := incoming{}
+	for {
+		if err := q.read(r); err != nil {
+			return // its sender has ended, or has given up the request
+		}
+		now := time.Now().UnixNano()
+		n, err := q.verify(v.secret)
+		if err == nil && q.endpoint >= len(v.sinks) {
+			err = fmt.Errorf("there is no endpoint %d", q.endpoint)
+		}
+		if err != nil {
+			err = fmt.Errorf("receive: %w", err)
+			v.failed.CompareAndSwap(nil, &err)
+			return
+		}
+		s := &v.sinks[q.endpoint]
+		if s.hangs {
+			r.Peek(1) // until the sender gives up
+			return
+		}
+		v.under.Add(1)
+		v.first.CompareAndSwap(0, now)
+		v.note(s, n, now)
+		if d := v.delay.Load(); d > 0 {
+			time.Sleep(time.Duration(d))
+		}
+		_, err = c.Write(receiverAnswer)
+		v.under.Add(-1)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// note counts the delivery of event n.
+func (v *benchReceiver) note(s *sink, n uint32, at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	word, bit := int(n/64), uint64(1)<<(n%64)
+	for word >= len(s.seen) {
+		s.seen = append(s.seen, make([]uint64, 1+len(s.seen))...)
+	}
+	if s.seen[word]&bit != 0 {
+		v.duplicates.Add(1)
+		return
+	}
+	s.seen[word] |= bit
+	v.received.Add(1)
+	if v.record.Load() {
+		s.arrivals = append(s.arrivals, arrival{n, at})
+	}
+}
+
+// incoming is a request as the receiver reads it. The strings stay valid, the body
+// until the next read.
+type incoming struct {
+	endpoint                        int
+	id, timestamp, signed, standard string
+	body                            []byte
+}
+
+// read reads the next request: POST /e/ENDPOINT, with the length of its body.
+func (q *incoming) read(r *bufio.Reader) error {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	path, ok := bytes.CutPrefix(line, []byte("POST /e/"))
+	path, _, found := bytes.Cut(path, []byte(" "))
+	if q.endpoint, err = strconv.Atoi(string(path)); err != nil || !ok || !found || q.endpoint < 0 {
+		return fmt.Errorf("read request: %q", line)
+	}
+	length := 0
+	for {
+		if line, err = r.ReadSlice('\n'); err != nil {
+			return err
+		}
+		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(": "))
+		switch string(name) {
+		case "":
+			q.body = append(q.body[:0], make([]byte, length)...)
+			_, err = io.ReadFull(r, q.body)
+			return err
+		case "Content-Length":
+			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 || length > maxRequestBody {
+				return fmt.Errorf("read request: a body of %q bytes", value)
+			}
+		case webhook.HeaderSignature:
+			q.signed = string(value)
+		case webhook.HeaderStandardID:
+			q.id = string(value)
+		case webhook.HeaderStandardTimestamp:
+			q.timestamp = string(value)
+		case webhook.HeaderStandardSignature:
+			q.standard = string(value)
+		}
+	}
+}
+
+// maxRequestBody is more than any body of the benchmark has, in bytes.
+const maxRequestBody = 1 << 16
+
+// verify checks both signatures and returns the number of the event in the body.
+func (q *incoming) verify(secret string) (uint32, error) {
+	timestamp, err := strconv.ParseInt(q.timestamp, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read timestamp: %w", err)
+	}
+	if q.signed != webhook.Signature(secret, q.body) || q.standard != webhook.StandardSignature(secret, q.id, timestamp, q.body) {
+		return 0, errors.New("a signature does not fit")
+	}
+	i := bytes.Index(q.body, []byte(numberMark))
+	if i < 0 || len(q.body) < i+len(numberMark)+numberDigits {
+		return 0, fmt.Errorf("a body without a number: %s", q.body)
+	}
+	n, err := strconv.ParseUint(string(q.body[i+len(numberMark):][:numberDigits]), 10, 32)
+	return uint32(n), err
+}
+
+// numberMark stands in front of the number of an event in streamPayload.
+const (
+	numberMark   = `"sig_01M7YQ1WTVKN9DZNWV`
+	numberDigits = 10
+)

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	runAccounts    = 32
+	runConnections = 128
+)
+
+// runKinds are the runs that are asked for: assets of all classes and the three
+// strategies that read bars.
+var runKinds = func() []string {
+	var bodies []string
+	for _, asset := range []string{"BTC", "ETH", "SOL", "AAPL", "NVDA", "EURUSD", "XAUUSD", "oil"} {
+		for _, strategy := range []string{"momentum", "mean_reversion", "breakout"} {
+			bodies = append(bodies, fmt.Sprintf(`{"asset":%q,"strategy":%q,"timeframe":"1h"}`, asset, strategy))
+		}
+	}
+	return bodies
+}()
+
+// runs measures synchronous runs over HTTP, each answered when its signal is
+// durable. Service, Redis and load share the machine.
+func (b *bench) runs(ctx context.Context) (err error) {
+	r, s, keys, err := newService(ctx, runAccounts)
+	if err != nil {
+		return err
+	}
+	defer r.end(ctx, &err)
+	l := &load{addr: s.addr, request: func(connection, n int) []byte {
+		return httpRequest("POST", "/v1/agents/trading/run", keys[connection%len(keys)], runKinds[(connection+n)%len(runKinds)])
+	}}
+	if err := b.warm(ctx, l); err != nil {
+		return err
+	}
+	health := &load{addr: s.addr, request: func(int, int) []byte { return httpRequest("GET", "/healthz", "none", "") }}
+	reference, _, err := health.saturate(ctx, runConnections, b.window)
+	if err != nil {
+		return err
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	rate, taken, err := l.saturate(ctx, runConnections, b.window)
+	if err != nil {
+		return err
+	}
+	after, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	b.row("runs, 128 connections (target 8,000/s)", "%.0f/s, %s", rate, latencies(taken))
+	b.row("GET /healthz, 128 connections", "%.0f/s, ratio %.2f", reference, rate/reference)
+	b.row("the service's CPU a run", "%.1f us", float64((after-before).Microseconds())/float64(len(taken)))
+	if taken, err = l.pace(ctx, runConnections, b.window, rate/2); err != nil {
+		return err
+	}
+	b.row("at half of that rate (target p99 25 ms)", "%s", latencies(taken))
+	return nil
+}
+
+// warm waits until every kind of run makes a signal: the simulated market takes a
+// moment to begin.
+func (b *bench) warm(ctx context.Context, l *load) error {
+	deadline := time.Now().Add(serverStart)
+	for {
+		_, err := l.connection(ctx, 0, 1, time.Now(), 300*time.Millisecond, 100)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}

@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	sizeSignals = 1_000_000
+	sizeIdle    = 5000 // connections
+)
+
+// sizes measures what one more of something costs.
+func (b *bench) sizes(ctx context.Context) error {
+	if err := b.listedSignal(ctx); err != nil {
+		return err
+	}
+	if err := b.idleConnection(ctx); err != nil {
+		return err
+	}
+	return b.oneRun(ctx)
+}
+
+// emptyLog is an event log with nothing in it.
+type emptyLog struct{}
+
+func (emptyLog) Head(context.Context, int) (signal.Position, error)                  { return signal.Position{}, nil }
+func (emptyLog) Wait(context.Context, int, signal.Position) error                    { return nil }
+func (emptyLog) Partition(signal.AccountID) int                                      { return 0 }
+func (emptyLog) ScanSignals(context.Context, int, func(catalogue.Entry) error) error { return nil }
+
+func (emptyLog) CountOpen(context.Context, int) (int, error) { return 0, nil }
+
+// listedSignal measures a signal of the catalogue, the identifier's text aside,
+// which is not kept.
+func (b *bench) listedSignal(ctx context.Context) error {
+	c := catalogue.New(emptyLog{}, emptyLog{}, 1, catalogue.Options{})
+	account := signal.NewAccountID()
+	if _, _, err := c.List(ctx, catalogue.Query{Account: account, Limit: 1}); err != nil {
+		return err
+	}
+	before := heap()
+	price := 64250.125
+	start := time.Now()
+	for i := range sizeSignals {
+		c.Publish(0, []signal.Event{{Position: signal.Position{MS: start.UnixMilli() + int64(i)}, Account: account, Type: signal.SignalCreated,
+			Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: fmt.Sprintf("A%03d", i%500), Strategy: "momentum",
+				Direction: signal.Long, Confidence: float64(i%10_000) / 10_000, Entry: &price}}})
+	}
+	took := time.Since(start)
+	b.row("a signal in the catalogue", "%d bytes, %d ns to add", (heap()-before)/sizeSignals, took.Nanoseconds()/sizeSignals)
+	runtime.KeepAlive(c)
+	return nil
+}
+
+// heap returns the bytes in use after a collection.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// idleConnection measures a connection that gets nothing but heartbeats: its
+// memory, and what it costs the processor, of which the idle service's own is taken
+// off.
+func (b *bench) idleConnection(ctx context.Context) (err error) {
+	r, s, keys, err := newService(ctx, 1, "AGENTSIGNAL_MARKET_SOURCE=stream", "AGENTSIGNAL_DASHBOARD_HEARTBEAT=1s")
+	if err != nil {
+		return err
+	}
+	defer r.end(ctx, &err)
+	idle, err := b.cpuOver(s)
+	if err != nil {
+		return err
+	}
+	empty, err := s.resident()
+	if err != nil {
+		return err
+	}
+	load, err := newStreamLoad(s.addr, "/ws/dashboard?api_key="+keys[0], sizeIdle)
+	if err != nil {
+		return err
+	}
+	defer load.close()
+	if _, err := load.connect(ctx); err != nil {
+		return err
+	}
+	go load.read(ctx)
+	busy, err := b.cpuOver(s)
+	if err != nil {
+		return err
+	}
+	full, err := s.resident()
+	if err != nil {
+		return err
+	}
+	heartbeats := b.window.Seconds() * sizeIdle
+	b.row("an idle connection", "%d bytes resident, %d ns of CPU a heartbeat", (full-empty)/sizeIdle, int64(float64(busy-idle)/heartbeats))
+	return nil
+}
+
+// cpuOver returns the processor time that a server uses in a window.
+func (b *bench) cpuOver(s *server) (time.Duration, error) {
+	before, err := s.cpu()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(b.window)
+	after, err := s.cpu()
+	return after - before, err
+}
+
+// oneRun measures a run by a single client.
+func (b *bench) oneRun(ctx context.Context) (err error) {
+	r, s, keys, err := newService(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer r.end(ctx, &err)
+	l := &load{addr: s.addr, request: func(_, n int) []byte {
+		return httpRequest("POST", "/v1/agents/trading/run", keys[0], runKinds[n%len(runKinds)])
+	}}
+	if err := b.warm(ctx, l); err != nil {
+		return err
+	}
+	bytes, err := r.store.MemoryUsed(ctx)
+	if err != nil {
+		return err
+	}
+	rate, taken, err := l.saturate(ctx, 1, b.window)
+	if err != nil {
+		return err
+	}
+	after, err := r.store.MemoryUsed(ctx)
+	if err != nil {
+		return err
+	}
+	b.row("a run, one client", "%.0f/s, %s, %d bytes of Redis", rate, latencies(taken), (after-bytes)/int64(len(taken)))
+	return nil
+}

@@ -1,0 +1,194 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+const (
+	streamAssets = 20
+	streamEach   = 2 // assets of a connection
+	// streamUnderWay is how many signals may be on their way to somebody.
+	streamUnderWay = 40
+	streamPaced    = 100 // signals a second of the latency figures at 10,000 connections
+	serverCPU      = 0
+	loadCPU        = 1
+)
+
+// publisher sends a signal of an asset. n counts signals and stands in the payload.
+type publisher func(ctx context.Context, asset string, n uint32) error
+
+// stream measures the fan-out of the dashboard stream: the server on one processor;
+// load, Redis and the publisher on the other. The reference is a server that does
+// nothing but write the same frames to the same connections.
+func (b *bench) stream(ctx context.Context) (err error) {
+	if runtime.NumCPU() < 2 {
+		return fmt.Errorf("this benchmark needs two processors")
+	}
+	if err := pinProcess(os.Getpid(), loadCPU); err != nil {
+		return err
+	}
+	for _, connections := range []int{1000, 10_000} {
+		bare, err := b.bareFanOut(ctx, connections)
+		if err != nil {
+			return fmt.Errorf("bare server, %d connections: %w", connections, err)
+		}
+		ours, err := b.serviceFanOut(ctx, connections)
+		if err != nil {
+			return fmt.Errorf("service, %d connections: %w", connections, err)
+		}
+		b.row(fmt.Sprintf("%d connections, %d signals under way", connections, streamUnderWay), "%.0f delivered/s, %.2f us CPU each", ours.rate, ours.cost)
+		b.row("  bare server", "%.0f delivered/s, %.2f us CPU each", bare.rate, bare.cost)
+		b.row("  ratio of rates (target at least 0.7)", "%.2f", ours.rate/bare.rate)
+		b.row(fmt.Sprintf("  at %.0f signals/s", ours.paced), "%s, %.2f us CPU each", latencies(ours.taken), ours.pacedCost)
+		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced), "%s, %.2f us CPU each", latencies(bare.taken), bare.pacedCost)
+		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)", ours.accepted, ours.acceptCost, bare.accepted, bare.acceptCost)
+		b.row("  memory of an idle connection", "%d bytes (bare %d)", ours.memory, bare.memory)
+	}
+	return nil
+}
+
+// fanOut is what one server did.
+type fanOut struct {
+	rate, cost       float64 // delivered a second; microseconds of CPU each
+	paced, pacedCost float64 // signals a second of the latencies
+	taken            []time.Duration
+	accepted         float64 // a second
+	acceptCost       float64
+	memory           int64 // resident bytes a connection
+}
+
+func (b *bench) serviceFanOut(ctx context.Context, connections int) (_ fanOut, err error) {
+	r, err := newRig(ctx)
+	if err != nil {
+		return fanOut{}, err
+	}
+	defer r.end(ctx, &err)
+	ids, keys, err := r.accounts(ctx, 1)
+	if err != nil {
+		return fanOut{}, err
+	}
+	s, err := r.serve(ctx, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", "AGENTSIGNAL_MARKET_SOURCE=stream")
+	if err != nil {
+		return fanOut{}, err
+	}
+	publish := func(ctx context.Context, asset string, n uint32) error {
+		_, err := r.log.Append(ctx, signal.Change{Account: ids[0], Events: []signal.Event{{Type: signal.SignalCreated, Asset: asset,
+			Data: streamPayload(asset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: asset,
+				Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
+		return err
+	}
+	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+keys[0], connections, publish)
+}
+
+func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error) {
+	s, err := startServer([]string{"GOMAXPROCS=1"}, "bench", "bare-server")
+	if err != nil {
+		return fanOut{}, err
+	}
+	defer s.stop(ctx)
+	if err := s.waitFor(ctx, "/"); err != nil {
+		return fanOut{}, err
+	}
+	feed, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return fanOut{}, err
+	}
+	defer feed.Close()
+	if _, err := io.WriteString(feed, "GET /publish HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+		return fanOut{}, err
+	}
+	var message []byte
+	publish := func(_ context.Context, asset string, n uint32) error {
+		// The frame is made here: the reference only writes.
+		text := []byte(`{"type":"signal.new","id":"1795253400000-0","data":`)
+		text = append(text, streamPayload(asset, n)...)
+		text = append(text, `,"timestamp":"2026-11-21T09:30:00.000Z"}`...)
+		message = binary.BigEndian.AppendUint32(message[:0], uint32(len(asset)+1+4+len(text)))
+		message = append(message, byte(len(asset)))
+		message = append(message, asset...)
+		message = append(message, 0x81, 126, byte(len(text)>>8), byte(len(text)))
+		_, err := feed.Write(append(message, text...))
+		return err
+	}
+	return b.fanOut(ctx, s, "/stream", connections, publish)
+}
+
+// streamPayload is the data of a signal.new message, with n in it.
+func streamPayload(asset string, n uint32) []byte {
+	return fmt.Appendf(nil, `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV%010d","agent_id":"trading","asset":"%s","strategy":"momentum",`+
+		`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,`+
+		`"metadata":{"indicators":["ema_12_26","adx_14"],"reasoning":"ADX 27 confirms."}}`, n, asset)
+}
+
+// fanOut measures one server.
+func (b *bench) fanOut(ctx context.Context, s *server, path string, connections int, publish publisher) (f fanOut, err error) {
+	if err := s.pin(serverCPU); err != nil {
+		return f, err
+	}
+	empty, err := s.resident()
+	if err != nil {
+		return f, err
+	}
+	load, err := newStreamLoad(s.addr, path, connections)
+	if err != nil {
+		return f, err
+	}
+	defer load.close()
+	before, err := s.cpu()
+	if err != nil {
+		return f, err
+	}
+	took, err := load.connect(ctx)
+	if err != nil {
+		return f, err
+	}
+	after, err := s.cpu()
+	if err != nil {
+		return f, err
+	}
+	f.accepted = float64(connections) / took.Seconds()
+	f.acceptCost = float64((after - before).Microseconds()) / float64(connections)
+	full, err := s.resident()
+	if err != nil {
+		return f, err
+	}
+	f.memory = (full - empty) / int64(connections)
+	go load.read(ctx)
+
+	if err := load.saturate(ctx, publish, b.window/2); err != nil { // once to warm
+		return f, err
+	}
+	cost := func(run func() error) (float64, float64, error) {
+		cpuBefore, err := s.cpu()
+		if err != nil {
+			return 0, 0, err
+		}
+		count, start := load.received.Load(), time.Now()
+		if err := run(); err != nil {
+			return 0, 0, err
+		}
+		delivered, took := float64(load.received.Load()-count), time.Since(start)
+		cpuAfter, err := s.cpu()
+		return delivered / took.Seconds(), float64((cpuAfter - cpuBefore).Microseconds()) / delivered, err
+	}
+	if f.rate, f.cost, err = cost(func() error { return load.saturate(ctx, publish, b.window) }); err != nil {
+		return f, err
+	}
+	f.paced = streamPaced * float64(10_000/connections)
+	if half := f.rate / 2 / (float64(connections) * streamEach / streamAssets); half < f.paced {
+		f.paced = half
+	}
+	_, f.pacedCost, err = cost(func() error { return load.pace(ctx, publish, b.window, f.paced) })
+	f.taken = slices.Clone(load.taken)
+	return f, err
+}

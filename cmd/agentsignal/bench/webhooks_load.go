@@ -1,0 +1,264 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+const (
+	webhookAsset   = "BTC"
+	webhookVersion = "2026-11-01"
+	// webhookConnections is how many requests an endpoint gets at once, by default.
+	webhookConnections = webhook.DefaultConcurrency
+	// webhookUnder and webhookUnderAll are how many deliveries may be under way to an
+	// endpoint and to all of them when the service is saturated: fewer than an endpoint
+	// keeps in memory.
+	webhookUnder    = 200
+	webhookUnderAll = 16_000
+	// webhookAppends is how many events are appended at once.
+	webhookAppends = 64
+	// webhookPoll is how often is looked what more is to be appended.
+	webhookPoll = 250 * time.Microsecond
+	// webhookDrain bounds the wait until all that was appended has been delivered.
+	webhookDrain = 60 * time.Second
+)
+
+// webhookRig is a rig with endpoints, and webhooks for them.
+type webhookRig struct {
+	*rig
+	receiver *benchReceiver
+	webhooks *persistence.Webhooks
+	keys     *webhook.Keyring
+	env      []string // of the service
+}
+
+// newWebhookRig returns a rig with so many endpoints, for which there are no webhooks
+// yet. Its environment lets the service reach them.
+func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error) {
+	r, err := newRig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.end(ctx, &err)
+		}
+	}()
+	key := webhook.Key{Name: "bench"}
+	rand.Read(key.Value[:])
+	w := &webhookRig{rig: r, webhooks: persistence.NewWebhooks(r.store, r.log),
+		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
+			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", "AGENTSIGNAL_MARKET_SOURCE=stream",
+			// All endpoints are of one account, and on one host.
+			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
+	if w.keys, err = webhook.NewKeyring([]webhook.Key{key}); err != nil {
+		return nil, err
+	}
+	if w.receiver, err = newReceiver(ctx, endpoints); err != nil {
+		return nil, err
+	}
+	r.undo.Add("receiver", w.receiver.close)
+	return w, nil
+}
+
+// register makes a webhook of an account for each of the endpoints first to first+n-1.
+func (w *webhookRig) register(ctx context.Context, account signal.AccountID, first, n int) ([]signal.WebhookID, error) {
+	ids := make([]signal.WebhookID, n)
+	for i := range n {
+		hook := delivery.Webhook{ID: signal.NewWebhookID(), Account: account, URL: w.receiver.url(first + i),
+			Events: []signal.EventType{signal.SignalCreated}, APIVersion: webhookVersion, Status: delivery.WebhookEnabled}
+		hook.Secret = w.keys.Seal([]byte(w.receiver.secret), string(hook.ID))
+		if _, err := w.webhooks.Register(ctx, hook, n, nil); err != nil {
+			return nil, fmt.Errorf("register webhook: %w", err)
+		}
+		ids[i] = hook.ID
+	}
+	return ids, nil
+}
+
+// webhookLoad appends events of one account to the event log.
+type webhookLoad struct {
+	*webhookRig
+	account signal.AccountID
+	fanOut  int // endpoints that answer
+	hooks   []signal.WebhookID
+
+	n     uint32  // events appended since begin
+	acked []int64 // when the append of each event was confirmed, in Unix ns
+}
+
+// load makes an account with a webhook for each of the endpoints first to first+n-1.
+func (w *webhookRig) load(ctx context.Context, first, n int) (*webhookLoad, error) {
+	l := &webhookLoad{webhookRig: w, account: signal.NewAccountID()}
+	for i := range n {
+		if !w.receiver.sinks[first+i].hangs {
+			l.fanOut++
+		}
+	}
+	var err error
+	l.hooks, err = w.register(ctx, l.account, first, n)
+	return l, err
+}
+
+// begin counts what comes from now on.
+func (l *webhookLoad) begin() {
+	l.receiver.forget()
+	l.n = 0
+	l.acked = l.acked[:0]
+}
+
+// push appends events for a window: as many as allowed says in all, of the time that
+// has passed and what has been delivered.
+func (l *webhookLoad) push(ctx context.Context, window time.Duration, allowed func(passed time.Duration, delivered int64) int64) error {
+	l.begin()
+	numbers := make(chan uint32, 1<<12)
+	var mu sync.Mutex // guards acked and failed
+	var failed error
+	var wg sync.WaitGroup
+	for range webhookAppends {
+		wg.Go(func() {
+			for n := range numbers {
+				_, err := l.log.Append(ctx, signal.Change{Account: l.account, Events: []signal.Event{{Type: signal.SignalCreated, Asset: webhookAsset,
+					Data: streamPayload(webhookAsset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: webhookAsset,
+						Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
+				now := time.Now().UnixNano()
+				mu.Lock()
+				for int(n) >= len(l.acked) {
+					l.acked = append(l.acked, 0)
+				}
+				l.acked[n] = now
+				if err != nil {
+					failed = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for start := time.Now(); time.Since(start) < window && ctx.Err() == nil && l.receiver.err() == nil; time.Sleep(webhookPoll) {
+		for most := allowed(time.Since(start), l.receiver.received.Load()); int64(l.n) < most; l.n++ {
+			numbers <- l.n
+		}
+	}
+	close(numbers)
+	wg.Wait()
+	return errors.Join(failed, ctx.Err())
+}
+
+// saturated allows as many events as keep the service busy.
+func (l *webhookLoad) saturated(_ time.Duration, delivered int64) int64 {
+	under := int64(min(webhookUnder*l.fanOut, webhookUnderAll))
+	return (delivered + under) / int64(l.fanOut)
+}
+
+// paced allows deliveries at a rate a second.
+func (l *webhookLoad) paced(rate float64) func(time.Duration, int64) int64 {
+	return func(passed time.Duration, _ int64) int64 { return int64(passed.Seconds() * rate / float64(l.fanOut)) }
+}
+
+// settle waits until all that was appended has come, each once.
+func (l *webhookLoad) settle(ctx context.Context) error {
+	want := int64(l.n) * int64(l.fanOut)
+	err := until(ctx, webhookDrain, time.Millisecond, func() (bool, error) { return l.receiver.received.Load() >= want, l.receiver.err() })
+	if got := l.receiver.received.Load(); err == nil && got != want || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%d of %d deliveries came: %w", got, want, errors.Join(err, l.receiver.err()))
+	}
+	return err
+}
+
+// stored waits until nothing is pending.
+func (w *webhookRig) stored(ctx context.Context) error {
+	return until(ctx, webhookDrain, 2*time.Millisecond, func() (bool, error) {
+		stats, err := w.webhooks.WebhookStats(ctx)
+		return stats.Pending == 0, err
+	})
+}
+
+// until waits until f returns true, and asks it every pause.
+func until(ctx context.Context, most, pause time.Duration, f func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		ok, err := f()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// throughput is what a service has done.
+type throughput struct {
+	rate        float64 // deliveries a second
+	cost, redis float64 // microseconds of CPU each, of the service and of Redis
+	duplicates  int64
+}
+
+// costs returns the processor time that a service and its Redis have used.
+func (l *webhookLoad) costs(s *server) (service, redis time.Duration, err error) {
+	if service, err = s.cpu(); err != nil {
+		return 0, 0, err
+	}
+	redis, err = processorTime(l.redis)
+	return service, redis, err
+}
+
+// saturate keeps the service busy for a window and waits until the last outcome is
+// stored.
+func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Duration) (t throughput, err error) {
+	service, redis, err := l.costs(s)
+	if err != nil {
+		return t, err
+	}
+	start := time.Now()
+	if err := l.push(ctx, window, l.saturated); err != nil {
+		return t, err
+	}
+	if err := l.settle(ctx); err != nil {
+		return t, err
+	}
+	if err := l.stored(ctx); err != nil {
+		return t, err
+	}
+	took := time.Since(start)
+	serviceEnd, redisEnd, err := l.costs(s)
+	if err != nil {
+		return t, err
+	}
+	delivered := float64(l.receiver.received.Load())
+	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / delivered }
+	return throughput{delivered / took.Seconds(), each(serviceEnd - service), each(redisEnd - redis), l.receiver.duplicates.Load()}, nil
+}
+
+// pace makes deliveries at a rate for a window and returns how long each took from its
+// event to the endpoint: 0 for one that came before the append was confirmed.
+func (l *webhookLoad) pace(ctx context.Context, window time.Duration, rate float64) ([]time.Duration, error) {
+	l.receiver.record.Store(true)
+	defer l.receiver.take()
+	if err := l.push(ctx, window, l.paced(rate)); err != nil {
+		return nil, err
+	}
+	if err := l.settle(ctx); err != nil {
+		return nil, err
+	}
+	var taken []time.Duration
+	for _, arrivals := range l.receiver.take() {
+		for _, a := range arrivals {
+			taken = append(taken, time.Duration(max(0, a.at-l.acked[a.event])))
+		}
+	}
+	return taken, nil
+}

@@ -1,0 +1,77 @@
+// Package commandtest is what tests of the commands share: running a command, reading what
+// it writes, waiting for a condition.
+package commandtest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/configs"
+)
+
+// Patience bounds every wait of a test for a condition: long enough for a machine that is
+// busy with much else.
+const Patience = time.Minute
+
+// Prepare makes the tests of a package independent of the settings in the environment, and
+// lets eight run at once: most of them wait for something. TestMain calls it.
+func Prepare() {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, configs.Prefix) {
+			os.Unsetenv(name)
+		}
+	}
+	flag.Parse()
+	if name := "test.parallel"; flag.Lookup(name).Value.String() == flag.Lookup(name).DefValue {
+		flag.Set(name, "8")
+	}
+}
+
+// Eventually waits until ok returns true.
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(Patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: did not happen within %s", what, Patience)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Written returns the path of a new file with the text.
+func Written(tb testing.TB, text string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Documented returns the lines of code blocks in the documents for users; root is the path
+// of the repository.
+func Documented(tb testing.TB, root string) []string {
+	tb.Helper()
+	var lines []string
+	for _, file := range []string{"README.md", "deploy/WEBHOOKS.md"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		code := false
+		for line := range strings.Lines(string(text)) {
+			switch line = strings.TrimSpace(line); {
+			case strings.HasPrefix(line, "```"):
+				code = !code
+			case code:
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}

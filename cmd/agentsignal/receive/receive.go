@@ -1,0 +1,82 @@
+// Package receive is agentsignal webhook: a receiver of deliveries on this machine, which
+// verifies, prints, forwards and saves them, and registers itself at a service; and the
+// verification of a saved delivery, which explains what does not fit.
+package receive
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+)
+
+// Command returns agentsignal webhook.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "webhook", Short: "Receive deliveries here, or verify a saved one"}
+	c.AddCommand(webhookListen(), webhookVerify())
+	return c
+}
+
+// secretVariable holds the secret where no flag gives one.
+const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
+
+// secretFlags say where the secrets of a webhook come from.
+type secretFlags struct{ texts, files []string }
+
+func (f *secretFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook; others on this machine can see it; again for another one during a rotation")
+	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret, - for standard input; may be given again. Without one of the two: "+secretVariable)
+}
+
+// read returns the secrets, those of flags before those of files; without either,
+// that of the variable. None at all is no error here.
+func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
+	if len(f.texts) > 0 {
+		command.WarnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
+	}
+	secrets := append([]string(nil), f.texts...)
+	for _, name := range f.files {
+		text, err := command.ReadSecret(cmd, name)
+		if err != nil {
+			return nil, fmt.Errorf("--secret-file: %w", err)
+		}
+		secrets = append(secrets, text)
+	}
+	if v := os.Getenv(secretVariable); len(secrets) == 0 && v != "" {
+		secrets = append(secrets, v)
+	}
+	for i, s := range secrets {
+		if s == "" || utf8.RuneCountInString(s) > delivery.MaxWebhookSecret {
+			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), delivery.MaxWebhookSecret)
+		}
+	}
+	return secrets, nil
+}
+
+// errNoSecret says that nothing can be verified.
+var errNoSecret = errors.New("give the secret of the webhook by --secret-file or " + secretVariable)
+
+// verifyBy returns the number, from 0, of the first secret with which a delivery was
+// signed, or why there is none: the error that says most of those of webhook.Verify.
+func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int, error) {
+	var why error
+	for i, secret := range secrets {
+		err := webhook.Verify(secret, h, body, now)
+		if err == nil {
+			return i, nil
+		}
+		if why == nil || errors.Is(err, webhook.ErrBadTime) {
+			why = err
+		}
+	}
+	return -1, cmp.Or(why, errNoSecret)
+}

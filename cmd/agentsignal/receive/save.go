@@ -1,0 +1,56 @@
+package receive
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+)
+
+// mostSaved bounds what senders can put on the disk: requests are kept before
+// anybody knows who sent them.
+const mostSaved = 10_000
+
+// deliverySaver keeps requests as files, each as it came but for the spelling and
+// order of its headers. A nil one keeps none.
+type deliverySaver struct {
+	dir   string
+	count atomic.Int64
+}
+
+func newDeliverySaver(dir string) (*deliverySaver, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--save: %w", err)
+	}
+	return &deliverySaver{dir: dir}, nil
+}
+
+// keep writes a request to a file of its own. Trouble is told on errs: a delivery
+// does not fail for it.
+func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
+	if s == nil || s.count.Add(1) > mostSaved {
+		return
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", r.URL.RequestURI(), r.Host)
+	r.Header.WriteSubset(&b, map[string]bool{"Content-Length": true})
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
+	b.Write(body)
+	// A name that no earlier run has used. What the sender wrote is no part of it.
+	f, err := os.CreateTemp(s.dir, time.Now().UTC().Format("20060102T150405.000")+"-*.http")
+	if err == nil {
+		_, err = f.Write(b.Bytes())
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(errs, "agentsignal: save request:", err)
+		return
+	}
+	fmt.Fprintln(errs, "agentsignal: saved", filepath.Base(f.Name()))
+}

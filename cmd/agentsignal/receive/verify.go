@@ -1,0 +1,276 @@
+package receive
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+)
+
+// errNotGenuine ends the command when a request does not pass.
+var errNotGenuine = errors.New("the request is not genuine")
+
+func webhookVerify() *cobra.Command {
+	var secrets secretFlags
+	var request, headers, body, at string
+	var timeless bool
+	c := &cobra.Command{
+		Use: "verify", Short: "Verify a saved delivery and say what fits", Args: cobra.NoArgs,
+		Long: "Verify a saved delivery and say what fits and what does not. It is given as a raw HTTP\n" +
+			"request, such as agentsignal webhook listen --save keeps, or as a file of headers, a\n" +
+			"line each, and one of the body, byte for byte. Ends with 0 if the request is genuine.",
+		Example: "  agentsignal webhook verify --secret-file secret.txt --request saved.http --no-time-check\n" +
+			"  agentsignal webhook verify --secret-file secret.txt --headers headers.txt --body body.json --at 2026-11-21T09:30:00Z",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			given, err := secrets.read(cmd)
+			if err != nil {
+				return err
+			}
+			if len(given) == 0 {
+				return errNoSecret
+			}
+			if (request == "") == (headers == "" && body == "") || (headers == "") != (body == "") {
+				return errors.New("give --request, or --headers and --body")
+			}
+			now, err := checkTime(at)
+			if err != nil {
+				return err
+			}
+			saved, err := readSaved(request, headers, body)
+			if err != nil {
+				return err
+			}
+			found := examine(given, saved, now, timeless)
+			return found.print(cmd.OutOrStdout())
+		},
+	}
+	secrets.add(c)
+	c.Flags().StringVar(&request, "request", "", "file with a raw HTTP request")
+	c.Flags().StringVar(&headers, "headers", "", "file with the headers, a line each")
+	c.Flags().StringVar(&body, "body", "", "file with the body")
+	c.Flags().StringVar(&at, "at", "", "time to compare with, RFC 3339 or Unix seconds; default: now")
+	c.Flags().BoolVar(&timeless, "no-time-check", false, "do not mind when the request was sent")
+	return c
+}
+
+// checkTime reads the time of --at.
+func checkTime(at string) (time.Time, error) {
+	if at == "" {
+		return time.Now(), nil
+	}
+	if seconds, err := strconv.ParseInt(at, 10, 64); err == nil {
+		return time.Unix(seconds, 0), nil
+	}
+	t, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return t, fmt.Errorf("--at %q: give a time like 2026-11-21T09:30:00Z, or Unix seconds", at)
+	}
+	return t, nil
+}
+
+// verdict says of one part of a request what to think of it.
+type verdict string
+
+const (
+	partFits  verdict = "ok"
+	partFails verdict = "NO"
+	partNoted verdict = "--" // neither: to be known
+)
+
+// finding is what is said of one part of a request.
+type finding struct {
+	verdict    verdict
+	what, text string
+}
+
+// findings are all of a request. It is genuine if none fails.
+type findings []finding
+
+func (f *findings) add(v verdict, what, format string, args ...any) {
+	*f = append(*f, finding{v, what, fmt.Sprintf(format, args...)})
+}
+
+// print writes the findings, and returns an error if the request is not genuine.
+func (f findings) print(w io.Writer) error {
+	for _, one := range f {
+		line := fmt.Sprintf("%s  %-20s %s", one.verdict, one.what, one.text)
+		if _, err := fmt.Fprintln(w, strings.ReplaceAll(command.Printable(line), "\n", " ")); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(f, func(one finding) bool { return one.verdict == partFails }) {
+		return errNotGenuine
+	}
+	_, err := fmt.Fprintln(w, "the request is genuine")
+	return err
+}
+
+// examination is a request that is looked at.
+type examination struct {
+	*savedRequest
+	findings
+	secrets []string
+}
+
+// examine looks at all parts of a request. Whether it is genuine is webhook.Verify's
+// to say; the rest explains that, and finds what no signature covers.
+func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) findings {
+	e := &examination{savedRequest: r, secrets: secrets}
+	for _, n := range r.notes {
+		e.add(partNoted, "body", "%s", n)
+	}
+	e.once()
+	sent, err := strconv.ParseInt(r.header.Get(webhook.HeaderStandardTimestamp), 10, 64)
+	if timeless && err == nil {
+		now = time.Unix(sent, 0)
+	}
+	by, why := verifyBy(secrets, r.header, r.body, now)
+	e.signatures()
+	if r.header.Get(webhook.HeaderStandardSignature) != "" {
+		e.time(sent, err, now, timeless)
+	}
+	e.content()
+	if why != nil {
+		e.add(partFails, "verification", "%v", why)
+	} else {
+		e.add(partFits, "verification", "signed with secret %d of %d", by+1, len(secrets))
+	}
+	return e.findings
+}
+
+// once demands that no header that decides is there twice: readers would differ in
+// which one they take.
+func (e *examination) once() {
+	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderStandardID, webhook.HeaderStandardTimestamp, webhook.HeaderStandardSignature} {
+		if n := len(e.header.Values(name)); n > 1 {
+			e.add(partFails, name, "is there %d times", n)
+		}
+	}
+}
+
+// signatures says with which secrets the signatures were made.
+func (e *examination) signatures() {
+	given := e.header.Get(webhook.HeaderSignature)
+	standard := e.header.Get(webhook.HeaderStandardSignature)
+	ours := e.signedBy(e.body, func(secret string, body []byte) bool {
+		return hmac.Equal([]byte(given), []byte(webhook.Signature(secret, body)))
+	})
+	switch {
+	case given == "":
+		e.add(partNoted, webhook.HeaderSignature, "is missing")
+	case ours > 0:
+		e.add(partFits, webhook.HeaderSignature, "fits secret %d and the body", ours)
+	case !strings.HasPrefix(given, "sha256="):
+		e.add(partFails, webhook.HeaderSignature, "%.40q has not the form sha256=HEX", given)
+	case standard != "" && e.standard(e.body) > 0:
+		// During a rotation it is made with the new secret alone.
+		e.add(partNoted, webhook.HeaderSignature, "fits no secret given: after a rotation it is made with the new one")
+	default:
+		e.add(partFails, webhook.HeaderSignature, "fits no secret given with this body%s", e.hint(func(secret string, body []byte) bool {
+			return given == webhook.Signature(secret, body)
+		}))
+	}
+	if standard == "" {
+		e.add(partNoted, webhook.HeaderStandardSignature, "is missing: nothing signs the time, so the request can be sent again by others")
+		return
+	}
+	if by := e.standard(e.body); by > 0 {
+		e.add(partFits, webhook.HeaderStandardSignature, "fits secret %d, the id, the time and the body", by)
+		return
+	}
+	e.add(partFails, webhook.HeaderStandardSignature, "fits no secret given with this id, time and body%s", e.hint(e.standardFits))
+}
+
+// signedBy returns the number, from 1, of the first secret of which fit says yes; 0
+// if there is none.
+func (e *examination) signedBy(body []byte, fit func(secret string, body []byte) bool) int {
+	return 1 + slices.IndexFunc(e.secrets, func(s string) bool { return fit(s, body) })
+}
+
+// standard is signedBy for Webhook-Signature.
+func (e *examination) standard(body []byte) int { return e.signedBy(body, e.standardFits) }
+
+func (e *examination) standardFits(secret string, body []byte) bool {
+	sent, err := strconv.ParseInt(e.header.Get(webhook.HeaderStandardTimestamp), 10, 64)
+	if err != nil {
+		return false
+	}
+	want := []byte(webhook.StandardSignature(secret, e.header.Get(webhook.HeaderStandardID), sent, body))
+	any := false
+	for one := range strings.FieldsSeq(e.header.Get(webhook.HeaderStandardSignature)) {
+		any = hmac.Equal([]byte(one), want) || any
+	}
+	return any
+}
+
+// hint says what was probably done to the body, if that can be found out.
+func (e *examination) hint(fit func(secret string, body []byte) bool) string {
+	trimmed := bytes.TrimRight(e.body, "\r\n")
+	var compact bytes.Buffer
+	switch {
+	case len(trimmed) < len(e.body) && e.signedBy(trimmed, fit) > 0:
+		return ": it would without the line end at the end"
+	case json.Compact(&compact, e.body) == nil && e.signedBy(compact.Bytes(), fit) > 0:
+		return ": it would without the white space, so the JSON was formatted after it came"
+	}
+	return ""
+}
+
+// time says when the request was sent.
+func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
+	given := e.header.Get(webhook.HeaderStandardTimestamp)
+	if err != nil {
+		e.add(partFails, webhook.HeaderStandardTimestamp, "%.40q is no time in Unix seconds", given)
+		return
+	}
+	at := time.Unix(sent, 0).UTC()
+	age := now.Sub(at).Round(time.Second)
+	switch {
+	case timeless:
+		e.add(partNoted, webhook.HeaderStandardTimestamp, "%s: not compared", at.Format(time.RFC3339))
+	case age.Abs() <= webhook.Tolerance:
+		e.add(partFits, webhook.HeaderStandardTimestamp, "%s: within %v", at.Format(time.RFC3339), webhook.Tolerance)
+	case age > 0:
+		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at", at.Format(time.RFC3339), age, webhook.Tolerance)
+	default:
+		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age, webhook.Tolerance)
+	}
+	if t := e.header.Get(webhook.HeaderTimestamp); t != "" && t != given {
+		e.add(partFails, webhook.HeaderTimestamp, "%.40q is not that of %s", t, webhook.HeaderStandardTimestamp)
+	}
+}
+
+// content compares headers that no signature covers with the body.
+func (e *examination) content() {
+	var envelope struct {
+		ID   string `json:"id"`
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(e.body, &envelope); err != nil {
+		e.add(partNoted, "body", "%d bytes, no JSON object", len(e.body))
+		return
+	}
+	e.add(partNoted, "body", "%d bytes, event %.64q of type %.64q", len(e.body), envelope.ID, envelope.Type)
+	for _, pair := range []struct{ name, want, member string }{
+		{webhook.HeaderEvent, envelope.Type, "type"}, {webhook.HeaderStandardID, envelope.ID, "id"},
+	} {
+		switch got := e.header.Get(pair.name); {
+		case got == "":
+		case got == pair.want:
+			e.add(partFits, pair.name, "is the %s in the body", pair.member)
+		default:
+			e.add(partFails, pair.name, "%.64q is not the %s in the body", got, pair.member)
+		}
+	}
+}

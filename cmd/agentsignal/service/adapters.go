@@ -1,0 +1,127 @@
+package service
+
+import (
+	"context"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// SignalRecords is the store as the catalogue reads it.
+type SignalRecords struct{ *persistence.Store }
+
+// ScanSignals implements catalogue.Records.
+func (r SignalRecords) ScanSignals(ctx context.Context, p int, f func(catalogue.Entry) error) error {
+	return r.Store.ScanSignals(ctx, p, func(e persistence.SignalEntry) error { return f(catalogue.Entry(e)) })
+}
+
+// eventLog is the event log as the dashboard's resumes read it.
+type eventLog struct {
+	*persistence.Store
+	tail *persistence.Tail
+}
+
+// Wait implements dashboard.EventLog.
+func (l eventLog) Wait(ctx context.Context, partition int, p signal.Position) error {
+	return l.tail.Wait(ctx, partition, p)
+}
+
+// scheduledAgents runs agents for schedules, which do not look at the outcomes.
+type scheduledAgents struct{ *agent.Agents }
+
+// Run implements schedule.Agents.
+func (a scheduledAgents) Run(ctx context.Context, req signal.RunRequest) error {
+	_, err := a.Agents.Run(ctx, req)
+	return err
+}
+
+// runQuota is the rate limit of runs, which schedules and requests of an account share.
+type runQuota struct{ limiter *limits.Limiter }
+
+// TakeRun implements schedule.Quota.
+func (q runQuota) TakeRun(ctx context.Context, account signal.AccountID) bool {
+	return q.limiter.Take(ctx, limits.Runs, string(account)).Allowed
+}
+
+// openSignals counts signals by the catalogue, which has read the event log up to the
+// question, and by their records, which have the timeframe and the risk.
+type openSignals struct {
+	catalogue *catalogue.Catalogue
+	store     *persistence.Store
+}
+
+// openPage is how many signals are looked at before the list is asked again.
+const openPage = 100
+
+// Full implements schedule.Signals. Few signals are read: as a rule an asset has fewer
+// than the schedule allows, of whatever timeframe, or no others than those of the schedule.
+func (s openSignals) Full(ctx context.Context, w *signal.Schedule, asset string) (bool, error) {
+	q := catalogue.Query{Account: w.Account, Agent: w.Agent, Strategy: w.Strategy, Asset: asset, Status: signal.Open, Limit: openPage}
+	for count := 0; ; q.Offset += openPage {
+		list, total, err := s.catalogue.List(ctx, q)
+		if err != nil || total < w.MaxOpen {
+			return false, err
+		}
+		for i := range list {
+			x, err := s.signal(ctx, w.Account, list[i].ID)
+			if signal.KindOf(err) == signal.KindNotFound {
+				continue // erased meanwhile
+			}
+			if err != nil {
+				return false, err
+			}
+			if x.Status() == signal.Open && w.Makes(x) {
+				count++
+			}
+			if count == w.MaxOpen {
+				return true, nil
+			}
+		}
+		if q.Offset+len(list) >= total {
+			return false, nil
+		}
+	}
+}
+
+func (s openSignals) signal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
+	created, closed, err := s.catalogue.Find(ctx, account, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.SignalByID(ctx, account, id, created, closed)
+}
+
+// forecasts is the weather as open signals ask for it.
+type forecasts struct{ weather *weather.Service }
+
+// Turned implements lifecycle.Forecasts.
+func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool) {
+	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
+}
+
+// ownedWebhooks are the webhooks of partitions that this node owns.
+type ownedWebhooks struct {
+	*persistence.Webhooks
+	node *webhook.Node
+}
+
+// Start implements partition.Webhooks.
+func (w ownedWebhooks) Start(c engine.Context, number int, epoch int64) partition.Recorder {
+	return w.node.Start(c, number, epoch)
+}
+
+// addresses knows where accounts get mail.
+type addresses struct{ store *persistence.Store }
+
+// Email implements webhook.Addresses.
+func (a addresses) Email(ctx context.Context, id signal.AccountID) (string, error) {
+	account, _, err := a.store.AccountByID(ctx, id)
+	return account.Email, err
+}

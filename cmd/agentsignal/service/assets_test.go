@@ -1,0 +1,65 @@
+package service
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// TestAssetsHaveOneName: whoever names an asset by one of its spellings finds what was
+// made under any other, and a misspelt one is refused.
+func TestAssetsHaveOneName(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "simulated"
+	s := start(t, c)
+	trader, _ := s.account(t)
+	s.awaitPrices(t, "BTC", signal.H1)
+	live := trader.dial()
+	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
+	live.until("the subscription", func(all []told) bool { return all[len(all)-1].Type == "subscribed" })
+	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
+		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).want(t, http.StatusOK).Body); made.Asset != "BTC" {
+			t.Errorf("a run on %s says %s", asset, made.Asset)
+		}
+	}
+	live.until("four signals", func(all []told) bool {
+		n := 0
+		for _, m := range all {
+			if m.Type == "signal.new" {
+				n++
+			}
+		}
+		return n == 4
+	})
+	for _, filter := range []string{"BTC", "btcusdt", "btc/usd"} {
+		if p := trader.signals("asset=" + filter); p.Total != 4 || p.Signals[0].Asset != "BTC" {
+			t.Errorf("%s finds %d signals", filter, p.Total)
+		}
+	}
+	misspelt := trader.post("/v1/agents/trading/run", runBody("BTCC", "momentum"))
+	misspelt.fails(t, http.StatusBadRequest, "invalid_request")
+	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) || !strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
+		t.Errorf("a misspelt asset: %s", misspelt.Body)
+	}
+	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).fails(t, http.StatusBadRequest, "invalid_request")
+	all := decode[struct {
+		Assets []struct {
+			Asset, Class, Source string
+			Simulated, Open      bool
+			Price                *float64 `json:"last_price"`
+			At                   *string  `json:"last_price_at"`
+		}
+	}](t, trader.get("/v1/assets").want(t, http.StatusOK).Body).Assets
+	if len(all) != 17 {
+		t.Errorf("%d assets are listed", len(all))
+	}
+	for _, a := range all {
+		if a.Source != "simulated" || !a.Simulated || !a.Open || a.Price == nil || *a.Price <= 0 || a.At == nil {
+			t.Errorf("%+v", a)
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/schedule"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/configs"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// newProcess builds the service: everything is in place when it returns and the listeners
+// are bound, but nothing is served yet. Each part needs only parts built before it, and
+// adds to undo how it ends.
+func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, err error) {
+	p := &process{
+		config:   c,
+		options:  o.withDefaults(),
+		registry: prometheus.NewRegistry(),
+	}
+	p.log = slog.New(newPanicCounter(p.options.log.Handler(), p.registry))
+	p.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(),
+		p.readyGauge(),
+	)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.undo.Run(context.WithoutCancel(ctx)))
+		}
+	}()
+	for _, build := range []func(context.Context) error{
+		p.buildStore,
+		p.buildAccess,
+		p.buildMarket,
+		p.buildAgents,
+		p.buildWebhooks,
+		p.buildSchedules,
+		p.buildStreams,
+		p.buildServer,
+		p.listen,
+	} {
+		if err := build(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p.undo.Add("partitions", p.handOver)
+	return p, nil
+}
+
+// buildStore opens the data directory and Redis, which it starts if none is configured.
+func (p *process) buildStore(ctx context.Context) error {
+	c := p.config
+	node, err := persistence.OpenNodeID(c.DataDir)
+	if err != nil {
+		return err
+	}
+	p.undo.Add("node", func(context.Context) error { return node.Close() })
+	p.node = node.String()
+	if p.signingKeys, err = signingKeys(c); err != nil {
+		return err
+	}
+	address := string(c.Redis.URL)
+	if address == "" {
+		p.embedded, err = persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+			Dir:       c.DataDir,
+			MaxMemory: int64(c.Redis.MaxMemory),
+			Log:       p.log,
+		})
+		if err != nil {
+			return err
+		}
+		p.undo.Add("redis", p.embedded.Stop)
+		address = p.embedded.URL()
+	}
+	p.store, err = persistence.Open(persistence.Options{
+		URL:          address,
+		CAFile:       c.Redis.CAFile,
+		Partitions:   c.Partitions,
+		WaitReplicas: c.Redis.WaitReplicas,
+		Timeout:      time.Duration(c.Redis.Timeout),
+		Log:          p.log,
+		Metrics:      persistence.NewMetrics(p.registry),
+	})
+	if err != nil {
+		return err
+	}
+	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Close() })
+	p.events = persistence.NewLog(p.store, persistence.LogOptions{
+		AppendTimeout: time.Duration(c.Redis.Timeout),
+		Log:           p.log,
+	})
+	p.undo.Add("log", p.events.Close)
+	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: p.log})
+	return nil
+}
+
+// buildAccess builds accounts, keys and sessions, and the rate limits.
+func (p *process) buildAccess(context.Context) error {
+	c := p.config
+	p.credentials = credentials.New(p.store, p.events, p.signingKeys, credentials.Options{
+		AccessTTL:    time.Duration(c.Auth.AccessTTL),
+		RefreshTTL:   time.Duration(c.Auth.RefreshTTL),
+		SessionTTL:   time.Duration(c.Auth.SessionTTL),
+		MostSessions: c.Auth.MaxSessions,
+		HashQueue:    c.Auth.HashQueue,
+		Lock: credential.LockRules{
+			After:    c.Auth.LockAfter,
+			Window:   time.Duration(c.Auth.LockWindow),
+			Duration: time.Duration(c.Auth.LockDuration),
+		},
+		Now:     p.store.Now,
+		Log:     p.log,
+		Metrics: credentials.NewMetrics(p.registry),
+	})
+	quotas, err := quotasOf(c.RateLimit)
+	if err != nil {
+		return err
+	}
+	p.limiter = limits.New(p.store, limits.Options{
+		Quotas: quotas,
+		Log:    p.log,
+	})
+	return nil
+}
+
+// buildMarket starts the actor system and builds what knows and feeds prices and weather.
+func (p *process) buildMarket(context.Context) error {
+	c := p.config
+	p.system = engine.NewSystem(engine.Options{
+		Log:     p.log,
+		Metrics: engine.NewMetrics(p.registry),
+	})
+	p.undo.Add("actors", p.system.Shutdown)
+	prices := persistence.NewMarket(p.store)
+	p.market = market.New(p.system, market.Options{
+		Store:   prices,
+		Sources: c.Market.Source,
+		Speed:   c.Market.Speed,
+		Now:     p.store.Now,
+		Log:     p.log,
+	})
+	var pull func(commodity string, at time.Time) float64
+	if p.weather, p.climate = newWeather(c, p.store, p.log, weather.NewMetrics(p.registry)); p.climate != nil {
+		pull = p.climate.Anomaly
+	}
+	var err error
+	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{
+		Node:    p.node,
+		Sources: c.Market.Source,
+		Speed:   c.Market.Speed,
+		Seed:    c.Market.Seed,
+		Weather: pull,
+		Lease:   time.Duration(c.Lease),
+		Real:    RealSources(c.Market),
+		Now:     p.store.Now,
+		Log:     p.log,
+		Metrics: market.NewMetrics(p.registry),
+	})
+	return err
+}
+
+// buildAgents builds what makes signals, lists them and closes them.
+func (p *process) buildAgents(context.Context) error {
+	c := p.config
+	texts, err := contentWriter(c, p.log)
+	if err != nil {
+		return err
+	}
+	p.catalogue = catalogue.New(p.tail, SignalRecords{p.store}, p.store.Partitions(), catalogue.Options{
+		Name:      p.market.Name,
+		Retention: time.Duration(c.Signals.Retention),
+		MaxOpen:   c.Signals.MaxOpen,
+		Now:       p.store.Now,
+		Log:       p.log,
+	})
+	p.agents = agent.New(p.system, agent.Options{
+		Log:     p.events,
+		Market:  p.market,
+		Name:    p.market.Name,
+		Past:    p.market,
+		Content: texts,
+		Weather: p.weather,
+		Jobs: persistence.NewJobs(p.store, p.node, persistence.JobsOptions{
+			Idle: time.Duration(c.Runs.Timeout) + jobMargin,
+			Log:  p.log,
+		}),
+		Cost:          CostsOf(c.Costs).Of,
+		Disabled:      agentIDs(c.Agents.Disabled),
+		Statuses:      agentStatuses(c.Agents.Statuses),
+		Timeout:       time.Duration(c.Runs.Timeout),
+		MaxConcurrent: c.Runs.MaxConcurrent,
+		MaxQueued:     c.Runs.MaxQueued,
+		MaxOpen:       c.Signals.MaxOpen,
+		Open:          p.catalogue.Open,
+		JobRetention:  time.Duration(c.Runs.JobRetention),
+		Now:           p.store.Now,
+		Slog:          p.log,
+		Metrics:       agent.NewMetrics(p.registry),
+	})
+	p.undo.Add("runs", within(runGrace, p.agents.Drain))
+	p.undo.Add("background", p.stopBackground)
+	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{
+		Now:       p.store.Now,
+		Log:       p.log,
+		Metrics:   lifecycle.NewMetrics(p.registry),
+		Forecasts: forecasts{p.weather},
+	})
+	// The weather is built first, for the agents ask it.
+	p.weather.OnForecast(func(q weather.Question) { p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region) })
+	return nil
+}
+
+// buildSchedules builds what runs agents by the clock, and the statistics of signals.
+func (p *process) buildSchedules(context.Context) error {
+	c := p.config
+	p.schedules = persistence.NewSchedules(p.store, p.events)
+	p.scheduler = schedule.New(
+		p.schedules,
+		scheduledAgents{p.agents},
+		openSignals{p.catalogue, p.store},
+		schedule.Options{
+			Speed:   p.speedOf,
+			Quota:   runQuota{p.limiter},
+			Now:     p.store.Now,
+			Log:     p.log,
+			Metrics: schedule.NewMetrics(p.registry),
+		},
+	)
+	p.scorecards = scorecard.New(p.store, scorecard.Options{
+		Retention: time.Duration(c.Signals.Retention),
+		Now:       p.store.Now,
+		Name:      p.market.Name,
+		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(market.ClassOf(asset)) },
+	})
+	return nil
+}
+
+// buildStreams builds what serves WebSocket connections.
+func (p *process) buildStreams(context.Context) error {
+	c := p.config.Dashboard
+	p.hub = dashboard.NewHub(p.system, dashboard.Options{
+		PartitionOf:    p.store.Partition,
+		Authenticator:  p.credentials,
+		Log:            eventLog{p.store, p.tail},
+		Name:           p.market.Name,
+		Heartbeat:      time.Duration(c.Heartbeat),
+		AuthTimeout:    time.Duration(c.AuthTimeout),
+		QueueMessages:  c.QueueMessages,
+		QueueBytes:     int(c.QueueBytes),
+		MaxConnections: c.MaxConnections,
+		ReplayMessages: c.ReplayMessages,
+		ReplayAge:      time.Duration(c.ReplayAge),
+		Now:            p.store.Now,
+		Logger:         p.log,
+		Metrics:        dashboard.NewMetrics(p.registry),
+	})
+	p.undo.Add("streams", p.hub.Drain)
+	p.undo.Add("events", within(streamGrace, p.publishAll))
+	p.subscribe()
+	return nil
+}
+
+// buildServer builds the HTTP server, which answers from all of the above.
+func (p *process) buildServer(ctx context.Context) error {
+	c := p.config
+	var err error
+	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {
+		return err
+	}
+	proxies, err := parsePrefixes("http.trusted_proxies", c.HTTP.TrustedProxies)
+	if err != nil {
+		return err
+	}
+	o := signalhttp.Options{
+		Agents:     p.agents,
+		Work:       p.agents,
+		Catalogue:  p.catalogue,
+		Weather:    p.catalogue,
+		Signals:    p.store,
+		Replies:    p.store,
+		Scorecards: p.scorecards,
+		Schedules:  p.schedules,
+		Speed:      p.speedOf,
+		Assets:     p.market,
+
+		Webhooks:   p.webhooks,
+		Deliveries: p.webhooks,
+		Sealer:     p.secrets,
+		Addresses:  p.guard,
+		Envelope:   webhook.AppendBody,
+
+		Hub:          p.hub,
+		Credentials:  p.credentials,
+		Limits:       p.limiter,
+		Registration: c.Auth.Registration == "open",
+
+		CORSOrigins:    c.HTTP.CORSOrigins,
+		TrustedProxies: proxies,
+		MaxAnonymous:   c.HTTP.MaxAnonymous,
+		TLS:            p.certificate.config(),
+		WriteTimeout:   time.Duration(c.Runs.Timeout) + answerMargin,
+
+		Health:  p.health(),
+		Now:     p.store.Now,
+		Log:     p.log,
+		Metrics: signalhttp.NewMetrics(p.registry),
+		Tracing: p.startTracing(ctx),
+	}
+	if c.Webhooks.Challenge {
+		o.Challenges = p.deliverer
+	}
+	if c.HTTP.AdminAddr == "" {
+		o.Gatherer = p.registry
+	}
+	p.server, err = signalhttp.New(o)
+	return err
+}

@@ -1,0 +1,226 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+)
+
+// program builds the program, with the race detector, and returns its path.
+func program(tb testing.TB) string {
+	tb.Helper()
+	return builtProgram(tb).(string)
+}
+
+var builtProgram = once(func(tb testing.TB) any {
+	path := filepath.Join(lastingTB{tb}.TempDir(), "agentsignal")
+	if out, err := exec.Command("go", "build", "-race", "-o", path, "..").CombinedOutput(); err != nil {
+		tb.Errorf("build the program: %v\n%s", err, out)
+		return nil
+	}
+	return path
+})
+
+// command runs a command of the program in a process of its own until it ends or ctx does,
+// which ends it as SIGTERM does. Its error is what the program prints last.
+func command(ctx context.Context, tb testing.TB, in io.Reader, out, errs io.Writer, args ...string) error {
+	tb.Helper()
+	c := exec.CommandContext(ctx, program(tb), args...)
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.Cancel = func() error {
+		c.Process.Signal(syscall.SIGTERM)
+		return os.ErrProcessDone // it is not an error that ctx ends
+	}
+	var printed journal
+	c.Stdin, c.Stdout, c.Stderr = in, out, io.MultiWriter(errs, &printed)
+	err := c.Run()
+	if c.ProcessState.ExitCode() != 1 {
+		return err
+	}
+	const prefix = "agentsignal: "
+	text := "\n" + printed.String()
+	_, text, _ = strings.Cut(text[max(0, strings.LastIndex(text, "\n"+prefix)):], prefix)
+	return errors.New(strings.TrimSpace(text))
+}
+
+// operator returns an operator of the program with the settings.
+func operator(tb testing.TB, settings ...string) commandtest.Operator {
+	tb.Helper()
+	run := func(ctx context.Context, in io.Reader, args ...string) (string, string, error) {
+		var out, errs journal
+		err := command(ctx, tb, in, &out, &errs, args...)
+		return out.String(), errs.String(), err
+	}
+	return commandtest.NewOperator(tb, run, settings...)
+}
+
+// storeOperator returns an operator of the Redis at url, or of the one in the data directory
+// if url is empty.
+func storeOperator(tb testing.TB, url, dataDir string) commandtest.Operator {
+	tb.Helper()
+	return operator(tb, commandtest.StoreSettings(tb, url, dataDir)...)
+}
+
+// Exit codes of the program beside 0.
+const (
+	exitFailed = 1
+	exitForced = 130
+)
+
+// accountJSON is an account as the program and the API print it.
+type accountJSON struct {
+	AccountID signal.AccountID `json:"account_id"`
+	Email     string           `json:"email"`
+	CreatedAt string           `json:"created_at"`
+}
+
+// keyJSON is an API key as the program prints it.
+type keyJSON struct {
+	KeyID     string   `json:"key_id"`
+	APIKey    string   `json:"api_key"`
+	Scopes    []string `json:"scopes"`
+	ExpiresAt *string  `json:"expires_at"`
+}
+
+// child is a service in a process of its own, which can be killed.
+type child struct {
+	tb   testing.TB
+	cmd  *exec.Cmd
+	log  *journal
+	url  string // http://host:port
+	over chan struct{}
+	err  error // of Wait; set when over is closed
+}
+
+// launch starts the program as a service with the given settings, NAME=value
+// without the prefix, and returns when it listens. It is killed when the test ends.
+func launch(tb testing.TB, settings ...string) *child {
+	tb.Helper()
+	return launchArgs(tb, []string{"serve"}, settings...)
+}
+
+// launchArgs is launch with arguments of the program.
+func launchArgs(tb testing.TB, args []string, settings ...string) *child {
+	tb.Helper()
+	c := spawn(tb, args, settings...)
+	eventually(tb, "the child listens", func() bool {
+		select {
+		case <-c.over:
+			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.Newest())
+		default:
+		}
+		line := c.log.Line(`"msg":"agentsignal listens"`)
+		if line == "" || !strings.HasSuffix(line, "\n") {
+			return false
+		}
+		var said struct{ Addr string }
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			tb.Fatalf("read log line %q: %v", line, err)
+		}
+		c.url = "http://" + said.Addr
+		return true
+	})
+	return c
+}
+
+// noPath is a setting for a child that finds no other program.
+const noPath = "no path"
+
+// spawn is launchArgs without waiting.
+func spawn(tb testing.TB, args []string, settings ...string) *child {
+	tb.Helper()
+	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
+	c.cmd = exec.Command(program(tb), args...)
+	// Without a pause at the end, which the race detector makes for reports of other
+	// threads; and ended with the test, however that ends.
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0", "AGENTSIGNAL_LOG_FORMAT=json")
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	for _, s := range settings {
+		if s = "AGENTSIGNAL_" + s; s == "AGENTSIGNAL_"+noPath {
+			s = "PATH=/nonexistent"
+		}
+		c.cmd.Env = append(c.cmd.Env, s)
+	}
+	c.cmd.Stderr = c.log
+	c.cmd.Stdout = c.log
+	if err := c.cmd.Start(); err != nil {
+		tb.Fatalf("start child: %v", err)
+	}
+	go func() {
+		c.err = c.cmd.Wait()
+		close(c.over)
+	}()
+	tb.Cleanup(func() {
+		c.kill()
+		c.log.Blame(tb)
+	})
+	return c
+}
+
+// signal sends a signal to the process.
+func (c *child) signal(s syscall.Signal) {
+	c.tb.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		c.tb.Fatalf("send %v: %v", s, err)
+	}
+}
+
+// kill ends the process as kill -9 does.
+func (c *child) kill() {
+	c.tb.Helper()
+	c.signal(syscall.SIGKILL)
+	<-c.over
+}
+
+// exit waits for the end of the process and returns its exit code and how long it
+// took to come.
+func (c *child) exit() (code int, took time.Duration) {
+	c.tb.Helper()
+	began := time.Now()
+	select {
+	case <-c.over:
+	case <-time.After(patience):
+		c.signal(syscall.SIGQUIT) // the log will show where it hangs
+		<-c.over
+		c.tb.Fatalf("the child did not end within %s:\n%s", patience, c.log.Newest())
+	}
+	return c.cmd.ProcessState.ExitCode(), time.Since(began)
+}
+
+func (c *child) client(tb testing.TB) *client { return newClient(tb, c.url, "") }
+
+// awaitReady waits until the child is ready.
+func (c *child) awaitReady(tb testing.TB) {
+	tb.Helper()
+	public := c.client(tb)
+	eventually(tb, "the child is ready", func() bool {
+		select {
+		case <-c.over:
+			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.Newest())
+		default:
+		}
+		return public.get("/readyz").Status == 200
+	})
+}
+
+// settings returns what makes a child of the service c: on the Redis at url, with
+// prices from outside and without rate limits that a test would meet.
+func childSettings(tb testing.TB, url string, more ...string) []string {
+	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "MARKET_SOURCE=stream"}
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES", "SCRAPES"} {
+		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
+	}
+	return append(list, more...)
+}

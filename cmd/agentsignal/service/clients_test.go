@@ -1,0 +1,77 @@
+package service
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	signalhttp "github.com/agentsignal/agentsignal/http"
+)
+
+// Clients that other people's generators make of the description compile, and their
+// calls are answered. The generators come from the registries of npm and Go: some
+// two minutes the first time and one after it, so the test is not part of make test.
+func TestGeneratedClients(t *testing.T) {
+	if os.Getenv("TEST_CLIENTS") == "" {
+		t.Skip("it downloads generators: make clients runs it")
+	}
+	for _, generators := range []struct {
+		name, command, dir string
+		steps              []string
+		programs           []string // each prints the id of the signal that it made
+	}{
+		{"TypeScript", "npm", ".", []string{
+			"npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error",
+			"node_modules/.bin/openapi-typescript openapi.yaml --output generated/types.ts",
+			"node_modules/.bin/openapi-ts --input openapi.yaml --output generated/heyapi --silent",
+			"node_modules/.bin/orval --config ./orval.config.cjs",
+			"node_modules/.bin/tsc --project .",
+		}, []string{"node out/fetch.js", "node out/heyapi.js", "node out/orval.js"}},
+		{"Go", "go", "go", []string{
+			"go tool oapi-codegen -config config.yaml openapi.yaml",
+			"go vet ./...",
+		}, []string{"go run ."}},
+	} {
+		t.Run(generators.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(generators.command); err != nil {
+				t.Skipf("skipped: %v", err)
+			}
+			client, _ := shared(t).account(t)
+			root := t.TempDir()
+			if err := os.CopyFS(root, os.DirFS("testdata/clients")); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(root, generators.dir)
+			if err := os.MkdirAll(filepath.Join(dir, "generated"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "openapi.yaml"), signalhttp.OpenAPI(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run := func(line string) string {
+				t.Helper()
+				words := strings.Fields(line)
+				command := exec.CommandContext(t.Context(), words[0], words[1:]...)
+				command.Dir = dir
+				command.Env = append(os.Environ(), "BASE_URL="+client.url, "API_KEY="+client.token)
+				out, err := command.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", line, err, out)
+				}
+				return string(out)
+			}
+			for _, step := range generators.steps {
+				run(step)
+			}
+			for _, program := range generators.programs {
+				id := strings.TrimSpace(run(program))
+				if a := client.get("/v1/signals/" + id); a.Status != 200 {
+					t.Errorf("%s made the signal %q, of which the service says %d", program, id, a.Status)
+				}
+			}
+		})
+	}
+}

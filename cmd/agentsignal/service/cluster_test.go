@@ -1,0 +1,268 @@
+package service
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// sharedKeys are the signing keys of nodes that belong together.
+var sharedKeys = "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+
+// nodes are two services on one Redis: the first can be killed. here and there ask
+// them for the same account.
+type nodes struct {
+	redis       *redistest.Server
+	first       *child
+	second      *service
+	here, there *client
+	account     credential.Account
+}
+
+// startNodes starts both, with prices of ACME. One signal has been made then. sources are
+// stream and more.
+func startNodes(tb testing.TB, sources string) nodes {
+	tb.Helper()
+	n := nodes{redis: redistest.New(tb)}
+	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=6s",
+		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
+	c := testConfig(tb, n.redis.URL())
+	c.Market.Source = sources
+	c.Cluster, c.Lease = true, configs.Duration(6*time.Second)
+	c.Webhooks.AllowedNetworks = []string{loopback}
+	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
+	n.second = start(tb, c)
+	n.first.awaitReady(tb)
+	newMarket(tb, n.redis.Client()).open("ACME", "101.25")
+	n.second.awaitPrices(tb, "ACME", signal.H1)
+	n.there, n.account = n.second.account(tb)
+	n.here = n.there.at(n.first.url)
+	eventually(tb, "the first node has prices", func() bool {
+		return n.here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
+	return n
+}
+
+func TestTwoNodesAreOneService(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "stream")
+	here, there := n.here, n.there
+	before := there.signals("").Total
+
+	// What one has answered the other lists at once, and tells on its stream.
+	live := [2]*stream{here.dial(), there.dial()}
+	var made []string
+	for i := range 20 {
+		ran, asked := here, there
+		if i%2 == 1 {
+			ran, asked = there, here
+		}
+		made = append(made, ran.run("ACME", "momentum").ID)
+		if p := asked.signals("strategy=momentum&limit=1"); p.Total != i+1 || p.Signals[0].ID != made[i] {
+			t.Errorf("after run %d the other node lists %d, the newest %+v", i, p.Total, p.Signals)
+		}
+		asked.get("/v1/signals/"+made[i]).want(t, http.StatusOK)
+	}
+	for i, s := range live {
+		all := s.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
+		if got := signalsOf(all); !equal(got, made) {
+			t.Errorf("the stream of node %d told of %v, want %v", i, got, made)
+		}
+	}
+	// A position of one node is known to the other.
+	place := live[0].await("the tenth signal", func(m told) bool { return m.signalOf() == made[9] }).ID
+	d := there.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
+	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 10 {
+		t.Errorf("resumed on the other node: %+v", d.Resumed)
+	}
+
+	// An idempotent request is one request, wherever it arrives.
+	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
+	first := here.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+	again := there.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, first.Body)
+	}
+
+	// Jobs that one takes in are done by both: each takes as many at once as it has
+	// workers for.
+	var mu sync.Mutex
+	var jobs []string
+	ranThere := func() float64 { return n.second.metric(t, "agentsignal_runs_total", `result="completed"`) }
+	ranBefore := ranThere()
+	eventually(t, "the second node runs jobs of the first", func() bool {
+		var burst sync.WaitGroup
+		for range 20 {
+			burst.Go(func() {
+				job := here.submit("ACME", "mean_reversion")
+				mu.Lock()
+				jobs = append(jobs, job.ID)
+				mu.Unlock()
+			})
+		}
+		burst.Wait()
+		return ranThere() > ranBefore
+	})
+	for i, id := range jobs {
+		who := []*client{here, there}[i%2]
+		if job := who.awaitJob(id); job.Status != "completed" {
+			t.Errorf("job %s ended as %+v", id, job)
+		}
+	}
+	if got, want := len(here.allSignals()), before+len(made)+1+len(jobs); got != want {
+		t.Errorf("%d signals are listed, want %d", got, want)
+	}
+
+	// Tokens of one node count on the other, and what is revoked on one is refused by
+	// the other: by whatever request begins a second after the answer.
+	email := n.account.Email
+	session := here.with(here.with("").login(email, password).Access)
+	session.at(there.url).get("/v1/account").want(t, http.StatusOK)
+	made1 := session.key("second", "")
+	victim := there.with(made1.Secret)
+	elsewhere := [2]*stream{victim.dial(), session.at(there.url).dial()}
+	refusedSoon(t, victim, func() { session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t, http.StatusNoContent) })
+	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
+	for _, s := range elsewhere {
+		if code := s.closing(); code != 4401 {
+			t.Errorf("a stream on the other node is closed with %d, want 4401", code)
+		}
+	}
+}
+
+// refusedSoon revokes what the client has, on another node, and fails the test if a
+// request that begins a second later is answered.
+func refusedSoon(tb testing.TB, c *client, revoke func()) {
+	tb.Helper()
+	c.get("/v1/account").want(tb, http.StatusOK)
+	revoke()
+	revoked := time.Now()
+	for {
+		begun := time.Now()
+		a := c.get("/v1/account")
+		if a.Status == http.StatusUnauthorized {
+			return
+		}
+		if begun.Sub(revoked) > time.Second {
+			tb.Errorf("%s after it was revoked the credential is answered with %d", begun.Sub(revoked), a.Status)
+			return
+		}
+	}
+}
+
+func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "stream")
+	there := n.there
+	eventually(t, "both own partitions", func() bool {
+		owned := n.second.process.joined.Load().Owned()
+		return owned > 0 && owned < n.second.process.store.Partitions()
+	})
+	var mu sync.Mutex
+	jobs, made := []string{}, []string{}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	calm := sync.OnceFunc(func() { close(done); wg.Wait() })
+	defer calm()
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				job, ran := there.submit("ACME", "momentum"), there.run("ACME", "mean_reversion")
+				mu.Lock()
+				jobs, made = append(jobs, job.ID), append(made, ran.ID)
+				mu.Unlock()
+			}
+		})
+	}
+	// It is killed while it holds a job. One is taken in its name, since its own are
+	// done within moments; it is stopped before, so that it does not give that back.
+	rdb, node := n.redis.Client(), n.firstID(t)
+	n.first.signal(syscall.SIGSTOP)
+	inItsName := persistence.NewJobs(n.second.process.store, node, persistence.JobsOptions{})
+	eventually(t, "the first node holds a job", func() bool {
+		taken, err := inItsName.Next(t.Context(), 1)
+		return err == nil && len(taken) > 0
+	})
+	held := heldBy(t, rdb, node)
+	n.first.kill()
+	during := there.run("ACME", "momentum") // runs and lists do not depend on owners
+	if p := there.signals("strategy=momentum&limit=100"); len(p.Signals) == 0 {
+		t.Error("nothing is listed")
+	}
+	calm()
+
+	eventually(t, "the second node owns everything", func() bool {
+		return n.second.process.joined.Load().Owned() == n.second.process.store.Partitions()
+	})
+	seen := map[string]bool{during.ID: true}
+	for _, id := range made {
+		seen[id] = true
+	}
+	for _, id := range jobs {
+		job := there.awaitJob(id)
+		if job.Status != "completed" {
+			t.Fatalf("job %s ended as %+v", id, job)
+		}
+		seen[job.Signal.ID] = true
+	}
+	if heldBy(t, rdb, node) != 0 {
+		t.Error("the dead node still holds jobs")
+	}
+	listed := there.allSignals()
+	for _, s := range listed {
+		delete(seen, s.ID)
+	}
+	if len(seen) > 0 {
+		t.Errorf("%d acknowledged signals are not listed", len(seen))
+	}
+	if want := len(made) + len(jobs) + 2; len(listed) > want {
+		t.Errorf("%d signals are listed, want %d: a job has two", len(listed), want)
+	}
+	t.Logf("%d jobs, of which %d were the dead node's when it died", len(jobs), held)
+}
+
+// firstID returns the id of the first node.
+func (n nodes) firstID(tb testing.TB) string {
+	tb.Helper()
+	live, err := n.redis.Client().ZRange(tb.Context(), "{node}:live", 0, -1).Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, member := range live {
+		if id, _, _ := strings.Cut(member, " "); id != n.second.process.node {
+			return id
+		}
+	}
+	tb.Fatalf("the first node is not among %v", live)
+	return ""
+}
+
+// heldBy returns how many jobs a node has taken and not ended.
+func heldBy(tb testing.TB, rdb *redis.Client, node string) (total int64) {
+	tb.Helper()
+	for p := range 16 {
+		held, err := rdb.XPending(tb.Context(), fmt.Sprintf("{p%02d}:jobqueue", p), "jobs").Result()
+		if err == nil {
+			total += held.Consumers[node]
+		}
+	}
+	return total
+}

@@ -1,0 +1,215 @@
+package service
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"go.yaml.in/yaml/v3"
+
+	signalhttp "github.com/agentsignal/agentsignal/http"
+)
+
+//go:embed testdata/docs/page.js
+var docsScript string
+
+// notTried are the operations of the page that cannot succeed with what is filled in.
+var notTried = map[string]string{
+	"openStream":       "a page cannot upgrade a connection by fetch",
+	"openStreamAtRoot": "a page cannot upgrade a connection by fetch",
+	"refresh":          "the token is the reader's own",
+	"changePassword":   "the password is the reader's own",
+}
+
+// Whoever presses "Try it out" and "Execute" at any operation gets what it promises, with
+// an id of their own where one is asked for; and every example on the page can be read.
+func TestDocsPage(t *testing.T) {
+	t.Parallel()
+	hooks := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(hooks.Close)
+	config := testConfig(t, "")
+	config.Market.Source, config.Auth.Registration = "simulated", "open"
+	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
+	s := start(t, config)
+	owner, account := s.account(t)
+	owner = owner.with(owner.login(account.Email, password).Access)
+	page := newBrowser(t, s.url+"/docs", 1280)
+	evaluate[any](t, page, docsScript)
+	evaluate[any](t, page, fmt.Sprintf(`until("the page is there", () => window.ui && document.querySelector(".opblock"))
+		.then(() => { ui.preauthorizeApiKey("bearer", %q); })`, owner.token))
+	texts, faint := 0, make(map[string]bool)
+	for _, operation := range operations(t) {
+		if notTried[operation] != "" {
+			continue
+		}
+		values := jsonOf(t, valuesFor(owner, hooks.URL, operation))
+		got := evaluate[attempt](t, page, fmt.Sprintf("attempt(%q, %s)", operation, values))
+		if got.Status < 200 || got.Status > 299 {
+			t.Errorf("the first try of %s with %s is answered with %d %s", operation, values, got.Status, got.Body)
+		}
+		texts += got.Texts
+		for _, text := range got.Faint {
+			faint[text] = true
+		}
+		if operation == "createWebhook" { // the host of its example is not ours
+			id := decode[struct {
+				ID string `json:"webhook_id"`
+			}](t, got.Body).ID
+			owner.do(http.MethodDelete, "/v1/webhooks/"+id, "").want(t, http.StatusNoContent)
+		}
+	}
+	if texts < 1000 {
+		t.Errorf("only %d texts of examples were found", texts)
+	}
+	for text := range faint {
+		t.Errorf("hard to read: %s", text)
+	}
+}
+
+// attempt is what attempt in page.js returns.
+type attempt struct {
+	Status int      `json:"status"`
+	Body   string   `json:"body"`
+	Texts  int      `json:"texts"`
+	Faint  []string `json:"faint"`
+}
+
+// The button Authorize asks for one thing, whose field is in sight and has the cursor;
+// and a narrow page does not scroll sideways.
+func TestDocsPageAuthorize(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c, _ := s.account(t)
+	page := newBrowser(t, s.url+"/docs", 390)
+	evaluate[any](t, page, docsScript)
+	box := evaluate[struct {
+		Schemes int  `json:"schemes"`
+		Focused bool `json:"focused"`
+		InSight bool `json:"inSight"`
+		Wide    bool `json:"wide"`
+	}](t, page, "authorize()")
+	if box.Schemes != 1 || !box.Focused || !box.InSight || box.Wide {
+		t.Errorf("the box is %+v", box)
+	}
+	got := evaluate[attempt](t, page, fmt.Sprintf("submit(%q).then(() => attempt('getAccount', {}))", c.token))
+	if got.Status != http.StatusOK {
+		t.Errorf("with the key of the box the account is answered with %d %s", got.Status, got.Body)
+	}
+}
+
+// valuesFor returns the values of those parameters of an operation that only a reader
+// knows, and makes what they name.
+func valuesFor(c *client, hooks, operation string) map[string]string {
+	c.tb.Helper()
+	made := func(method, path, body, id string) string {
+		a := c.do(method, path, body)
+		if a.Status > 299 {
+			c.tb.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+		}
+		value, _ := decode[map[string]any](c.tb, a.Body)[id].(string)
+		return value
+	}
+	webhook := func() string {
+		return made("POST", "/v1/webhooks", fmt.Sprintf(`{"url":"%s/%s","events":["webhook.test"]}`, hooks, operation), "webhook_id")
+	}
+	switch operation {
+	case "getSignal":
+		return map[string]string{"id": c.run("BTC", "momentum").ID}
+	case "getWeatherSignal":
+		id := made("POST", "/v1/agents/weather/run", runBody("natural_gas", "energy_demand"), "signal_id")
+		return map[string]string{"id": "w" + id}
+	case "getJob":
+		return map[string]string{"id": c.submit("BTC", "momentum").ID}
+	case "getSchedule", "changeSchedule", "removeSchedule":
+		return map[string]string{"id": made("POST", "/v1/schedules",
+			`{"agent_id":"trading","assets":["BTC"],"strategy":"momentum","every":"1440m"}`, "schedule_id")}
+	case "getWebhook", "changeWebhook", "removeWebhook", "rotateSecret", "testWebhook", "listDeliveries", "retryDeliveries", "cancelDeliveries":
+		return map[string]string{"id": webhook()}
+	case "getDelivery", "retryDelivery", "cancelDelivery":
+		id := webhook()
+		delivery := made("POST", "/v1/webhooks/"+id+"/test", "", "delivery_id")
+		if operation == "retryDelivery" {
+			made("POST", "/v1/webhooks/"+id+"/deliveries/"+delivery+"/cancel", "", "")
+		}
+		return map[string]string{"id": id, "delivery_id": delivery}
+	case "revokeApiKey":
+		return map[string]string{"key_id": c.key("revoked", "").ID}
+	default:
+		return map[string]string{}
+	}
+}
+
+// newBrowser opens a page in a Chromium that ends with the test.
+func newBrowser(t *testing.T, url string, width int64) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("chromium is needed for this test: install the package chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(end)
+	ctx, end = chromedp.NewContext(ctx)
+	t.Cleanup(end)
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(url)); err != nil {
+		t.Fatalf("open %s: %v", url, err)
+	}
+	return ctx
+}
+
+// evaluate returns the value of an expression in the page.
+func evaluate[T any](t *testing.T, page context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(page, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
+	if err != nil {
+		t.Fatalf("%.200s: %v", expression, err)
+	}
+	return v
+}
+
+// operations returns the operation ids of the description in its order, but for login, which
+// needs an account, and logout, which ends the session of the page. Those of the service
+// itself are left out: they ask for nothing, and the page takes long to colour what they
+// answer.
+func operations(t *testing.T) []string {
+	t.Helper()
+	var doc struct{ Paths yaml.Node }
+	if err := yaml.Unmarshal(signalhttp.OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := 1; i < len(doc.Paths.Content); i += 2 {
+		var item map[string]yaml.Node
+		if err := doc.Paths.Content[i].Decode(&item); err != nil {
+			t.Fatal(err)
+		}
+		for _, method := range []string{"get", "post", "patch", "delete"} {
+			var operation struct {
+				ID   string `yaml:"operationId"`
+				Tags []string
+			}
+			if node, ok := item[method]; ok {
+				if err := node.Decode(&operation); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Contains(operation.Tags, "Service") {
+					ids = append(ids, operation.ID)
+				}
+			}
+		}
+	}
+	if len(ids) < 40 {
+		t.Fatalf("%d operations were found", len(ids))
+	}
+	for _, late := range []string{"login", "logout"} {
+		ids = append(slices.DeleteFunc(ids, func(id string) bool { return id == late }), late)
+	}
+	return ids
+}

@@ -1,0 +1,54 @@
+package service
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Faults of flags end a command with a sentence on what to do: no JSON, no
+// address with a secret in it, and no second try.
+func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c, _ := s.account(t)
+	runner, _ := s.account(t, "agents:run")
+	key, wrong, weak := written(t, c.token), written(t, unknownKey()), written(t, runner.token)
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>hello")) }))
+	t.Cleanup(strange.Close)
+	nothing := httptest.NewServer(nil)
+	nothing.Close()
+	plainHost, secureHost := strings.TrimPrefix(s.url, "http://"), strings.TrimPrefix(secure.URL, "https://")
+	for _, row := range []struct{ want, args string }{
+		{"nothing listens at", "tail --key-file " + key + " --url " + nothing.URL},
+		{"refuses the key (401)", "tail --url " + s.url + " --key-file " + wrong},
+		{`no channel "signals.new": did you mean signal.new? There are signal.new, `, "tail --channels signals.new --key-file " + key + " --url " + s.url},
+		{`"ftp" is none of http, https, ws and wss`, "tail --key-file " + key + " --url ftp://localhost"},
+		{"answers without TLS: give http://" + plainHost, "tail --key-file " + key + " --url https://" + plainHost},
+		{"is a port for HTTPS: give https://" + secureHost, "tail --key-file " + key + " --url " + secureHost},
+		{"is not trusted", "tail --key-file " + key + " --url " + secure.URL},
+		{"no agentsignal answers", "tail --key-file " + key + " --url " + strange.URL},
+		{"no such file", "tail --key-file " + filepath.Join(t.TempDir(), "none")},
+		{"first line is empty", "tail --key-file " + written(t, "\n")},
+		{"copy it again", "tail --key-file " + written(t, "ask_a b")},
+		{"nothing listens at", "healthcheck --url " + nothing.URL},
+		{"is a port for HTTPS: give https://" + secureHost, "healthcheck --url " + secureHost},
+		{"answers without TLS", "healthcheck --url https://" + plainHost},
+		{"no agentsignal answers", "healthcheck --url " + strange.URL},
+		{"refuses the key (401)", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + wrong},
+		{"(403): the credential lacks the scope webhooks:manage", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + weak},
+		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing.URL + " --key-file " + key},
+		{"--url: ", "webhook listen --addr 127.0.0.1:0 --register --url ftp://x --key-file " + key},
+	} {
+		_, err := operator(t).Try("", strings.Fields(row.args)...)
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", row.args, err, row.want)
+		} else if strings.ContainsAny(err.Error(), "{}\n") {
+			t.Errorf("%s prints what is not for people: %v", row.args, err)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	signalhttp "github.com/agentsignal/agentsignal/http"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// health says how the process is.
+func (p *process) health() signalhttp.Health {
+	return signalhttp.Health{
+		Alive: p.system.Alive,
+		Redis: func(ctx context.Context) error {
+			err := p.store.Ready(ctx)
+			if err == nil {
+				return nil
+			}
+			reason, _ := persistence.Refusal(err)
+			return &signal.Error{Kind: signal.KindUnavailable, Message: cmp.Or(reason, "redis cannot be reached"), Cause: err}
+		},
+		Streams: func(context.Context) error {
+			if !p.tail.Attached() {
+				return errors.New("the tail is not attached")
+			}
+			return nil
+		},
+		Actors: func(ctx context.Context) error {
+			if p.joined.Load() == nil {
+				return errors.New("the node has not joined the installation")
+			}
+			return p.system.Alive(ctx)
+		},
+		Warnings: func() []string {
+			if p.embedded != nil && !p.embedded.Durable() {
+				return []string{"No Redis server is installed: data are kept in this process, and nothing survives a restart."}
+			}
+			return nil
+		},
+	}
+}

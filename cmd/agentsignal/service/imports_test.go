@@ -1,0 +1,190 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/agentsignal/agentsignal/"
+
+// mayImport says which of our packages each may import. A name that ends in /...
+// stands for all below it; the first entry that fits a package counts.
+var mayImport = []struct {
+	pkg     string
+	imports []string
+}{
+	{"actors", nil},
+	{"actors/signal", nil},
+	{"actors/panics", nil},
+	{"actors/signal/...", []string{"actors/signal"}},
+	{"actors/spelling", nil},
+	{"actors/strategy", []string{"actors/signal"}},
+	{"actors/engine", nil},
+	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
+	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
+	{"actors/content", nil},
+	{"actors/weather", []string{"actors/signal", "actors/market/fetch"}},
+	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
+	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
+	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/schedule"}},
+	{"actors/market/fetch", nil},
+	{"actors/market/...", []string{"actors/signal", "actors/market/fetch"}},
+	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
+	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
+	{"persistence/redistest", nil},
+	{"persistence", []string{"actors/signal"}},
+	{"http/apitest", nil},
+	{"http/credentials", []string{"actors/signal"}},
+	{"http/limits", []string{"actors/signal"}},
+	// What it asks, for the types of questions and answers.
+	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market", "http/credentials", "http/limits", "http/dashboard"}},
+	{"http/dashboard", nil},
+	{"configs", nil},
+	{"cmd/agentsignal/undo", nil},
+	{"cmd/agentsignal/command", nil},
+	{"cmd/agentsignal/remote", []string{"configs", "cmd/agentsignal/command"}},
+	{"cmd/agentsignal/commandtest", []string{"configs"}},
+	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "cmd/agentsignal/command", "cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/bench/barelog", nil},
+	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "cmd/agentsignal/service", "cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
+	{"cmd/agentsignal", []string{"..."}},
+	{"cmd/...", nil},
+	// An example to copy: it must not need this module.
+	{"deploy/webhooks/go", nil},
+}
+
+// onlyIn says which packages alone may import a library; all others must not.
+var onlyIn = map[string][]string{
+	"github.com/asynkron/protoactor-go": {"actors/engine"},
+	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "cmd/agentsignal/bench/barelog"},
+	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
+	"github.com/gorilla/mux":            {"http"},
+	"github.com/golang-jwt/jwt":         {"http/credentials"},
+	"net/http":                          {"http", "http/...", "actors/webhook", "actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+	"os/signal":                         {"cmd/..."},
+}
+
+// forAll are packages that all others may import.
+var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
+
+// forTests are packages that tests alone import.
+var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest", "cmd/agentsignal/commandtest"}
+
+// pure are packages of values in, values out: no clock that is not given, no
+// random source, no input or output.
+var pure = map[string][]string{
+	"actors/strategy": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
+	"actors/backtest": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
+	"actors/signal":   {"os", "net", "net/http", "log", "log/slog", "syscall"},
+}
+
+// listed is what go list tells of a package.
+type listed struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Standard     bool
+}
+
+// packages returns all packages of the module.
+func packages(tb testing.TB) []listed {
+	tb.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"...").Output()
+	if err != nil {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
+			tb.Fatalf("list packages: %v\n%s", err, e.Stderr)
+		}
+		tb.Fatalf("list packages: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			tb.Fatalf("read list of packages: %v", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// fits says that pattern stands for the package.
+func fits(pattern, pkg string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
+		return strings.HasPrefix(pkg, prefix)
+	}
+	return pattern == pkg
+}
+
+func fitsAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, pkg) })
+}
+
+func TestPackagesImportInOneDirection(t *testing.T) {
+	t.Parallel()
+	all := packages(t)
+	if len(all) < 10 {
+		t.Fatalf("only %d packages are listed", len(all))
+	}
+	for _, p := range all {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		i := slices.IndexFunc(mayImport, func(rule struct {
+			pkg     string
+			imports []string
+		}) bool {
+			return fits(rule.pkg, name)
+		})
+		if i < 0 {
+			t.Errorf("package %s stands in no row of the table: say what it may import", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module); ok {
+				if !fitsAny(mayImport[i].imports, ours) && !slices.Contains(forAll, ours) {
+					t.Errorf("%s imports %s", name, ours)
+				}
+				if slices.Contains(forTests, ours) || ours == "cmd/agentsignal" {
+					t.Errorf("%s imports %s, which is for tests, or a program", name, ours)
+				}
+			}
+			for library, packages := range onlyIn {
+				if (imported == library || strings.HasPrefix(imported, library+"/")) && !fitsAny(packages, name) {
+					t.Errorf("%s imports %s, which is for %s alone", name, imported, strings.Join(packages, ", "))
+				}
+			}
+			if slices.Contains(pure[name], imported) {
+				t.Errorf("%s imports %s, and must be pure", name, imported)
+			}
+		}
+		// Tests below actors and http may use the real store, but no layer above it.
+		for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+			if ours, ok := strings.CutPrefix(imported, module); ok && strings.HasPrefix(name, "persistence") && strings.HasPrefix(ours, "http") {
+				t.Errorf("a test of %s imports %s", name, ours)
+			}
+		}
+	}
+}
+
+func TestTheWordsOfTheServiceNeedTheStandardLibraryOnly(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name != "actors/signal" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if host, _, _ := strings.Cut(imported, "/"); strings.Contains(host, ".") && imported != "github.com/oklog/ulid/v2" {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+		return
+	}
+	t.Error("actors/signal is not listed")
+}

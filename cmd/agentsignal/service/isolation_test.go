@@ -1,0 +1,230 @@
+package service
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// Who may use a route, beside the scopes.
+const (
+	forEverybody = "everybody" // no credential is looked at
+	forAnyToken  = "any token"
+	forSessions  = "sessions" // an access token
+	forStreams   = "streams"  // anybody; a credential that is sent must be valid
+)
+
+// routeRules says of every route who may use it, what its identifiers name, and what
+// body it takes. A route that is not here fails the test; one that a configuration does
+// not have may be here.
+var routeRules = map[string]struct{ who, ids, body string }{
+	"POST /v1/agents/{id}/run":                               {"agents:run", "", `{"asset":"BTC"}`},
+	"POST /v1/agents/{id}/scan":                              {"agents:run", "", `{}`},
+	"POST /v1/backtests":                                     {"agents:run", "", `{}`},
+	"GET /v1/scorecard":                                      {"signals:read", "", ""},
+	"GET /v1/signals":                                        {"signals:read", "", ""},
+	"GET /v1/signals/{id}":                                   {"signals:read", "signal", ""},
+	"GET /v1/signals/weather":                                {"signals:read", "", ""},
+	"GET /v1/signals/weather/{id}":                           {"signals:read", "weather", ""},
+	"GET /v1/jobs":                                           {"agents:run", "", ""},
+	"GET /v1/jobs/{id}":                                      {"agents:run", "job", ""},
+	"GET /v1/agents":                                         {"agents:read", "", ""},
+	"GET /v1/agents/{id}":                                    {"agents:read", "", ""},
+	"GET /v1/schedules":                                      {"agents:run", "", ""},
+	"POST /v1/schedules":                                     {"agents:run", "", `{}`},
+	"GET /v1/schedules/{id}":                                 {"agents:run", "schedule", ""},
+	"PATCH /v1/schedules/{id}":                               {"agents:run", "schedule", `{"status":"disabled"}`},
+	"DELETE /v1/schedules/{id}":                              {"agents:run", "schedule", ""},
+	"GET /v1/webhooks":                                       {"webhooks:manage", "", ""},
+	"POST /v1/webhooks":                                      {"webhooks:manage", "", `{}`},
+	"GET /v1/webhooks/{id}":                                  {"webhooks:manage", "webhook", ""},
+	"PATCH /v1/webhooks/{id}":                                {"webhooks:manage", "webhook", `{"status":"disabled"}`},
+	"DELETE /v1/webhooks/{id}":                               {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/rotate-secret":                   {"webhooks:manage", "webhook", `{}`},
+	"POST /v1/webhooks/{id}/test":                            {"webhooks:manage", "webhook", `{}`},
+	"GET /v1/webhooks/{id}/deliveries":                       {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/deliveries/retry":                {"webhooks:manage", "webhook", `{"since":"2026-01-01T00:00:00Z"}`},
+	"POST /v1/webhooks/{id}/deliveries/cancel":               {"webhooks:manage", "webhook", `{}`},
+	"GET /v1/webhooks/{id}/deliveries/{delivery_id}":         {"webhooks:manage", "webhook delivery", ""},
+	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry":  {"webhooks:manage", "webhook delivery", ""},
+	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel": {"webhooks:manage", "webhook delivery", ""},
+	"GET /v1/assets":                                         {"signals:read", "", ""},
+	"GET /v1/account":                                        {forAnyToken, "", ""},
+	"GET /v1/versions":                                       {forAnyToken, "", ""},
+	"GET /ws/dashboard":                                      {forStreams, "", ""},
+	"GET /v1/ws/dashboard":                                   {forStreams, "", ""},
+	"POST /v1/auth/logout":                                   {forSessions, "", `{"all":"x"}`},
+	"POST /v1/auth/password":                                 {forSessions, "", `{}`},
+	"POST /v1/auth/api-key":                                  {forSessions, "", `{}`},
+	"GET /v1/auth/api-keys":                                  {forSessions, "", ""},
+	"DELETE /v1/auth/api-keys/{key_id}":                      {forSessions, "key", ""},
+	"POST /v1/auth/login":                                    {forEverybody, "", `{}`},
+	"POST /v1/auth/refresh":                                  {forEverybody, "", `{}`},
+	"POST /v1/auth/register":                                 {forEverybody, "", `{}`},
+	"GET /healthz":                                           {forEverybody, "", ""},
+	"GET /readyz":                                            {forEverybody, "", ""},
+	"GET /metrics":                                           {forEverybody, "", ""},
+	"GET /v1/openapi.json":                                   {forEverybody, "", ""},
+	"GET /v1/openapi.yaml":                                   {forEverybody, "", ""},
+	"GET /v1/asyncapi.yaml":                                  {forEverybody, "", ""},
+	"GET /":                                                  {forEverybody, "", ""},
+	"GET /docs":                                              {forEverybody, "", ""},
+	"GET /docs/{file}":                                       {forEverybody, "", ""},
+	"GET /problems":                                          {forEverybody, "", ""},
+	"GET /problems/{code}":                                   {forEverybody, "", ""},
+}
+
+// belongings are the identifiers of what an account has, by their kind.
+type belongings map[string]string
+
+// path fills the identifiers of a template in.
+func (b belongings) path(template, ids string) string {
+	names := strings.Fields(ids)
+	for _, variable := range []string{"{id}", "{key_id}", "{delivery_id}"} {
+		if strings.Contains(template, variable) && len(names) > 0 {
+			template, names = strings.ReplaceAll(template, variable, b[names[0]]), names[1:]
+		}
+	}
+	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found").Replace(template)
+}
+
+// nobodys are identifiers of the right form that nothing has.
+func nobodys() belongings {
+	return belongings{"signal": string(signal.NewSignalID()), "weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
+		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()), "delivery": string(signal.NewDeliveryID()),
+		"key": string(signal.NewKeyID())}
+}
+
+// owns makes one of everything for a client.
+func owns(t *testing.T, user *client) belongings {
+	t.Helper()
+	endpoint := newHookEndpoint(t, nil)
+	hook := user.hook(endpoint.url)
+	test := user.test(hook)
+	run := user.run("BTC", "momentum")
+	body := user.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusOK).Body
+	weather := decode[struct {
+		Metadata struct {
+			ID string `json:"weather_signal_id"`
+		}
+	}](t, body).Metadata.ID
+	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
+		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).want(t, http.StatusOK).Body).ID
+	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID, "schedule": schedule,
+		"webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
+}
+
+// TestEveryRouteWithEveryScope asks for what is another account's, and for what nobody
+// has, by every route and with every scope: the answers are the same byte by byte.
+func TestEveryRouteWithEveryScope(t *testing.T) {
+	t.Parallel()
+	c := hookConfig(t, redistest.New(t).URL())
+	c.Market.Source, c.Market.Speed, c.Auth.Registration = "simulated", 1, "open"
+	s := start(t, c)
+	s.awaitPrices(t, "BTC", signal.H1)
+	s.awaitPrices(t, "wheat", signal.D1)
+	ada, _, _ := s.user(t)
+	eve, _, _ := s.user(t)
+	hers, unknown := owns(t, ada), nobodys()
+	for kind, id := range hers {
+		if unknown[kind] == "" || id == "" {
+			t.Fatalf("no identifier of a %s: %q, %q", kind, id, unknown[kind])
+		}
+	}
+
+	public := s.client(t)
+	credentials := map[string]*client{"none": public, "unknown key": public.with(unknownKey()), forSessions: eve}
+	for _, scope := range signal.Scopes {
+		credentials[string(scope)] = eve.with(eve.key(string(scope), `["`+string(scope)+`"]`).Secret)
+	}
+	routes := s.process.server.Routes()
+	for _, route := range routes {
+		rule, ok := routeRules[route]
+		if !ok {
+			t.Errorf("%s has no rule", route)
+			continue
+		}
+		method, template, _ := strings.Cut(route, " ")
+		if named := strings.Contains(template, "{id}") && !strings.HasPrefix(template, "/v1/agents/") || strings.Contains(template, "_id}"); named != (rule.ids != "") {
+			t.Errorf("%s has the identifiers %q", route, rule.ids)
+		}
+		for name, who := range credentials {
+			foreign := who.do(method, hers.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
+			if want := refusalOf(rule.who, name); codeOf(t, foreign) != want && (want != "" || isRefusal(codeOf(t, foreign))) {
+				t.Errorf("%s with %s: %d %.200s, want %q", route, name, foreign.Status, foreign.Body, want)
+			}
+			if rule.ids == "" {
+				continue
+			}
+			if want := refusalOf(rule.who, name); want == "" {
+				if foreign.Status != http.StatusNotFound {
+					t.Errorf("%s with %s: %d %.200s of another account, want 404", route, name, foreign.Status, foreign.Body)
+				}
+			}
+			none := who.do(method, unknown.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
+			if d := cmp.Diff(withoutPath(none, unknown.path(template, rule.ids)), withoutPath(foreign, hers.path(template, rule.ids))); d != "" {
+				t.Errorf("%s with %s tells another's from unknown (-unknown +another's):\n%s", route, name, d)
+			}
+		}
+	}
+	// Nothing of hers was touched.
+	for _, route := range routes {
+		method, template, _ := strings.Cut(route, " ")
+		if rule := routeRules[route]; method == http.MethodGet && rule.ids != "" {
+			a := ada.get(hers.path(template, rule.ids)).want(t, http.StatusOK)
+			if template == "/v1/webhooks/{id}" || template == "/v1/schedules/{id}" {
+				if !strings.Contains(a.Body, `"status":"enabled"`) {
+					t.Errorf("%s: %s", template, a.Body)
+				}
+			}
+		}
+	}
+}
+
+// refusalOf returns the error code that a credential gets by a rule; empty: it is let in.
+func refusalOf(rule, credential string) string {
+	switch {
+	case rule == forEverybody, rule == forStreams && credential == "none":
+		return ""
+	case credential == "none":
+		return "missing_credentials"
+	case credential == "unknown key":
+		return "invalid_token"
+	case rule == forStreams, rule == forAnyToken, rule == credential, credential == forSessions:
+		return ""
+	case rule == forSessions:
+		return "jwt_required"
+	}
+	return "insufficient_scope"
+}
+
+func isRefusal(code string) bool {
+	return slices.Contains([]string{"missing_credentials", "invalid_token", "jwt_required", "insufficient_scope"}, code)
+}
+
+// codeOf returns the code of an error document; empty if there is none.
+func codeOf(t *testing.T, a answer) string {
+	t.Helper()
+	if a.Header.Get("Content-Type") != "application/problem+json" {
+		return ""
+	}
+	return decode[problem](t, a.Body).Code
+}
+
+// withoutPath returns what of an answer may not depend on whether the thing exists:
+// all but the path asked for, the time, and what is left of limits.
+func withoutPath(a answer, path string) any {
+	h := a.Header.Clone()
+	for name := range h {
+		if name == "Date" || strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {
+			h.Del(name)
+		}
+	}
+	return []any{a.Status, h, strings.ReplaceAll(a.Body, path, "PATH")}
+}

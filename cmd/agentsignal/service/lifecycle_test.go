@@ -1,0 +1,160 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// wireState is a signal with its state, as GET /v1/signals/{id} answers.
+type wireState struct {
+	wireSignal
+	Status       string
+	UpdatedAt    string          `json:"updated_at"`
+	ExpiresAt    string          `json:"expires_at"`
+	ClosedAt     *string         `json:"closed_at"`
+	Reason       *string         `json:"close_reason"`
+	Exit         *float64        `json:"exit_price"`
+	PnLPercent   *float64        `json:"pnl_percent"`
+	PnLAbsolute  *float64        `json:"pnl_absolute"`
+	Minutes      *int            `json:"duration_minutes"`
+	MetadataText json.RawMessage `json:"metadata"`
+}
+
+// state returns a signal with its state.
+func (c *client) state(id string) wireState {
+	c.tb.Helper()
+	return decode[wireState](c.tb, c.get("/v1/signals/"+id).want(c.tb, 200).Body)
+}
+
+// tickAt writes a trade of a time.
+func (m pricer) tickAt(asset string, price float64, at time.Time) {
+	m.tb.Helper()
+	m.add("market:ticks", []any{"asset", asset, "price", strconv.FormatFloat(price, 'f', -1, 64), "time", at.UnixMilli()})
+}
+
+func TestSignalsCloseAtTheirLevels(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s := start(t, testConfig(t, redis.URL()))
+	prices := newMarket(t, redis.Client())
+	prices.open("ACME", "101.5")
+	s.awaitTrade(t, "ACME", 101.5)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	live.subscribe(`"channels":["signal.new","signal.updated","signal.closed"]`)
+	win, lose := trader.run("ACME", "momentum"), trader.run("acme", "momentum")
+
+	// Nothing is reached between the levels, nor by what others say of the asset.
+	prices.tick("ACME", strconv.FormatFloat((*win.Entry+*win.Target)/2, 'f', 4, 64))
+	price := *win.Target + (*win.Target-*win.Entry)/100
+	prices.tick("ACME", strconv.FormatFloat(price, 'f', -1, 64))
+	live.await("the closing", func(m told) bool { return m.Type == "signal.closed" })
+	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
+	for _, id := range []string{win.ID, lose.ID} {
+		got := trader.state(id)
+		if got.Status != "closed" || *got.Reason != "take_profit" || *got.Exit != *win.Target || *got.PnLPercent <= 0 || got.ClosedAt == nil {
+			t.Errorf("closed as %s", jsonOf(t, got))
+		}
+	}
+	// A stop is left at the price seen.
+	third := trader.run("ACME", "momentum")
+	gap := inTicks(*third.Stop - (*third.Entry-*third.Stop)/10)
+	prices.tick("ACME", strconv.FormatFloat(gap, 'f', -1, 64))
+	eventually(t, "the third is closed", func() bool { return trader.state(third.ID).Status == "closed" })
+	if got := trader.state(third.ID); *got.Reason != "stop_loss" || *got.Exit != gap || *got.PnLPercent >= 0 {
+		t.Errorf("closed as %s", jsonOf(t, got))
+	}
+	var closings []string
+	for _, m := range live.until("three closings", func(all []told) bool { return len(closingsOf(all)) >= 3 }) {
+		if m.Type == "signal.closed" {
+			closings = append(closings, m.Type)
+		}
+	}
+	if len(closings) != 3 {
+		t.Errorf("%d closings are told", len(closings))
+	}
+	if open := trader.signals("status=open").Total; open != 0 {
+		t.Errorf("%d are open", open)
+	}
+}
+
+// inTicks returns a price around 100 as a multiple of the tick in which exits are shown.
+func inTicks(price float64) float64 { return math.Round(price*1e4) / 1e4 }
+
+// closingsOf returns the signals whose closing messages tell.
+func closingsOf(all []told) []string {
+	var ids []string
+	for _, m := range all {
+		if m.Type == "signal.closed" {
+			var w wireSignal
+			_ = json.Unmarshal(m.Data, &w)
+			ids = append(ids, w.ID)
+		}
+	}
+	return ids
+}
+
+// TestPricesMissedAreMadeUp kills the service, lets prices pass by, and demands the
+// same ends as if it had been there.
+func TestPricesMissedAreMadeUp(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	prices := newMarket(t, redis.Client())
+	prices.open("ACME", "101.5")
+	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys)
+	c := launch(t, settings...)
+	c.awaitReady(t)
+	trader := register(c.client(t))
+	var first wireSignal
+	eventually(t, "a run succeeds", func() bool {
+		a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
+		if a.Status == 200 {
+			first = decode[wireSignal](t, a.Body)
+		}
+		return a.Status == 200
+	})
+	second := trader.run("ACME", "breakout")
+	c.kill()
+	c.exit()
+	// The stop is passed for a moment while nobody watches; then the target is, too.
+	at := time.Now()
+	stop, target := inTicks(*first.Stop-(*first.Entry-*first.Stop)/20), *first.Target+(*first.Target-*first.Entry)/20
+	prices.tickAt("ACME", *first.Entry, at)
+	prices.tickAt("ACME", stop, at.Add(time.Millisecond))
+	prices.tickAt("ACME", *first.Entry, at.Add(2*time.Millisecond))
+	prices.tickAt("ACME", target, at.Add(3*time.Millisecond))
+	c = launch(t, settings...)
+	c.awaitReady(t)
+	trader = trader.at(c.url)
+	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
+	got := trader.state(first.ID)
+	want := at.Add(time.Millisecond).UTC().Format(signal.TimeLayout)
+	if *got.Reason != "stop_loss" || *got.Exit != stop || *got.ClosedAt != want {
+		t.Errorf("closed as %s, want at %s by %v", jsonOf(t, got), want, stop)
+	}
+	if first.Direction == second.Direction {
+		if got := trader.state(second.ID); !slices.Contains([]string{"stop_loss", "take_profit"}, *got.Reason) {
+			t.Errorf("the second closed as %s", jsonOf(t, got))
+		}
+	}
+	// What is closed is closed: nothing more comes of it after another start.
+	c.kill()
+	c.exit()
+	c = launch(t, settings...)
+	c.awaitReady(t)
+	trader = trader.at(c.url)
+	third := trader.run("ACME", "momentum")
+	prices.tick("ACME", fmt.Sprint(*third.Target+(*third.Target-*third.Entry)))
+	eventually(t, "the third is closed", func() bool { return trader.signals("status=closed").Total == 3 })
+	if again := trader.state(first.ID); jsonOf(t, again) != jsonOf(t, got) {
+		t.Errorf("the first is %s now, was %s", jsonOf(t, again), jsonOf(t, got))
+	}
+}

@@ -1,0 +1,65 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// listen binds the addresses.
+func (p *process) listen(ctx context.Context) error {
+	var lc net.ListenConfig
+	var err error
+	if p.listener, err = lc.Listen(ctx, "tcp", p.config.HTTP.Addr); err != nil {
+		return listenFault("http.addr", err)
+	}
+	p.undo.Add("listener", func(context.Context) error {
+		p.listener.Close() // the server has closed it if it served
+		return nil
+	})
+	p.undo.Add("requests", within(requestGrace, p.server.Shutdown))
+	if p.config.HTTP.AdminAddr == "" {
+		return nil
+	}
+	if p.admin, err = lc.Listen(ctx, "tcp", p.config.HTTP.AdminAddr); err != nil {
+		return listenFault("http.admin_addr", err)
+	}
+	p.undo.Add("admin listener", func(context.Context) error {
+		p.admin.Close()
+		return nil
+	})
+	return nil
+}
+
+// listenFault explains why nothing can listen at the address of a setting.
+func listenFault(setting string, err error) error {
+	advice := "choose another address"
+	if errors.Is(err, syscall.EADDRINUSE) {
+		advice = "stop what listens there, or choose another address"
+	}
+	return fmt.Errorf("%s: %w: %s", setting, err, advice)
+}
+
+// serveAdmin serves metrics and profiles to operators, where that is asked for.
+func (p *process) serveAdmin(context.Context) error {
+	if p.admin == nil {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: adminHeaderTime}
+	if err := s.Serve(p.admin); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}

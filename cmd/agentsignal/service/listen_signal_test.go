@@ -1,0 +1,44 @@
+package service
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+// spawnListener starts agentsignal webhook listen with a secret, and returns the URL of the
+// receiver.
+func spawnListener(tb testing.TB, secret string) (_ *child, url string) {
+	tb.Helper()
+	c := spawn(tb, []string{"webhook", "listen", "--addr", "127.0.0.1:0"}, "WEBHOOK_SECRET="+secret)
+	eventually(tb, "it listens", func() bool {
+		_, url, _ = strings.Cut(c.log.Line("listening on "), "listening on ")
+		return strings.HasSuffix(url, "\n")
+	})
+	return c, strings.TrimSpace(url)
+}
+
+func TestListenEndsWithASignal(t *testing.T) {
+	t.Parallel()
+	c, url := spawnListener(t, "s")
+	deliver, err := http.NewRequest(http.MethodPost, url, strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver.Header.Set(webhook.HeaderSignature, webhook.Signature("s", []byte(`{}`)))
+	w, err := http.DefaultClient.Do(deliver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Body.Close()
+	if w.StatusCode != http.StatusOK {
+		t.Errorf("a delivery is answered with %d", w.StatusCode)
+	}
+	c.signal(syscall.SIGINT)
+	if code, _ := c.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

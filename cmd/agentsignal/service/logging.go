@@ -1,0 +1,35 @@
+package service
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+
+	"github.com/agentsignal/agentsignal/configs"
+)
+
+// newLogger writes to w: JSON, or text for people on a terminal. Faults that keep coming
+// are logged once a minute, see repeats.
+func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
+	setLevel(level, c.Level)
+	terminal := false
+	if f, ok := w.(*os.File); ok {
+		terminal = term.IsTerminal(int(f.Fd()))
+	}
+	if c.Format == "text" || c.Format == "auto" && terminal {
+		return slog.New(newRepeats(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})))
+	}
+	return slog.New(newRepeats(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
+}
+
+// setLevel sets level to the configured name, which has been checked.
+func setLevel(level *slog.LevelVar, name string) {
+	var l slog.Level
+	if level != nil && l.UnmarshalText([]byte(name)) == nil {
+		level.Set(l)
+	}
+}

@@ -1,0 +1,161 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t) // which keeps nothing
+	s := start(t, testConfig(t, redis.URL()))
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	made := trader.run("ACME", "momentum")
+	trader.signals("")
+	redis.Kill()
+	redis.Restart()
+	s.awaitReady(t)
+	eventually(t, "the key is known no more", func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
+	if code := live.closing(); code != 1001 && code != 4401 {
+		t.Errorf("a stream with a gap is closed with %d", code)
+	}
+	// A new account finds a working service, and nothing of the old one.
+	newMarket(t, redis.Client()).open("ACME", "99.75")
+	next, _ := s.account(t)
+	next.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
+	eventually(t, "runs have the new prices", func() bool {
+		a := next.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
+		return a.Status == http.StatusOK && *decode[wireSignal](t, a.Body).Entry == 99.75
+	})
+	if all := next.allSignals(); len(all) == 0 {
+		t.Error("nothing is listed")
+	}
+}
+
+func TestARedisThatHangsLosesNothing(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s := start(t, testConfig(t, redis.URL()))
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	var p promises
+	done := make(chan struct{})
+	wait := p.load(trader, 4, done)
+	for range 2 {
+		before := p.count()
+		eventually(t, "runs are acknowledged", func() bool { return p.count() >= before+20 })
+		redis.Pause()
+		eventually(t, "a run is told to come back", func() bool {
+			return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).unavailable()
+		})
+		redis.Continue()
+		s.awaitReady(t)
+	}
+	close(done)
+	wait()
+	p.unknown += 2 * 1000 // the runs of this test that were told to come back may have been stored
+	p.kept(trader)
+	listed := trader.allSignals()
+	all := live.until("every signal", func(all []told) bool { return len(signalsOf(all)) >= len(listed) })
+	var want []string
+	for _, w := range slices.Backward(listed) {
+		want = append(want, w.ID)
+	}
+	if got := signalsOf(all); !sameSet(got, want) {
+		t.Errorf("the stream told of %d signals, listed are %d", len(got), len(want))
+	}
+}
+
+func TestAClientThatLeavesDoesNotCancelItsRun(t *testing.T) {
+	t.Parallel()
+	trader, _ := shared(t).account(t)
+	const runs = 5
+	for range runs {
+		conn := rawConn(t, trader.url)
+		body := runBody("BTC", "momentum")
+		fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", trader.token, len(body), body)
+		conn.Close()
+	}
+	eventually(t, "all runs are done", func() bool { return trader.signals("").Total == runs })
+}
+
+func TestAStreamIsAuthenticatedInThreeWays(t *testing.T) {
+	t.Parallel()
+	trader, _ := shared(t).account(t)
+	public := trader.with("")
+	first := public.dial()
+	first.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
+	first.say(`{"action":"ping","ref":"behind"}`) // handled in order
+	all := first.until("welcome and pong", func(all []told) bool { return len(all) == 2 })
+	if types(all) != "welcome pong" {
+		t.Errorf("after auth came %s", types(all))
+	}
+	query := public.dialAt("/v1/ws/dashboard?api_key=" + trader.token)
+	query.await("a welcome", func(m told) bool { return m.Type == "welcome" })
+	header := trader.dial()
+	made := trader.run("BTC", "momentum")
+	for _, s := range []*stream{first, query, header} {
+		s.await("the signal", func(m told) bool { return m.signalOf() == made.ID })
+	}
+}
+
+func TestWithoutARedisServerTheServiceWorksAndSaysWhatIsAtStake(t *testing.T) {
+	t.Parallel()
+	// At the pace of the clock the market writes a tick of each asset every six seconds,
+	// which the server inside the process keeps up with under the race detector.
+	c := launch(t, "DATA_DIR="+t.TempDir(), "AUTH_REGISTRATION=open", "MARKET_SPEED=1", noPath)
+	c.awaitReady(t)
+	public := c.client(t)
+	r := decode[struct{ Warnings []string }](t, public.get("/readyz").Body)
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "nothing survives") || c.log.Line("no redis-server is installed", "install redis-server or valkey-server 7.0 or later, or set redis.url") == "" {
+		t.Errorf("/readyz warns of %q", r.Warnings)
+	}
+	trader := register(public)
+	// The simulated market takes a moment to begin, which keeps a busy machine's server
+	// from answering, and may fall behind for another: then a run fails and says that
+	// it is worth repeating. The key lets a run without an answer count once.
+	repeat := func(key, body string) (a answer) {
+		eventually(t, "run "+key, func() bool {
+			a = trader.post("/v1/agents/trading/run", body, "Idempotency-Key: "+key)
+			p := decode[problem](t, a.Body)
+			return !a.unavailable() && !p.Retryable && p.Code != "idempotency_in_progress"
+		})
+		return a.want(t, http.StatusOK)
+	}
+	repeat("first", runBody("BTC", "momentum"))
+	live := trader.dial()
+	before := trader.signals("").Total
+	made := decode[wireSignal](t, repeat("run", runBody("ETH", "breakout")).Body)
+	var job wireJob
+	for try := 0; job.ID == "" || job.Error != nil && job.Error.Retryable; try++ {
+		accepted := repeat(fmt.Sprint("job ", try), runBody("AAPL", "mean_reversion", `"async":true`))
+		job = trader.awaitJob(decode[wireJob](t, accepted.Body).ID)
+	}
+	if job.Status != "completed" {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	all := trader.allSignals()
+	if len(all) != before+2 || all[0].ID != job.Signal.ID || all[1].ID != made.ID {
+		t.Errorf("listed are %d signals, before %d", len(all), before)
+	}
+	trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+	live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+	place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
+	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete || d.Resumed.Replayed != 1 {
+		t.Errorf("resumed: %+v", d.Resumed)
+	}
+	a := repeat("again", runBody("BTC", "momentum"))
+	if again := repeat("again", runBody("BTC", "momentum")); again.Body != a.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the replay is %s, the answer was %s", again.Body, a.Body)
+	}
+}

@@ -1,0 +1,86 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/panics"
+)
+
+// syncClock corrects this node's clock by that of Redis.
+func (p *process) syncClock(ctx context.Context) error {
+	return every(ctx, p.log, clockEvery, func() {
+		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
+			p.log.Debug("clock is not compared", "err", err)
+		}
+	})
+}
+
+// updateGauges updates the metrics of Redis' streams and of pending deliveries.
+func (p *process) updateGauges(ctx context.Context) error {
+	update := func() {
+		if err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx)); err != nil && ctx.Err() == nil {
+			p.log.Debug("gauges are not updated", "err", err)
+		}
+	}
+	panics.Guard(p.log, panics.Background, update) // Redis may be full already
+	return every(ctx, p.log, gaugesEvery, update)
+}
+
+// trimLists frees the memory of signals past retention.
+func (p *process) trimLists(ctx context.Context) error {
+	return every(ctx, p.log, trimListsEvery, p.catalogue.Trim)
+}
+
+// readSettings reads certificates, log level and rate limits again whenever it is asked to.
+// Settings that are not valid change nothing.
+func (p *process) readSettings(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.options.Reload:
+		}
+		err := panics.ErrPanicked
+		panics.Guard(p.log, panics.Background, func() { err = p.applySettings() })
+		if err != nil {
+			p.log.Error("settings are not read again: the old ones stay", "err", err)
+			continue
+		}
+		p.log.Info("settings were read again")
+	}
+}
+
+// applySettings reads the settings and applies those that may change.
+func (p *process) applySettings() error {
+	c, err := p.options.settings.Load()
+	if err != nil {
+		return err
+	}
+	quotas, err := quotasOf(c.RateLimit)
+	if err != nil {
+		return err
+	}
+	if err := p.certificate.load(c.TLS); err != nil {
+		return err
+	}
+	p.limiter.SetQuotas(quotas)
+	setLevel(p.options.level, c.Log.Level)
+	return nil
+}
+
+// every calls f each d until ctx ends. A panic of f is logged, and f is called again.
+func every(ctx context.Context, log *slog.Logger, d time.Duration, f func()) error {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+			panics.Guard(log, panics.Background, f)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package service
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// metricOf returns the sum of a metric in the text of /metrics over the series that
+// have all labels, each like `code="200"`.
+func metricOf(text, name string, labels ...string) float64 {
+	total := 0.
+series:
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != ' ' && rest[0] != '{' {
+			continue
+		}
+		for _, l := range labels {
+			if !strings.Contains(rest, "{"+l) && !strings.Contains(rest, ","+l) {
+				continue series
+			}
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' '):]), 64)
+		if err == nil {
+			total += value
+		}
+	}
+	return total
+}
+
+// described are the metrics of operations.md that this version has, with their kind,
+// labels and buckets.
+var described = []struct{ name, kind, labels, buckets string }{
+	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},
+	{"agentsignal_ready", "GAUGE", "", ""},
+	{"agentsignal_panics_total", "COUNTER", "where", ""},
+	{"agentsignal_http_requests_total", "COUNTER", "code method route", ""},
+	{"agentsignal_http_request_duration_seconds", "HISTOGRAM", "method route", ".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},
+	{"agentsignal_http_requests_in_flight", "GAUGE", "", ""},
+	{"agentsignal_http_rate_limited_total", "COUNTER", "class", ""},
+	{"agentsignal_auth_failures_total", "COUNTER", "reason", ""},
+	{"agentsignal_auth_locks_total", "COUNTER", "", ""},
+	{"agentsignal_ws_connections", "GAUGE", "", ""},
+	{"agentsignal_ws_subscriptions", "GAUGE", "channel", ""},
+	{"agentsignal_ws_connects_total", "COUNTER", "result", ""},
+	{"agentsignal_ws_disconnects_total", "COUNTER", "code", ""},
+	{"agentsignal_ws_resumes_total", "COUNTER", "result", ""},
+	{"agentsignal_ws_messages_sent_total", "COUNTER", "channel", ""},
+	{"agentsignal_ws_sent_bytes_total", "COUNTER", "", ""},
+	{"agentsignal_ws_delivery_lag_seconds", "HISTOGRAM", "", ".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10"},
+	{"agentsignal_actor_running", "GAUGE", "kind", ""},
+	{"agentsignal_actor_mailbox_messages", "GAUGE", "kind", ""},
+	{"agentsignal_actor_messages_total", "COUNTER", "kind", ""},
+	{"agentsignal_actor_restarts_total", "COUNTER", "kind", ""},
+	{"agentsignal_actor_dead_letters_total", "COUNTER", "kind", ""},
+	{"agentsignal_actor_receive_duration_seconds", "HISTOGRAM", "kind", ".00001 .0001 .001 .01 .1 1"},
+	{"agentsignal_runs_total", "COUNTER", "agent result strategy", ""},
+	{"agentsignal_run_errors_total", "COUNTER", "agent error_code", ""},
+	{"agentsignal_run_duration_seconds", "HISTOGRAM", "agent", ".01 .05 .1 .25 .5 1 2.5 5 10 30"},
+	{"agentsignal_runs_in_flight", "GAUGE", "agent", ""},
+	{"agentsignal_scheduled_runs_total", "COUNTER", "result", ""},
+	{"agentsignal_jobs_waiting", "GAUGE", "", ""},
+	{"agentsignal_job_wait_seconds", "HISTOGRAM", "", ".01 .1 .5 1 5 15 60 300"},
+	{"agentsignal_signals_created_total", "COUNTER", "agent direction", ""},
+	{"agentsignal_stream_length", "GAUGE", "group stream", ""},
+	{"agentsignal_stream_lag_messages", "GAUGE", "group stream", ""},
+	{"agentsignal_stream_oldest_pending_seconds", "GAUGE", "group stream", ""},
+	{"agentsignal_stream_reclaimed_total", "COUNTER", "group stream", ""},
+	{"agentsignal_redis_command_duration_seconds", "HISTOGRAM", "command", ".0001 .0005 .001 .005 .01 .05 .1 .5 1"},
+	{"agentsignal_redis_errors_total", "COUNTER", "command", ""},
+	{"agentsignal_redis_bytes", "GAUGE", "partition", ""},
+	{"agentsignal_redis_pool_connections", "GAUGE", "state", ""},
+	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},
+	{"agentsignal_market_ticks_total", "COUNTER", "", ""},
+	{"agentsignal_market_entries_skipped_total", "COUNTER", "reason", ""},
+	{"agentsignal_market_source_requests_total", "COUNTER", "result source", ""},
+	{"agentsignal_market_source_failures_total", "COUNTER", "source", ""},
+	{"agentsignal_weather_source_requests_total", "COUNTER", "result source", ""},
+	{"go_goroutines", "GAUGE", "", ""},
+	{"process_open_fds", "GAUGE", "", ""},
+}
+
+// mostSeries is how many series a process may have.
+const mostSeries = 3000
+
+func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	c := testConfig(t, redis.URL())
+	c.Auth.Registration, c.Auth.LockAfter = "open", 2
+	s := start(t, c)
+	// Before the first event, so that a rate sees it.
+	fresh := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	for _, m := range described {
+		if m.kind == "COUNTER" && m.name != "agentsignal_http_requests_total" && !strings.Contains(fresh, "\n"+m.name) {
+			t.Errorf("%s is not there before the first event", m.name)
+		}
+	}
+	secrets := exercise(t, s, newMarket(t, redis.Client()))
+
+	eventually(t, "the streams are measured", func() bool { return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0 })
+	families, err := s.process.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	for _, m := range described {
+		i := slices.Index(names, m.name)
+		if i < 0 {
+			t.Errorf("%s is not there", m.name)
+			continue
+		}
+		f := families[i]
+		if f.GetType().String() != m.kind || f.GetHelp() == "" {
+			t.Errorf("%s is a %s, help %q, want a %s", m.name, f.GetType(), f.GetHelp(), m.kind)
+		}
+		for _, series := range f.GetMetric() {
+			var labels, buckets []string
+			for _, l := range series.GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+			slices.Sort(labels)
+			if got := strings.Join(labels, " "); got != m.labels {
+				t.Errorf("%s has the labels %q, want %q", m.name, got, m.labels)
+			}
+			for _, b := range series.GetHistogram().GetBucket() {
+				buckets = append(buckets, strings.TrimPrefix(strconv.FormatFloat(b.GetUpperBound(), 'f', -1, 64), "0"))
+			}
+			if got := strings.Join(buckets, " "); got != m.buckets {
+				t.Errorf("%s has the buckets %q, want %q", m.name, got, m.buckets)
+			}
+		}
+	}
+	text := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	checkCardinality(t, text, secrets)
+	if problems, err := testutil.GatherAndLint(s.process.registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	if tool, err := exec.LookPath("promtool"); err == nil {
+		check := exec.Command(tool, "check", "metrics")
+		check.Stdin = strings.NewReader(text)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("promtool: %v\n%s", err, out)
+		}
+	}
+	checkCounts(t, text)
+}
+
+// identifiers match what no label may hold.
+var identifiers = regexp.MustCompile(`(acc|key|sig|wsig|run|job|evt|whk|dlv|ses|req|con|ask|rt|node)_[0-9A-Za-z]{16,}|[0-9A-HJKMNP-TV-Z]{26}|@|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:|\.sock`)
+
+// checkCardinality fails the test if there are too many series, or labels that could
+// be without bound.
+func checkCardinality(t *testing.T, text string, secrets []string) {
+	t.Helper()
+	series := 0
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		series++
+		labels, _, _ := strings.Cut(line, "} ")
+		labels = strings.ReplaceAll(labels, "/rotate-secret", "") // part of a template
+		if strings.HasPrefix(line, "agentsignal_build_info") || !strings.Contains(line, "} ") {
+			continue
+		}
+		if found := identifiers.FindString(labels); found != "" {
+			t.Errorf("a label holds %q: %s", found, line)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(labels, secret) {
+				t.Errorf("a label holds what a client sent: %s", line)
+			}
+		}
+	}
+	if series >= mostSeries {
+		t.Errorf("%d series, want fewer than %d", series, mostSeries)
+	}
+	t.Logf("%d series", series)
+}
+
+// checkCounts holds some counts against what exercise has done.
+func checkCounts(t *testing.T, text string) {
+	t.Helper()
+	for _, count := range []struct {
+		at     float64 // least
+		name   string
+		labels []string
+	}{
+		{4, "agentsignal_runs_total", []string{`agent="trading"`, `result="completed"`}},
+		{1, "agentsignal_run_errors_total", []string{`agent="weather"`, `error_code="DATA_UNAVAILABLE"`}},
+		{4, "agentsignal_signals_created_total", []string{`agent="trading"`}},
+		{1, "agentsignal_ws_messages_sent_total", []string{`channel="signal.new"`}},
+		{1, "agentsignal_ws_resumes_total", []string{`result="complete"`}},
+		{1, "agentsignal_ws_resumes_total", []string{`result="incomplete"`}},
+		{1, "agentsignal_ws_disconnects_total", []string{`code="1003"`}},
+		{1, "agentsignal_ws_connects_total", []string{`result="ok"`}},
+		{1, "agentsignal_auth_failures_total", []string{`reason="unknown_key"`}},
+		{1, "agentsignal_auth_locks_total", nil},
+		{1, "agentsignal_actor_running", []string{`kind="partition"`}},
+		{1, "agentsignal_actor_messages_total", []string{`kind="agent"`}},
+		{1, "agentsignal_http_requests_total", []string{`route="unmatched"`, `code="404"`}},
+		{1, "agentsignal_http_requests_total", []string{`route="/v1/signals"`, `method="other"`, `code="405"`}},
+		{1, "agentsignal_http_requests_total", []string{`route="/v1/signals/{id}"`, `method="GET"`, `code="404"`}},
+		{1, "agentsignal_job_wait_seconds_count", nil},
+		{1, "agentsignal_ws_delivery_lag_seconds_count", nil},
+		{1, "agentsignal_redis_pool_connections", nil},
+		{1, "agentsignal_ready", nil},
+	} {
+		if got := metricOf(text, count.name, count.labels...); got < count.at {
+			t.Errorf("%s%v is %v, want at least %v", count.name, count.labels, got, count.at)
+		}
+	}
+}
+
+// exercise uses every route, and all that is counted, and sends odd things. It
+// returns texts of which none may come up in a label.
+func exercise(t *testing.T, s *service, prices pricer) []string {
+	t.Helper()
+	prices.open("SECRETASSET", "101.25")
+	s.awaitPrices(t, "SECRETASSET", signal.H1)
+	trader, account := s.account(t)
+	public := s.client(t)
+	user := public.with(public.login(account.Email, password).Access)
+	live := trader.dial()
+	var ids []string
+	for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
+		ids = append(ids, trader.run("SECRETASSET", name).ID)
+	}
+	job := trader.awaitJob(trader.submit("SECRETASSET", "momentum").ID)
+	trader.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusInternalServerError)
+	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).want(t, http.StatusOK)
+	for range 3 {
+		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
+	}
+	live.until("the signals", func(all []told) bool { return len(signalsOf(all)) == 5 })
+	live.subscribe(`"last_event_id":"` + live.last() + `"`)
+	live.subscribe(`"last_event_id":"5-5"`)
+	live.send(websocket.BinaryMessage, "x")
+	live.closing()
+
+	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}", "secretdelivery", "{code}", "secretcode", "{file}", "secretfile")
+	for _, route := range s.process.server.Routes() {
+		_, template, _ := strings.Cut(route, " ")
+		for _, who := range []*client{public, trader, user, public.with(unknownKey()), public.with("secrettoken")} {
+			if template == "/v1/auth/logout" && who == user {
+				continue // at the end
+			}
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SECRETMETHOD", "get"} {
+				who.do(method, fill.Replace(template)+"?secretquery=secretvalue", "", "User-Agent: secretagent", "X-Request-Id: secretrequest")
+			}
+		}
+		for _, id := range append(ids, job.ID, string(signal.NewKeyID())) {
+			trader.get(strings.NewReplacer("{id}", id, "{key_id}", id, "{code}", "not-found", "{file}", "docs.css").Replace(template))
+		}
+	}
+	for i := range 300 {
+		public.get(fmt.Sprintf("/secretpath/%d", i))
+		trader.get(fmt.Sprintf("/v1/signals/secret%d?asset=secret%d", i, i))
+	}
+	odd := rawConn(t, s.url)
+	io.WriteString(odd, "SECRET /v1/signals HTTP/1.0\r\nHost: secrethost\r\n\r\n")
+	untilEnd(odd)
+	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
+	return []string{"secret", "SECRET"}
+}
+
+// What is in Redis is shown at once, and not from the first round on.
+func TestGaugesAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	config := hookConfig(t, redistest.New(t).URL())
+	first := start(t, config)
+	user, _ := first.account(t)
+	user.hook(newHookEndpoint(t, nil).url)
+	first.stop(t)
+	second := start(t, config)
+	began := time.Now()
+	eventually(t, "there is a webhook", func() bool { return second.metric(t, "agentsignal_webhooks", `status="enabled"`) == 1 })
+	if uptime := time.Since(began); uptime >= gaugesEvery {
+		t.Errorf("it is shown after %v", uptime)
+	}
+}

@@ -1,0 +1,99 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/agentsignal/agentsignal/actors/panics"
+)
+
+// buildInfo returns the metric that names the build.
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "agentsignal_build_info", Help: "1, with what the binary was built from."},
+		[]string{"version", "commit", "goversion"})
+	g.WithLabelValues(Version, Commit(), runtime.Version()).Set(1)
+	return g
+}
+
+// panicCounter is a handler that counts the panics that panics.Guard logs, so that not every
+// part with a log needs a counter, too.
+type panicCounter struct {
+	slog.Handler
+	panics *prometheus.CounterVec
+}
+
+func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
+	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_panics_total",
+		Help: "Panics outside of actors and requests, after which the process went on, by where they were."}, []string{"where"})}
+	for _, where := range panics.Places {
+		c.panics.WithLabelValues(string(where))
+	}
+	r.MustRegister(c.panics)
+	return c
+}
+
+// Handle implements slog.Handler.
+func (c panicCounter) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == panics.Message {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key != "where" {
+				return true
+			}
+			c.panics.WithLabelValues(a.Value.String()).Inc()
+			return false
+		})
+	}
+	return c.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (c panicCounter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return panicCounter{c.Handler.WithAttrs(attrs), c.panics}
+}
+
+// WithGroup implements slog.Handler.
+func (c panicCounter) WithGroup(name string) slog.Handler {
+	return panicCounter{c.Handler.WithGroup(name), c.panics}
+}
+
+// readyGauge returns the metric of what /readyz answers.
+func (p *process) readyGauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agentsignal_ready", Help: "1 if /readyz answers 200, else 0."}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		ready := 0.0
+		panics.Guard(p.log, panics.Background, func() { // the registry calls this on a goroutine of its own
+			if p.server != nil && p.server.Ready(ctx).Status == "ready" {
+				ready = 1
+			}
+		})
+		return ready
+	})
+}
+
+// startTracing exports spans if the environment names a collector, and reports whether it
+// does.
+func (p *process) startTracing(ctx context.Context) bool {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return false
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		p.log.Error("spans are not exported", "err", err)
+		return false
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	p.undo.Add("tracing", provider.Shutdown)
+	return true
+}

@@ -1,0 +1,163 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// The files of keys in the data directory.
+const (
+	signingKeyFile    = "jwt.key"
+	encryptionKeyFile = "encryption.key"
+)
+
+// keysOf returns the configured keys, or those of a file in the data directory, where
+// one is made if there is none.
+func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
+	if list == "" {
+		return configs.LoadOrMakeKeys(dir, file)
+	}
+	return configs.ParseKeys(string(list))
+}
+
+// signingKeys returns the keys of access tokens.
+func signingKeys(c configs.Config) (credentials.KeyRing, error) {
+	keys, err := keysOf(c.Auth.JWTKeys, c.DataDir, signingKeyFile)
+	if err != nil {
+		return credentials.KeyRing{}, fmt.Errorf("auth.jwt_keys: %w", err)
+	}
+	list := make([]credentials.Key, len(keys))
+	for i, k := range keys {
+		list[i] = credentials.Key(k)
+	}
+	return credentials.NewKeyRing(list...), nil
+}
+
+// encryptionKeys returns the keys of the secrets of webhooks.
+func encryptionKeys(c configs.Config) (*webhook.Keyring, error) {
+	keys, err := keysOf(c.Security.EncryptionKeys, c.DataDir, encryptionKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("security.encryption_keys: %w", err)
+	}
+	list := make([]webhook.Key, len(keys))
+	for i, k := range keys {
+		list[i] = webhook.Key(k)
+	}
+	return webhook.NewKeyring(list)
+}
+
+// checkOptions returns all faults of settings whose form the packages know that use
+// them.
+func checkOptions(c configs.Config) error {
+	var faults []error
+	fault := func(key string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if c.Redis.URL != "" {
+		faults = append(faults, persistence.CheckURL(string(c.Redis.URL), c.Redis.CAFile))
+	}
+	sources, err := market.ParseSources(c.Market.Source)
+	real := RealSources(c.Market)
+	faults = append(faults, err, real.Check(sources))
+	_, err = configs.ParseKeys(string(c.Auth.JWTKeys))
+	fault("auth.jwt_keys", err)
+	_, err = configs.ParseKeys(string(c.Security.EncryptionKeys))
+	fault("security.encryption_keys", err)
+	_, err = newMailer(c.Email)
+	fault("email.smtp_url", err)
+	_, err = quotasOf(c.RateLimit)
+	_, err2 := contentWriter(c, nil)
+	faults = append(faults, err, err2)
+	for _, id := range c.Agents.Disabled {
+		fault("agents.disabled", knownAgent(id))
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Agents.Statuses)) {
+		fault("agents.statuses", knownAgent(id))
+	}
+	return errors.Join(faults...)
+}
+
+// RealSources returns how real sources of prices and news are reached.
+func RealSources(c configs.Market) market.RealOptions {
+	return market.RealOptions{BinanceURL: c.BinanceURL, BinanceStreamURL: c.BinanceStreamURL, CoinbaseURL: c.CoinbaseURL,
+		AlpacaURL: c.AlpacaURL, AlpacaKey: string(c.AlpacaKey), AlpacaSecret: string(c.AlpacaSecret), AlpacaFeed: c.AlpacaFeed,
+		News: c.NewsFeeds}
+}
+
+// knownAgent returns an error if there is no agent of that ID.
+func knownAgent(id string) error {
+	var known []string
+	for _, a := range signal.Agents() {
+		known = append(known, string(a.ID))
+	}
+	if slices.Contains(known, id) {
+		return nil
+	}
+	return fmt.Errorf("%q is no agent: use %s", id, strings.Join(known, ", "))
+}
+
+// quotasOf returns the quotas as they are configured. The error names all that are
+// not valid.
+func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
+	quotas := limits.Quotas{}
+	var faults []error
+	for class, text := range map[limits.Class]string{limits.Reads: c.Reads, limits.Runs: c.Runs, limits.Writes: c.Writes,
+		limits.Streams: c.Streams, limits.Logins: c.Logins, limits.Registrations: c.Registrations, limits.Sessions: c.Sessions,
+		limits.Failures: c.Failures, limits.Scrapes: c.Scrapes} {
+		q, err := limits.ParseQuota(text)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("rate_limit.%s: %w", class, err))
+		}
+		quotas[class] = q
+	}
+	return quotas, errors.Join(faults...)
+}
+
+// parsePrefixes reads the networks of a setting.
+func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for _, n := range networks {
+		p, err := netip.ParsePrefix(n)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		prefixes = append(prefixes, p)
+	}
+	return prefixes, nil
+}
+
+func agentIDs(names []string) []signal.AgentID {
+	var ids []signal.AgentID
+	for _, n := range names {
+		ids = append(ids, signal.AgentID(n))
+	}
+	return ids
+}
+
+func agentStatuses(statuses map[string]string) map[signal.AgentID]signal.AgentStatus {
+	m := map[signal.AgentID]signal.AgentStatus{}
+	for id, s := range statuses {
+		m[signal.AgentID(id)] = signal.AgentStatus(s)
+	}
+	return m
+}
+
+// CostsOf returns the configured costs of trades.
+func CostsOf(c configs.Costs) backtest.Costs {
+	return backtest.Costs{Crypto: c.Crypto, Stock: c.Stock, FX: c.FX, Commodity: c.Commodity}
+}

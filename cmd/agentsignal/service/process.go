@@ -1,0 +1,323 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	signalhttp "github.com/agentsignal/agentsignal/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/lifecycle"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/schedule"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// Time limits of the process' life.
+const (
+	shutdownTimeout = 10 * time.Second
+	// requestGrace and runGrace are what requests and runs get of it.
+	requestGrace = 5 * time.Second
+	runGrace     = 5 * time.Second
+	// streamGrace is what the last events get of it to reach the streams.
+	streamGrace = 2 * time.Second
+	// answerMargin is what a synchronous answer may take beyond its run.
+	answerMargin = 30 * time.Second
+	// jobMargin is how long a job may be silent beyond the timeout of runs.
+	jobMargin       = 15 * time.Second
+	clockEvery      = 10 * time.Second
+	installEvery    = 500 * time.Millisecond
+	gaugesEvery     = 15 * time.Second
+	trimListsEvery  = 10 * time.Minute
+	adminHeaderTime = 10 * time.Second
+)
+
+// process is a service. Its parts are set by newProcess, in this order, and do not change
+// afterwards.
+type process struct {
+	config   configs.Config
+	options  Options
+	log      *slog.Logger
+	registry *prometheus.Registry
+	undo     undo.List
+
+	// Store.
+	node        string                // ID of this node
+	embedded    *persistence.Embedded // nil with redis.url
+	store       *persistence.Store
+	events      *persistence.Log
+	tail        *persistence.Tail
+	signingKeys credentials.KeyRing
+	credentials *credentials.Service
+	limiter     *limits.Limiter
+
+	// Actors.
+	system     *engine.System
+	market     *market.Market
+	weather    *weather.Service
+	climate    *weather.Simulated // moves simulated prices; nil: nothing does
+	feeder     *market.Feeder
+	catalogue  *catalogue.Catalogue
+	agents     *agent.Agents
+	lifecycle  *lifecycle.Node
+	secrets    *webhook.Keyring // of webhooks
+	guard      *webhook.Guard
+	webhooks   *persistence.Webhooks
+	attempts   *webhook.Metrics
+	deliverer  *webhook.Node
+	schedules  *persistence.Schedules
+	scheduler  *schedule.Node
+	scorecards *scorecard.Scorecards
+
+	// Streams.
+	hub *dashboard.Hub
+
+	// HTTP.
+	certificate *certificate // nil without TLS
+	server      *signalhttp.Server
+	listener    net.Listener
+	admin       net.Listener // nil without http.admin_addr
+
+	// The life of the process.
+	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
+	background sync.WaitGroup
+	cancel     context.CancelFunc // ends what runs in the background; nil before run
+}
+
+// run serves until ctx ends, and then ends in order. It returns nil if nothing failed.
+func (p *process) run(ctx context.Context) error {
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	failed := make(chan error)
+	for what, f := range map[string]func(context.Context) error{
+		"serve":            func(context.Context) error { return p.server.Serve(p.listener) },
+		"serve admin":      p.serveAdmin,
+		"watch clock":      p.syncClock,
+		"keep credentials": p.credentials.Run,
+		"limit requests":   p.limiter.Run,
+		"trim lists":       p.trimLists,
+		"update gauges":    p.updateGauges,
+		"read settings":    p.readSettings,
+	} {
+		p.start(background, failed, what, f)
+	}
+	p.start(background, failed, "join installation", func(ctx context.Context) error { return p.join(ctx, failed) })
+	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", Version, "node", p.node)
+	var err error
+	select {
+	case <-ctx.Done():
+		p.log.Info("agentsignal ends")
+	case err = <-failed:
+	}
+	p.server.Drain()
+	if ctx.Err() != nil {
+		time.Sleep(time.Duration(p.config.Shutdown.Delay))
+	}
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
+	defer stop()
+	return errors.Join(err, p.undo.Run(end))
+}
+
+// start runs f in the background. Its error, or a panic, ends the process in order; the
+// first one counts. Periodic work of f has guards of its own, and goes on after a panic.
+func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
+	p.background.Go(func() {
+		err := panics.ErrPanicked
+		panics.Guard(p.log, panics.Background, func() { err = f(ctx) }, "task", what)
+		if err != nil {
+			select {
+			case failed <- fmt.Errorf("%s: %w", what, err):
+			case <-ctx.Done():
+			}
+		}
+	})
+}
+
+// stopBackground ends what runs in the background, and waits for it.
+func (p *process) stopBackground(ctx context.Context) error {
+	if p.cancel == nil {
+		return nil
+	}
+	p.cancel()
+	unblocked := p.store.EndBlocking()
+	ended := make(chan struct{})
+	go func() {
+		p.background.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return unblocked
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// join waits until Redis confirms that the installation is the configured one, and then
+// takes part in it. An error means that this process must not.
+func (p *process) join(ctx context.Context, failed chan<- error) error {
+	if installed, err := p.awaitInstallation(ctx); !installed {
+		return err
+	}
+	partitions := p.newPartitions()
+	p.subscribePartitions(partitions)
+	for what, f := range map[string]func(context.Context) error{
+		"read events":   p.tail.Run,
+		"read market":   p.market.Run,
+		"feed market":   p.feed,
+		"watch weather": p.weather.Run,
+		"work on jobs":  p.agents.Work,
+	} {
+		p.start(ctx, failed, what, f)
+	}
+	if err := partitions.Join(ctx); err != nil {
+		return err
+	}
+	p.joined.Store(partitions)
+	p.log.Info("agentsignal serves", "version", Version, "node", p.node)
+	if p.options.Demo != nil {
+		return p.runDemo(ctx)
+	}
+	return nil
+}
+
+// awaitInstallation waits until Redis is there and holds the configured installation. It
+// returns false and nil if ctx ends first.
+func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
+	for {
+		err := p.store.Install(ctx)
+		if err == nil {
+			err = p.store.SyncClock(ctx)
+		}
+		if err == nil {
+			return true, nil
+		}
+		if signal.KindOf(err) == signal.KindConflict {
+			return false, err
+		}
+		if !p.reportRefusal(err) {
+			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-time.After(installEvery):
+		}
+	}
+}
+
+// newPartitions starts the actors of this node's partitions, which announce it at once.
+func (p *process) newPartitions() *partition.Partitions {
+	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
+		Lease:     time.Duration(p.config.Lease),
+		Alone:     !p.config.Cluster,
+		Tail:      p.tail,
+		Webhooks:  ownedWebhooks{p.webhooks, p.deliverer},
+		Lifecycle: p.lifecycle,
+		Schedules: p.scheduler,
+		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{
+			Retention: time.Duration(p.config.Signals.Retention),
+		}),
+		Log: p.log,
+	})
+}
+
+// reportRefusal logs an error of Redis that waiting does not cure, and reports whether err
+// is one.
+func (p *process) reportRefusal(err error) bool {
+	reason, setting := persistence.Refusal(err)
+	if setting {
+		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason, "err", err)
+	}
+	return setting
+}
+
+// handOver gives this node's partitions to other nodes before the rest ends: requests and
+// streams do not depend on which node owns a partition.
+func (p *process) handOver(ctx context.Context) error {
+	if joined := p.joined.Load(); joined != nil {
+		return joined.Leave(ctx)
+	}
+	return nil
+}
+
+// subscribe passes what the tail reads to all parts that follow it. The tail notifies them
+// one after the other, in the order of these calls:
+//
+//  1. credentials, so that a revoked key, a session that has ended or a deleted account is
+//     refused from here on, and no later event reaches it;
+//  2. the streams, which clients wait for;
+//  3. the lists;
+//  4. the partitions, which run what follows from an event and append more, see
+//     subscribePartitions.
+//
+// After a rollback of Redis, what was computed from lost events is dropped before partitions
+// change owner; a gap follows, in which each part reads again what it has missed.
+func (p *process) subscribe() {
+	p.tail.Subscribe(func(_ int, events []signal.Event) { p.credentials.Forget(events) })
+	p.tail.Subscribe(p.hub.Publish)
+	p.tail.Subscribe(p.catalogue.Publish)
+	p.tail.OnRollback(func(int) { p.scorecards.ForgetAll() })
+	p.tail.OnGap(func(n int) {
+		p.credentials.ForgetAll()
+		p.hub.Gap(n)
+		p.catalogue.Gap(n)
+	})
+}
+
+// subscribePartitions is subscribe for the partitions, which exist only once the node joins
+// the installation. The tail does not run before that.
+func (p *process) subscribePartitions(partitions *partition.Partitions) {
+	p.tail.Subscribe(partitions.Publish)
+	p.tail.OnRollback(partitions.RolledBack)
+	p.tail.OnGap(partitions.Gap)
+}
+
+// publishAll waits until the streams have got all events that requests were answered with.
+// If that takes too long, clients read the rest from another node.
+func (p *process) publishAll(ctx context.Context) error {
+	if !p.tail.Attached() {
+		return nil
+	}
+	for n := range p.store.Partitions() {
+		head, err := p.tail.Head(ctx, n)
+		if err == nil {
+			err = p.tail.Wait(ctx, n, head)
+		}
+		if err != nil {
+			p.log.Warn("streams end before they were told everything", "err", err)
+			return nil
+		}
+	}
+	return nil
+}
+
+// within bounds f by d.
+func within(d time.Duration, f func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		return f(ctx)
+	}
+}

@@ -1,0 +1,304 @@
+package service
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var keys []string
+	for _, round := range []string{"first", "second"} {
+		c := launchArgs(t, []string{"serve", "--demo"}, "DATA_DIR="+dir)
+		c.awaitReady(t)
+		var key string
+		eventually(t, "the key is printed", func() bool {
+			_, rest, found := strings.Cut(c.log.String(), "API key   ")
+			key, _, _ = strings.Cut(rest, "\n")
+			return found && strings.Contains(rest, "\n")
+		})
+		trader := c.client(t).with(strings.TrimSpace(key))
+		eventually(t, "a signal is there", func() bool { return trader.signals("").Total > 0 })
+		if round == "first" {
+			eventually(t, "a signal has closed", func() bool { return trader.signals("status=closed").Total > 0 })
+			tryDocumentedRequests(t, trader)
+			trader.post("/v1/webhooks", `{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).want(t, http.StatusOK)
+		}
+		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
+			t.Errorf("at the %s start it says:\n%s", round, c.log.Newest())
+		}
+		keys = append(keys, trader.token)
+		if round == "second" {
+			trader.with(keys[0]).get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
+		}
+		c.signal(syscall.SIGTERM)
+		if code, _ := c.exit(); code != 0 {
+			t.Errorf("the demo ended with %d", code)
+		}
+	}
+}
+
+func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.HTTP.AdminAddr = "127.0.0.1:0"
+	s := start(t, c)
+	s.client(t).get("/metrics").fails(t, http.StatusNotFound, "not_found")
+	for path, want := range map[string]string{"/metrics": "agentsignal_ready 1", "/debug/pprof/goroutine?debug=1": "goroutine profile"} {
+		w, err := http.Get("http://" + s.process.admin.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(w.Body)
+		w.Body.Close()
+		if w.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s is answered with %d %.200s", path, w.StatusCode, text)
+		}
+	}
+}
+
+func TestSIGHUPReadsSettingsAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
+	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
+	c := launch(t, "CONFIG="+file)
+	c.awaitReady(t)
+	trader := register(c.client(t))
+	limit := func() string { return trader.get("/v1/account").Header.Get("X-RateLimit-Limit") }
+	if got := limit(); got != "7" {
+		t.Errorf("at first the limit is %s, want 7", got)
+	}
+	write(base + "rate_limit:\n  reads: 9000/m\nlog:\n  level: debug\n")
+	c.signal(syscall.SIGHUP)
+	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
+	write(base + "rate_limit:\n  reads: lots\n")
+	c.signal(syscall.SIGHUP)
+	eventually(t, "the bad file is told of", func() bool { return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != "" })
+	if got := limit(); got != "9000" {
+		t.Errorf("a bad file made the limit %s", got)
+	}
+	c.log.Forget(`"level":"ERROR","msg":"settings are not read again`)
+}
+
+// certificateFor writes a new certificate for 127.0.0.1 and returns it.
+func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return certificate
+}
+
+// trust makes the client speak TLS with who has the certificate.
+func (c *client) trust(certificate *x509.Certificate) *client {
+	pool := x509.NewCertPool()
+	pool.AddCert(certificate)
+	c.base.TLSClientConfig = &tls.Config{RootCAs: pool}
+	return c
+}
+
+func TestTheServiceSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	redis := redistest.New(t)
+	c := testConfig(t, redis.URL())
+	c.TLS.CertFile, c.TLS.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	first := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
+	s := start(t, c)
+	s.url = "https" + strings.TrimPrefix(s.url, "http")
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	trader.trust(first)
+	live := trader.dial()
+	var made []string
+	for range 40 { // enough for writes that the kernel cuts
+		made = append(made, trader.run("ACME", "momentum").ID)
+	}
+	all := live.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
+	if got := signalsOf(all); !equal(got, made) {
+		t.Errorf("the stream told of %v, want %v", got, made)
+	}
+	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
+		t.Error("Strict-Transport-Security is missing")
+	}
+	settings := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(), c.TLS.CertFile, c.TLS.KeyFile)
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := operator(t, "--config", settings).Do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
+		t.Errorf("healthcheck says %q", out)
+	}
+
+	// Whoever connects after a new certificate was put there sees it.
+	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
+	if err := s.process.certificate.load(c.TLS); err != nil {
+		t.Fatal(err)
+	}
+	newClient(t, s.url, trader.token).trust(second).get("/v1/account").want(t, http.StatusOK)
+	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
+		t.Error("the old certificate is still shown")
+	}
+	live.say(`{"action":"ping"}`)
+	live.await("the stream goes on", func(m told) bool { return m.Type == "pong" })
+	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"), float64(second.NotAfter.Unix()); got != want {
+		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
+	}
+}
+
+func TestOldVersionsOfTLSAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := testConfig(t, redistest.New(t).URL())
+	c.TLS.CertFile, c.TLS.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
+	s := start(t, c)
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		conn, err := tls.Dial("tcp", s.process.listener.Addr().String(),
+			&tls.Config{MinVersion: version, MaxVersion: version, InsecureSkipVerify: true})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
+// relay forwards connections to a service that may come back at another address.
+type relay struct {
+	listener net.Listener
+	to       atomic.Pointer[string] // http://host:port
+}
+
+// newRelay starts a relay, which is stopped when the test ends.
+func newRelay(tb testing.TB) *relay {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { listener.Close() })
+	r := &relay{listener: listener}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go r.forward(conn)
+		}
+	}()
+	return r
+}
+
+func (r *relay) forward(conn net.Conn) {
+	defer conn.Close()
+	other, err := net.Dial("tcp", strings.TrimPrefix(*r.to.Load(), "http://"))
+	if err != nil {
+		return
+	}
+	defer other.Close()
+	go func() {
+		io.Copy(other, conn)
+		other.Close()
+	}()
+	io.Copy(conn, other)
+}
+
+func TestTailComesBackWhereItWas(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	c := testConfig(t, redis.URL())
+	first := start(t, c)
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	first.awaitTrade(t, "ACME", 101.25)
+	trader, _ := first.account(t)
+	relay := newRelay(t)
+	relay.to.Store(&first.url)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs journal
+	args := []string{"tail", "--json", "--channels", "signal.new", "--key-file", written(t, trader.token),
+		"--url", "ws://" + relay.listener.Addr().String() + "/ws/dashboard"}
+	program(t) // builds it here: a goroutine may not end the test
+	ended := make(chan error, 1)
+	go func() { ended <- command(ctx, t, nil, &out, &errs, args...) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("tail ended with: %v", err)
+		}
+	})
+	eventually(t, "tail has subscribed", func() bool { return out.Line("subscribed") != "" })
+	before := trader.run("ACME", "momentum")
+	eventually(t, "tail shows a signal", func() bool { return out.Line(before.ID) != "" })
+
+	// Another node makes a signal while tail is away.
+	first.stop(t)
+	eventually(t, "tail says that it tries again", func() bool { return errs.Line("going away", "trying again") != "" })
+	c.DataDir = t.TempDir()
+	second := start(t, c)
+	second.awaitTrade(t, "ACME", 101.25)
+	trader = trader.at(second.url)
+	missed := trader.run("ACME", "momentum")
+	relay.to.Store(&second.url)
+	eventually(t, "tail shows what it missed", func() bool { return out.Line(missed.ID) != "" })
+	after := trader.run("ACME", "momentum")
+	eventually(t, "tail goes on", func() bool { return out.Line(after.ID) != "" })
+	for _, s := range []wireSignal{before, missed, after} {
+		if n := strings.Count(out.String(), s.ID); n != 1 {
+			t.Errorf("tail shows %s %d times", s.ID, n)
+		}
+	}
+}

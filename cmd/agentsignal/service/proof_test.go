@@ -1,0 +1,273 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// wander returns n bars of 1h of a random walk that ended at a time.
+func wander(seed uint64, n int, end time.Time) []marketdata.Bar {
+	r := rand.New(rand.NewPCG(seed, 3))
+	cents := func(x float64) float64 { return math.Round(x*100) / 100 }
+	const step = 3_600_000
+	price := 100.0
+	bars := make([]marketdata.Bar, n)
+	for i := range bars {
+		open := end.UnixMilli() - int64(n-i)*step
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: cents(price), Volume: 5 + float64(r.IntN(9))}
+		b.High, b.Low = b.Open, b.Open
+		for range 5 {
+			price *= math.Exp(.003 * r.NormFloat64())
+			b.High, b.Low = max(b.High, cents(price)), min(b.Low, cents(price))
+		}
+		b.Close = cents(price)
+		bars[i] = b
+	}
+	return bars
+}
+
+// give writes bars of 1h to market:bars.
+func (m pricer) give(asset string, bars ...marketdata.Bar) {
+	m.tb.Helper()
+	entries := make([][]any, len(bars))
+	for i, b := range bars {
+		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high", b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
+	}
+	m.add("market:bars", entries...)
+}
+
+// madeSignal is a signal as clients see it.
+type madeSignal struct {
+	ID         string           `json:"signal_id"`
+	Asset      string           `json:"asset"`
+	Strategy   string           `json:"strategy"`
+	Direction  signal.Direction `json:"direction"`
+	Confidence float64          `json:"confidence"`
+	Entry      float64          `json:"entry_price"`
+	Stop       float64          `json:"stop_loss"`
+	Target     float64          `json:"take_profit"`
+	Metadata   json.RawMessage  `json:"metadata"`
+	CreatedAt  time.Time        `json:"created_at"`
+	ExpiresAt  time.Time        `json:"expires_at"`
+}
+
+// TestLiveSignalsAreThoseOfTheBacktest runs every strategy that reads bars alone at
+// two closes of a source without ticks. What is stored is what the backtest has at
+// those bars, in every field but identifiers and times; the commands that read the
+// stored bars say the same, and the audit finds nothing. Then the signals close, and
+// the scorecard counts them.
+func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	config := testConfig(t, redis.URL())
+	config.Market.Source = "stream"
+	s := start(t, config)
+	prices := newMarket(t, redis.Client())
+	trader, account := s.account(t)
+	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
+	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
+
+	prices.give("WALK", bars[:len(bars)-1]...)
+	made := 0
+	rows := map[[2]string]string{}                             // what the commands shall print of the last ones, by strategy and risk
+	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // what closed before is stale
+		if last == len(bars)-1 {
+			prices.give("WALK", bars[last])
+		}
+		eventually(t, fmt.Sprintf("bar %d is seen", last), func() bool {
+			seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
+			origin.Tick = seen.Asset.TickSize
+			return err == nil && !seen.Ticks && seen.Bars[len(seen.Bars)-1] == bars[last]
+		})
+		for _, name := range []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout} {
+			for _, risk := range signal.RiskLevels {
+				replayed, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
+					From: bars[last].CloseTime, To: bars[last].CloseTime})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, ok := replayed.At(last)
+				if !ok {
+					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
+				}
+				run := trader.post("/v1/agents/trading/run", runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
+				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t, http.StatusOK).Body)
+				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence, Levels: signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
+					Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
+				if d := cmp.Diff(want.Conclusion, same); d != "" || got.Asset != "walk" || got.Strategy != name {
+					t.Errorf("%s %s at bar %d (-backtest +live):\n%s", name, risk, last, d)
+				}
+				made++
+				rows[[2]string{name, string(risk)}] = fmt.Sprintf("%s %s %.4f %v %v %v open", time.UnixMilli(bars[last].CloseTime).UTC().Format("2006-01-02 15:04:05"),
+					got.Direction, got.Confidence, got.Entry, got.Stop, got.Target)
+			}
+		}
+	}
+
+	operator := storeOperator(t, redis.URL(), "")
+	file := written(t, csvOf(bars))
+	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
+	for manner, row := range rows {
+		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to", end, "--trades"}
+		for what, out := range map[string]string{"stored": operator.Do(args...), "csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
+				t.Errorf("%s over %s bars: the command says %s, want %s", manner, what, out, row)
+			}
+		}
+	}
+	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Cost: .001})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Statistics.Count < 20 {
+		t.Fatalf("the backtest has only %d signals", want.Statistics.Count)
+	}
+	wanted := jsonOf(t, want)
+	if got := operator.Do("backtest", "--asset", "walk", "--strategy", "momentum", "--json"); !same(got, wanted) {
+		t.Errorf("the command says %s, want %s", got, wanted)
+	}
+	job := decode[map[string]json.RawMessage](t, trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).want(t, http.StatusOK).Body)
+	id := strings.Trim(string(job["job_id"]), `"`)
+	trader.awaitJob(id)
+	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+	if string(ended["status"]) != `"completed"` || !same(string(ended["result"]), wanted) {
+		t.Errorf("the job ended as %s, want %s", ended, wanted)
+	}
+	if out := operator.Do("audit"); !strings.Contains(out, fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
+		t.Errorf("the audit says %s", out)
+	}
+
+	// All levels are passed, upwards: what is long wins.
+	for range 3 {
+		prices.tick("WALK", "190.5")
+	}
+	var card scorecard.Card
+	eventually(t, "all signals are closed and counted", func() bool {
+		card = decode[scorecard.Card](t, trader.get("/v1/scorecard?asset=WALK").want(t, http.StatusOK).Body)
+		return card.Statistics.Count == made
+	})
+	wins, groups := 0, 0
+	for _, g := range card.Groups {
+		groups += g.Statistics.Count
+	}
+	for _, l := range trader.allSignals() {
+		if l.Direction == "long" {
+			wins++
+		}
+	}
+	if c := card.Statistics; c.Wins != wins || groups != made || c.Reasons.TakeProfit != wins || c.Reasons.StopLoss != made-wins {
+		t.Errorf("the scorecard has %+v in %d groups of %d signals, %d of them long", c, len(card.Groups), groups, wins)
+	}
+	if out := operator.Do("audit", "--account", string(account.ID)); !strings.Contains(out, fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
+		t.Errorf("the audit of closed signals says %s", out)
+	}
+	operator.Fails(`there is no account "acc_nobody"`, "audit", "--account", "acc_nobody")
+	// Other bars than those that the signals were made of.
+	for i := range bars {
+		bars[i].Close = (bars[i].High + bars[i].Low) / 2
+	}
+	prices.give("WALK", bars[len(bars)-200:]...)
+	eventually(t, "the audit finds what differs", func() bool {
+		out, err := operator.Try("", "audit")
+		return err != nil && strings.Contains(out, "confidence is ") && strings.Contains(out, fmt.Sprintf("%d differ", made))
+	})
+}
+
+func TestScansRankManyAssets(t *testing.T) {
+	t.Parallel()
+	config := testConfig(t, redistest.New(t).URL())
+	config.Market.Source = "simulated,stream" // so that a name may come without a price
+	s := start(t, config)
+	trader, _ := s.account(t)
+	for _, asset := range []string{"BTC", "ETH", "EURUSD"} {
+		s.awaitPrices(t, asset, signal.H1)
+	}
+	type scan struct {
+		Kind, Status string
+		Result       struct {
+			Ranked []struct {
+				Asset    string
+				Strength float64
+				Entry    float64 `json:"entry_price"`
+			}
+			Errors []struct {
+				Asset string
+				Code  string `json:"error_code"`
+			}
+		}
+	}
+	var ended scan
+	eventually(t, "a scan finds no old prices", func() bool { // as a busy machine may have them
+		a := trader.post("/v1/agents/trading/scan", `{"assets":["BTC","eth","NOSUCH","EURUSD"],"strategy":"breakout"}`).want(t, http.StatusOK)
+		id := decode[wireJob](t, a.Body).ID
+		trader.awaitJob(id)
+		ended = decode[scan](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+		return len(ended.Result.Ranked) == 3
+	})
+	r := ended.Result
+	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" || r.Errors[0].Code != "DATA_UNAVAILABLE" ||
+		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength || r.Ranked[0].Entry <= 0 {
+		t.Errorf("the scan ended as %+v", ended)
+	}
+	if p := trader.signals(""); p.Total != 0 {
+		t.Errorf("a scan has stored %d signals", p.Total)
+	}
+}
+
+func TestBacktestsOfFiles(t *testing.T) {
+	t.Parallel()
+	bars := wander(2, 900, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	text := csvOf(bars)
+	file := written(t, text)
+	o := operator(t)
+	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
+		Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick", "0.01", "--always-open",
+		"--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
+	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
+		t.Errorf("got %s, want %s", got, jsonOf(t, want))
+	}
+	out, err := o.Try(text, append(args, "--csv", "-", "--trades")...)
+	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") || strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
+		t.Errorf("the table is %s (%v)", out, err)
+	}
+	if help, err := o.Try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
+		t.Errorf("the help shows what no user types: %s (%v)", help, err)
+	}
+	o.Fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, text+"2026-11-02,1,1,1,x,1\n"))
+	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
+	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
+	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h", "--risk", "none", "--from", "soon")
+	gap := strings.Split(text, "\n")
+	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum", "--always-open", "--csv",
+		written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+}
+
+// csvOf returns a file of bars.
+func csvOf(bars []marketdata.Bar) string {
+	var text strings.Builder
+	text.WriteString("time,open,high,low,close,volume\n")
+	for _, b := range bars {
+		fmt.Fprintf(&text, "%d,%v,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close, b.Volume)
+	}
+	return text.String()
+}

@@ -1,0 +1,41 @@
+package service
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// While Redis is away, what is tried again and again is not logged again and again,
+// however often the service is probed.
+func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
+	t.Parallel()
+	const most = 32 // each part that misses Redis has a line of its own, and so has each of 16 partitions
+	redis := redistest.New(t)
+	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated", "LEASE=1s")
+	c := newClient(t, s.url, "")
+	eventually(t, "the service is ready", func() bool { return c.get("/readyz").Status == http.StatusOK })
+	eventually(t, "the service serves", func() bool { return s.log.Line(`"msg":"agentsignal serves"`) != "" })
+	before := strings.Count(s.log.String(), "\n")
+	redis.Kill()
+	failed := 0
+	eventually(t, "30 probes fail", func() bool {
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			if c.get(path).Status == http.StatusServiceUnavailable {
+				failed++
+			}
+		}
+		return failed >= 30
+	})
+	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")[before:]
+	if len(lines) > most {
+		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, most, strings.Join(lines, "\n"))
+	}
+	if s.log.Line(`"path":"/readyz"`, `"status":503`) == "" {
+		t.Error("that the service is not ready is not logged")
+	}
+	redis.Restart()
+	eventually(t, "the service is ready again", func() bool { return c.get("/readyz").Status == http.StatusOK })
+}

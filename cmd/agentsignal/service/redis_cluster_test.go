@@ -1,0 +1,89 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestTheServiceWorksOnARedisCluster(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewCluster(t, 3)
+	rdb := redis.Client()
+	c := testConfig(t, redis.URL())
+	c.Partitions = 4
+	s := start(t, c)
+	eventually(t, "all partitions are owned", func() bool { return s.process.joined.Load().Owned() == c.Partitions })
+	newMarket(t, rdb).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+
+	// One account in each partition.
+	accounts := map[int]*client{}
+	owners := map[int]signal.AccountID{}
+	for len(accounts) < c.Partitions {
+		trader, a := s.account(t)
+		p := s.process.store.Partition(a.ID)
+		accounts[p], owners[p] = trader, a.ID
+	}
+	use := func(p, before int) {
+		t.Helper()
+		trader := accounts[p]
+		live := trader.dial()
+		made := trader.run("ACME", "momentum")
+		if list := trader.signals("limit=1"); list.Total != before+1 || list.Signals[0].ID != made.ID {
+			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total, list.Signals, made.ID)
+		}
+		trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+		job := trader.awaitJob(trader.submit("ACME", "breakout").ID)
+		if job.Status != "completed" {
+			t.Fatalf("partition %d: the job ended as %+v", p, job)
+		}
+		live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+		place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
+		back := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
+		if back.Resumed == nil || !back.Resumed.Complete || back.Resumed.Replayed != 1 {
+			t.Errorf("partition %d: resumed with %+v", p, back.Resumed)
+		}
+	}
+	for p := range c.Partitions {
+		use(p, 0)
+	}
+	key := "Idempotency-Key: k"
+	first := accounts[0].post("/v1/agents/trading/run", runBody("ACME", "momentum"), key).want(t, http.StatusOK)
+	if again := accounts[0].post("/v1/agents/trading/run", runBody("ACME", "momentum"), key); again.Body != first.Body {
+		t.Errorf("a repeated request is answered with %s, first it was %s", again.Body, first.Body)
+	}
+
+	// A partition moves to another node under the running service.
+	redis.Move("{p01}:events")
+	eventually(t, "the moved partition is written again", func() bool {
+		return accounts[1].post("/v1/agents/trading/run", runBody("ACME", "momentum")).Status == http.StatusOK
+	})
+	use(1, accounts[1].signals("").Total)
+
+	// A deleted account loses its streams, its keys and then its records.
+	gone := accounts[2]
+	live := gone.dial()
+	if err := s.process.credentials.DeleteAccount(t.Context(), owners[2]); err != nil {
+		t.Fatal(err)
+	}
+	if code := live.closing(); code != 4403 {
+		t.Errorf("the stream of the deleted account is closed with %d, want 4403", code)
+	}
+	gone.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
+	eventually(t, "its open signals and jobs are erased", func() bool {
+		left, err := rdb.Exists(t.Context(), "{p02}:open", fmt.Sprintf("{p02}:jobs:%s", owners[2])).Result()
+		return err == nil && left == 0
+	})
+
+	// What was there is there after a restart.
+	want := accounts[1].allSignals()
+	s.stop(t)
+	s = start(t, c)
+	if got := accounts[1].at(s.url).allSignals(); len(got) != len(want) || got[0].ID != want[0].ID {
+		t.Errorf("after a restart %d signals are listed, before %d", len(got), len(want))
+	}
+}

@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// repeatEvery is how often a fault is logged that keeps coming.
+	repeatEvery = time.Minute
+	// maxRepeats bounds the faults that are remembered. Beyond it each one is logged.
+	maxRepeats = 1000
+)
+
+// repeats is a handler that logs a fault when it first comes, and then once a minute
+// with the number of times that it came since. A fault is a warning or an error; it
+// is known by its message and those of its attributes that are text, so that the same
+// fault of another account is another one, and one with a request's identifier is always
+// logged. What is wrong (err), numbers and durations do not make a difference.
+type repeats struct {
+	slog.Handler
+	context string // the attributes of the logger
+	seen    *faultsSeen
+}
+
+// faultsSeen is what the handlers of a logger share.
+type faultsSeen struct {
+	mu     sync.Mutex
+	faults map[string]*faultSeen
+}
+
+// faultSeen is a fault that was logged at a time, and came so often since.
+type faultSeen struct {
+	logged time.Time
+	since  int
+}
+
+func newRepeats(h slog.Handler) *repeats {
+	return &repeats{Handler: h, seen: &faultsSeen{faults: map[string]*faultSeen{}}}
+}
+
+// Handle implements slog.Handler.
+func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level < slog.LevelWarn {
+		return h.Handler.Handle(ctx, r)
+	}
+	var key strings.Builder
+	key.WriteString(r.Level.String() + " " + r.Message + h.context)
+	r.Attrs(func(a slog.Attr) bool {
+		appendText(&key, a)
+		return true
+	})
+	repeated, log := h.seen.note(key.String(), r.Time)
+	if !log {
+		return nil
+	}
+	if repeated > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int("repeated", repeated))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// note returns whether a fault is to be logged that has come now, and how often it came
+// since it was logged last.
+func (s *faultsSeen) note(key string, now time.Time) (repeated int, log bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.faults[key]
+	if f != nil && now.Sub(f.logged) < repeatEvery {
+		f.since++
+		return 0, false
+	}
+	if f == nil {
+		if len(s.faults) >= maxRepeats {
+			for k, old := range s.faults {
+				if now.Sub(old.logged) >= repeatEvery {
+					delete(s.faults, k)
+				}
+			}
+		}
+		if len(s.faults) >= maxRepeats {
+			return 0, true
+		}
+		f = &faultSeen{}
+		s.faults[key] = f
+	}
+	repeated = f.since
+	*f = faultSeen{logged: now}
+	return repeated, true
+}
+
+// WithAttrs implements slog.Handler.
+func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
+	context := strings.Builder{}
+	context.WriteString(h.context)
+	for _, a := range attrs {
+		if a.Value.Kind() == slog.KindInt64 { // of a logger it is its partition
+			a.Value = slog.StringValue(a.Value.String())
+		}
+		appendText(&context, a)
+	}
+	return &repeats{h.Handler.WithAttrs(attrs), context.String(), h.seen}
+}
+
+// WithGroup implements slog.Handler.
+func (h *repeats) WithGroup(name string) slog.Handler {
+	return &repeats{h.Handler.WithGroup(name), h.context + " " + name, h.seen}
+}
+
+// appendText adds an attribute to the key of a fault if it is text.
+func appendText(key *strings.Builder, a slog.Attr) {
+	if v := a.Value.Resolve(); v.Kind() == slog.KindString {
+		key.WriteString(" " + a.Key + "=" + v.String())
+	}
+}

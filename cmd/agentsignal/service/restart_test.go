@@ -1,0 +1,139 @@
+package service
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// pictureOf returns what the service shows to the client: every list with many
+// filters, and each signal, by their paths.
+func pictureOf(c *client, since string) map[string]string {
+	c.tb.Helper()
+	paths := []string{"/v1/account", "/v1/jobs?limit=100"}
+	for _, query := range []string{"limit=100", "limit=7", "limit=7&offset=7", "limit=100&offset=20", "offset=1000", "direction=long&limit=100",
+		"direction=short&limit=100", "status=open&limit=100", "status=closed&limit=100", "asset=acme&limit=100", "asset=GLOBEX&limit=100",
+		"strategy=momentum&limit=100", "strategy=breakout&direction=long", "agent_id=trading&limit=1", "agent_id=seo", "min_confidence=0.4&limit=100",
+		"min_confidence=0.43&status=open&limit=100", "min_confidence=0.9&limit=100", "min_confidence=0.98", "since=" + url.QueryEscape(since) + "&limit=100"} {
+		paths = append(paths, "/v1/signals?"+query)
+	}
+	for _, s := range c.allSignals() {
+		paths = append(paths, "/v1/signals/"+s.ID)
+	}
+	picture := map[string]string{}
+	for _, path := range paths {
+		picture[path] = c.get(path).want(c.tb, http.StatusOK).Body
+	}
+	return picture
+}
+
+// change records that a signal was updated or closed, as its owner does.
+func (s *service) change(tb testing.TB, account signal.AccountID, id string, kind signal.EventType, data string, f func(*signal.Signal)) {
+	tb.Helper()
+	created, closed, err := s.process.catalogue.Find(tb.Context(), account, signal.SignalID(id))
+	if err != nil {
+		tb.Fatalf("find %s: %v", id, err)
+	}
+	found, err := s.process.store.SignalByID(tb.Context(), account, signal.SignalID(id), created, closed)
+	if err != nil {
+		tb.Fatalf("read %s: %v", id, err)
+	}
+	found.Sequence++
+	found.Metadata = nil
+	f(found)
+	_, err = s.process.events.Append(tb.Context(), signal.Change{Account: account, Signal: found,
+		Events: []signal.Event{{Type: kind, Asset: found.Asset, Data: []byte(data)}}})
+	if err != nil {
+		tb.Fatalf("append %s of %s: %v", kind, id, err)
+	}
+}
+
+func TestARestartChangesNothingThatIsShown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewDurable(t)
+	c := testConfig(t, redis.URL())
+	s := start(t, c)
+	prices := newMarket(t, redis.Client())
+	prices.open("ACME", "101.25")
+	prices.open("Globex", "97.5")
+	s.awaitPrices(t, "ACME", signal.H1)
+	s.awaitPrices(t, "globex", signal.H1)
+	trader, account := s.account(t)
+	other, _ := s.account(t)
+
+	strategies, risks := []string{"momentum", "breakout", "mean_reversion"}, []string{"low", "medium", "high"}
+	var made []string
+	var since string
+	for i := range 30 {
+		body := runBody([]string{"ACME", "Globex", "globex"}[i%3], strategies[i/3%3], fmt.Sprintf(`"risk_level":%q`, risks[i%3]))
+		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).want(t, http.StatusOK).Body)
+		made = append(made, w.ID)
+		if i == 15 {
+			since = w.CreatedAt
+		}
+	}
+	other.run("ACME", "momentum")
+	trader.awaitJob(trader.submit("ACME", "momentum").ID)
+
+	// Some were updated, some closed, some both.
+	for i, id := range made[:12] {
+		confidence := .9 + float64(i)/1000
+		if i%3 != 2 {
+			data := fmt.Sprintf(`{"signal_id":%q,"confidence":%v}`, id, confidence)
+			s.change(t, account.ID, id, signal.SignalUpdated, data, func(s *signal.Signal) { s.Confidence = confidence })
+		}
+		if i%3 != 0 {
+			exit, percent, absolute := 105.5, 4.1234, 4.25
+			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id), func(s *signal.Signal) {
+				s.Confidence = confidence
+				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit, PnLPercent: &percent,
+					PnLAbsolute: &absolute, DurationMinutes: 1}
+			})
+		}
+	}
+	want := pictureOf(trader, since)
+	if n := len(decode[page](t, want["/v1/signals?min_confidence=0.9&limit=100"]).Signals); n != 12 {
+		t.Fatalf("%d signals have the new confidence, want 12", n)
+	}
+	if n := decode[page](t, want["/v1/signals?status=closed&limit=100"]).Total; n != 8 {
+		t.Fatalf("%d signals are closed, want 8", n)
+	}
+
+	for _, how := range []string{"in order", "with Redis, killed, and a new data directory"} {
+		s.stop(t)
+		if how != "in order" {
+			redis.Kill()
+			redis.Restart()
+			c.DataDir = t.TempDir()
+		}
+		s = start(t, c)
+		trader = trader.at(s.url)
+		got := pictureOf(trader, since)
+		for _, path := range slices.Sorted(maps.Keys(want)) {
+			if d := cmp.Diff(want[path], got[path]); d != "" {
+				t.Errorf("%s after a restart %s (-want +got):\n%s", path, how, d)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%d paths after a restart %s, before %d", len(got), how, len(want))
+		}
+		if p := other.at(s.url).signals(""); p.Total != 1 {
+			t.Errorf("the other account has %d signals after a restart %s", p.Total, how)
+		}
+	}
+	// What comes after the pass over the log is on top of it.
+	s.awaitPrices(t, "ACME", signal.H1)
+	next := trader.run("ACME", "momentum")
+	if p := trader.signals("limit=2"); p.Total != 32 || p.Signals[0].ID != next.ID {
+		t.Errorf("after the restarts a run leads to a total of %d, the newest %s, want %s", p.Total, p.Signals[0].ID, next.ID)
+	}
+}

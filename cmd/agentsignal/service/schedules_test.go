@@ -1,0 +1,212 @@
+package service
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// wireSchedule is what tests look at of a schedule.
+type wireSchedule struct {
+	ID        string     `json:"schedule_id"`
+	Status    string     `json:"status"`
+	NextRunAt *time.Time `json:"next_run_at"`
+	LastRunAt *time.Time `json:"last_run_at"`
+	LastError *struct {
+		Code    string `json:"error_code"`
+		Message string
+		At      time.Time
+	} `json:"last_error"`
+	Failures int
+	Skipped  int
+}
+
+// everySecond is a schedule of the content agent, which needs no market: bars of a
+// minute last a second where there is a simulated one.
+const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags","timeframe":"1m","every":"bar","max_open":`
+
+func (c *client) schedule(id string) wireSchedule {
+	c.tb.Helper()
+	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).want(c.tb, http.StatusOK).Body)
+}
+
+// afterRounds waits until a schedule has been moved on so many times.
+func (c *client) afterRounds(id string, rounds int) {
+	c.tb.Helper()
+	seen := map[time.Time]bool{}
+	eventually(c.tb, "the schedule runs on", func() bool {
+		if next := c.schedule(id).NextRunAt; next != nil {
+			seen[*next] = true
+		}
+		return len(seen) > rounds
+	})
+}
+
+func TestMarketSpeedIsTheSimulatedMarkets(t *testing.T) {
+	t.Parallel()
+	for sources, want := range map[string]int64{"simulated": 60, "stream, simulated": 60, "binance,simulated": 60, "stream": 1, "binance,stream": 1, "alpaca": 1} {
+		if got := barSpeed(configs.Market{Source: sources, Speed: 60}); got != want {
+			t.Errorf("%s: %d times real time, want %d", sources, got, want)
+		}
+	}
+}
+
+func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "simulated"
+	trader, _ := start(t, c).account(t)
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).want(t, http.StatusOK).Body)
+	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
+	trader.afterRounds(s.ID, 2)
+	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 || trader.signals("").Total != 4 {
+		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
+	}
+	// More room is used, none after it is disabled.
+	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).want(t, http.StatusOK)
+	eventually(t, "each asset has three signals", func() bool { return trader.signals("").Total == 6 })
+	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":9,"status":"disabled"}`).want(t, http.StatusOK)
+	if got := trader.schedule(s.ID); got.NextRunAt != nil || got.Status != "disabled" {
+		t.Errorf("disabled it is %+v", got)
+	}
+	trader.do("DELETE", "/v1/schedules/"+s.ID, "").want(t, http.StatusNoContent)
+	trader.get("/v1/schedules/"+s.ID).fails(t, http.StatusNotFound, "not_found")
+}
+
+// TestSchedulesDrawFromTheQuotaOfRuns: what a schedule runs, a client cannot run beside it.
+func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.RateLimit.Runs = "5/h"
+	svc := start(t, c)
+	trader, _ := svc.account(t)
+	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f","g","h"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
+		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
+	}
+	if n := trader.signals("").Total; n != 5 {
+		t.Errorf("%d signals, want 5", n)
+	}
+	trader.post("/v1/agents/seo/run", runBody("i", "meta_tags")).fails(t, http.StatusTooManyRequests, "rate_limited")
+	if n := svc.metric(t, "agentsignal_scheduled_runs_total", `result="skipped"`); n != 3 {
+		t.Errorf("%v runs are counted as skipped, want 3", n)
+	}
+}
+
+// TestASchedulesLastErrorIsShown: an asset whose price was never sent has no data.
+func TestASchedulesLastErrorIsShown(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "stream"
+	trader, _ := start(t, c).account(t)
+	const nothing = `{"agent_id":"trading","strategy":"momentum","every":"1440m","assets":["NOSUCH"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	got := trader.schedule(s.ID)
+	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" || got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
+		t.Errorf("%+v, error %+v", got, got.LastError)
+	}
+}
+
+// TestOpenSignalsOfAnAccountAreBounded: in requests, jobs and schedules alike.
+func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Signals.MaxOpen = 2
+	svc := start(t, c)
+	trader, _ := svc.account(t)
+	other, _ := svc.account(t)
+	for range 2 {
+		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+	}
+	if n := trader.signals("status=open").Total; n != 2 {
+		t.Fatalf("%d open signals", n)
+	}
+	a := trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags"))
+	a.fails(t, http.StatusTooManyRequests, "too_many_signals")
+	if a.Header.Get("Retry-After") != "60" {
+		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
+	}
+	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).fails(t, http.StatusTooManyRequests, "too_many_signals")
+	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).want(t, http.StatusOK).Body)
+	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
+	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil || got.LastError.Code != "too_many_signals" {
+		t.Errorf("%+v, error %+v", got, got.LastError)
+	}
+	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+	eventually(t, "the other account, which lists nothing, is bounded", func() bool {
+		return other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).Status == http.StatusTooManyRequests
+	})
+}
+
+func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
+	t.Parallel()
+	reader, _ := shared(t).account(t, "signals:read", "agents:read", "webhooks:manage")
+	for _, path := range []string{"/v1/schedules", "/v1/schedules/sch_01M7YQ1WTVKN9DZNWV9NV456V1"} {
+		reader.get(path).fails(t, http.StatusForbidden, "insufficient_scope")
+	}
+	reader.post("/v1/schedules", everySecond+`1}`).fails(t, http.StatusForbidden, "insufficient_scope")
+}
+
+// TestSchedulesOutliveTheirOwner kills one of two nodes, which owns about half of the
+// partitions.
+func TestSchedulesOutliveTheirOwner(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "stream,simulated")
+	var traders []*client
+	var ids []string
+	for range 6 {
+		trader, _ := n.second.account(t)
+		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).want(t, http.StatusOK).Body)
+		traders, ids = append(traders, trader), append(ids, s.ID)
+	}
+	// Of one that runs once a day there is one round, whoever owns it when.
+	for _, trader := range traders {
+		trader.post("/v1/schedules", `{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).want(t, http.StatusOK)
+		eventually(t, "the round of the day is over", func() bool { return trader.signals("strategy=product_description").Total == 2 })
+	}
+	before := make([]int, len(traders))
+	for i, trader := range traders {
+		eventually(t, "signals are there", func() bool { return trader.signals("").Total > 1 })
+		if other := traders[(i+1)%len(traders)]; other.get("/v1/schedules/"+ids[i]).Status != http.StatusNotFound {
+			t.Error("another account sees a schedule")
+		}
+	}
+	n.first.kill()
+	for i, trader := range traders {
+		before[i] = trader.signals("").Total
+	}
+	for i, trader := range traders {
+		// What the killed process had begun counts for before, or is left out.
+		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
+		if n := trader.signals("strategy=product_description").Total; n != 2 {
+			t.Errorf("the round of a day has made %d signals, want 2", n)
+		}
+	}
+}
+
+// TestSchedulesDoNotHoldEachOtherUp: signals of another timeframe or risk are those of
+// another schedule.
+func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+	trader, _ := shared(t).account(t)
+	const body = `{"agent_id":"trading","assets":["ETH"],"strategy":"momentum","every":"1m"`
+	for _, manner := range []string{`"timeframe":"1h"`, `"timeframe":"5m"`, `"timeframe":"1h","risk_level":"high"`} {
+		trader.post("/v1/schedules", body+`,`+manner+`}`).want(t, http.StatusOK)
+	}
+	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
+	// Another of the same manner has no room; of another one it has.
+	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).want(t, http.StatusOK).Body)
+	eventually(t, "its round is over", func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
+	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).want(t, http.StatusOK)
+	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
+	if total := trader.signals("").Total; total != 4 {
+		t.Errorf("%d signals", total)
+	}
+}

@@ -1,0 +1,219 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/apitest"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// slowRequest is a request whose body is not yet sent to its end.
+type slowRequest struct {
+	tb      testing.TB
+	conn    net.Conn
+	request *http.Request
+	body    string
+}
+
+// beginRun sends a run but for the end of its body.
+func (c *client) beginRun(body string) *slowRequest {
+	c.tb.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	c.tb.Cleanup(func() { conn.Close() })
+	r, err := http.NewRequest(http.MethodPost, c.url+"/v1/agents/trading/run", strings.NewReader(body))
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	var whole strings.Builder
+	if err := r.Write(&whole); err != nil {
+		c.tb.Fatal(err)
+	}
+	head := strings.TrimSuffix(whole.String(), body)
+	if _, err := io.WriteString(conn, head+body[:1]); err != nil {
+		c.tb.Fatal(err)
+	}
+	return &slowRequest{c.tb, conn, r, body}
+}
+
+// finish sends the rest and returns the answer.
+func (s *slowRequest) finish() answer {
+	s.tb.Helper()
+	s.conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(s.conn, s.body[1:]); err != nil {
+		s.tb.Fatalf("send the rest: %v", err)
+	}
+	w, err := http.ReadResponse(bufio.NewReader(s.conn), s.request)
+	if err != nil {
+		s.tb.Fatalf("read the answer: %v", err)
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	if err != nil {
+		s.tb.Fatalf("read the answer: %v", err)
+	}
+	s.request.Body = http.NoBody
+	if err := httpCheck(s.tb).Check(apitest.Exchange{Request: s.request, RequestBody: []byte(s.body), Status: w.StatusCode,
+		Header: w.Header, Body: text}); err != nil {
+		s.tb.Errorf("%v: %s", err, text)
+	}
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
+func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "SHUTDOWN_DELAY=1500ms")
+	c := launch(t, settings...)
+	c.awaitReady(t)
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	public := c.client(t)
+	trader := register(public)
+	eventually(t, "there are prices", func() bool {
+		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
+	live := trader.dial()
+	slow := trader.beginRun(runBody("ACME", "momentum"))
+	eventually(t, "the slow run is being answered", func() bool {
+		return metricOf(public.get("/metrics").Body, "agentsignal_http_requests_in_flight") == 2 // and this one
+	})
+
+	c.signal(syscall.SIGTERM)
+	began := time.Now()
+	eventually(t, "it says that it drains", func() bool {
+		_, ready, status := public.health()
+		return ready == http.StatusServiceUnavailable && status == "draining"
+	})
+	during := trader.run("ACME", "momentum") // balancers may not have noticed yet
+	eventually(t, "it listens no more", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	last := decode[wireSignal](t, slow.finish().want(t, http.StatusOK).Body)
+	if code := live.closing(); code != 1001 {
+		t.Errorf("the stream is closed with %d, want 1001", code)
+	}
+	told := signalsOf(live.until("what happened before", func([]told) bool { return true }))
+	if len(told) != 2 || told[0] != during.ID || told[1] != last.ID {
+		t.Errorf("before its end the stream told of %v, want %s and %s", told, during.ID, last.ID)
+	}
+	code, _ := c.exit()
+	if took := time.Since(began); code != 0 || took > 12*time.Second {
+		t.Errorf("it ended with %d after %s", code, took)
+	}
+
+	again := launch(t, settings...)
+	again.awaitReady(t)
+	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID || p.Signals[1].ID != during.ID {
+		t.Errorf("after a restart the list has %+v", p)
+	}
+}
+
+func TestASecondSIGTERMEndsTheServiceAtOnce(t *testing.T) {
+	t.Parallel()
+	impatient := launch(t, childSettings(t, redistest.New(t).URL(), "SHUTDOWN_DELAY=1h")...)
+	impatient.signal(syscall.SIGTERM)
+	eventually(t, "it drains", func() bool { return impatient.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	impatient.signal(syscall.SIGTERM)
+	if code, _ := impatient.exit(); code != exitForced {
+		t.Errorf("after two signals it ended with %d", code)
+	}
+}
+
+func TestADataDirectoryHasOneService(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, "")
+	s := start(t, c)
+	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
+	if code, _ := second.exit(); code != exitFailed || second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
+		t.Errorf("a second service on the data directory ends with %d and says: %s", code, second.log)
+	}
+	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
+		t.Errorf("the first one's /readyz is %d", ready)
+	}
+}
+
+// refused waits for a service that must not run, and returns why.
+func (s *service) refused(tb testing.TB) string {
+	tb.Helper()
+	eventually(tb, "the service ends", func() bool {
+		if s.process.server.Ready(context.Background()).Status == "ready" {
+			tb.Error("a service is ready that may not take part")
+		}
+		select {
+		case <-s.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if s.err == nil {
+		tb.Fatal("the service ended without an error")
+	}
+	return s.err.Error()
+}
+
+func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	c := testConfig(t, redis.URL())
+	first := start(t, c)
+
+	other := testConfig(t, redis.URL())
+	other.Partitions = 4
+	if why := begin(t, other).refused(t); !strings.Contains(why, "partitions: 16") || !strings.Contains(why, "says 4") {
+		t.Errorf("other partitions are refused with: %s", why)
+	}
+	alone := testConfig(t, redis.URL())
+	if why := begin(t, alone).refused(t); !strings.Contains(why, "cluster: true: set it for both, stop one, or give one another redis.url") {
+		t.Errorf("a second service without cluster is refused with: %s", why)
+	}
+	trader, _ := first.account(t)
+	if p := trader.signals(""); p.Total != 0 {
+		t.Errorf("the first service lists %+v", p)
+	}
+	first.awaitReady(t)
+	if n := first.process.joined.Load().Owned(); n != c.Partitions {
+		t.Errorf("the first service owns %d partitions", n)
+	}
+}
+
+func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	// Each read of the event log keeps the node busy for a while.
+	s := start(t, testConfig(t, redis.URL()), func(p *process) {
+		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(100 * time.Millisecond) })
+	})
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(t, "ACME", 101.25)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	var made []string
+	for range 3 {
+		made = append(made, trader.run("ACME", "momentum").ID)
+	}
+	s.stop(t)
+	if code := live.closing(); code != 1001 {
+		t.Errorf("the stream is closed with %d, want 1001", code)
+	}
+	if got := signalsOf(live.events()); !equal(got, made) {
+		t.Errorf("before its end the stream told of %v, want %v", got, made)
+	}
+}

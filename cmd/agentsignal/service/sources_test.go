@@ -1,0 +1,147 @@
+package service
+
+import (
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// clockedRedis is a Redis in this process, whose clock goes with ours and jumps when a
+// test has it do so.
+type clockedRedis struct {
+	*miniredis.Miniredis
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func newClockedRedis(tb testing.TB) *clockedRedis {
+	r := &clockedRedis{Miniredis: miniredis.NewMiniRedis()}
+	if err := r.Start(); err != nil {
+		tb.Fatalf("start redis: %v", err)
+	}
+	tb.Cleanup(r.Close)
+	stop := make(chan struct{})
+	tb.Cleanup(func() { close(stop) })
+	r.jump(0)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				r.jump(0)
+			}
+		}
+	}()
+	return r
+}
+
+// jump puts the clock forward.
+func (r *clockedRedis) jump(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ahead += d
+	r.SetTime(time.Now().Add(r.ahead))
+}
+
+func (r *clockedRedis) now() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Add(r.ahead)
+}
+
+// TestARealSourceClosesSignals has a service follow an exchange: signals are made and
+// close by its trades, and by its bars where trades were missed.
+func TestARealSourceClosesSignals(t *testing.T) {
+	t.Parallel()
+	redis := newClockedRedis(t)
+	x := markettest.New(t, redis.now, "BTCUSDT")
+	c := testConfig(t, "redis://"+redis.Addr())
+	c.Market.Source, c.Market.BinanceURL, c.Market.BinanceStreamURL = "binance", x.URL, x.StreamURL()
+	s := start(t, c)
+	trader, _ := s.account(t)
+	// trade has the exchange tell of trades at a price until the service knows it: a
+	// second one confirms a first that lies far from the one before.
+	trade := func(price float64) {
+		t.Helper()
+		eventually(t, "the price is known", func() bool {
+			x.Trade("BTCUSDT", price, redis.now().UnixMilli())
+			seen, err := s.process.market.Series(t.Context(), "BTC", signal.H1)
+			return err == nil && seen.Ticks && seen.Last.Price == price
+		})
+	}
+	closed := func(id string) wireState {
+		t.Helper()
+		eventually(t, "the signal is closed", func() bool { return trader.state(id).Status == "closed" })
+		return trader.state(id)
+	}
+	// beyond is a price behind a level, as far as that is from entry, times a share, in the
+	// decimals that the exchange tells.
+	beyond := func(entry, level, share float64) float64 { return math.Round((level+(level-entry)*share)*1e3) / 1e3 }
+
+	trade(markettest.PriceAt(redis.now().UnixMilli()))
+	won := trader.run("BTC", "momentum")
+	// What cannot be true reaches no level.
+	now := redis.now().UnixMilli()
+	for _, lie := range []struct {
+		price float64
+		ms    int64
+	}{{-*won.Target, now}, {0, now}, {1 / *won.Entry, now}, {5 * *won.Target, now}, {*won.Entry / 5, now},
+		{beyond(*won.Entry, *won.Target, 1), now + 3_600_000}, {beyond(*won.Entry, *won.Stop, 1), now - 3_600_000},
+		{*won.Entry * 1.5, now}, {*won.Entry * .7, now}} { // far off, and not confirmed
+		x.Trade("BTCUSDT", lie.price, lie.ms)
+	}
+	trade(beyond(*won.Entry, *won.Target, -.5))
+	if got := trader.state(won.ID); got.Status != "open" {
+		t.Fatalf("closed by what cannot be true: %s", jsonOf(t, got))
+	}
+	trade(beyond(*won.Entry, *won.Target, .1))
+	if got := closed(won.ID); *got.Reason != "take_profit" || *got.Exit != *won.Target {
+		t.Errorf("the first closed as %s", jsonOf(t, got))
+	}
+	// A stop is left at the price seen.
+	lost := trader.run("BTC", "momentum")
+	gap := beyond(*lost.Entry, *lost.Stop, .5)
+	trade(gap)
+	if got := closed(lost.ID); *got.Reason != "stop_loss" || *got.Exit != gap {
+		t.Errorf("the second closed as %s, want at %v", jsonOf(t, got), gap)
+	}
+	// While nobody listens the stop is touched, then the target.
+	third := trader.run("BTC", "momentum")
+	x.Cut()
+	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
+	first := redis.now().UnixMilli()/60_000*60_000 + 60_000 // the first whole minute
+	x.Price(func(ms int64) float64 {
+		switch {
+		case ms < first:
+			return *third.Entry
+		case ms < first+60_000:
+			return *third.Stop + math.Copysign(2, *third.Entry-*third.Stop) // a bar reaches 5 to both sides
+		}
+		return beyond(*third.Entry, *third.Target, 1)
+	})
+	redis.jump(3 * time.Minute)
+	eventually(t, "the service goes by the new time", func() bool {
+		err := s.process.store.SyncClock(t.Context())
+		return err == nil && s.process.store.Now().Sub(redis.now()).Abs() < time.Second
+	})
+	x.Accept()
+	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
+	trade(beyond(*third.Entry, *third.Target, 1))
+	got := closed(third.ID)
+	want := time.UnixMilli(first + 60_000).UTC().Format(signal.TimeLayout)
+	if *got.Reason != "stop_loss" || *got.Exit != *third.Stop || *got.ClosedAt != want {
+		t.Errorf("the third closed as %s, want at %s by the stop", jsonOf(t, got), want)
+	}
+	if meta := decode[struct {
+		ResolvedBy string `json:"resolved_by"`
+	}](t, string(got.MetadataText)); meta.ResolvedBy != "backfill" {
+		t.Errorf("the third is resolved by %q", meta.ResolvedBy)
+	}
+}

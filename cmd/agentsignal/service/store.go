@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// readyTimeout is how long a command waits for Redis.
+const readyTimeout = 10 * time.Second
+
+// WithStore runs f with the configured Redis, whether or not a service runs. Without
+// redis.url it uses the server of the running service, or starts one while f runs;
+// the data directory must exist.
+func (s *Settings) WithStore(ctx context.Context, f func(context.Context, *persistence.Store) error) error {
+	return s.openStore(ctx, false, f)
+}
+
+// WithCredentials runs f with the accounts and keys of the configured Redis, as
+// WithStore does.
+func (s *Settings) WithCredentials(
+	ctx context.Context, f func(context.Context, *credentials.Service) error,
+) error {
+	return s.openStore(ctx, false, onCredentials(f))
+}
+
+// WithNewCredentials is WithCredentials for a command that may be the first to use the
+// data directory, which it makes if there is none.
+func (s *Settings) WithNewCredentials(
+	ctx context.Context, f func(context.Context, *credentials.Service) error,
+) error {
+	return s.openStore(ctx, true, onCredentials(f))
+}
+
+// openStore runs f with the configured Redis. first allows it to make the data
+// directory.
+func (s *Settings) openStore(
+	ctx context.Context, first bool, f func(context.Context, *persistence.Store) error,
+) (err error) {
+	c, err := s.Load()
+	if err != nil {
+		return err
+	}
+	var ending undo.List
+	defer func() { err = errors.Join(err, ending.Run(context.WithoutCancel(ctx))) }()
+	url := string(c.Redis.URL)
+	if url == "" {
+		if _, err := os.Stat(c.DataDir); !first && errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("there is no data directory %s: give that of the service by --data-dir or "+
+				"AGENTSIGNAL_DATA_DIR, or its redis.url", c.DataDir)
+		}
+		embedded, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+			Dir:       c.DataDir,
+			Share:     true,
+			MaxMemory: int64(c.Redis.MaxMemory),
+			Log:       slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return err
+		}
+		ending.Add("redis", embedded.Stop)
+		url = embedded.URL()
+	}
+	store, err := persistence.Open(persistence.Options{
+		URL:          url,
+		CAFile:       c.Redis.CAFile,
+		Partitions:   c.Partitions,
+		WaitReplicas: c.Redis.WaitReplicas,
+	})
+	if err != nil {
+		return err
+	}
+	ending.Add("connection", func(context.Context) error { return store.Close() })
+	ready, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := store.Install(ready); err != nil {
+		return err
+	}
+	if err := store.SyncClock(ready); err != nil {
+		return err
+	}
+	return f(ctx, store)
+}
+
+// onCredentials returns a function that runs f with the accounts and keys of a store.
+func onCredentials(
+	f func(context.Context, *credentials.Service) error,
+) func(context.Context, *persistence.Store) error {
+	return func(ctx context.Context, store *persistence.Store) (err error) {
+		log := persistence.NewLog(store, persistence.LogOptions{})
+		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
+		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
+		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now, Log: audit}))
+	}
+}

@@ -1,0 +1,61 @@
+package service
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/configs"
+)
+
+// certificate is the server's certificate, which may be read again.
+type certificate struct {
+	current atomic.Pointer[tls.Certificate]
+	expiry  prometheus.Gauge
+}
+
+// loadCertificate reads the configured certificate; nil if TLS does not end here.
+func loadCertificate(c configs.TLS, r prometheus.Registerer) (*certificate, error) {
+	if c.CertFile == "" {
+		return nil, nil
+	}
+	k := &certificate{expiry: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "agentsignal_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate of the listener expires, in seconds since 1970."})}
+	r.MustRegister(k.expiry)
+	return k, k.load(c)
+}
+
+// load reads the certificate again.
+func (k *certificate) load(c configs.TLS) error {
+	if k == nil {
+		return nil
+	}
+	key, err := configs.ReadSecretFile(c.KeyFile)
+	if err != nil {
+		return fmt.Errorf("tls.key_file: %w", err)
+	}
+	chain, err := os.ReadFile(c.CertFile)
+	if err != nil {
+		return fmt.Errorf("tls.cert_file: %w", err)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	k.current.Store(&pair)
+	k.expiry.Set(float64(pair.Leaf.NotAfter.Unix()))
+	return nil
+}
+
+// config returns the settings of the listener; nil if TLS does not end here.
+func (k *certificate) config() *tls.Config {
+	if k == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return k.current.Load(), nil
+	}}
+}

@@ -1,0 +1,66 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// newWeather returns who answers questions about the weather, and the simulated weather
+// if that is the source: it moves simulated prices, follows the seed and the speed of the
+// simulated market, and has nothing to keep.
+func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics) (*weather.Service, *weather.Simulated) {
+	o := weather.Options{Records: store, Retention: time.Duration(c.Signals.Retention), Speed: barSpeed(c.Market), Now: store.Now, Log: log}
+	source := weatherSource(c, metrics)
+	if simulated, ok := source.(*weather.Simulated); ok {
+		return weather.New(simulated, o), simulated
+	}
+	o.Store = store
+	return weather.New(source, o), nil
+}
+
+// feed feeds the market. The climate, which takes a moment to compute, is there before
+// this node may become the feeder: prices must not wait for it later.
+func (p *process) feed(ctx context.Context) error {
+	if p.climate != nil {
+		p.climate.Warm(ctx, p.store.Now())
+	}
+	return p.feeder.Run(ctx)
+}
+
+// weatherSource returns the configured source of weather.
+func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
+	if c.Weather.Source == weather.SimulatedName {
+		return weather.NewSimulated(c.Market.Seed, c.Market.Speed)
+	}
+	return weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
+		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL, Metrics: metrics})
+}
+
+// ExamineWeather asks the configured source of weather for the forecast of a point.
+func ExamineWeather(ctx context.Context, c configs.Config) market.Checkup {
+	start, at := time.Now(), weather.Points()[0]
+	found := market.Checkup{Source: "weather " + c.Weather.Source}
+	got, run, err := weatherSource(c, nil).Forecast(ctx, []*weather.Point{&at}, start)
+	found.Took = time.Since(start)
+	switch e, failed := errors.AsType[*signal.RunError](err); {
+	case failed:
+		found.Note = e.Message
+		if e.Cause != nil {
+			found.Note += ": " + e.Cause.Error()
+		}
+	case err != nil:
+		found.Note = err.Error()
+	default:
+		found.Works, found.Age, found.Note = true, start.Sub(run), fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
+	}
+	return found
+}

@@ -1,0 +1,131 @@
+package service
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+)
+
+// webhooksPage returns the page for those who receive.
+func webhooksPage(tb testing.TB) string {
+	tb.Helper()
+	text, err := os.ReadFile("../../../deploy/WEBHOOKS.md")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
+}
+
+// block returns the text of the only fenced block of the page with the label.
+func block(tb testing.TB, page, label string) string {
+	tb.Helper()
+	found := regexp.MustCompile("(?ms)^```"+label+"\n(.*?)^```$").FindAllStringSubmatch(page, -1)
+	if len(found) != 1 {
+		tb.Fatalf("the page has %d blocks of %s, want 1", len(found), label)
+	}
+	return found[0][1]
+}
+
+// pageVector is the test vector as the page has it.
+type pageVector struct {
+	secret, body string
+	header       http.Header
+}
+
+func vectorOfPage(tb testing.TB) pageVector {
+	tb.Helper()
+	page := webhooksPage(tb)
+	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(block(tb, page, "http") + "\n"))).ReadMIMEHeader()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pageVector{strings.TrimSpace(block(tb, page, "secret")), strings.TrimSuffix(block(tb, page, "json"), "\n"), http.Header(h)}
+}
+
+// The published test vector.
+const (
+	vectorSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
+	vectorTime   = 1795253400
+	vectorFile   = "../../../actors/webhook/testdata/vector.json"
+)
+
+func TestPageHasTheTestVector(t *testing.T) {
+	t.Parallel()
+	v := vectorOfPage(t)
+	body, err := os.ReadFile(vectorFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.secret != vectorSecret || v.body != string(body) {
+		t.Errorf("the page has the secret %q and the body\n%s", v.secret, v.body)
+	}
+	if !strings.Contains(webhooksPage(t), fmt.Sprintf("the body (%d bytes", len(v.body))) {
+		t.Errorf("the page does not say that the body has %d bytes", len(v.body))
+	}
+	want := http.Header{}
+	id := v.header.Get(webhook.HeaderStandardID)
+	want.Set(webhook.HeaderSignature, webhook.Signature(v.secret, []byte(v.body)))
+	want.Set(webhook.HeaderStandardID, id)
+	want.Set(webhook.HeaderStandardTimestamp, strconv.Itoa(vectorTime))
+	want.Set(webhook.HeaderStandardSignature, webhook.StandardSignature(v.secret, id, vectorTime, []byte(v.body)))
+	for name := range want {
+		if v.header.Get(name) != want.Get(name) {
+			t.Errorf("%s is %q, want %q", name, v.header.Get(name), want.Get(name))
+		}
+	}
+	if len(v.header) != len(want) || !strings.Contains(v.body, `"id":"`+id+`"`) {
+		t.Errorf("the page has the headers %v", v.header)
+	}
+}
+
+func TestPageSaysWhatTheServiceDoes(t *testing.T) {
+	t.Parallel()
+	page := webhooksPage(t)
+	demand := func(format string, args ...any) {
+		t.Helper()
+		if text := fmt.Sprintf(format, args...); !strings.Contains(strings.Join(strings.Fields(page), " "), text) {
+			t.Errorf("the page does not say %q", text)
+		}
+	}
+	var table strings.Builder
+	var sum time.Duration
+	for i, delay := range webhook.DefaultRetries {
+		text := strings.Replace(delay.String(), "m0s", "m", 1)
+		text = strings.Replace(text, "h0m", "h", 1)
+		fmt.Fprintf(&table, "| %d | %s | ", i+1, text)
+		sum += delay
+	}
+	demand("| Retry | Delay | |---|---| %sIf the sixth retry fails, some %.1f hours", table.String(), sum.Hours())
+	demand("more than %d minutes from your clock", webhook.Tolerance/time.Minute)
+	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(), webhook.DefaultLeastFailures)
+	demand("after %.0f and %.0f hours", webhook.DefaultWarnAfter[0].Hours(), webhook.DefaultWarnAfter[1].Hours())
+	for _, e := range delivery.WebhookEvents {
+		demand("`%s`", e)
+	}
+	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderEvent, webhook.HeaderDelivery, webhook.HeaderTimestamp, webhook.HeaderAttempt,
+		strings.ToLower(webhook.HeaderStandardID), strings.ToLower(webhook.HeaderStandardTimestamp), strings.ToLower(webhook.HeaderStandardSignature)} {
+		demand("`%s`", name)
+	}
+	example, err := os.ReadFile(examplesPath + "python/receiver.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(example), block(t, page, "python")) {
+		t.Error("the code on the page is not that of the example")
+	}
+	for _, link := range regexp.MustCompile(`\]\((webhooks/[^)]+)\)`).FindAllStringSubmatch(page, -1) {
+		if _, err := os.Stat("../../../deploy/" + link[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}

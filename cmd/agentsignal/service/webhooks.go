@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+// buildWebhooks builds what stores webhooks and delivers to them.
+func (p *process) buildWebhooks(context.Context) error {
+	c := p.config.Webhooks
+	var err error
+	if p.secrets, err = encryptionKeys(p.config); err != nil {
+		return err
+	}
+	networks, err := parsePrefixes("webhooks.allowed_networks", c.AllowedNetworks)
+	if err != nil {
+		return err
+	}
+	mailer, err := newMailer(p.config.Email)
+	if err != nil {
+		return fmt.Errorf("email.smtp_url: %w", err)
+	}
+	p.webhooks = persistence.NewWebhooks(p.store, p.events)
+	p.guard = webhook.NewGuard(webhook.GuardOptions{
+		AllowedNetworks: networks,
+		AllowHTTP:       c.AllowHTTP,
+	})
+	sender := webhook.NewSender(webhook.SenderOptions{
+		Timeout:        time.Duration(c.Timeout),
+		ConnectTimeout: time.Duration(c.ConnectTimeout),
+		Guard:          p.guard,
+		UserAgent:      "agentsignal/" + Version,
+		Log:            p.log,
+	})
+	p.undo.Add("connections to endpoints", func(context.Context) error {
+		sender.Close()
+		return nil
+	})
+	p.attempts = webhook.NewMetrics(p.registry)
+	p.deliverer = webhook.New(p.webhooks, sender, p.secrets, webhook.Options{
+		Schedule: webhook.Schedule{
+			Retries: durations(c.RetrySchedule),
+			Jitter:  c.Jitter,
+		},
+		Health: webhook.HealthRules{
+			DisableAfter: time.Duration(c.DisableAfter),
+			WarnAfter:    durations(c.WarnAfter),
+		},
+		Concurrency:        c.Concurrency,
+		HostConcurrency:    c.HostConcurrency,
+		AccountConcurrency: c.AccountConcurrency,
+		InFlight:           c.InFlight,
+		Retention:          time.Duration(c.Retention),
+		Keep:               c.Keep,
+		KeepBytes:          int64(c.KeepBytes),
+		MaxPending:         c.MaxPending,
+		OrderWait:          orderWait(c.OrderWait),
+		Post:               mailer,
+		Addresses:          addresses{p.store},
+		Now:                p.store.Now,
+		Log:                p.log,
+		Metrics:            p.attempts,
+	})
+	return nil
+}
+
+// orderWait returns the option for a setting, whose 0 means not to wait.
+func orderWait(d configs.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return time.Duration(d)
+}
+
+// newMailer returns what sends mails; nil if none is configured.
+func newMailer(c configs.Email) (webhook.Post, error) {
+	if c.SMTPURL == "" {
+		return nil, nil
+	}
+	return webhook.NewSMTP(string(c.SMTPURL), c.From, webhook.SMTPOptions{})
+}
+
+// observeWebhooks updates the gauges of webhooks and of deliveries that are pending.
+func (p *process) observeWebhooks(ctx context.Context) error {
+	stats, err := p.webhooks.WebhookStats(ctx)
+	if err != nil {
+		return err
+	}
+	p.attempts.Observe(stats, p.store.Now())
+	return nil
+}
+
+func durations(list []configs.Duration) []time.Duration {
+	d := make([]time.Duration, len(list))
+	for i := range list {
+		d[i] = time.Duration(list[i])
+	}
+	return d
+}

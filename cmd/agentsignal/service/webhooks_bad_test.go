@@ -1,0 +1,289 @@
+package service
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestWhereAWebhookMayBe(t *testing.T) {
+	t.Parallel()
+	strict, account := shared(t).account(t) // by the default settings
+	lenient, _ := sharedHooks(t).account(t) // this machine is allowed
+	const ofTheMachine = "what the machine resolves"
+	tests := []struct{ url, strict, lenient string }{
+		{"https://93.184.216.34/hook", "", ""},
+		{"https://93.184.216.34:8443/hook", "", ""},
+		{"https://no-such-host.invalid/hook", "", ""}, // it may resolve later
+		{"http://93.184.216.34/hook", "https_required", "https_required"},
+		{"https://127.0.0.1:8443/hook", "url_not_allowed", ""},
+		{"http://127.0.0.1:8080/hook", "url_not_allowed https_required", ""},
+		{"http://localhost:8080/hook", "url_not_allowed https_required", ofTheMachine}, // perhaps [::1], too
+		{"https://[::1]:8443/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://[::ffff:127.0.0.1]:8443/hook", "url_not_allowed", ""},
+		{"https://10.1.2.3/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://192.168.0.1/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://169.254.169.254/latest/meta-data", "url_not_allowed", "url_not_allowed"},
+		{"https://168.63.129.16/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://[fd00:ec2::254]/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://93.184.216.34:22/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://2130706433/hook", "url_not_allowed", "url_not_allowed"},
+		{"https://user:word@93.184.216.34/hook", "invalid_format", "invalid_format"},
+		{"https://93.184.216.34/hook#part", "invalid_format", "invalid_format"},
+		{"ftp://93.184.216.34/hook", "invalid_format", "invalid_format"},
+		{"/hook", "invalid_format", "invalid_format"},
+	}
+	there := map[*client]wireWebhook{strict: strict.hook("https://93.184.216.34/"), lenient: lenient.hook("https://93.184.216.34/")}
+	for _, test := range tests {
+		for c, want := range map[*client]string{strict: test.strict, lenient: test.lenient} {
+			if want == ofTheMachine {
+				continue
+			}
+			change := c.do(http.MethodPatch, "/v1/webhooks/"+there[c].ID, jsonOf(t, map[string]string{"url": test.url}))
+			another := test.url
+			if want == "" {
+				another += "?another" // an account has a URL once
+			}
+			for what, a := range map[string]answer{"registered": c.tryHook(another), "changed": change} {
+				if want == "" {
+					if a.Status != http.StatusOK {
+						t.Errorf("%s is not %s: %d %s", test.url, what, a.Status, a.Body)
+					}
+					continue
+				}
+				var codes []string
+				for _, e := range a.fails(t, http.StatusBadRequest, "invalid_request").Errors {
+					if e.Pointer == "/url" {
+						codes = append(codes, e.Code)
+					}
+				}
+				if got := strings.Join(codes, " "); got != want {
+					t.Errorf("%s is refused with %q, want %q", test.url, got, want)
+				}
+			}
+		}
+	}
+
+	// It is looked at again at each connection: settings change, and what names mean.
+	canary, hooks := newHookEndpoint(t, nil), shared(t).process.webhooks
+	w, err := hooks.Webhook(t.Context(), account.ID, signal.WebhookID(there[strict].ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.URL = canary.url
+	if _, err := hooks.ChangeWebhook(t.Context(), w, false); err != nil {
+		t.Fatal(err)
+	}
+	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried", func(d wireDelivery) bool { return d.AttemptCount > 0 })
+	if said(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
+		t.Errorf("a request to an address that is not allowed ends as %+v", d)
+	}
+}
+
+// rawEndpoint listens for connections, reads a request from each and has the function
+// answer. It returns its URL.
+func rawEndpoint(tb testing.TB, answer func(net.Conn)) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					io.Copy(io.Discard, r.Body)
+					answer(conn)
+				}
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// trickle writes a byte a second until nobody reads.
+func trickle(c net.Conn, text string) {
+	for i := range text {
+		if _, err := io.WriteString(c, text[i:i+1]); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+const okStatus = "HTTP/1.1 200 OK\r\n"
+
+// TestBadEndpointsDoNoHarm looks at what the service says of endpoints that misbehave,
+// and that they cost it nothing that stays.
+func TestBadEndpointsDoNoHarm(t *testing.T) {
+	t.Parallel()
+	canary := newHookEndpoint(t, nil)
+	elsewhere := func(target string) string {
+		return newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
+			w.Header().Set("Location", target)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}).url
+	}
+	unknown := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	unknown.Config.ErrorLog = log.New(io.Discard, "", 0)
+	unknown.StartTLS()
+	t.Cleanup(unknown.Close)
+	megabyte := strings.Repeat("x", 1<<20)
+	tests := []struct{ name, url, status, error string }{
+		{"a gigabyte", rawEndpoint(t, func(c net.Conn) {
+			io.WriteString(c, okStatus+"Content-Length: 1073741824\r\n\r\n")
+			for range 1024 {
+				if _, err := io.WriteString(c, megabyte); err != nil {
+					return
+				}
+			}
+			t.Error("a gigabyte was read")
+		}), "succeeded", ""},
+		{"a body of a byte a second", rawEndpoint(t, func(c net.Conn) {
+			io.WriteString(c, okStatus+"Content-Length: 1000\r\n\r\n")
+			trickle(c, megabyte[:1000])
+		}), "succeeded", ""},
+		{"headers of a byte a second", rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }), "failed", "timeout"},
+		{"headers without end", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }), "failed", "connection failed"},
+		{"a reset", rawEndpoint(t, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), "failed", "connection failed"},
+		{"garbage", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }), "failed", "connection failed"},
+		{"a certificate of nobody", unknown.URL, "failed", "TLS failed"},
+		{"a redirect to the metadata", elsewhere("http://169.254.169.254/latest/meta-data"), "failed", "status 307"},
+		{"a redirect", elsewhere(canary.url), "failed", "status 307"},
+		{"a host that is not known", "https://no-such-host.invalid/", "failed", "host not found"},
+	}
+	redis := redistest.New(t)
+	c := launch(t, childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=6s", "WEBHOOKS_CONNECT_TIMEOUT=6s")...)...)
+	c.awaitReady(t)
+	trader := register(c.client(t))
+	hooks := make([]wireWebhook, len(tests))
+	for i, test := range tests {
+		hooks[i] = trader.hook(test.url, "webhook.test")
+	}
+	round := func() {
+		ids := make([][]string, len(tests))
+		for i, test := range tests {
+			n := 6
+			if strings.HasSuffix(test.name, "a byte a second") {
+				n = 1 // each takes as long as an attempt may take
+			}
+			for range n {
+				ids[i] = append(ids[i], trader.test(hooks[i]).ID)
+			}
+		}
+		for i, test := range tests {
+			for _, id := range ids[i] {
+				d := trader.awaitDelivery(hooks[i], id, "at its end", func(d wireDelivery) bool { return d.Status != "pending" })
+				last := d.Attempts[len(d.Attempts)-1]
+				if d.Status != test.status || said(d.Error) != test.error || said(last.Error) != test.error || len(said(last.ResponseBody)) > 8<<10 {
+					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, said(d.Error))
+				}
+				if want := map[string]int{"failed": 2, "succeeded": 1}[test.status]; d.AttemptCount != want {
+					t.Errorf("%s: %d attempts, want %d", test.name, d.AttemptCount, want)
+				}
+			}
+		}
+	}
+	use := func() (goroutines, memory float64) {
+		text := c.client(t).get("/metrics").want(t, http.StatusOK).Body
+		return metricOf(text, "go_goroutines"), metricOf(text, "process_resident_memory_bytes")
+	}
+	round()
+	var goroutines, memory float64
+	eventually(t, "the first round is over", func() bool {
+		before := goroutines
+		time.Sleep(time.Second) // for so long /metrics gives the same answer
+		goroutines, memory = use()
+		return goroutines == before
+	})
+	round()
+	var goroutinesThen, memoryThen float64
+	eventually(t, "nothing stays of the second round", func() bool {
+		goroutinesThen, memoryThen = use()
+		return goroutinesThen <= goroutines+5
+	})
+	if most := memory + 100<<20; memoryThen > most {
+		t.Errorf("the service has %.0f MB, after the first round it had %.0f", memoryThen/1e6, memory/1e6)
+	}
+	t.Logf("%.0f goroutines, then %.0f; %.0f MB, then %.0f", goroutines, goroutinesThen, memory/1e6, memoryThen/1e6)
+	if n := len(canary.got()); n > 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// With webhooks.challenge a URL is registered if its endpoint answers, and only then.
+func TestAWebhookAnswersItsChallenge(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.Challenge = true
+	s := begin(t, c)
+	s.awaitReady(t)
+	user, _ := s.account(t)
+	silent := newHookEndpoint(t, nil)
+	body := func(url string) string {
+		return `{"url":"` + url + `","events":["webhook.test"],"secret":"new secret of 1"}`
+	}
+	a := user.post("/v1/webhooks", body(silent.url)).want(t, http.StatusBadRequest)
+	if text := a.Body; !strings.Contains(text, "url_not_allowed") || !strings.Contains(text, "data.challenge") {
+		t.Errorf("an endpoint that does not answer is refused with %s", text)
+	}
+	_, listening := spawnListener(t, "new secret of 1")
+	user.post("/v1/webhooks", body(listening)).want(t, http.StatusOK)
+}
+
+// A URL that would be refused anyway is not challenged: its receiver gets no request.
+func TestARefusedURLIsNotChallenged(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.Challenge = true
+	s := begin(t, c)
+	s.awaitReady(t)
+	user, _ := s.account(t)
+	r := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) { io.WriteString(w, webhook.ChallengeOf([]byte(a.Body))) })
+	asked := 0
+	refused := func(what, code string, status int, a answer) {
+		t.Helper()
+		if a.Status != status || !strings.Contains(a.Body, code) {
+			t.Errorf("%s: %d %s, want %d, %q", what, a.Status, a.Body, status, code)
+		}
+		if n := len(r.got()); n != asked {
+			t.Errorf("%s: the receiver has %d requests, want %d", what, n, asked)
+		}
+	}
+	path := func(n int) string { return fmt.Sprintf("%s/%d", r.url, n) }
+	first, second := user.hook(path(0)), user.hook(path(1))
+	asked = 2
+	refused("a URL twice", "duplicate", http.StatusBadRequest, user.tryHook(path(0)))
+	change := func(url string) answer {
+		return user.do(http.MethodPatch, "/v1/webhooks/"+second.ID, jsonOf(t, map[string]string{"url": url}))
+	}
+	refused("a change to the URL of another one", "duplicate", http.StatusBadRequest, change(first.URL))
+	for asked < 100 {
+		user.hook(path(asked))
+		asked++
+	}
+	refused("one more", "limit_reached", http.StatusConflict, user.tryHook(path(100)))
+	change(path(101)).want(t, http.StatusOK)
+	if n := len(r.got()); n != asked+1 {
+		t.Errorf("the receiver has %d requests after a URL was changed, want %d", n, asked+1)
+	}
+}

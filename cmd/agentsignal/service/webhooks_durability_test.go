@@ -1,0 +1,213 @@
+package service
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// hookSettings are those of a child that delivers to this machine, beside others.
+func hookSettings(more ...string) []string {
+	return append([]string{"AUTH_REGISTRATION=open", "LEASE=6s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
+}
+
+// TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and
+// then Redis alone, while deliveries wait, are under way, and wait for a retry.
+func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewDurable(t)
+	settings := childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=1h", "WEBHOOKS_TIMEOUT=1m")...)
+	first := launch(t, settings...)
+	first.awaitReady(t)
+	newMarket(t, redis.Client()).open("ACME", "101.25")
+	trader := register(first.client(t))
+	eventually(t, "there are prices", func() bool {
+		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
+	before := len(trader.allSignals())
+
+	good, hanging := newHookEndpoint(t, nil), newHangingEndpoint(t)
+	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) { w.WriteHeader(http.StatusServiceUnavailable) })
+	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
+	var p promises
+	wait := p.load(trader, 8, nil)
+	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
+	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
+		found := map[string]wireDelivery{}
+		page := decode[struct{ Deliveries []wireDelivery }](t, trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").want(t, http.StatusOK).Body)
+		for _, d := range page.Deliveries {
+			if ok(d) {
+				found[d.ID] = d
+			}
+		}
+		return found
+	}
+	delivered := stored(quick, func(d wireDelivery) bool { return d.Status == "succeeded" })
+	tried := stored(bad, func(d wireDelivery) bool { return d.Status == "pending" && d.AttemptCount == 1 })
+	if len(delivered) == 0 || len(tried) == 0 {
+		t.Fatalf("before the kill %d deliveries had succeeded and %d had failed once", len(delivered), len(tried))
+	}
+	underWay := len(hanging.open())
+	var killing sync.WaitGroup
+	killing.Go(first.kill)
+	killing.Go(redis.Kill)
+	killing.Wait()
+	wait()
+	byThen := map[*hookEndpoint]int{good: len(good.got()), failing: len(failing.got())}
+
+	redis.Restart()
+	second := launch(t, settings...)
+	second.awaitReady(t)
+	trader = trader.at(second.url)
+	hanging.release()
+	if lost := first.log.Line("partition is lost") != ""; (underWay == 0 || underWay > 8) && !lost {
+		t.Errorf("%d requests were under way to the endpoint that hangs", underWay)
+	}
+
+	// Now Redis alone, with load upon it.
+	done := make(chan struct{})
+	wait = p.load(trader, 3, done)
+	more := p.count() + 20
+	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
+	redis.Kill()
+	eventually(t, "it is not ready", func() bool { _, ready, _ := trader.health(); return ready == http.StatusServiceUnavailable })
+	redis.Restart()
+	second.awaitReady(t)
+	more = p.count() + 20
+	eventually(t, "runs are acknowledged again", func() bool { return p.count() >= more })
+	close(done)
+	wait()
+	p.unknown += before
+	p.kept(trader)
+
+	for _, end := range []*hookEndpoint{good, hanging, failing} {
+		var missing []string
+		eventually(t, "every acknowledged signal arrives", func() bool {
+			arrived := signalsIn(t, end.got())
+			missing = slices.DeleteFunc(slices.Clone(p.signals), func(id string) bool { return arrived[id] > 0 })
+			return len(missing) == 0
+		})
+	}
+	for w, end := range map[*wireWebhook]*hookEndpoint{&quick: good, &slow: hanging, &bad: failing} {
+		all, ids := end.got(), map[string]string{}
+		for id, attempts := range byDelivery(t, all) {
+			if other, twice := ids[attempts[0].event()]; twice {
+				t.Errorf("event %s has the deliveries %s and %s", attempts[0].event(), id, other)
+			}
+			ids[attempts[0].event()] = id
+		}
+		for _, a := range all {
+			a.verify(t, w.Secret)
+		}
+	}
+	// What was stored before the kill is not sent again.
+	for end, stored := range map[*hookEndpoint]map[string]wireDelivery{good: delivered, failing: tried} {
+		for _, a := range end.got()[byThen[end]:] {
+			if d, ok := stored[a.delivery()]; ok {
+				t.Errorf("attempt %d of %s is made, which was stored as %+v", a.attempt(), a.delivery(), d)
+			}
+		}
+	}
+	for id, d := range tried {
+		again := trader.delivery(bad, id)
+		if again.Status != "pending" || len(again.Attempts) != 1 || !again.NextAttemptAt.Equal(*d.NextAttemptAt) {
+			t.Errorf("%s was due at %s, and is %+v after the restart", id, d.NextAttemptAt, again)
+		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) || said(a.Error) != "status 503" {
+			t.Errorf("%s is due at %s after the attempt %+v", id, again.NextAttemptAt, a)
+		}
+	}
+	trader.awaitTotal(quick, "status=pending", 0)
+	trader.awaitTotal(slow, "status=pending", 0)
+	t.Logf("%d, %d and %d requests", len(good.got()), len(hanging.got()), len(failing.got()))
+}
+
+// encryptionKey returns a key as the setting has it, and as the keyring does.
+func encryptionKey(name string) (setting string, key webhook.Key) {
+	key.Name, key.Value = name, sha256.Sum256([]byte(name))
+	return name + ":" + base64.StdEncoding.EncodeToString(key.Value[:]), key
+}
+
+// TestSIGTERMLosesNoDelivery ends a service with requests under way, and starts
+// another one that has a new key in front of the old one.
+func TestSIGTERMLosesNoDelivery(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	oldSetting, _ := encryptionKey("old")
+	newSetting, newKey := encryptionKey("new")
+	child := launch(t, childSettings(t, redis.URL(), hookSettings("AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+oldSetting,
+		"SHUTDOWN_DELAY=0s", "WEBHOOKS_TIMEOUT=1m")...)...)
+	child.awaitReady(t)
+	trader := register(child.client(t))
+	hanging := newHangingEndpoint(t)
+	w := trader.hook(hanging.url, "webhook.test")
+	want := map[string]wireDelivery{}
+	for range 20 {
+		d := trader.test(w)
+		want[d.ID] = d
+	}
+	hanging.await(t, 1)
+	child.signal(syscall.SIGTERM)
+	code, took := child.exit()
+	if code != 0 || took > 12*time.Second {
+		t.Errorf("it ended with %d after %s", code, took)
+	}
+	child.log.Forget(`"path":"/readyz"`) // asked before it was ready
+	if line := child.log.Line(`"level":"WARN"`); line != "" {
+		t.Errorf("at the end it warns: %s", line)
+	}
+	cancelled := hanging.got()
+	for _, a := range cancelled {
+		<-a.ctx.Done() // the connections are closed
+	}
+
+	hanging.release()
+	c := hookConfig(t, redis.URL())
+	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(newSetting+","+oldSetting)
+	s := start(t, c)
+	trader = trader.at(s.url)
+	trader.awaitTotal(w, "status=succeeded", len(want))
+	groups := byDelivery(t, hanging.got())
+	for id, d := range want {
+		attempts := groups[id]
+		if len(attempts) == 0 || attempts[0].event() != d.Event || !same(attempts[0].Body, string(d.Payload)) {
+			t.Fatalf("%+v arrived as %+v", d, attempts)
+		}
+		attempts[len(attempts)-1].verify(t, w.Secret)
+		if got := trader.delivery(w, id); got.AttemptCount != 1 || got.Attempts[0].Number != 1 {
+			t.Errorf("an attempt that was given up counts: %+v", got)
+		}
+	}
+	if n := len(hanging.got()); n != len(want)+len(cancelled) {
+		t.Errorf("%d requests for %d deliveries, of which %d were given up", n, len(want), len(cancelled))
+	}
+
+	// The secret is sealed by the new key alone, so that the old one can go.
+	ring, err := webhook.NewKeyring([]webhook.Key{newKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := decode[struct {
+		ID signal.AccountID `json:"account_id"`
+	}](t, trader.get("/v1/account").want(t, http.StatusOK).Body).ID
+	eventually(t, "the secret is sealed by the new key", func() bool {
+		stored, err := s.process.webhooks.Webhook(t.Context(), account, signal.WebhookID(w.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := ring.Open(stored.Secret, w.ID)
+		return err == nil && string(plain) == w.Secret
+	})
+	trader.test(w)
+	all := hanging.await(t, len(want)+len(cancelled)+1)
+	all[len(all)-1].verify(t, w.Secret)
+}

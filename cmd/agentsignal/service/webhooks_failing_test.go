@@ -1,0 +1,382 @@
+package service
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// holdsTo fails the test unless the attempts of a delivery were made by the schedule:
+// none before its time, by the times that are recorded.
+func (d wireDelivery) holdsTo(tb testing.TB, delays []time.Duration) {
+	tb.Helper()
+	for i, a := range d.Attempts {
+		if a.Number != i+1 {
+			tb.Errorf("attempt %d has the number %d", i+1, a.Number)
+		}
+		if i == 0 || a.Trigger == "manual" {
+			continue
+		}
+		before := d.Attempts[i-1]
+		// Recorded times are whole milliseconds: each may be up to one too small.
+		due := before.At.Add(time.Duration(before.DurationMS)*time.Millisecond + delays[i-1] - 2*time.Millisecond)
+		if a.At.Before(due) {
+			tb.Errorf("attempt %d is made at %s, which is before %s", a.Number, a.At, due)
+		}
+	}
+}
+
+func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	end := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			w.Write([]byte("<b>broken</b>"))
+		}
+	})
+	w := trader.hook(end.url, "webhook.test")
+	first := trader.test(w)
+	waits := trader.awaitDelivery(w, first.ID, "tried once", func(d wireDelivery) bool { return d.AttemptCount > 0 })
+	if waits.Status == "pending" && (waits.NextAttemptAt == nil || waits.NextAttemptAt.Before(waits.Attempts[0].At) || said(waits.Error) != "status 500") {
+		t.Errorf("between two attempts it is %+v", waits)
+	}
+	trader.post("/v1/webhooks/"+w.ID+"/deliveries/"+waits.ID+"/retry", "").fails(t, http.StatusConflict, "delivery_not_failed")
+
+	d := trader.awaitEnd(w, first.ID, "failed")
+	if d.AttemptCount != 7 || len(d.Attempts) != 7 || said(d.Error) != "status 500" || *d.ResponseStatus != 500 || d.NextAttemptAt != nil || d.CompletedAt == nil {
+		t.Errorf("given up is %+v", d)
+	}
+	d.holdsTo(t, testRetries)
+	for _, a := range d.Attempts {
+		if a.Trigger != "schedule" || said(a.Error) != "status 500" || *a.ResponseStatus != 500 || said(a.ResponseBody) != "<b>broken</b>" {
+			t.Errorf("attempt %+v", a)
+		}
+	}
+	all := end.got()
+	if groups := byDelivery(t, all); len(all) != 7 || len(groups) != 1 {
+		t.Errorf("%d requests for %d deliveries", len(all), len(groups))
+	}
+	for i, a := range all {
+		if a.verify(t, w.Secret); a.attempt() != i+1 || a.delivery() != first.ID || a.event() != first.Event {
+			t.Errorf("request %d is attempt %d of %s, event %s", i, a.attempt(), a.delivery(), a.event())
+		}
+	}
+	shown := decode[wireWebhook](t, trader.get("/v1/webhooks/"+w.ID).Body)
+	if shown.FailingSince == nil || shown.Status != "enabled" {
+		t.Errorf("an endpoint that fails is %+v", shown)
+	}
+
+	// By hand: one attempt at once, and it is failed again, or not.
+	retry := "/v1/webhooks/" + w.ID + "/deliveries/" + first.ID + "/retry"
+	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").want(t, http.StatusOK).Body); again.Status != "pending" {
+		t.Errorf("retried is %+v", again)
+	}
+	d = trader.awaitEnd(w, first.ID, "failed")
+	if d.AttemptCount != 8 || d.Attempts[7].Trigger != "manual" {
+		t.Errorf("retried in vain it is %+v", d)
+	}
+	if a := trader.post(retry, "", "Idempotency-Key: once"); a.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("a repeated retry is answered with %v %s", a.Header, a.Body)
+	}
+	broken.Store(false)
+	trader.post(retry, "").want(t, http.StatusOK)
+	d = trader.awaitEnd(w, first.ID, "succeeded")
+	if d.AttemptCount != 9 || d.Error != nil || *d.ResponseStatus != http.StatusOK {
+		t.Errorf("retried with success it is %+v", d)
+	}
+	if shown := decode[wireWebhook](t, trader.get("/v1/webhooks/"+w.ID).Body); shown.FailingSince != nil {
+		t.Errorf("after a success it is failing since %s", *shown.FailingSince)
+	}
+	if all := end.got(); len(all) != 9 || all[8].attempt() != 9 || all[8].Body != all[0].Body {
+		t.Errorf("%d requests, the last %+v", len(all), all[len(all)-1])
+	}
+}
+
+func TestDeliveriesAreSentAgain(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	end := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	w := trader.hook(end.url, "webhook.test")
+	all := "/v1/webhooks/" + w.ID + "/deliveries/"
+	var made []wireDelivery
+	for range 5 {
+		made = append(made, trader.test(w))
+		time.Sleep(2 * time.Millisecond) // so that they can be told apart by their times
+	}
+	trader.awaitTotal(w, "status=failed", 5)
+	broken.Store(false)
+	stamp := func(d wireDelivery) string { return d.CreatedAt.UTC().Format(signal.TimeLayout) }
+	between := `"since":"` + stamp(made[1]) + `","until":"` + stamp(made[4]) + `"`
+	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3, `{"dry_run":true,"status":"succeeded"}`: 0,
+		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1, `{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
+		if n := trader.post(all+"retry", body).counted(t, "retried"); n != want {
+			t.Errorf("%s counts %d, want %d", body, n, want)
+		}
+	}
+	before := len(end.got())
+	if n := trader.total(w, "status=failed"); n != 5 {
+		t.Errorf("after a dry run %d are failed", n)
+	}
+	if n := trader.post(all+"retry", `{`+between+`}`).counted(t, "retried"); n != 3 {
+		t.Errorf("%d are retried, want 3", n)
+	}
+	trader.awaitTotal(w, "status=succeeded", 3)
+	for i, d := range made {
+		d = trader.delivery(w, d.ID)
+		want := map[bool]string{true: "succeeded", false: "failed"}[i >= 1 && i < 4]
+		if d.Status != want {
+			t.Errorf("delivery %d is %s, want %s", i, d.Status, want)
+		}
+	}
+	// Replay: what has succeeded once more, with the same ids and bodies.
+	if n := trader.post(all+"retry", `{"status":"succeeded"}`).counted(t, "retried"); n != 3 {
+		t.Errorf("%d are sent again, want 3", n)
+	}
+	requests := end.await(t, before+6)
+	for id, attempts := range byDelivery(t, requests[before:]) {
+		if len(attempts) != 2 || attempts[0].attempt() != 8 || attempts[1].attempt() != 9 {
+			t.Errorf("delivery %s came again as %+v", id, attempts)
+		}
+	}
+	trader.awaitTotal(w, "status=succeeded", 3)
+	if n := trader.post(all+"retry", "").counted(t, "retried"); n != 2 {
+		t.Errorf("the others are %d, want 2", n)
+	}
+	trader.awaitTotal(w, "status=succeeded", 5)
+	if n := len(end.got()); n != before+8 {
+		t.Errorf("%d requests by hand, want 8", n-before)
+	}
+}
+
+func TestWhatIsCancelledIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	hanging := newHangingEndpoint(t)
+	w := trader.hook(hanging.url, "webhook.test")
+	var made []wireDelivery
+	for range 14 {
+		made = append(made, trader.test(w))
+	}
+	hanging.await(t, 1)
+	all := "/v1/webhooks/" + w.ID + "/deliveries/"
+	underWay := map[string]bool{}
+	for _, a := range hanging.got() {
+		underWay[a.delivery()] = true
+	}
+	for i, d := range made { // one that waits
+		if !underWay[d.ID] && i > 8 {
+			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").want(t, http.StatusOK).Body)
+			if one.Status != "failed" || said(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
+				t.Errorf("cancelled is %+v", one)
+			}
+			trader.post(all+d.ID+"/cancel", "").fails(t, http.StatusConflict, "delivery_not_pending")
+			break
+		}
+	}
+	if n := trader.post(all+"cancel", "").counted(t, "cancelled"); n != len(made)-1 {
+		t.Errorf("%d are cancelled, want %d", n, len(made)-1)
+	}
+	trader.test(w) // behind the cancelling: what is sent after it is not cancelled
+	// The owner has handled the cancelling when it handles a later event of the account.
+	other := newHookEndpoint(t, func(http.ResponseWriter, hookRequest) {})
+	trader.test(trader.hook(other.url, "webhook.test"))
+	other.await(t, 1)
+	hanging.release()
+	trader.awaitTotal(w, "status=succeeded", 1)
+	got := hanging.got()
+	if len(got) > 9+1 {
+		t.Errorf("%d requests have come of deliveries of which at most 8 were under way", len(got))
+	}
+	for _, d := range made {
+		if d = trader.delivery(w, d.ID); d.Status != "failed" || said(d.Error) != "cancelled" || d.AttemptCount != 0 {
+			t.Errorf("cancelled is %+v", d)
+		}
+	}
+}
+
+func TestRetryAfterIsAFloor(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	end := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) {
+		if a.attempt() == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	w := trader.hook(end.url, "webhook.test")
+	d := trader.awaitEnd(w, trader.test(w).ID, "succeeded")
+	if d.AttemptCount != 2 {
+		t.Fatalf("it is %+v", d)
+	}
+	d.holdsTo(t, []time.Duration{time.Second})
+}
+
+func TestAWebhookIsRemovedWithARequestUnderWay(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	hanging := newHangingEndpoint(t)
+	w := trader.hook(hanging.url, everyEvent...)
+	for range 12 {
+		trader.test(w)
+	}
+	trader.run("BTC", "momentum")
+	held := hanging.await(t, 1)
+	path := "/v1/webhooks/" + w.ID
+	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
+	for _, sub := range []string{"", "/deliveries", "/deliveries/" + held[0].delivery()} {
+		trader.get(path+sub).fails(t, http.StatusNotFound, "not_found")
+	}
+	trader.do(http.MethodDelete, path, "").fails(t, http.StatusNotFound, "not_found")
+	<-held[0].ctx.Done() // it is given up
+	hanging.release()
+	s.nothingLeft(t, w, hanging.got())
+	// Nothing is sent for it any more: what comes next is of another webhook.
+	before := len(hanging.got())
+	next := trader.hook(hanging.url, "webhook.test")
+	trader.awaitEnd(next, trader.test(next).ID, "succeeded")
+	trader.run("BTC", "momentum")
+	for _, a := range hanging.got()[before:] {
+		if decode[envelope](t, a.Body).Type != "webhook.test" || !strings.Contains(a.Body, next.ID) {
+			t.Errorf("after the webhook was removed came %s", a.Body)
+		}
+	}
+}
+
+// nothingLeft waits until Redis has nothing of a webhook and of deliveries, but for
+// the event log, which has nothing of deliveries either.
+func (h hookService) nothingLeft(tb testing.TB, w wireWebhook, sent []hookRequest) {
+	tb.Helper()
+	texts := []string{w.ID, w.URL, rawID(tb, w.ID)}
+	for _, a := range sent {
+		texts = append(texts, a.delivery(), rawID(tb, a.delivery()))
+	}
+	var left []string
+	eventually(tb, "everything of the webhook is erased", func() bool {
+		left = h.traces(tb, texts, "}:events")
+		if len(left) > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		return len(left) == 0
+	})
+}
+
+func TestAnAccountHasAHundredWebhooks(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, _ := s.account(t)
+	const asked, most = 150, 100
+	answers := make([]answer, asked)
+	var wg sync.WaitGroup
+	for i := range asked {
+		wg.Go(func() { answers[i] = trader.tryHook("http://127.0.0.1:9999/" + strings.Repeat("x", i)) })
+	}
+	wg.Wait()
+	var made []wireWebhook
+	for _, a := range answers {
+		if a.Status == http.StatusOK {
+			made = append(made, decode[wireWebhook](t, a.Body))
+		} else {
+			a.fails(t, http.StatusConflict, "limit_reached")
+		}
+	}
+	if len(made) != most {
+		t.Errorf("%d of %d registrations succeed, want %d", len(made), asked, most)
+	}
+	list := decode[struct {
+		Webhooks []wireWebhook
+		Total    int
+	}](t, trader.get("/v1/webhooks?limit=100").want(t, http.StatusOK).Body)
+	if list.Total != most || len(list.Webhooks) != most {
+		t.Errorf("%d of %d are listed", len(list.Webhooks), list.Total)
+	}
+	trader.do(http.MethodDelete, "/v1/webhooks/"+made[0].ID, "").want(t, http.StatusNoContent)
+	trader.hook("http://127.0.0.1:9999/last")
+	trader.tryHook("http://127.0.0.1:9999/toomany").fails(t, http.StatusConflict, "limit_reached")
+	other, _ := s.account(t)
+	other.hook("http://127.0.0.1:9999/other")
+}
+
+// With as many pending deliveries as an account may have, more are dropped and the
+// account's dashboards show it; its other endpoint gets everything.
+func TestPendingDeliveriesOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := hookConfig(t, server.URL())
+	c.Webhooks.MaxPending = 10
+	s := hookService{begin(t, c), server.Client()}
+	s.awaitReady(t)
+	newMarket(t, s.redis).hours("BTC", 400)
+	s.awaitPrices(t, "BTC", signal.H1)
+	trader, _ := s.account(t)
+	live := trader.dial()
+	live.subscribe(`"channels":["system.notification"]`)
+	bad, good := trader.hook(newHangingEndpoint(t).url, "agent.started"), newHookEndpoint(t, nil)
+	trader.hook(good.url, "agent.started")
+	const runs = 40
+	for range runs {
+		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+	}
+	live.await("the notification", func(m told) bool {
+		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)
+	})
+	good.await(t, runs)
+	if n := trader.total(bad, "status=pending"); n != c.Webhooks.MaxPending {
+		t.Errorf("%d deliveries are pending, %d may be", n, c.Webhooks.MaxPending)
+	}
+	if n := s.metric(t, "agentsignal_webhook_deliveries_dropped_total"); n == 0 || n > runs-10 {
+		t.Errorf("%v deliveries are dropped", n)
+	}
+}
+
+func TestADeletedAccountLeavesNoDeliveries(t *testing.T) {
+	t.Parallel()
+	s := sharedHooks(t)
+	trader, account := s.account(t)
+	hanging, good := newHangingEndpoint(t), newHookEndpoint(t, nil)
+	slow, quick := trader.hook(hanging.url, everyEvent...), trader.hook(good.url, everyEvent...)
+	for range 10 {
+		trader.test(slow)
+		trader.run("BTC", "momentum")
+	}
+	held := hanging.await(t, 1)
+	sent := good.await(t, 30)
+	trader.awaitTotal(quick, "status=succeeded", 30)
+	if err := s.process.credentials.DeleteAccount(t.Context(), account.ID); err != nil {
+		t.Fatal(err)
+	}
+	trader.get("/v1/webhooks").fails(t, http.StatusUnauthorized, "invalid_token")
+	<-held[0].ctx.Done()
+	hanging.release()
+	s.nothingLeft(t, slow, hanging.got())
+	s.nothingLeft(t, quick, sent)
+	var events []string
+	for _, a := range sent {
+		events = append(events, a.event(), rawID(t, a.event()))
+	}
+	if left := s.traces(t, events, "}:events", "}:signals"); len(left) > 0 {
+		t.Errorf("of what was sent %v is left", left)
+	}
+	if n := len(good.got()); n != 30 {
+		t.Errorf("after the end %d requests have come, want 30", n)
+	}
+}
