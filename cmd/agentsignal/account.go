@@ -41,7 +41,8 @@ type passwordFlags struct {
 }
 
 func (f *passwordFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.password, "password", "", "the password, 12 to 128 characters; others on this machine can see it")
+	c.Flags().StringVar(&f.password, "password", "",
+		"the password, 12 to 128 characters; others on this machine can see it")
 	c.Flags().StringVar(&f.file, "password-file", "", "file with the password")
 	c.Flags().BoolVar(&f.fromStdin, "password-stdin", false, "read the password from standard input")
 	c.MarkFlagsMutuallyExclusive("password", "password-file", "password-stdin")
@@ -182,9 +183,10 @@ func accountSetPassword(s *service.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-				return c.SetPassword(ctx, a.ID, secret)
-			})
+			return withAccount(cmd.Context(), s, email,
+				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+					return c.SetPassword(ctx, a.ID, secret)
+				})
 		},
 	}
 	emailFlag(c, &email)
@@ -215,9 +217,10 @@ func accountDelete(s *service.Settings) *cobra.Command {
 			if !sure {
 				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes if that is wanted")
 			}
-			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-				return c.DeleteAccount(ctx, a.ID)
-			})
+			return withAccount(cmd.Context(), s, email,
+				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+					return c.DeleteAccount(ctx, a.ID)
+				})
 		},
 	}
 	emailFlag(c, &email)

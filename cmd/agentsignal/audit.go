@@ -103,7 +103,8 @@ func (r *auditReport) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%d signals, %d of them recomputed, %d differ\n", r.Signals, r.Recomputed, len(r.Differing))
 	printReasons(w, "not recomputed", r.NotRecomputed)
-	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d held against the bars of their lives\n", r.Closed, r.Replayed, r.Held)
+	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d held against the bars of their lives\n", r.Closed,
+		r.Replayed, r.Held)
 	printReasons(w, "ends not compared", r.NotCompared)
 }
 
@@ -186,11 +187,20 @@ func readAudited(ctx context.Context, prices *persistence.Market, key string) (*
 	if err != nil {
 		return nil, err
 	}
-	a := &auditedAsset{record: &record, audits: map[signal.Timeframe]*backtest.Audit{}, gaps: map[signal.Timeframe]string{}}
-	a.prices = backtest.Prices{Bars: map[signal.Timeframe][]marketdata.Bar{}, Speed: max(1, record.Speed), Ticks: live.Last.Time != 0,
-		Sparse: market.Thinned(&record), Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
-			return market.ExpiryOf(&record, created, d, tf)
-		}}
+	a := &auditedAsset{
+		record: &record,
+		prices: backtest.Prices{
+			Bars:   map[signal.Timeframe][]marketdata.Bar{},
+			Speed:  max(1, record.Speed),
+			Ticks:  live.Last.Time != 0,
+			Sparse: market.Thinned(&record),
+			Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
+				return market.ExpiryOf(&record, created, d, tf)
+			},
+		},
+		audits: map[signal.Timeframe]*backtest.Audit{},
+		gaps:   map[signal.Timeframe]string{},
+	}
 	for _, tf := range signal.Timeframes {
 		stored, _, err := prices.Bars(ctx, record.Symbol, tf)
 		if err != nil {
@@ -245,7 +255,9 @@ func (a *auditedAsset) check(s *signal.Signal, report *auditReport) error {
 }
 
 // add counts what was found of a signal.
-func (r *auditReport) add(s *signal.Signal, made backtest.Verdict, how backtest.Compared, none string, found []backtest.Difference) {
+func (r *auditReport) add(
+	s *signal.Signal, made backtest.Verdict, how backtest.Compared, none string, found []backtest.Difference,
+) {
 	r.Signals++
 	switch {
 	case made.Reason == "":
@@ -267,15 +279,17 @@ func (r *auditReport) add(s *signal.Signal, made backtest.Verdict, how backtest.
 		}
 	}
 	if len(found) > 0 {
-		r.Differing = append(r.Differing, differingSignal{s.ID, s.Asset, s.Strategy, s.CreatedAt.UTC().Format(time.RFC3339Nano), found})
+		r.Differing = append(r.Differing, differingSignal{s.ID, s.Asset, s.Strategy,
+			s.CreatedAt.UTC().Format(time.RFC3339Nano), found})
 	}
 }
 
-// madeBy says that the prices of a signal came from where those of its asset come from.
+// madeBy reports whether the prices of a signal came from the present source of its asset.
 func madeBy(s *signal.Signal, record *marketdata.Asset) bool {
 	var m struct {
 		Source      string  `json:"source"`
 		Compression float64 `json:"time_compression"`
 	}
-	return json.Unmarshal(s.Metadata, &m) == nil && m.Source == record.Source && max(1, m.Compression) == float64(max(1, record.Speed))
+	return json.Unmarshal(s.Metadata, &m) == nil && m.Source == record.Source &&
+		max(1, m.Compression) == float64(max(1, record.Speed))
 }

@@ -62,11 +62,13 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.StringVar(&f.from, "from", "", "the first time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
 	flags.StringVar(&f.to, "to", "", "the last time of a signal")
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
-	flags.Float64Var(&f.cost, "cost", math.NaN(), "cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
+	flags.Float64Var(&f.cost, "cost", math.NaN(),
+		"cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // shown as none; not a number means: as configured
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals while one is open, too")
-	flags.BoolVar(&f.fill, "always-open", false, "the market of a file never closes: short gaps are filled, long ones refused")
+	flags.BoolVar(&f.fill, "always-open", false,
+		"the market of a file never closes: short gaps are filled, long ones refused")
 	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
 	flags.BoolVar(&f.trades, "trades", false, "print each signal, too")
 	c.MarkFlagRequired("asset")
@@ -115,8 +117,18 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 
 // options checks the flags. The error names all that are wrong.
 func (f *backtestFlags) options() (backtest.Options, error) {
-	o := backtest.Options{Origin: strategy.Origin{Asset: strings.TrimSpace(f.asset), Tick: f.tick, Source: csvSource, Compression: 1}, Strategy: f.strategy,
-		Timeframe: signal.Timeframe(f.timeframe), Risk: signal.RiskLevel(f.risk), Overlap: f.overlap}
+	o := backtest.Options{
+		Origin: strategy.Origin{
+			Asset:       strings.TrimSpace(f.asset),
+			Tick:        f.tick,
+			Source:      csvSource,
+			Compression: 1,
+		},
+		Strategy:  f.strategy,
+		Timeframe: signal.Timeframe(f.timeframe),
+		Risk:      signal.RiskLevel(f.risk),
+		Overlap:   f.overlap,
+	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -124,7 +136,8 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 		}
 	}
 	check(o.Asset != "", "--asset: must not be empty")
-	check(slices.Contains(barStrategies, f.strategy), "--strategy: must be one of %s; for sentiment, which needs news, ask POST /v1/backtests of a service",
+	check(slices.Contains(barStrategies, f.strategy),
+		"--strategy: must be one of %s; for sentiment, which needs news, ask POST /v1/backtests of a service",
 		strings.Join(barStrategies, ", "))
 	check(strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
 	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
@@ -180,7 +193,9 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]market
 
 // storedBars reads what the service has stored of an asset, and sets what a live run
 // would say of where that comes from.
-func storedBars(ctx context.Context, prices *persistence.Market, o *backtest.Options) ([]marketdata.Bar, string, error) {
+func storedBars(
+	ctx context.Context, prices *persistence.Market, o *backtest.Options,
+) ([]marketdata.Bar, string, error) {
 	record, _, err := prices.Asset(ctx, market.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, "", notStored(ctx, prices, o.Asset)
@@ -228,14 +243,16 @@ func notStored(ctx context.Context, prices *persistence.Market, asset string) er
 // printBacktest prints what was found.
 func printBacktest(w io.Writer, o *backtest.Options, bars []marketdata.Bar, r *backtest.Result, trades bool) error {
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
-	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n", o.Asset, o.Timeframe, o.Strategy, o.Risk,
+	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n", o.Asset, o.Timeframe,
+		o.Strategy, o.Risk,
 		len(bars), at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime), math.Round(o.Cost*1e8)/1e4)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if trades {
 		fmt.Fprintln(t, "made\tdirection\tconfidence\tentry\tstop\ttarget\tclosed\treason\texit\tR\tR after costs")
 		for i := range r.Trades {
 			x := &r.Trades[i]
-			fmt.Fprintf(t, "%s\t%s\t%.4f\t%v\t%v\t%v\t", at(x.CreatedAt), x.Direction, x.Confidence, x.Levels.Entry, x.Levels.Stop, x.Levels.Target)
+			fmt.Fprintf(t, "%s\t%s\t%.4f\t%v\t%v\t%v\t", at(x.CreatedAt), x.Direction, x.Confidence, x.Levels.Entry,
+				x.Levels.Stop, x.Levels.Target)
 			if x.Open() {
 				fmt.Fprintln(t, "open\t\t\t\t")
 				continue
@@ -262,7 +279,8 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 		}
 		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...))
 	}
-	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n", s.Count, s.Reasons.TakeProfit, s.Reasons.StopLoss, s.Reasons.Expired)
+	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n", s.Count, s.Reasons.TakeProfit,
+		s.Reasons.StopLoss, s.Reasons.Expired)
 	row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
 	row("mean confidence", "%.4f", s.MeanConfidence)
 	row("mean R, median R", "%+.4f, %+.4f", s.MeanR, s.MedianR)
@@ -277,7 +295,8 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 	fmt.Fprintln(w, "\nconfidence\tsignals\tmean\thit rate")
 	for _, b := range s.Reliability {
 		if b.Count > 0 {
-			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", float64(b.From), float64(b.To), b.Count, float64(b.MeanConfidence), float64(b.HitRate))
+			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", float64(b.From), float64(b.To), b.Count, float64(b.MeanConfidence),
+				float64(b.HitRate))
 		}
 	}
 }

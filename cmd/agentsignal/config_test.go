@@ -21,12 +21,14 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 		}
 		return operator(t, "--config", file)
 	}
-	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key + "\nruns:\n  timeout: 10s\n")
+	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key +
+		"\nruns:\n  timeout: 10s\n")
 	if out := good.Do("config", "check"); !strings.Contains(out, "valid") {
 		t.Errorf("config check says %q", out)
 	}
 	out := good.Do("config", "print")
-	for _, want := range []string{"partitions: 32\n", "timeout: 10s\n", "url: '***'\n", "jwt_keys: '***'\n", "reads: 3000/m\n"} {
+	for _, want := range []string{"partitions: 32\n", "timeout: 10s\n", "url: '***'\n", "jwt_keys: '***'\n",
+		"reads: 3000/m\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("config print does not say %q:\n%s", want, out)
 		}
@@ -38,10 +40,13 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 		t.Errorf("what config print wrote is not valid: %v", err)
 	}
 	// All faults at once.
-	bad := write("partitions: 65\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n  jwt_keys: a:b\nredis:\n  url: http://x\n" +
-		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\nagents:\n  disabled: [oracle]\n  statuses: {poet: beta}\ncontent:\n  chat_url: ftp://x\n")
+	bad := write("partitions: 65\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n" +
+		"  jwt_keys: a:b\nredis:\n  url: http://x\n" +
+		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\n" +
+		"agents:\n  disabled: [oracle]\n  statuses: {poet: beta}\ncontent:\n  chat_url: ftp://x\n")
 	_, err := bad.Try("", "config", "check")
-	for _, want := range []string{"partitions", "http.addr", "auth.registration", "auth.jwt_keys", "redis.url", "market.source", "rate_limit.runs",
+	for _, want := range []string{"partitions", "http.addr", "auth.registration", "auth.jwt_keys", "redis.url",
+		"market.source", "rate_limit.runs",
 		"rate_limit.reads", "agents.disabled", "agents.statuses", "content.chat_url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("config check does not tell of %s: %v", want, err)

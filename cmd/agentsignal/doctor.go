@@ -21,7 +21,8 @@ const doctorTimeout = 60 * time.Second
 func doctorCommand(s *service.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say which of the configured sources answer, and how fresh they are", Args: cobra.NoArgs,
-		Long: "Say which of the configured sources of prices, news and weather answer, how long that takes and how old the newest thing is\n" +
+		Long: "Say which of the configured sources of prices, news and weather answer, " +
+			"how long that takes and how old the newest thing is\n" +
 			"that they have. The exit code is 1 if no source of prices works.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.Load()
@@ -56,7 +57,8 @@ func printCheckups(w io.Writer, found []market.Checkup) error {
 		if f.Works {
 			works = "yes"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Source, works, rounded(f.Took, time.Millisecond), rounded(f.Age, time.Second), rounded(f.Skew, time.Millisecond), f.Note)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Source, works, rounded(f.Took, time.Millisecond),
+			rounded(f.Age, time.Second), rounded(f.Skew, time.Millisecond), f.Note)
 	}
 	return table.Flush()
 }

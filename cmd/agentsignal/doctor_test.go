@@ -27,8 +27,14 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 			fmt.Fprint(w, body(time.Now().Add(-time.Minute).Truncate(time.Minute).UnixMilli()))
 		})
 	}
-	serve("/api/v3/time", "application/json", func(int64) string { return fmt.Sprintf(`{"serverTime":%d}`, time.Now().UnixMilli()) })
-	serve("/time", "application/json", func(int64) string { return fmt.Sprintf(`{"iso":%q}`, time.Now().UTC().Format(time.RFC3339Nano)) })
+	serve("/api/v3/time", "application/json", func(int64) string {
+		return fmt.Sprintf(`{"serverTime":%d}`,
+			time.Now().UnixMilli())
+	})
+	serve("/time", "application/json", func(int64) string {
+		return fmt.Sprintf(`{"iso":%q}`,
+			time.Now().UTC().Format(time.RFC3339Nano))
+	})
 	serve("/api/v3/klines", "application/json", func(m int64) string {
 		return fmt.Sprintf(`[[%d,"67000.0","67010.0","66990.0","67005.0","1.5",%d,"1",10,"1","1","0"]]`, m, m+59_999)
 	})
@@ -36,7 +42,8 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 		return fmt.Sprintf(`[[%d,66990,67010,67000,67005,1.5]]`, m/1000)
 	})
 	serve("/news", "application/rss+xml", func(m int64) string {
-		return `<?xml version="1.0"?><rss version="2.0"><channel><title>t</title><item><guid>1</guid><title>Bitcoin rises</title><pubDate>` +
+		return `<?xml version="1.0"?><rss version="2.0"><channel><title>t</title>` +
+			`<item><guid>1</guid><title>Bitcoin rises</title><pubDate>` +
 			time.UnixMilli(m).UTC().Format(time.RFC1123Z) + `</pubDate></item></channel></rss>`
 	})
 	s := httptest.NewServer(mux)
@@ -63,7 +70,8 @@ func doctor(t *testing.T, settings ...string) (string, error) {
 func TestDoctorTellsWhichSourcesAnswer(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
-	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL, "news_feeds: ["+good.URL+"/news]")
+	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL,
+		"news_feeds: ["+good.URL+"/news]")
 	if err != nil {
 		t.Errorf("one source works: %v", err)
 	}
@@ -87,7 +95,8 @@ func TestDoctorTellsWhichSourcesAnswer(t *testing.T) {
 func TestDoctorFailsWhereNothingWorks(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
-	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+bad.URL, "news_feeds: ["+good.URL+"/news]")
+	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+bad.URL,
+		"news_feeds: ["+good.URL+"/news]")
 	if err == nil || !strings.Contains(err.Error(), "no configured source") {
 		t.Errorf("%v\n%s", err, out)
 	}

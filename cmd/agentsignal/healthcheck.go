@@ -48,7 +48,7 @@ func healthcheckCommand(s *service.Settings) *cobra.Command {
 	return c
 }
 
-// askReady prints what the service at address says of itself; it is an error if it is not
+// askReady prints the readiness of the service at address; it is an error if it is not
 // ready.
 func askReady(ctx context.Context, client *http.Client, address *url.URL, out io.Writer) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String()+"/readyz", nil)
@@ -68,7 +68,8 @@ func askReady(ctx context.Context, client *http.Client, address *url.URL, out io
 		return fmt.Errorf("read answer: %w", err)
 	}
 	var readiness struct{ Status string }
-	if json.Unmarshal(body, &readiness) != nil || readiness.Status == "" || w.StatusCode < 500 && w.StatusCode != http.StatusOK {
+	if json.Unmarshal(body, &readiness) != nil || readiness.Status == "" || w.StatusCode < 500 &&
+		w.StatusCode != http.StatusOK {
 		return remote.AnswerFault(address, w.StatusCode, body)
 	}
 	fmt.Fprintln(out, string(body))

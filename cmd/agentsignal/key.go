@@ -32,7 +32,8 @@ type keyJSON struct {
 }
 
 func keyForm(k credential.APIKey, secret string) keyJSON {
-	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout)}
+	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(),
+		CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout)}
 	if !k.ExpiresAt.IsZero() {
 		at := k.ExpiresAt.UTC().Format(signal.TimeLayout)
 		j.ExpiresAt = &at
@@ -48,22 +49,24 @@ func keyCreate(s *service.Settings) *cobra.Command {
 		Use: "create", Short: "Create an API key and print it as JSON, its secret this once", Args: cobra.NoArgs,
 		Example: "  agentsignal key create --email me@example.com --name laptop --scopes signals:read,agents:read",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-				var in *int64
-				if cmd.Flags().Changed("expires-in") {
-					in = &expires
-				}
-				k, secret, err := c.CreateKey(ctx, a.ID, name, scopes, in)
-				if err != nil {
-					return err
-				}
-				return command.PrintJSON(cmd.OutOrStdout(), keyForm(k, secret))
-			})
+			return withAccount(cmd.Context(), s, email,
+				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+					var in *int64
+					if cmd.Flags().Changed("expires-in") {
+						in = &expires
+					}
+					k, secret, err := c.CreateKey(ctx, a.ID, name, scopes, in)
+					if err != nil {
+						return err
+					}
+					return command.PrintJSON(cmd.OutOrStdout(), keyForm(k, secret))
+				})
 		},
 	}
 	emailFlag(c, &email)
 	c.Flags().StringVar(&name, "name", "", "the key's name, unique in the account")
-	c.Flags().StringSliceVar(&scopes, "scopes", nil, "agents:read, agents:run, signals:read, webhooks:manage; all if left out")
+	c.Flags().StringSliceVar(&scopes, "scopes", nil,
+		"agents:read, agents:run, signals:read, webhooks:manage; all if left out")
 	c.Flags().Int64Var(&expires, "expires-in", 0, "seconds until it expires; never if left out")
 	c.MarkFlagRequired("name")
 	return c
@@ -74,9 +77,10 @@ func keyList(s *service.Settings) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-				return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
-			})
+			return withAccount(cmd.Context(), s, email,
+				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+					return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
+				})
 		},
 	}
 	emailFlag(c, &email)
@@ -107,13 +111,14 @@ func keyRevoke(s *service.Settings) *cobra.Command {
 			if !ok {
 				return errors.New("that is no key_id: see agentsignal key list")
 			}
-			return withAccount(cmd.Context(), s, email, func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-				err := c.RevokeKey(ctx, a.ID, id)
-				if signal.KindOf(err) == signal.KindNotFound {
-					return fmt.Errorf("the account has no key %s: see agentsignal key list", id)
-				}
-				return err
-			})
+			return withAccount(cmd.Context(), s, email,
+				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
+					err := c.RevokeKey(ctx, a.ID, id)
+					if signal.KindOf(err) == signal.KindNotFound {
+						return fmt.Errorf("the account has no key %s: see agentsignal key list", id)
+					}
+					return err
+				})
 		},
 	}
 	emailFlag(c, &email)

@@ -14,13 +14,18 @@ import (
 func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	t.Parallel()
 	const mark = "hunter2"
-	values := []string{mark, "[" + mark + "]", "{a: " + mark + "}", `"http://user:` + mark + `%zz@host"`, `"redis://user:` + mark + `%zz@host"`,
+	values := []string{mark, "[" + mark + "]", "{a: " + mark + "}", `"http://user:` + mark + `%zz@host"`,
+		`"redis://user:` + mark + `%zz@host"`,
 		`"smtp://user:` + mark + `%zz@host"`, `"smtp://user:` + mark + `@host:port"`, `"redis://user:` + mark + `@host:port"`,
-		`"http://user:` + mark + `@host:port"`, `"http://user:` + mark + ` x@host"`, `"ftp://user:` + mark + `@host"`, `"k:` + mark + `"`, `"` + mark + "\\n:x\"",
-		`"https://host/?key=` + mark + `%zz"`, `"redis+sentinel://user:` + mark + `%zz@host"`, `"redis+cluster://user:` + mark + `@:x"`, `"` + mark, "*" + mark}
+		`"http://user:` + mark + `@host:port"`, `"http://user:` + mark + ` x@host"`, `"ftp://user:` + mark + `@host"`,
+		`"k:` + mark + `"`, `"` + mark + "\\n:x\"",
+		`"https://host/?key=` + mark + `%zz"`, `"redis+sentinel://user:` + mark + `%zz@host"`,
+		`"redis+cluster://user:` + mark + `@:x"`, `"` + mark, "*" + mark}
 	refused := 0
-	for _, setting := range []string{"auth.jwt_keys", "security.encryption_keys", "email.smtp_url", "content.chat_url", "content.chat_key",
-		"market.alpaca_key", "market.alpaca_secret", "market.news_feeds", "market.binance_url", "weather.api_key", "weather.forecast_url"} {
+	for _, setting := range []string{"auth.jwt_keys", "security.encryption_keys", "email.smtp_url", "content.chat_url",
+		"content.chat_key",
+		"market.alpaca_key", "market.alpaca_secret", "market.news_feeds", "market.binance_url", "weather.api_key",
+		"weather.forecast_url"} {
 		section, key, _ := strings.Cut(setting, ".")
 		for _, value := range values {
 			file := commandtest.Written(t, fmt.Sprintf("%s:\n  %s: %s\nmarket.source: x\n", section, key, value))
@@ -45,16 +50,20 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 // and each secret has another way.
 func TestSecretsNeedNoFlag(t *testing.T) {
 	t.Parallel()
+	const useKeyFile = "the value of --key: use --key-file or AGENTSIGNAL_API_KEY"
 	none := filepath.Join(t.TempDir(), "none")
 	for args, warned := range map[string]string{
-		"tail --url localhost:1 --key ask_marked":                                                 "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
-		"webhook listen --register --url localhost:1 --key ask_marked":                            "the value of --key: use --key-file or AGENTSIGNAL_API_KEY",
-		"webhook verify --secret ask_marked --request " + none:                                    "the value of --secret: use --secret-file or AGENTSIGNAL_WEBHOOK_SECRET",
-		"account create --email x --password ask_marked --data-dir " + commandtest.Written(t, ""): "the value of --password: use --password-stdin",
-		"tail --url localhost:1 --key-file " + commandtest.Written(t, "ask_marked"):               "",
+		"tail --url localhost:1 --key ask_marked":                      useKeyFile,
+		"webhook listen --register --url localhost:1 --key ask_marked": useKeyFile,
+		"webhook verify --secret ask_marked --request " +
+			none: "the value of --secret: use --secret-file or AGENTSIGNAL_WEBHOOK_SECRET",
+		"account create --email x --password ask_marked --data-dir " +
+			commandtest.Written(t, ""): "the value of --password: use --password-stdin",
+		"tail --url localhost:1 --key-file " + commandtest.Written(t, "ask_marked"): "",
 	} {
 		out, said, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(args)...)
-		if err == nil || !strings.Contains(said, warned) || (said == "") != (warned == "") || strings.Contains(out+said+err.Error(), "ask_marked") {
+		if err == nil || !strings.Contains(said, warned) || (said == "") != (warned == "") ||
+			strings.Contains(out+said+err.Error(), "ask_marked") {
 			t.Errorf("%s: %q %q %v", args, out, said, err)
 		}
 	}
@@ -63,7 +72,8 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 		"secret\r\n":   "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") + " --request " + none,
 		"ask_key\n":    "tail --url localhost:1 --key-file -",
 		"a password\n": "account create --email x --password-stdin --data-dir " + commandtest.Written(t, ""),
-		"":             "account create --email x --password-file " + commandtest.Written(t, "a password\n") + " --data-dir " + commandtest.Written(t, ""),
+		"": "account create --email x --password-file " + commandtest.Written(t, "a password\n") +
+			" --data-dir " + commandtest.Written(t, ""),
 	} {
 		_, said, err := runCommand(t.Context(), strings.NewReader(stdin), strings.Fields(args)...)
 		if err == nil || said != "" || strings.Contains(err.Error(), "give the") {

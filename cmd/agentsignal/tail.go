@@ -23,14 +23,14 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
-// tailPatience is how long the stream may be silent: the service sends a heartbeat
+// tailTimeout is how long the stream may be silent: the service sends a heartbeat
 // every 30 s.
-const tailPatience = 90 * time.Second
+const tailTimeout = 90 * time.Second
 
 // Pauses between attempts to connect.
 const (
-	reconnectFirst = 500 * time.Millisecond
-	reconnectMost  = 15 * time.Second
+	minReconnectPause = 500 * time.Millisecond
+	maxReconnectPause = 15 * time.Second
 )
 
 // tailer follows the dashboard stream.
@@ -53,7 +53,8 @@ func tailCommand() *cobra.Command {
 	var key remote.KeyFlags
 	c := &cobra.Command{
 		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
-		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " + remote.KeyVariable +
+		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " +
+			remote.KeyVariable +
 			". A lost connection is made again and resumes where it was.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if t.address, err = remote.ParseAddress(address); err != nil {
@@ -88,21 +89,23 @@ func checkChannels(names []string) error {
 	known := dashboard.ChannelNames()
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(command.OrNearest(name, known), "."), strings.Join(known, ", "))
+			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(command.OrNearest(name, known), "."),
+				strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// checkAssets refuses an asset that looks like a slip for one that the service has
-// prices of, unless it is another spelling of one. Others may come: contents have subjects of any name, and prices that are
-// written to Redis, too.
+// checkAssets refuses an asset that looks like a slip for one that the service has prices
+// of, unless it is another spelling of it. Other names are allowed: signals on content have
+// subjects of any name, and so have prices that others write to Redis.
 func (t *tailer) checkAssets(ctx context.Context) error {
 	if len(t.assets) == 0 {
 		return nil
 	}
 	text, err := remote.Ask(ctx, t.address, t.key, http.MethodGet, "/v1/assets", nil)
-	if refused, ok := errors.AsType[*remote.Fault](err); ok && refused.Status != http.StatusForbidden && refused.Status != http.StatusNotFound {
+	if refused, ok := errors.AsType[*remote.Fault](err); ok && refused.Status != http.StatusForbidden &&
+		refused.Status != http.StatusNotFound {
 		return err
 	}
 	if err != nil {
@@ -123,14 +126,15 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		if near := command.OrNearest(name, known); near != "" {
 			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
 		}
-		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: there may be none, unless it is another name of a listed asset\n", name)
+		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: there may be none, "+
+			"unless it is another name of a listed asset\n", name)
 	}
 	return nil
 }
 
 // follow shows the stream until ctx ends, coming back after each interruption.
 func (t *tailer) follow(ctx context.Context) error {
-	pause := reconnectFirst
+	pause := minReconnectPause
 	for {
 		began := time.Now()
 		err := t.connect(ctx)
@@ -140,8 +144,8 @@ func (t *tailer) follow(ctx context.Context) error {
 		if _, lasting := errors.AsType[*remote.Fault](err); lasting {
 			return err
 		}
-		if time.Since(began) > reconnectMost {
-			pause = reconnectFirst
+		if time.Since(began) > maxReconnectPause {
+			pause = minReconnectPause
 		}
 		fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", err, pause)
 		select {
@@ -149,7 +153,7 @@ func (t *tailer) follow(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, reconnectMost)
+		pause = min(2*pause, maxReconnectPause)
 	}
 }
 
@@ -158,7 +162,8 @@ func (t *tailer) connect(ctx context.Context) error {
 	stream := *t.address
 	stream.Scheme = "ws" + strings.TrimPrefix(stream.Scheme, "http")
 	stream.Path += "/ws/dashboard"
-	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, stream.String(), http.Header{"Authorization": {"Bearer " + t.key}})
+	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, stream.String(),
+		http.Header{"Authorization": {"Bearer " + t.key}})
 	if err != nil && answer != nil {
 		body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
 		return remote.AnswerFault(t.address, answer.StatusCode, body)
@@ -169,7 +174,8 @@ func (t *tailer) connect(ctx context.Context) error {
 	t.connected = true
 	defer ws.Close()
 	defer context.AfterFunc(ctx, func() { ws.Close() })()
-	subscribe := map[string]any{"action": "subscribe", "channels": t.channels, "filters": map[string]any{"assets": t.assets}}
+	subscribe := map[string]any{"action": "subscribe", "channels": t.channels,
+		"filters": map[string]any{"assets": t.assets}}
 	t.subscribed = false
 	if t.last != "" {
 		subscribe["last_event_id"] = t.last
@@ -178,15 +184,17 @@ func (t *tailer) connect(ctx context.Context) error {
 		return fmt.Errorf("subscribe: %w", err)
 	}
 	ws.SetPingHandler(func(text string) error {
-		ws.SetReadDeadline(time.Now().Add(tailPatience))
+		ws.SetReadDeadline(time.Now().Add(tailTimeout))
 		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(time.Second))
 	})
 	for {
-		ws.SetReadDeadline(time.Now().Add(tailPatience))
+		ws.SetReadDeadline(time.Now().Add(tailTimeout))
 		_, text, err := ws.ReadMessage()
 		if err != nil {
-			if closing, ok := errors.AsType[*websocket.CloseError](err); ok && slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
-				return &remote.Fault{Text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code, closing.Text)}
+			if closing, ok := errors.AsType[*websocket.CloseError](err); ok &&
+				slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
+				return &remote.Fault{Text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code,
+					closing.Text)}
 			}
 			return fmt.Errorf("read: %w", err)
 		}
@@ -263,10 +271,12 @@ func describe(m *message) string {
 	d := &m.Data
 	switch m.Type {
 	case "signal.new":
-		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f  entry %s  stop %s  target %s", "new", d.Asset, d.Direction, d.Strategy,
+		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f  entry %s  stop %s  target %s", "new", d.Asset,
+			d.Direction, d.Strategy,
 			d.Confidence, number(d.Entry), number(d.Stop), number(d.Target))
 	case "signal.updated":
-		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f", "updated", d.Asset, d.Direction, d.Strategy, d.Confidence)
+		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f", "updated", d.Asset, d.Direction, d.Strategy,
+			d.Confidence)
 	case "signal.closed":
 		return fmt.Sprintf("%-10s %-11s %s  pnl %s %%", "closed", d.Asset, d.CloseReason, number(d.PnLPercent))
 	case "agent.status":

@@ -17,31 +17,35 @@ import (
 func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"tial":                              `no command "tial": did you mean tail? agentsignal has account, audit, backtest, `,
-		"frobnicate":                        `no command "frobnicate": agentsignal has account, audit, backtest, `,
-		"tial --url x":                      `no command "tial": did you mean tail?`,
-		"--nosuch":                          "no flag --nosuch: agentsignal --help lists those that there are",
-		"account crate":                     `no command "crate": did you mean create? agentsignal account has create, delete, list, set-password, unlock`,
-		"account crate --email a@b":         `no command "crate": did you mean create?`,
-		"config chekc":                      `no command "chekc": did you mean check? agentsignal config has check, print`,
-		"webhook nothing":                   `no command "nothing": agentsignal webhook has listen, verify`,
-		"bench nosuch":                      `no command "nosuch": agentsignal bench has all, `,
-		"key --email a@b":                   "no flag --email: agentsignal key --help lists those that there are",
-		"tail --urll x":                     "no flag --urll: did you mean --url?",
-		"serve --dmo":                       "no flag --dmo: did you mean --demo?",
-		"serve --portfolio":                 "no flag --portfolio: agentsignal serve --help lists those that there are",
-		"serve --dataa-dir x":               "no flag --dataa-dir: did you mean --data-dir?",
-		"serve -x":                          "no flag -x: agentsignal serve --help lists those that there are",
-		"tail --channels":                   "--channels needs a value: message types to show",
-		"key create --expires-in 1d":        "--expires-in must be a whole number: seconds until it expires; never if left out",
-		"serve --demo=yes":                  "--demo must be true or false: make a demo account",
-		"backtest --cost=much":              "--cost must be a number: ",
-		"serve extra":                       `too many arguments: the form is "agentsignal serve [flags]"`,
-		"key revoke --email a@b":            `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
-		"key revoke a b --email a@b":        `too many arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
-		"key create --email a@b":            "give --name (the key's name, unique in the account)",
-		"backtest":                          "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
-		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: give another by --config or AGENTSIGNAL_CONFIG",
+		"tial": `no command "tial": did you mean tail? ` +
+			`agentsignal has account, audit, backtest, `,
+		"frobnicate":   `no command "frobnicate": agentsignal has account, audit, backtest, `,
+		"tial --url x": `no command "tial": did you mean tail?`,
+		"--nosuch":     "no flag --nosuch: agentsignal --help lists those that there are",
+		"account crate": `no command "crate": did you mean create? ` +
+			`agentsignal account has create, delete, list, set-password, unlock`,
+		"account crate --email a@b": `no command "crate": did you mean create?`,
+		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, print`,
+		"webhook nothing":           `no command "nothing": agentsignal webhook has listen, verify`,
+		"bench nosuch":              `no command "nosuch": agentsignal bench has all, `,
+		"key --email a@b":           "no flag --email: agentsignal key --help lists those that there are",
+		"tail --urll x":             "no flag --urll: did you mean --url?",
+		"serve --dmo":               "no flag --dmo: did you mean --demo?",
+		"serve --portfolio":         "no flag --portfolio: agentsignal serve --help lists those that there are",
+		"serve --dataa-dir x":       "no flag --dataa-dir: did you mean --data-dir?",
+		"serve -x":                  "no flag -x: agentsignal serve --help lists those that there are",
+		"tail --channels":           "--channels needs a value: message types to show",
+		"key create --expires-in 1d": "--expires-in must be a whole number: " +
+			"seconds until it expires; never if left out",
+		"serve --demo=yes":           "--demo must be true or false: make a demo account",
+		"backtest --cost=much":       "--cost must be a number: ",
+		"serve extra":                `too many arguments: the form is "agentsignal serve [flags]"`,
+		"key revoke --email a@b":     `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
+		"key revoke a b --email a@b": `too many arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
+		"key create --email a@b":     "give --name (the key's name, unique in the account)",
+		"backtest":                   "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
+		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: " +
+			"give another by --config or AGENTSIGNAL_CONFIG",
 	} {
 		out, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...)
 		if err == nil || !strings.Contains(err.Error(), want) || out != "" {
@@ -49,7 +53,8 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 		}
 	}
 	for _, group := range []string{"account", "key", "config", "webhook", "bench"} {
-		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil || !strings.Contains(out, "Available Commands") {
+		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil ||
+			!strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)
 		}
 	}
@@ -69,16 +74,21 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"serve --data-dir " + file:                              "make data directory: mkdir " + file + ": not a directory: choose another data_dir",
-		"serve --data-dir " + file + "/below":                   "not a directory: choose another data_dir",
-		"serve --data-dir " + foreign:                           "open node id in the data directory: open " + foreign + "/node: is a directory: choose another data_dir",
-		"account list --data-dir " + foreign:                    "open lock of the data directory: open " + foreign + "/redis.lock: is a directory: choose another data_dir",
-		"account list --data-dir " + missing:                    "there is no data directory " + missing + ": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
+		"serve --data-dir " + file: "make data directory: mkdir " + file +
+			": not a directory: choose another data_dir",
+		"serve --data-dir " + file + "/below": "not a directory: choose another data_dir",
+		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
+			"/node: is a directory: choose another data_dir",
+		"account list --data-dir " + foreign: "open lock of the data directory: open " + foreign +
+			"/redis.lock: is a directory: choose another data_dir",
+		"account list --data-dir " + missing: "there is no data directory " + missing +
+			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
 		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
-		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
@@ -93,7 +103,8 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	redis := redistest.New(t)
 	o := operator(t, commandtest.StoreSettings(t, redis.URL(), "")...)
 	run := []string{"backtest", "--strategy", "momentum", "--asset"}
-	o.Fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir", append(run, "BTCC")...)
+	o.Fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir",
+		append(run, "BTCC")...)
 
 	store, err := persistence.Open(persistence.Options{URL: redis.URL()})
 	if err != nil {

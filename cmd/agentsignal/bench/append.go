@@ -18,9 +18,11 @@ const (
 // appendMetadata is the metadata of the signals that are written, appendPayload the
 // data of their events.
 const (
-	appendMetadata = `{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"EMA12 is 0.8 ATR above EMA26; ADX 27 confirms a trend."}`
-	appendPayload  = `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum",` +
-		`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,"metadata":` + appendMetadata + `}`
+	appendMetadata = `{"indicators":["ema_12_26","adx_14","atr_14"],` +
+		`"reasoning":"EMA12 is 0.8 ATR above EMA26; ADX 27 confirms a trend."}`
+	appendPayload = `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC",` +
+		`"strategy":"momentum","direction":"long","confidence":0.4372,"entry_price":64250.125,` +
+		`"stop_loss":62900.125,"take_profit":66275.125,"metadata":` + appendMetadata + `}`
 )
 
 // appends measures durable appends: one event of the log, by many callers at once,
@@ -36,9 +38,19 @@ func (b *bench) appends(ctx context.Context) (err error) {
 		accounts[i] = signal.NewAccountID()
 	}
 	log := func(ctx context.Context, caller int) error {
-		_, err := r.log.Append(ctx, signal.Change{Account: accounts[caller], Events: []signal.Event{{Type: signal.SignalCreated, Asset: "BTC",
-			Data: []byte(appendPayload), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: "BTC", Strategy: "momentum",
-				Direction: signal.Long, Confidence: .4372}}}})
+		_, err := r.log.Append(ctx, signal.Change{Account: accounts[caller], Events: []signal.Event{{
+			Type:  signal.SignalCreated,
+			Asset: "BTC",
+			Data:  []byte(appendPayload),
+			Listing: &signal.Listing{
+				ID:         signal.NewSignalID(),
+				Agent:      "trading",
+				Asset:      "BTC",
+				Strategy:   "momentum",
+				Direction:  signal.Long,
+				Confidence: .4372,
+			},
+		}}})
 		return err
 	}
 	bare, err := barelog.New(r.url, appendBatch, []byte(appendPayload))

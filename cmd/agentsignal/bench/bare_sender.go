@@ -23,7 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
-// bareOrder says what the reference of the webhooks benchmark is to send.
+// bareOrder is what the reference of the webhooks benchmark must send.
 type bareOrder struct {
 	URLs        []string
 	Connections int // to each of them
@@ -34,7 +34,7 @@ type bareOrder struct {
 	Events float64
 }
 
-// bareReport says what it has sent.
+// bareReport is what it has sent.
 type bareReport struct {
 	Sent     int64
 	Took     time.Duration
@@ -45,17 +45,18 @@ type bareReport struct {
 // same bodies to the same endpoints over as many connections, and does nothing else. No
 // event log, no queue, no outcome, no store.
 func bareSenderCommand() *cobra.Command {
-	return &cobra.Command{Use: "bare-sender", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var o bareOrder
-		if err := json.NewDecoder(cmd.InOrStdin()).Decode(&o); err != nil {
-			return fmt.Errorf("read order: %w", err)
-		}
-		report, err := runBareSender(cmd.Context(), o)
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
-	}}
+	return &cobra.Command{Use: "bare-sender", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var o bareOrder
+			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&o); err != nil {
+				return fmt.Errorf("read order: %w", err)
+			}
+			report, err := runBareSender(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(report)
+		}}
 }
 
 func runBareSender(ctx context.Context, o bareOrder) (bareReport, error) {
@@ -158,7 +159,9 @@ func webhookBody(b []byte, id signal.EventID, at time.Time, n uint32) []byte {
 
 // bare runs the reference as a process of its own, with so many events a second or, if
 // that is 0, as many as it can. cost is microseconds of its CPU for each delivery.
-func (w *webhookRig) bare(ctx context.Context, window time.Duration, events float64) (report bareReport, cost float64, err error) {
+func (w *webhookRig) bare(
+	ctx context.Context, window time.Duration, events float64,
+) (report bareReport, cost float64, err error) {
 	o := bareOrder{Connections: webhookConnections, Secret: w.receiver.secret, Window: window, Events: events}
 	for i := range w.receiver.sinks {
 		o.URLs = append(o.URLs, w.receiver.url(i))

@@ -26,9 +26,10 @@ import (
 // frames to connections and does nothing else. No credentials, no replay, no slow
 // readers, no heartbeats, no store.
 func bareServerCommand() *cobra.Command {
-	return &cobra.Command{Use: "bare-server", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return runBareServer(cmd.Context(), os.Getenv("AGENTSIGNAL_HTTP_ADDR"))
-	}}
+	return &cobra.Command{Use: "bare-server", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBareServer(cmd.Context(), os.Getenv("AGENTSIGNAL_HTTP_ADDR"))
+		}}
 }
 
 // bareServer groups connections by their assets: what a group is to get is put

@@ -37,8 +37,8 @@ const (
 // calibrated are the strategies that read nothing but bars.
 var calibrated = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
-// calibration measures whether confidence is what it says: the share of signals that
-// close in profit. It needs no Redis and no clock: the same binary gives the same
+// calibration compares confidence with what it forecasts: the share of signals that close
+// in profit. It needs no Redis and no clock: the same binary gives the same
 // figures.
 func (b *bench) calibration(ctx context.Context) error {
 	fmt.Fprintf(b.out, "  walks without drift, at least %d signals each\n", calibrationSignals)
@@ -51,8 +51,10 @@ func (b *bench) calibration(ctx context.Context) error {
 			}
 			miss := float64(s.MeanConfidence - s.HitRate)
 			worst = max(worst, math.Abs(miss))
-			b.row(fmt.Sprintf("%s, %s", name, risk), "%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, Brier skill %+.4f", s.Count,
-				float64(s.MeanConfidence), float64(s.HitRate), float64(s.HitRateInterval.Low), float64(s.HitRateInterval.High), miss, float64(s.BrierSkill))
+			b.row(fmt.Sprintf("%s, %s", name, risk),
+				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, Brier skill %+.4f", s.Count,
+				float64(s.MeanConfidence), float64(s.HitRate), float64(s.HitRateInterval.Low), float64(s.HitRateInterval.High),
+				miss, float64(s.BrierSkill))
 		}
 	}
 	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)
@@ -63,7 +65,9 @@ func (b *bench) calibration(ctx context.Context) error {
 	}
 	for _, after := range rescoredAfter {
 		r := scored[after]
-		b.row(fmt.Sprintf("after %d bars", after), "%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f", len(r.won), skill(r.now, r.won), skill(r.first, r.won))
+		b.row(fmt.Sprintf("after %d bars", after),
+			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f", len(r.won), skill(r.now, r.won),
+			skill(r.first, r.won))
 		b.row("  by quintile of confidence, told and seen", "%s", quintiles(r))
 	}
 	return nil
@@ -113,11 +117,14 @@ func onWalks(ctx context.Context, name string, risk signal.RiskLevel, signals in
 }
 
 func calibrationOptions(name string, risk signal.RiskLevel) backtest.Options {
-	return backtest.Options{Origin: strategy.Origin{Asset: "WALK", Compression: 1}, Strategy: name, Timeframe: signal.H1, Risk: risk}
+	return backtest.Options{Origin: strategy.Origin{Asset: "WALK", Compression: 1}, Strategy: name, Timeframe: signal.H1,
+		Risk: risk}
 }
 
 // replayAll runs n backtests, as many at once as there are processors.
-func replayAll(ctx context.Context, n int, series func(i int) ([]marketdata.Bar, backtest.Options)) ([]backtest.Result, error) {
+func replayAll(
+	ctx context.Context, n int, series func(i int) ([]marketdata.Bar, backtest.Options),
+) ([]backtest.Result, error) {
 	results, errs := make([]backtest.Result, n), make([]error, n)
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -152,7 +159,8 @@ type rescored struct {
 }
 
 // calibrationAssets are assets of the simulated market, of all classes.
-var calibrationAssets = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "TSLA", "SPY", "EURUSD", "USDJPY", "XAUUSD", "natural_gas", "oil"}
+var calibrationAssets = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "TSLA", "SPY", "EURUSD", "USDJPY", "XAUUSD",
+	"natural_gas", "oil"}
 
 // onMarket re-scores the signals of all strategies on assets of the simulated market, by
 // the number of bars after which it did.

@@ -73,7 +73,9 @@ func (c *httpConnection) do(request []byte) error {
 const requestTimeout = 10 * time.Second
 
 // saturate sends requests over connections as fast as they are answered.
-func (l *load) saturate(ctx context.Context, connections int, window time.Duration) (rate float64, taken []time.Duration, err error) {
+func (l *load) saturate(
+	ctx context.Context, connections int, window time.Duration,
+) (rate float64, taken []time.Duration, err error) {
 	return l.run(ctx, connections, window, 0)
 }
 
@@ -84,7 +86,9 @@ func (l *load) pace(ctx context.Context, connections int, window time.Duration, 
 	return taken, err
 }
 
-func (l *load) run(ctx context.Context, connections int, window time.Duration, rate float64) (float64, []time.Duration, error) {
+func (l *load) run(
+	ctx context.Context, connections int, window time.Duration, rate float64,
+) (float64, []time.Duration, error) {
 	var mu sync.Mutex // guards the next three
 	var all []time.Duration
 	var failed error
@@ -105,7 +109,9 @@ func (l *load) run(ctx context.Context, connections int, window time.Duration, r
 }
 
 // connection sends the requests of the i-th of so many connections.
-func (l *load) connection(ctx context.Context, i, connections int, start time.Time, window time.Duration, rate float64) ([]time.Duration, error) {
+func (l *load) connection(
+	ctx context.Context, i, connections int, start time.Time, window time.Duration, rate float64,
+) ([]time.Duration, error) {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.addr)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,8 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.row("memory of an open signal (target 1.5 KB)", "%d bytes alive, %d resident", (fullLive-emptyLive)/watchedMany, (full-empty)/watchedMany)
+	b.row("memory of an open signal (target 1.5 KB)", "%d bytes alive, %d resident", (fullLive-emptyLive)/watchedMany,
+		(full-empty)/watchedMany)
 	start = time.Now()
 	if err := s.stop(ctx); err != nil {
 		return fmt.Errorf("with open signals: %w", err)
@@ -133,7 +134,7 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 	if err := r.openSignals(ctx, ids, watchedSome); err != nil {
 		return err
 	}
-	// Half of the assets pass the levels while nobody watches.
+	// Half of the assets pass the levels while no service runs.
 	if err := appendTicks(ctx, market, 200, watchedAssets/2); err != nil {
 		return err
 	}
@@ -147,7 +148,8 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 	if err := s.await(ctx, "agentsignal_signals_open", watchedSome/2); err != nil {
 		return err
 	}
-	b.row("start with 100,000, half of them over (target 10 s)", "all watched and closed after %s", short(time.Since(start)))
+	b.row("start with 100,000, half of them over (target 10 s)", "all watched and closed after %s",
+		short(time.Since(start)))
 	return nil
 }
 
@@ -159,13 +161,17 @@ func (r *rig) openSignals(ctx context.Context, accounts []signal.AccountID, n in
 		wg.Go(func() {
 			for i := w; i < n; i += watchedWriters {
 				reach := 5 + float64(i%1000)/100
-				sig := &signal.Signal{ID: signal.NewSignalID(), Account: accounts[i%len(accounts)], Agent: "trading", Run: signal.NewRunID(),
-					Asset: watchedAsset(i % watchedAssets), Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
-					Confidence: .45, Metadata: []byte(appendMetadata), Levels: &signal.Levels{Entry: 100, Stop: 100 - reach/1.5, Target: 100 + reach},
+				sig := &signal.Signal{ID: signal.NewSignalID(), Account: accounts[i%len(accounts)], Agent: "trading",
+					Run:   signal.NewRunID(),
+					Asset: watchedAsset(i % watchedAssets), Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk,
+					Direction:  signal.Long,
+					Confidence: .45, Metadata: []byte(appendMetadata),
+					Levels:    &signal.Levels{Entry: 100, Stop: 100 - reach/1.5, Target: 100 + reach},
 					ExpiresAt: r.store.Now().Add(24 * time.Hour)}
 				listing := sig.Listing()
-				if _, err := r.log.Append(ctx, signal.Change{Account: sig.Account, Signal: sig, Events: []signal.Event{{Type: signal.SignalCreated,
-					Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}}); err != nil {
+				if _, err := r.log.Append(ctx, signal.Change{Account: sig.Account, Signal: sig,
+					Events: []signal.Event{{Type: signal.SignalCreated,
+						Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}}); err != nil {
 					failures <- err
 					return
 				}

@@ -38,7 +38,8 @@ func listQueries(account signal.AccountID, last time.Time) []listQuery {
 	queries := []listQuery{
 		{"none", catalogue.Query{}},
 		{"asset", catalogue.Query{Asset: "A000"}},
-		{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8}},
+		{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum",
+			Direction: signal.Long, MinConfidence: .8}},
 		{"confidence .8", catalogue.Query{MinConfidence: .8}},
 		{"confidence .8137", catalogue.Query{MinConfidence: .8137}},
 		{"direction, confidence .8", catalogue.Query{Direction: signal.Long, MinConfidence: .8}},
@@ -47,7 +48,8 @@ func listQueries(account signal.AccountID, last time.Time) []listQuery {
 		{"since, confidence .8", catalogue.Query{Since: since, MinConfidence: .8}},
 		{"offset 50,000", catalogue.Query{Offset: 50_000}},
 		{"asset, offset 50,000", catalogue.Query{Asset: "A000", Offset: 50_000}},
-		{"direction, confidence .8, offset 50,000", catalogue.Query{Direction: signal.Long, MinConfidence: .8, Offset: 50_000}},
+		{"direction, confidence .8, offset 50,000",
+			catalogue.Query{Direction: signal.Long, MinConfidence: .8, Offset: 50_000}},
 	}
 	for i := range queries {
 		queries[i].query.Account, queries[i].query.Limit = account, 25
@@ -80,7 +82,8 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	// Their assets have prices, so that the open ones are watched as they always are.
 	market := persistence.NewMarket(r.store)
 	for i := range listAssets {
-		tick := marketdata.AssetTick{Asset: fmt.Sprintf("A%03d", i), Tick: marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
+		tick := marketdata.AssetTick{Asset: fmt.Sprintf("A%03d", i),
+			Tick: marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
 		if err := market.GiveTicks(ctx, []marketdata.AssetTick{tick}); err != nil {
 			return err
 		}
@@ -110,7 +113,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 }
 
 // caughtUp waits until the service has had the effects of an account's events up to
-// last. A service that starts anew is a few of them behind; this one is behind by all
+// last. A service that restarts is a few of them behind; this one is behind by all
 // that was written before it was there.
 func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signal.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, serverStart)
@@ -153,7 +156,8 @@ func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountI
 			c.Page(q.query)
 			taken[i] = time.Since(start)
 		}
-		b.row("catalogue, "+q.name+" (target p99 2 ms)", "first %s, then %s (%d match)", short(first), latencies(taken), total)
+		b.row("catalogue, "+q.name+" (target p99 2 ms)", "first %s, then %s (%d match)", short(first), latencies(taken),
+			total)
 	}
 	return nil
 }
@@ -203,18 +207,22 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 				sig := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: owner[strategy], Run: signal.NewRunID(),
 					Asset: fmt.Sprintf("A%03d", zipf.Uint64()), Strategy: strategy, Timeframe: signal.H1, Risk: signal.MediumRisk,
 					Direction: signal.Long, Confidence: float64(random.IntN(10_001)) / 10_000, Metadata: []byte(appendMetadata),
-					Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, ExpiresAt: r.store.Now().Add(24 * time.Hour)}
+					Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, ExpiresAt: r.store.Now().
+						Add(24 * time.Hour)}
 				if random.IntN(2) == 0 {
 					sig.Direction = signal.Short
 				}
 				listing := sig.Listing()
-				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig, Events: []signal.Event{{Type: signal.SignalCreated,
-					Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}})
+				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig,
+					Events: []signal.Event{{Type: signal.SignalCreated,
+						Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}})
 				if err == nil && i%listOpenShare != 0 {
 					closed := *sig
-					closed.Closing, closed.Sequence, closed.Metadata = &signal.Closing{Reason: signal.StopLoss, At: at.Time(), ExitPrice: &sig.Levels.Stop}, 2, nil
-					at, err = r.log.Append(ctx, signal.Change{Account: account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed,
-						Asset: sig.Asset, Data: []byte(`{}`)}}})
+					closed.Closing, closed.Sequence, closed.Metadata = &signal.Closing{Reason: signal.StopLoss, At: at.Time(),
+						ExitPrice: &sig.Levels.Stop}, 2, nil
+					at, err = r.log.Append(ctx, signal.Change{Account: account, Signal: &closed,
+						Events: []signal.Event{{Type: signal.SignalClosed,
+							Asset: sig.Asset, Data: []byte(`{}`)}}})
 				}
 				mu.Lock()
 				if at.Compare(last) > 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook"
 )
 
-// benchReceiver stands for the endpoints of clients. It verifies both signatures of every
+// clientReceiver stands for the endpoints of clients. It verifies both signatures of every
 // request, counts deliveries and duplicates by endpoint and event, and notes when they
 // came. It runs in the process of the load and reads HTTP by hand, since what it costs
 // is taken from the service and from the reference alike.
-type benchReceiver struct {
+type clientReceiver struct {
 	secret    string
 	listeners []net.Listener
 	sinks     []sink
@@ -42,7 +42,7 @@ type benchReceiver struct {
 
 // sink is what has come at one endpoint.
 type sink struct {
-	hangs bool // it reads requests and answers none
+	hangs bool // it reads requests without answering
 
 	mu       sync.Mutex // guards the rest
 	seen     []uint64   // a bit for each event
@@ -60,8 +60,8 @@ type arrival struct {
 const maxListeners = 100
 
 // newReceiver opens the endpoints. close ends them.
-func newReceiver(ctx context.Context, endpoints int) (*benchReceiver, error) {
-	v := &benchReceiver{secret: delivery.NewSecret(), sinks: make([]sink, endpoints), conns: map[net.Conn]struct{}{}}
+func newReceiver(ctx context.Context, endpoints int) (*clientReceiver, error) {
+	v := &clientReceiver{secret: delivery.NewSecret(), sinks: make([]sink, endpoints), conns: map[net.Conn]struct{}{}}
 	for range min(endpoints, maxListeners) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -74,11 +74,11 @@ func newReceiver(ctx context.Context, endpoints int) (*benchReceiver, error) {
 }
 
 // url returns the address of the i-th endpoint.
-func (v *benchReceiver) url(i int) string {
+func (v *clientReceiver) url(i int) string {
 	return fmt.Sprintf("http://%s/e/%d", v.listeners[i%len(v.listeners)].Addr(), i)
 }
 
-func (v *benchReceiver) close(context.Context) error {
+func (v *clientReceiver) close(context.Context) error {
 	for _, l := range v.listeners {
 		l.Close()
 	}
@@ -92,8 +92,8 @@ func (v *benchReceiver) close(context.Context) error {
 	return nil
 }
 
-// forget begins anew: what has come counts no more.
-func (v *benchReceiver) forget() {
+// forget forgets all deliveries that have come.
+func (v *clientReceiver) forget() {
 	for i := range v.sinks {
 		s := &v.sinks[i]
 		s.mu.Lock()
@@ -106,7 +106,7 @@ func (v *benchReceiver) forget() {
 }
 
 // take returns the arrivals of every endpoint since record was set, and ends it.
-func (v *benchReceiver) take() [][]arrival {
+func (v *clientReceiver) take() [][]arrival {
 	v.record.Store(false)
 	all := make([][]arrival, len(v.sinks))
 	for i := range v.sinks {
@@ -118,14 +118,14 @@ func (v *benchReceiver) take() [][]arrival {
 	return all
 }
 
-func (v *benchReceiver) err() error {
+func (v *clientReceiver) err() error {
 	if e := v.failed.Load(); e != nil {
 		return *e
 	}
 	return nil
 }
 
-func (v *benchReceiver) accept(l net.Listener) {
+func (v *clientReceiver) accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -146,7 +146,7 @@ func (v *benchReceiver) accept(l net.Listener) {
 var receiverAnswer = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 // serve answers the requests of one connection until it ends.
-func (v *benchReceiver) serve(c net.Conn) {
+func (v *clientReceiver) serve(c net.Conn) {
 	defer func() {
 		c.Close()
 		v.mu.Lock()
@@ -189,7 +189,7 @@ func (v *benchReceiver) serve(c net.Conn) {
 }
 
 // note counts the delivery of event n.
-func (v *benchReceiver) note(s *sink, n uint32, at int64) {
+func (v *clientReceiver) note(s *sink, n uint32, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	word, bit := int(n/64), uint64(1)<<(n%64)
@@ -262,7 +262,8 @@ func (q *incoming) verify(secret string) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read timestamp: %w", err)
 	}
-	if q.signed != webhook.Signature(secret, q.body) || q.standard != webhook.StandardSignature(secret, q.id, timestamp, q.body) {
+	if q.signed != webhook.Signature(secret, q.body) ||
+		q.standard != webhook.StandardSignature(secret, q.id, timestamp, q.body) {
 		return 0, errors.New("a signature does not fit")
 	}
 	i := bytes.Index(q.body, []byte(numberMark))

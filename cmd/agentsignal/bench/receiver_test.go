@@ -19,7 +19,8 @@ func TestReceiverCountsWhatIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.close(t.Context())
-	o := bareOrder{URLs: []string{v.url(0), v.url(1), v.url(2)}, Connections: 2, Secret: v.secret, Window: 20 * time.Millisecond}
+	o := bareOrder{URLs: []string{v.url(0), v.url(1), v.url(2)}, Connections: 2, Secret: v.secret,
+		Window: 20 * time.Millisecond}
 	for range 2 { // the second time all events come again
 		report, err := runBareSender(t.Context(), o)
 		if err != nil || report.Sent == 0 {
@@ -45,8 +46,10 @@ func TestReceiverCountsWhatIsSent(t *testing.T) {
 func requestOf(secret string, n uint32) []byte {
 	at, id := time.Unix(1795253400, 0), signal.NewEventID()
 	body := webhookBody(nil, id, at, n)
-	return fmt.Appendf(nil, "POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s", len(body),
-		webhook.HeaderSignature, webhook.Signature(secret, body), webhook.HeaderStandardID, id, webhook.HeaderStandardTimestamp, at.Unix(),
+	return fmt.Appendf(nil,
+		"POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s", len(body),
+		webhook.HeaderSignature, webhook.Signature(secret, body), webhook.HeaderStandardID, id,
+		webhook.HeaderStandardTimestamp, at.Unix(),
 		webhook.HeaderStandardSignature, webhook.StandardSignature(secret, string(id), at.Unix(), body), body)
 }
 

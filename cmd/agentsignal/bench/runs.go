@@ -32,7 +32,8 @@ func (b *bench) runs(ctx context.Context) (err error) {
 	}
 	defer r.end(ctx, &err)
 	l := &load{addr: s.addr, request: func(connection, n int) []byte {
-		return httpRequest("POST", "/v1/agents/trading/run", keys[connection%len(keys)], runKinds[(connection+n)%len(runKinds)])
+		return httpRequest("POST", "/v1/agents/trading/run", keys[connection%len(keys)],
+			runKinds[(connection+n)%len(runKinds)])
 	}}
 	if err := b.warm(ctx, l); err != nil {
 		return err

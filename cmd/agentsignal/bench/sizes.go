@@ -48,12 +48,15 @@ func (b *bench) listedSignal(ctx context.Context) error {
 	price := 64250.125
 	start := time.Now()
 	for i := range sizeSignals {
-		c.Publish(0, []signal.Event{{Position: signal.Position{MS: start.UnixMilli() + int64(i)}, Account: account, Type: signal.SignalCreated,
-			Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: fmt.Sprintf("A%03d", i%500), Strategy: "momentum",
+		c.Publish(0, []signal.Event{{Position: signal.Position{MS: start.UnixMilli() + int64(i)}, Account: account,
+			Type: signal.SignalCreated,
+			Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: fmt.Sprintf("A%03d", i%500),
+				Strategy:  "momentum",
 				Direction: signal.Long, Confidence: float64(i%10_000) / 10_000, Entry: &price}}})
 	}
 	took := time.Since(start)
-	b.row("a signal in the catalogue", "%d bytes, %d ns to add", (heap()-before)/sizeSignals, took.Nanoseconds()/sizeSignals)
+	b.row("a signal in the catalogue", "%d bytes, %d ns to add", (heap()-before)/sizeSignals,
+		took.Nanoseconds()/sizeSignals)
 	runtime.KeepAlive(c)
 	return nil
 }
@@ -101,7 +104,8 @@ func (b *bench) idleConnection(ctx context.Context) (err error) {
 		return err
 	}
 	heartbeats := b.window.Seconds() * sizeIdle
-	b.row("an idle connection", "%d bytes resident, %d ns of CPU a heartbeat", (full-empty)/sizeIdle, int64(float64(busy-idle)/heartbeats))
+	b.row("an idle connection", "%d bytes resident, %d ns of CPU a heartbeat", (full-empty)/sizeIdle,
+		int64(float64(busy-idle)/heartbeats))
 	return nil
 }
 

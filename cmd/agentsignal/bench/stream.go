@@ -17,7 +17,7 @@ import (
 const (
 	streamAssets = 20
 	streamEach   = 2 // assets of a connection
-	// streamUnderWay is how many signals may be on their way to somebody.
+	// streamUnderWay is how many signals may be on their way to clients.
 	streamUnderWay = 40
 	streamPaced    = 100 // signals a second of the latency figures at 10,000 connections
 	serverCPU      = 0
@@ -46,12 +46,15 @@ func (b *bench) stream(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("service, %d connections: %w", connections, err)
 		}
-		b.row(fmt.Sprintf("%d connections, %d signals under way", connections, streamUnderWay), "%.0f delivered/s, %.2f us CPU each", ours.rate, ours.cost)
+		b.row(fmt.Sprintf("%d connections, %d signals under way", connections, streamUnderWay),
+			"%.0f delivered/s, %.2f us CPU each", ours.rate, ours.cost)
 		b.row("  bare server", "%.0f delivered/s, %.2f us CPU each", bare.rate, bare.cost)
 		b.row("  ratio of rates (target at least 0.7)", "%.2f", ours.rate/bare.rate)
 		b.row(fmt.Sprintf("  at %.0f signals/s", ours.paced), "%s, %.2f us CPU each", latencies(ours.taken), ours.pacedCost)
-		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced), "%s, %.2f us CPU each", latencies(bare.taken), bare.pacedCost)
-		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)", ours.accepted, ours.acceptCost, bare.accepted, bare.acceptCost)
+		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced), "%s, %.2f us CPU each", latencies(bare.taken),
+			bare.pacedCost)
+		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)", ours.accepted, ours.acceptCost, bare.accepted,
+			bare.acceptCost)
 		b.row("  memory of an idle connection", "%d bytes (bare %d)", ours.memory, bare.memory)
 	}
 	return nil
@@ -77,14 +80,16 @@ func (b *bench) serviceFanOut(ctx context.Context, connections int) (_ fanOut, e
 	if err != nil {
 		return fanOut{}, err
 	}
-	s, err := r.serve(ctx, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", "AGENTSIGNAL_MARKET_SOURCE=stream")
+	s, err := r.serve(ctx, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000",
+		"AGENTSIGNAL_MARKET_SOURCE=stream")
 	if err != nil {
 		return fanOut{}, err
 	}
 	publish := func(ctx context.Context, asset string, n uint32) error {
-		_, err := r.log.Append(ctx, signal.Change{Account: ids[0], Events: []signal.Event{{Type: signal.SignalCreated, Asset: asset,
-			Data: streamPayload(asset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: asset,
-				Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
+		_, err := r.log.Append(ctx, signal.Change{Account: ids[0],
+			Events: []signal.Event{{Type: signal.SignalCreated, Asset: asset,
+				Data: streamPayload(asset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: asset,
+					Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
 		return err
 	}
 	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+keys[0], connections, publish)
@@ -125,18 +130,45 @@ func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error)
 
 // streamPayload is the data of a signal.new message, with n in it.
 func streamPayload(asset string, n uint32) []byte {
-	return fmt.Appendf(nil, `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV%010d","agent_id":"trading","asset":"%s","strategy":"momentum",`+
-		`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,`+
-		`"metadata":{"indicators":["ema_12_26","adx_14"],"reasoning":"ADX 27 confirms."}}`, n, asset)
+	return fmt.Appendf(nil,
+		`{"signal_id":"sig_01M7YQ1WTVKN9DZNWV%010d","agent_id":"trading","asset":"%s","strategy":"momentum",`+
+			`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,`+
+			`"metadata":{"indicators":["ema_12_26","adx_14"],"reasoning":"ADX 27 confirms."}}`, n, asset)
+}
+
+// connect opens the connections of load and measures what they cost the server.
+func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, connections int) error {
+	empty, err := s.resident()
+	if err != nil {
+		return err
+	}
+	before, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	took, err := load.connect(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	full, err := s.resident()
+	if err != nil {
+		return err
+	}
+	f.accepted = float64(connections) / took.Seconds()
+	f.acceptCost = float64((after - before).Microseconds()) / float64(connections)
+	f.memory = (full - empty) / int64(connections)
+	return nil
 }
 
 // fanOut measures one server.
-func (b *bench) fanOut(ctx context.Context, s *server, path string, connections int, publish publisher) (f fanOut, err error) {
+func (b *bench) fanOut(
+	ctx context.Context, s *server, path string, connections int, publish publisher,
+) (f fanOut, err error) {
 	if err := s.pin(serverCPU); err != nil {
-		return f, err
-	}
-	empty, err := s.resident()
-	if err != nil {
 		return f, err
 	}
 	load, err := newStreamLoad(s.addr, path, connections)
@@ -144,25 +176,9 @@ func (b *bench) fanOut(ctx context.Context, s *server, path string, connections 
 		return f, err
 	}
 	defer load.close()
-	before, err := s.cpu()
-	if err != nil {
+	if err := f.connect(ctx, s, load, connections); err != nil {
 		return f, err
 	}
-	took, err := load.connect(ctx)
-	if err != nil {
-		return f, err
-	}
-	after, err := s.cpu()
-	if err != nil {
-		return f, err
-	}
-	f.accepted = float64(connections) / took.Seconds()
-	f.acceptCost = float64((after - before).Microseconds()) / float64(connections)
-	full, err := s.resident()
-	if err != nil {
-		return f, err
-	}
-	f.memory = (full - empty) / int64(connections)
 	go load.read(ctx)
 
 	if err := load.saturate(ctx, publish, b.window/2); err != nil { // once to warm

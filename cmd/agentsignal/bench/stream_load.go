@@ -312,10 +312,10 @@ func (s *sender) finish(ctx context.Context) error {
 	return s.load.settle(ctx, 0)
 }
 
-// settle waits until at most so many signals are still to be read.
-func (l *streamLoad) settle(ctx context.Context, most int64) error {
+// settle waits until at most maxLeft signals are still to be read.
+func (l *streamLoad) settle(ctx context.Context, maxLeft int64) error {
 	deadline := time.Now().Add(requestTimeout)
-	for l.expected.Load()-l.received.Load() > most {
+	for l.expected.Load()-l.received.Load() > maxLeft {
 		if err := l.err(); err != nil {
 			return err
 		}

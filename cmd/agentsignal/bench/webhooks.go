@@ -92,12 +92,14 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	if err != nil {
 		return 0, err
 	}
-	b.row(fmt.Sprintf("endpoints: %d (target %s)", endpoints, target), "%.0f deliveries/s, none lost, %d twice", rate, duplicates)
+	b.row(fmt.Sprintf("endpoints: %d (target %s)", endpoints, target), "%.0f deliveries/s, none lost, %d twice", rate,
+		duplicates)
 	b.row("  bare loop, as many connections", "%.0f/s", bare)
 	b.row("  ratio (target at least 0.4)", "%.2f", rate/bare)
 	b.row("  the service's CPU each (target 40 us)", "%.1f us (bare loop %.1f us)", median(costs), median(bareCosts))
 	b.row("  Redis's CPU each", "%.1f us", median(redisCosts))
-	b.row(fmt.Sprintf("  at %.0f/s (targets p50 3 ms, p99 10 ms)", rate/2), "%s (bare loop p50 %s, p99 %s)", latencies(taken), short(paced.P50), short(paced.P99))
+	b.row(fmt.Sprintf("  at %.0f/s (targets p50 3 ms, p99 10 ms)", rate/2), "%s (bare loop p50 %s, p99 %s)",
+		latencies(taken), short(paced.P50), short(paced.P99))
 	return rate, nil
 }
 
@@ -140,7 +142,8 @@ func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) 
 		}
 	}
 	without, with := median(p99[0]), median(p99[1])
-	b.row(fmt.Sprintf("%d of %d endpoints hang, others at %.0f/s", webhookHanging, webhookMany, rate*(webhookMany-webhookHanging)/webhookMany),
+	b.row(fmt.Sprintf("%d of %d endpoints hang, others at %.0f/s", webhookHanging, webhookMany,
+		rate*(webhookMany-webhookHanging)/webhookMany),
 		"p50 %.1f ms, p99 %.1f ms", median(p50[1]), with)
 	b.row("  none hangs", "p50 %.1f ms, p99 %.1f ms", median(p50[0]), without)
 	b.row("  ratio of p99 (target at most 1.3)", "%.2f", with/without)

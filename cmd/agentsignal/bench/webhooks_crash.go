@@ -45,12 +45,7 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	kill := func(context.Context) error {
-		s.cmd.Process.Kill()
-		s.cmd.Wait() // the error says that it was killed
-		return nil
-	}
-	w.undo.Add("killed service", kill)
+	w.undo.Add("killed service", s.kill)
 	total := int64(crashEvents * webhookMany)
 	w.receiver.delay.Store(int64(crashAnswer))
 	if err := l.push(ctx, crashAnswer, func(time.Duration, int64) int64 { return crashEvents }); err != nil {
@@ -62,7 +57,7 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 		return err
 	}
 	under := w.receiver.under.Load()
-	kill(ctx)
+	s.kill(ctx)
 	time.Sleep(5 * crashAnswer) // what was sent arrives
 	arrived := w.receiver.received.Load()
 	succeeded := int64(0)
@@ -85,9 +80,11 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	if err := w.stored(ctx); err != nil {
 		return err
 	}
-	b.row(fmt.Sprintf("kill -9, %d of %d waiting", total-arrived, total), "lost %d (target 0), twice %d", total-w.receiver.received.Load(), w.receiver.duplicates.Load())
+	b.row(fmt.Sprintf("kill -9, %d of %d waiting", total-arrived, total), "lost %d (target 0), twice %d",
+		total-w.receiver.received.Load(), w.receiver.duplicates.Load())
 	b.row("  in flight at the kill (target: no more twice)", "%d, of them %d not answered yet", arrived-succeeded, under)
-	b.row("  first after the start (target 5 s)", "%s, last %s", short(time.Unix(0, w.receiver.first.Load()).Sub(start)), short(took))
+	b.row("  first after the start (target 5 s)", "%s, last %s", short(time.Unix(0, w.receiver.first.Load()).Sub(start)),
+		short(took))
 	return nil
 }
 
@@ -209,7 +206,9 @@ func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error
 
 // scheduleAccount stores the deliveries of an account's events to its webhooks, and
 // notes when they are due.
-func (w *webhookRig) scheduleAccount(ctx context.Context, p int, epoch int64, start time.Time, a signal.AccountID, hooks []signal.WebhookID, due [][]int64) error {
+func (w *webhookRig) scheduleAccount(
+	ctx context.Context, p int, epoch int64, start time.Time, a signal.AccountID, hooks []signal.WebhookID, due [][]int64,
+) error {
 	var batch []delivery.EventDeliveries
 	for n := range scheduleEach {
 		e := delivery.EventDeliveries{Event: signal.NewEventID()}
@@ -217,8 +216,9 @@ func (w *webhookRig) scheduleAccount(ctx context.Context, p int, epoch int64, st
 		for i, hook := range hooks {
 			at := start.Add(rand.N(scheduleSpan)).Truncate(time.Millisecond)
 			due[i] = append(due[i], at.UnixMilli())
-			e.Deliveries = append(e.Deliveries, delivery.Delivery{ID: signal.DeliveryIDOf(e.Event, hook), Webhook: hook, Account: a,
-				Event: e.Event, Type: signal.SignalCreated, Status: delivery.Pending, CreatedAt: start, NextAttemptAt: at})
+			e.Deliveries = append(e.Deliveries, delivery.Delivery{ID: signal.DeliveryIDOf(e.Event, hook), Webhook: hook,
+				Account: a,
+				Event:   e.Event, Type: signal.SignalCreated, Status: delivery.Pending, CreatedAt: start, NextAttemptAt: at})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
 			if err := w.webhooks.StoreDeliveries(ctx, p, epoch, batch); err != nil {
@@ -259,9 +259,12 @@ func (b *bench) scheduleRows(w *webhookRig, due [][]int64, start time.Time, memo
 	late := lateness(due, arrivals, start.Add(caught))
 	slices.Sort(late)
 	first := time.Unix(0, w.receiver.first.Load()).Sub(start)
-	b.row(fmt.Sprintf("  after a start, %d overdue", overdue), "first %s, all %s, %d missing, %d twice", short(first), short(caught), missing, w.receiver.duplicates.Load())
-	b.row(fmt.Sprintf("  lateness of %d due in %s after that", len(late), time.Since(start).Round(time.Second)), "%s", latencies(late))
-	b.row("  memory of the service", "most %d MB, at the end %d MB (nothing stored: %d MB)", memory[0]>>20, memory[1]>>20, memory[2]>>20)
+	b.row(fmt.Sprintf("  after a start, %d overdue", overdue), "first %s, all %s, %d missing, %d twice", short(first),
+		short(caught), missing, w.receiver.duplicates.Load())
+	b.row(fmt.Sprintf("  lateness of %d due in %s after that", len(late), time.Since(start).Round(time.Second)), "%s",
+		latencies(late))
+	b.row("  memory of the service", "most %d MB, at the end %d MB (nothing stored: %d MB)", memory[0]>>20, memory[1]>>20,
+		memory[2]>>20)
 	return w.receiver.err()
 }
 

@@ -36,7 +36,7 @@ const (
 // webhookRig is a rig with endpoints, and webhooks for them.
 type webhookRig struct {
 	*rig
-	receiver *benchReceiver
+	receiver *clientReceiver
 	webhooks *persistence.Webhooks
 	keys     *webhook.Keyring
 	env      []string // of the service
@@ -58,7 +58,8 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	rand.Read(key.Value[:])
 	w := &webhookRig{rig: r, webhooks: persistence.NewWebhooks(r.store, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
-			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", "AGENTSIGNAL_MARKET_SOURCE=stream",
+			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true",
+			"AGENTSIGNAL_MARKET_SOURCE=stream",
 			// All endpoints are of one account, and on one host.
 			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
 	if w.keys, err = webhook.NewKeyring([]webhook.Key{key}); err != nil {
@@ -119,7 +120,9 @@ func (l *webhookLoad) begin() {
 
 // push appends events for a window: as many as allowed says in all, of the time that
 // has passed and what has been delivered.
-func (l *webhookLoad) push(ctx context.Context, window time.Duration, allowed func(passed time.Duration, delivered int64) int64) error {
+func (l *webhookLoad) push(
+	ctx context.Context, window time.Duration, allowed func(passed time.Duration, delivered int64) int64,
+) error {
 	l.begin()
 	numbers := make(chan uint32, 1<<12)
 	var mu sync.Mutex // guards acked and failed
@@ -128,9 +131,11 @@ func (l *webhookLoad) push(ctx context.Context, window time.Duration, allowed fu
 	for range webhookAppends {
 		wg.Go(func() {
 			for n := range numbers {
-				_, err := l.log.Append(ctx, signal.Change{Account: l.account, Events: []signal.Event{{Type: signal.SignalCreated, Asset: webhookAsset,
-					Data: streamPayload(webhookAsset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: webhookAsset,
-						Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
+				_, err := l.log.Append(ctx, signal.Change{Account: l.account,
+					Events: []signal.Event{{Type: signal.SignalCreated, Asset: webhookAsset,
+						Data: streamPayload(webhookAsset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading",
+							Asset:    webhookAsset,
+							Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
 				now := time.Now().UnixNano()
 				mu.Lock()
 				for int(n) >= len(l.acked) {
@@ -144,8 +149,9 @@ func (l *webhookLoad) push(ctx context.Context, window time.Duration, allowed fu
 			}
 		})
 	}
-	for start := time.Now(); time.Since(start) < window && ctx.Err() == nil && l.receiver.err() == nil; time.Sleep(webhookPoll) {
-		for most := allowed(time.Since(start), l.receiver.received.Load()); int64(l.n) < most; l.n++ {
+	for start := time.Now(); time.Since(start) < window && ctx.Err() == nil &&
+		l.receiver.err() == nil; time.Sleep(webhookPoll) {
+		for total := allowed(time.Since(start), l.receiver.received.Load()); int64(l.n) < total; l.n++ {
 			numbers <- l.n
 		}
 	}
@@ -168,7 +174,8 @@ func (l *webhookLoad) paced(rate float64) func(time.Duration, int64) int64 {
 // settle waits until all that was appended has come, each once.
 func (l *webhookLoad) settle(ctx context.Context) error {
 	want := int64(l.n) * int64(l.fanOut)
-	err := until(ctx, webhookDrain, time.Millisecond, func() (bool, error) { return l.receiver.received.Load() >= want, l.receiver.err() })
+	err := until(ctx, webhookDrain, time.Millisecond,
+		func() (bool, error) { return l.receiver.received.Load() >= want, l.receiver.err() })
 	if got := l.receiver.received.Load(); err == nil && got != want || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%d of %d deliveries came: %w", got, want, errors.Join(err, l.receiver.err()))
 	}
@@ -184,8 +191,8 @@ func (w *webhookRig) stored(ctx context.Context) error {
 }
 
 // until waits until f returns true, and asks it every pause.
-func until(ctx context.Context, most, pause time.Duration, f func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func until(ctx context.Context, timeout, pause time.Duration, f func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		ok, err := f()
@@ -240,7 +247,8 @@ func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Durat
 	}
 	delivered := float64(l.receiver.received.Load())
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / delivered }
-	return throughput{delivered / took.Seconds(), each(serviceEnd - service), each(redisEnd - redis), l.receiver.duplicates.Load()}, nil
+	return throughput{delivered / took.Seconds(), each(serviceEnd - service), each(redisEnd - redis),
+		l.receiver.duplicates.Load()}, nil
 }
 
 // pace makes deliveries at a rate for a window and returns how long each took from its

@@ -15,7 +15,7 @@ import (
 
 // Patience bounds every wait of a test for a condition: long enough for a machine that is
 // busy with much else.
-const Patience = time.Minute
+const Patience = 5 * time.Minute
 
 // Prepare makes the tests of a package independent of the settings in the environment, and
 // lets eight run at once: most of them wait for something. TestMain calls it.

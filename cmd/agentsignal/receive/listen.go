@@ -77,9 +77,11 @@ func webhookListen() *cobra.Command {
 	}
 	secrets.add(c)
 	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8090", "address to listen on")
-	c.Flags().StringVar(&l.forward, "forward-to", "", "URL to which genuine deliveries are passed on as they came, and whose answer is given")
+	c.Flags().StringVar(&l.forward, "forward-to", "",
+		"URL to which genuine deliveries are passed on as they came, and whose answer is given")
 	c.Flags().StringVar(&print, "print", "text", "how deliveries are printed: text, or json, a line each")
-	c.Flags().StringVar(&save, "save", "", "directory in which each request is kept, for agentsignal webhook verify --request")
+	c.Flags().StringVar(&save, "save", "",
+		"directory in which each request is kept, for agentsignal webhook verify --request")
 	register.add(c)
 	return c
 }
@@ -97,7 +99,8 @@ func (l *localReceiver) configure(print, save string) error {
 			return fmt.Errorf("--forward-to %q: give a URL like http://localhost:3000/hooks", l.forward)
 		}
 		// A receiver's redirects are its answer. Bodies pass as they are.
-		l.client = &http.Client{Timeout: forwardTimeout, Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
+		l.client = &http.Client{Timeout: forwardTimeout,
+			Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	if save != "" {
@@ -198,7 +201,8 @@ func (l *localReceiver) receive(w http.ResponseWriter, r *http.Request) error {
 }
 
 // hopHeaders concern one connection only, and are not passed on.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+	"Te", "Trailer",
 	"Transfer-Encoding", "Upgrade"}
 
 // pass forwards a genuine delivery and answers as the receiver behind has answered.
@@ -258,7 +262,8 @@ type seenDelivery struct {
 
 func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
 	d := seenDelivery{Time: l.now().UTC().Format(signal.TimeLayout), Event: r.Header.Get(webhook.HeaderEvent),
-		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil, Status: status, Body: string(body)}
+		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil,
+		Status: status, Body: string(body)}
 	if err != nil {
 		d.Why = err.Error()
 	}
@@ -281,8 +286,10 @@ func (l *localReceiver) report(d seenDelivery) error {
 	if !d.OK {
 		verdict = d.Why
 	}
-	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s", d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"), cmp.Or(d.Attempt, "-"), d.Status, verdict)
-	// A body is indented: none can look like the line of another delivery.
-	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(command.Printable(line), "\n", " "), strings.ReplaceAll(command.Printable(d.Body), "\n", "\n  "))
+	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s", d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"),
+		cmp.Or(d.Attempt, "-"), d.Status, verdict)
+	// A body is indented, so that it cannot look like the line of another delivery.
+	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(command.Printable(line), "\n", " "),
+		strings.ReplaceAll(command.Printable(d.Body), "\n", "\n  "))
 	return nil
 }

@@ -68,9 +68,11 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 		tb.Fatal(err)
 	}
 	now := time.Now().Unix()
-	r.Header = http.Header{"Content-Type": {"application/json"}, webhook.HeaderSignature: {webhook.Signature(secrets[0], []byte(body))},
-		webhook.HeaderEvent: {"webhook.test"}, webhook.HeaderDelivery: {"dlv_1"}, webhook.HeaderAttempt: {"2"},
-		webhook.HeaderTimestamp: {fmt.Sprint(now)}, webhook.HeaderStandardID: {"evt_1"}, webhook.HeaderStandardTimestamp: {fmt.Sprint(now)},
+	r.Header = http.Header{"Content-Type": {"application/json"},
+		webhook.HeaderSignature: {webhook.Signature(secrets[0], []byte(body))},
+		webhook.HeaderEvent:     {"webhook.test"}, webhook.HeaderDelivery: {"dlv_1"}, webhook.HeaderAttempt: {"2"},
+		webhook.HeaderTimestamp: {fmt.Sprint(now)}, webhook.HeaderStandardID: {"evt_1"},
+		webhook.HeaderStandardTimestamp: {fmt.Sprint(now)},
 		webhook.HeaderStandardSignature: {webhook.StandardSignatures(secrets, "evt_1", now, []byte(body))}}
 	for _, f := range change {
 		f(r.Header)
@@ -111,7 +113,8 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 			})
 		},
 		"no signature": func() answer {
-			return l.deliver(t, []string{"new"}, body, func(h http.Header) { h.Del(webhook.HeaderSignature); h.Del(webhook.HeaderStandardSignature) })
+			return l.deliver(t, []string{"new"}, body,
+				func(h http.Header) { h.Del(webhook.HeaderSignature); h.Del(webhook.HeaderStandardSignature) })
 		},
 	} {
 		send().want(t, http.StatusUnauthorized)
@@ -176,14 +179,16 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 		t.Errorf("answered %+v", a)
 	}
 	r := got.Load()
-	if r.URL.String() != "/in?y=2" || gotBody.Load() != body || r.Header.Get(webhook.HeaderDelivery) != "dlv_1" || r.Header.Get("X-Hop") != "" {
+	if r.URL.String() != "/in?y=2" || gotBody.Load() != body || r.Header.Get(webhook.HeaderDelivery) != "dlv_1" ||
+		r.Header.Get("X-Hop") != "" {
 		t.Errorf("forwarded %s %v %q", r.URL, r.Header, gotBody.Load())
 	}
 	if err := webhook.Verify("s", r.Header, []byte(body), time.Now()); err != nil {
 		t.Errorf("what is forwarded does not verify: %v", err)
 	}
 	printed := decode[seenDelivery](t, l.out.Line("dlv_1"))
-	if !printed.OK || printed.Status != 503 || printed.Body != body || printed.Event != "webhook.test" || printed.Attempt != "2" {
+	if !printed.OK || printed.Status != 503 || printed.Body != body || printed.Event != "webhook.test" ||
+		printed.Attempt != "2" {
 		t.Errorf("printed %+v", printed)
 	}
 	l.deliver(t, []string{"other"}, body).want(t, http.StatusUnauthorized)
@@ -195,7 +200,8 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 	odd.Store(false)
 	behind.Close()
 	l.deliver(t, []string{"s"}, body).want(t, http.StatusBadGateway)
-	if printed := decode[seenDelivery](t, l.out.Line(`"status":502`)); printed.OK || !strings.Contains(printed.Why, "forwarding failed") {
+	if printed := decode[seenDelivery](t, l.out.Line(`"status":502`)); printed.OK ||
+		!strings.Contains(printed.Why, "forwarding failed") {
 		t.Errorf("printed %+v", printed)
 	}
 }
@@ -232,7 +238,8 @@ func TestListenRegistersItself(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Header.Get("Authorization") != "Bearer ask_key" || refuse.Load():
-			http.Error(w, `{"detail":"1 value is not valid.","errors":[{"pointer":"/url","detail":"must be public"}]}`, http.StatusBadRequest)
+			http.Error(w, `{"detail":"1 value is not valid.","errors":[{"pointer":"/url","detail":"must be public"}]}`,
+				http.StatusBadRequest)
 		case r.Method == http.MethodPost && r.URL.Path == "/v1/webhooks":
 			var in map[string]any
 			json.NewDecoder(r.Body).Decode(&in)
@@ -250,7 +257,8 @@ func TestListenRegistersItself(t *testing.T) {
 	l := listenFor(t, "--register", "--url", api.URL+"/", "--key", "ask_key", "--events", "signal.created,signal.closed")
 	commandtest.Eventually(t, "it is registered", func() bool { return l.errs.Line("registered whk_1") != "" })
 	in := *made.Load()
-	if in["url"] != l.url || fmt.Sprint(in["events"]) != "[signal.created signal.closed]" || len(in["secret"].(string)) != 50 {
+	if in["url"] != l.url || fmt.Sprint(in["events"]) != "[signal.created signal.closed]" ||
+		len(in["secret"].(string)) != 50 {
 		t.Errorf("registered %v", in)
 	}
 	if err := l.stop(); err != nil || removed.Load() != 1 {
@@ -265,7 +273,8 @@ func TestListenRegistersItself(t *testing.T) {
 		t.Error(err)
 	}
 	refuse.Store(true)
-	operator(t).Fails("(400): /url: must be public", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL, "--key", "ask_key")
+	operator(t).Fails("(400): /url: must be public", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL,
+		"--key", "ask_key")
 	operator(t).Fails("give an API key", "listen", "--addr", "127.0.0.1:0", "--register", "--url", api.URL)
 }
 

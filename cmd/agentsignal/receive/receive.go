@@ -29,16 +29,18 @@ func Command() *cobra.Command {
 // secretVariable holds the secret where no flag gives one.
 const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
 
-// secretFlags say where the secrets of a webhook come from.
+// secretFlags are the flags that give the secrets of a webhook.
 type secretFlags struct{ texts, files []string }
 
 func (f *secretFlags) add(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.texts, "secret", nil, "secret of the webhook; others on this machine can see it; again for another one during a rotation")
-	c.Flags().StringArrayVar(&f.files, "secret-file", nil, "file with a secret, - for standard input; may be given again. Without one of the two: "+secretVariable)
+	c.Flags().StringArrayVar(&f.texts, "secret", nil,
+		"secret of the webhook; others on this machine can see it; again for another one during a rotation")
+	c.Flags().StringArrayVar(&f.files, "secret-file", nil,
+		"file with a secret, - for standard input; may be given again. Without one of the two: "+secretVariable)
 }
 
-// read returns the secrets, those of flags before those of files; without either,
-// that of the variable. None at all is no error here.
+// read returns the secrets, those of flags before those of files; without either, that of
+// the variable. It is not an error if there is no secret.
 func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 	if len(f.texts) > 0 {
 		command.WarnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
@@ -56,17 +58,18 @@ func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 	}
 	for i, s := range secrets {
 		if s == "" || utf8.RuneCountInString(s) > delivery.MaxWebhookSecret {
-			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s), delivery.MaxWebhookSecret)
+			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s),
+				delivery.MaxWebhookSecret)
 		}
 	}
 	return secrets, nil
 }
 
-// errNoSecret says that nothing can be verified.
+// errNoSecret reports that nothing can be verified.
 var errNoSecret = errors.New("give the secret of the webhook by --secret-file or " + secretVariable)
 
-// verifyBy returns the number, from 0, of the first secret with which a delivery was
-// signed, or why there is none: the error that says most of those of webhook.Verify.
+// verifyBy returns the number, from 0, of the first secret that a delivery was signed with.
+// Otherwise it returns the most telling error of webhook.Verify.
 func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int, error) {
 	var why error
 	for i, secret := range secrets {

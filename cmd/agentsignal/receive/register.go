@@ -37,7 +37,8 @@ func (g *registration) add(c *cobra.Command) {
 	c.Flags().StringVar(&g.service, "url", "http://localhost:8080", "address of the service, for --register")
 	g.keys.Add(c, " with webhooks:manage, for --register")
 	c.Flags().StringSliceVar(&g.events, "events", all, "types of events, for --register")
-	c.Flags().StringVar(&g.endpoint, "endpoint", "", "URL under which the service reaches this receiver, for --register; else --addr")
+	c.Flags().StringVar(&g.endpoint, "endpoint", "",
+		"URL under which the service reaches this receiver, for --register; else --addr")
 }
 
 // configure checks what flags have given.

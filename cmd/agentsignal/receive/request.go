@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// savedRequest is a delivery as somebody has saved it.
+// savedRequest is a delivery that was saved.
 type savedRequest struct {
 	header http.Header
 	body   []byte
-	notes  []string // what was passed over
+	notes  []string // on what was ignored
 }
 
 // readSaved reads a request from one file, or from a file of headers and one of the
@@ -54,16 +54,16 @@ func readSaved(request, headers, body string) (*savedRequest, error) {
 	return s, nil
 }
 
-// readAtMost returns the content of a file, which must not be longer than most bytes.
-func readAtMost(name string, most int64) ([]byte, error) {
+// readAtMost returns the content of a file, which must not be longer than maxBytes.
+func readAtMost(name string, maxBytes int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s: the file is longer than %d bytes", name, most)
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && int64(len(text)) > maxBytes {
+		err = fmt.Errorf("%s: the file is longer than %d bytes", name, maxBytes)
 	}
 	return text, err
 }
@@ -131,7 +131,7 @@ func (s *savedRequest) parseHeader(text []byte) (rest []byte, line int, err erro
 	return nil, line, nil
 }
 
-// isStartLine says that a line is the first of a request or an answer.
+// isStartLine reports whether a line is the first of a request or an answer.
 func isStartLine(line string) bool {
 	if strings.HasPrefix(line, "HTTP/") {
 		return true
@@ -141,7 +141,7 @@ func isStartLine(line string) bool {
 	return ok && isToken(method) && target != "" && strings.HasPrefix(version, "HTTP/")
 }
 
-// isToken says that a text may name a header or a method.
+// isToken reports whether a text may name a header or a method.
 func isToken(text string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(text) {
@@ -152,8 +152,8 @@ func isToken(text string) bool {
 	return text != ""
 }
 
-// fitLength holds the body against Content-Length, where that is given: editors add
-// a line end, and copies are cut off.
+// fitLength compares the body with Content-Length, if that is given: editors add a line
+// end, and copies are cut off.
 func (s *savedRequest) fitLength() error {
 	given := s.header.Values("Content-Length")
 	if len(given) == 0 {

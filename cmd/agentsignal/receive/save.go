@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// mostSaved bounds what senders can put on the disk: requests are kept before
-// anybody knows who sent them.
-const mostSaved = 10_000
+// maxSaved bounds what senders can put on the disk: requests are saved before they are
+// verified.
+const maxSaved = 10_000
 
 // deliverySaver keeps requests as files, each as it came but for the spelling and
-// order of its headers. A nil one keeps none.
+// order of its headers. A nil *deliverySaver saves nothing.
 type deliverySaver struct {
 	dir   string
 	count atomic.Int64
@@ -29,10 +29,10 @@ func newDeliverySaver(dir string) (*deliverySaver, error) {
 	return &deliverySaver{dir: dir}, nil
 }
 
-// keep writes a request to a file of its own. Trouble is told on errs: a delivery
-// does not fail for it.
+// keep writes a request to a file of its own. Errors are printed on errs: a delivery does
+// not fail for them.
 func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
-	if s == nil || s.count.Add(1) > mostSaved {
+	if s == nil || s.count.Add(1) > maxSaved {
 		return
 	}
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
 	r.Header.WriteSubset(&b, map[string]bool{"Content-Length": true})
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	// A name that no earlier run has used. What the sender wrote is no part of it.
+	// The name is new, also after earlier runs. Nothing of the sender is part of it.
 	f, err := os.CreateTemp(s.dir, time.Now().UTC().Format("20060102T150405.000")+"-*.http")
 	if err == nil {
 		_, err = f.Write(b.Bytes())

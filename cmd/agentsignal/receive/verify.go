@@ -31,7 +31,8 @@ func webhookVerify() *cobra.Command {
 			"request, such as agentsignal webhook listen --save keeps, or as a file of headers, a\n" +
 			"line each, and one of the body, byte for byte. Ends with 0 if the request is genuine.",
 		Example: "  agentsignal webhook verify --secret-file secret.txt --request saved.http --no-time-check\n" +
-			"  agentsignal webhook verify --secret-file secret.txt --headers headers.txt --body body.json --at 2026-11-21T09:30:00Z",
+			"  agentsignal webhook verify --secret-file secret.txt --headers headers.txt --body body.json " +
+			"--at 2026-11-21T09:30:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given, err := secrets.read(cmd)
 			if err != nil {
@@ -79,22 +80,22 @@ func checkTime(at string) (time.Time, error) {
 	return t, nil
 }
 
-// verdict says of one part of a request what to think of it.
+// verdict is the result for one part of a request.
 type verdict string
 
 const (
 	partFits  verdict = "ok"
 	partFails verdict = "NO"
-	partNoted verdict = "--" // neither: to be known
+	partNoted verdict = "--" // neither; for information
 )
 
-// finding is what is said of one part of a request.
+// finding is the verdict on one part of a request, with the reason.
 type finding struct {
 	verdict    verdict
 	what, text string
 }
 
-// findings are all of a request. It is genuine if none fails.
+// findings are those of a request. It is genuine if none fails.
 type findings []finding
 
 func (f *findings) add(v verdict, what, format string, args ...any) {
@@ -116,15 +117,15 @@ func (f findings) print(w io.Writer) error {
 	return err
 }
 
-// examination is a request that is looked at.
+// examination is a request with what was found so far.
 type examination struct {
 	*savedRequest
 	findings
 	secrets []string
 }
 
-// examine looks at all parts of a request. Whether it is genuine is webhook.Verify's
-// to say; the rest explains that, and finds what no signature covers.
+// examine checks all parts of a request. webhook.Verify decides whether it is genuine; the
+// rest explains that, and checks what no signature covers.
 func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) findings {
 	e := &examination{savedRequest: r, secrets: secrets}
 	for _, n := range r.notes {
@@ -149,17 +150,18 @@ func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) fi
 	return e.findings
 }
 
-// once demands that no header that decides is there twice: readers would differ in
-// which one they take.
+// once fails a header of the verification that is there twice: receivers would differ in
+// which one they read.
 func (e *examination) once() {
-	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderStandardID, webhook.HeaderStandardTimestamp, webhook.HeaderStandardSignature} {
+	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderStandardID, webhook.HeaderStandardTimestamp,
+		webhook.HeaderStandardSignature} {
 		if n := len(e.header.Values(name)); n > 1 {
 			e.add(partFails, name, "is there %d times", n)
 		}
 	}
 }
 
-// signatures says with which secrets the signatures were made.
+// signatures finds the secrets that the signatures were made with.
 func (e *examination) signatures() {
 	given := e.header.Get(webhook.HeaderSignature)
 	standard := e.header.Get(webhook.HeaderStandardSignature)
@@ -177,23 +179,25 @@ func (e *examination) signatures() {
 		// During a rotation it is made with the new secret alone.
 		e.add(partNoted, webhook.HeaderSignature, "fits no secret given: after a rotation it is made with the new one")
 	default:
-		e.add(partFails, webhook.HeaderSignature, "fits no secret given with this body%s", e.hint(func(secret string, body []byte) bool {
-			return given == webhook.Signature(secret, body)
-		}))
+		e.add(partFails, webhook.HeaderSignature, "fits no secret given with this body%s",
+			e.hint(func(secret string, body []byte) bool {
+				return given == webhook.Signature(secret, body)
+			}))
 	}
 	if standard == "" {
-		e.add(partNoted, webhook.HeaderStandardSignature, "is missing: nothing signs the time, so the request can be sent again by others")
+		e.add(partNoted, webhook.HeaderStandardSignature,
+			"is missing: nothing signs the time, so the request can be sent again by others")
 		return
 	}
 	if by := e.standard(e.body); by > 0 {
 		e.add(partFits, webhook.HeaderStandardSignature, "fits secret %d, the id, the time and the body", by)
 		return
 	}
-	e.add(partFails, webhook.HeaderStandardSignature, "fits no secret given with this id, time and body%s", e.hint(e.standardFits))
+	e.add(partFails, webhook.HeaderStandardSignature, "fits no secret given with this id, time and body%s",
+		e.hint(e.standardFits))
 }
 
-// signedBy returns the number, from 1, of the first secret of which fit says yes; 0
-// if there is none.
+// signedBy returns the number, from 1, of the first secret that fits; 0 if none does.
 func (e *examination) signedBy(body []byte, fit func(secret string, body []byte) bool) int {
 	return 1 + slices.IndexFunc(e.secrets, func(s string) bool { return fit(s, body) })
 }
@@ -214,7 +218,7 @@ func (e *examination) standardFits(secret string, body []byte) bool {
 	return any
 }
 
-// hint says what was probably done to the body, if that can be found out.
+// hint returns how the body was probably changed; empty if that is unknown.
 func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 	trimmed := bytes.TrimRight(e.body, "\r\n")
 	var compact bytes.Buffer
@@ -227,7 +231,7 @@ func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 	return ""
 }
 
-// time says when the request was sent.
+// time checks when the request was sent.
 func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
 	given := e.header.Get(webhook.HeaderStandardTimestamp)
 	if err != nil {
@@ -242,9 +246,11 @@ func (e *examination) time(sent int64, err error, now time.Time, timeless bool) 
 	case age.Abs() <= webhook.Tolerance:
 		e.add(partFits, webhook.HeaderStandardTimestamp, "%s: within %v", at.Format(time.RFC3339), webhook.Tolerance)
 	case age > 0:
-		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at", at.Format(time.RFC3339), age, webhook.Tolerance)
+		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at",
+			at.Format(time.RFC3339), age, webhook.Tolerance)
 	default:
-		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age, webhook.Tolerance)
+		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age,
+			webhook.Tolerance)
 	}
 	if t := e.header.Get(webhook.HeaderTimestamp); t != "" && t != given {
 		e.add(partFails, webhook.HeaderTimestamp, "%.40q is not that of %s", t, webhook.HeaderStandardTimestamp)

@@ -16,9 +16,11 @@ import (
 
 // signedRequest returns a raw request as the service sends it.
 func signedRequest(secrets []string, event, kind, body string, at time.Time) string {
-	return fmt.Sprintf("POST /hooks HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+	return fmt.Sprintf("POST /hooks HTTP/1.1\r\nHost: example.com\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n"+
 		"X-Service-Signature: %s\r\nX-Service-Event: %s\r\nX-Service-Delivery: dlv_01M7YQ1X7PE2DGEP087XGX6XDW\r\n"+
-		"X-Service-Timestamp: %d\r\nX-Service-Attempt: 1\r\nwebhook-id: %s\r\nwebhook-timestamp: %[4]d\r\nwebhook-signature: %[6]s\r\n\r\n%[7]s",
+		"X-Service-Timestamp: %d\r\nX-Service-Attempt: 1\r\n"+
+		"webhook-id: %s\r\nwebhook-timestamp: %[4]d\r\nwebhook-signature: %[6]s\r\n\r\n%[7]s",
 		len(body), webhook.Signature(secrets[0], []byte(body)), kind, at.Unix(), event,
 		webhook.StandardSignatures(secrets, event, at.Unix(), []byte(body)), body)
 }
@@ -26,8 +28,10 @@ func signedRequest(secrets []string, event, kind, body string, at time.Time) str
 func TestVerifyPassesTheTestVector(t *testing.T) {
 	t.Parallel()
 	o := operator(t)
-	args := []string{"verify", "--secret", vectorSecret, "--headers", vectorPath + ".headers", "--body", vectorPath + ".json"}
-	for _, more := range [][]string{{"--at", "2026-11-21T09:30:00Z"}, {"--at", strconv.Itoa(vectorTime + 300)}, {"--no-time-check"}, {"--no-time-check", "--secret", "an older one"}} {
+	args := []string{"verify", "--secret", vectorSecret, "--headers", vectorPath + ".headers", "--body",
+		vectorPath + ".json"}
+	for _, more := range [][]string{{"--at", "2026-11-21T09:30:00Z"}, {"--at", strconv.Itoa(vectorTime + 300)},
+		{"--no-time-check"}, {"--no-time-check", "--secret", "an older one"}} {
 		if out := o.Do(append(args, more...)...); !strings.Contains(out, "the request is genuine") {
 			t.Errorf("%v: verify says\n%s", more, out)
 		}
@@ -57,26 +61,35 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 		want    string // a part of what is said
 		genuine bool
 	}{
-		"the new secret":              {good, "new", "ok  verification         signed with secret 1 of 1", true},
-		"the old one":                 {good, "old", "--  X-Service-Signature  fits no secret given: after a rotation", true},
-		"another one":                 {good, "other", "NO  Webhook-Signature    fits no secret given", false},
-		"lines end in LF":             {strings.ReplaceAll(good, "\r\n", "\n"), "new", "genuine", true},
-		"no request line":             {strings.TrimPrefix(good, "POST /hooks HTTP/1.1\r\n"), "new", "genuine", true},
-		"the specified one alone":     {bare, "new", "nothing signs the time", true},
-		"a line end behind the body":  {good + "\n", "new", "no part of the body", true},
-		"the same without a length":   {bare + "\n", "new", "it would without the line end", false},
-		"another body":                {replace(`"api"}}`, `"apx"}}`), "new", "fits no secret given with this body", false},
-		"formatted JSON":              {"X-Service-Signature: " + webhook.Signature("new", []byte(vectorBody(t))) + "\n\n" + formatted, "new", "formatted after it came", false},
-		"another time":                {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new", "NO  Webhook-Signature", false},
-		"no time":                     {replace("webhook-timestamp: 1795253400", "webhook-timestamp: today"), "new", `"today" is no time`, false},
-		"another time of the service": {replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new", "NO  X-Service-Timestamp", false},
-		"another type":                {replace("X-Service-Event: webhook.test", "X-Service-Event: signal.closed"), "new", `"signal.closed" is not the type in the body`, false},
-		"another signature":           {replace("X-Service-Signature: sha256=", "X-Service-Signature: md5="), "new", "has not the form", false},
-		"two of them":                 {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new", "is there 2 times", false},
-		"no signature at all":         {"Content-Type: application/json\n\n{}", "new", "carries no signature", false},
-		"control characters":          {replace("X-Service-Event: webhook.test", "X-Service-Event: \xc2\x9b2J"), "new", "NO  X-Service-Event", false},
+		"the new secret":             {good, "new", "ok  verification         signed with secret 1 of 1", true},
+		"the old one":                {good, "old", "--  X-Service-Signature  fits no secret given: after a rotation", true},
+		"another one":                {good, "other", "NO  Webhook-Signature    fits no secret given", false},
+		"lines end in LF":            {strings.ReplaceAll(good, "\r\n", "\n"), "new", "genuine", true},
+		"no request line":            {strings.TrimPrefix(good, "POST /hooks HTTP/1.1\r\n"), "new", "genuine", true},
+		"the specified one alone":    {bare, "new", "nothing signs the time", true},
+		"a line end behind the body": {good + "\n", "new", "no part of the body", true},
+		"the same without a length":  {bare + "\n", "new", "it would without the line end", false},
+		"another body":               {replace(`"api"}}`, `"apx"}}`), "new", "fits no secret given with this body", false},
+		"formatted JSON": {"X-Service-Signature: " + webhook.Signature("new", []byte(vectorBody(t))) + "\n\n" +
+			formatted, "new", "formatted after it came", false},
+		"another time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new",
+			"NO  Webhook-Signature", false},
+		"no time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: today"), "new",
+			`"today" is no time`, false},
+		"another time of the service": {replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new",
+			"NO  X-Service-Timestamp", false},
+		"another type": {replace("X-Service-Event: webhook.test", "X-Service-Event: signal.closed"), "new",
+			`"signal.closed" is not the type in the body`, false},
+		"another signature": {replace("X-Service-Signature: sha256=", "X-Service-Signature: md5="), "new",
+			"has not the form", false},
+		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new", "is there 2 times",
+			false},
+		"no signature at all": {"Content-Type: application/json\n\n{}", "new", "carries no signature", false},
+		"control characters": {replace("X-Service-Event: webhook.test", "X-Service-Event: \xc2\x9b2J"), "new",
+			"NO  X-Service-Event", false},
 	} {
-		out, err := operator(t).Try("", "verify", "--secret", c.secret, "--at", "1795253410", "--request", commandtest.Written(t, c.request))
+		out, err := operator(t).Try("", "verify", "--secret", c.secret, "--at", "1795253410", "--request",
+			commandtest.Written(t, c.request))
 		if (err == nil) != c.genuine || !strings.Contains(out, c.want) {
 			t.Errorf("%s: verify ended with %v and does not say %q:\n%s", name, err, c.want, out)
 		}
@@ -115,12 +128,14 @@ func TestVerifyRefusesWhatItCannotRead(t *testing.T) {
 	} {
 		o.Fails(want, "verify", "--secret", "s", "--request", commandtest.Written(t, request))
 	}
-	o.Fails("line 3: text behind the headers", "verify", "--secret", "s", "--headers", commandtest.Written(t, "A: b\n\nbody"), "--body", commandtest.Written(t, ""))
+	o.Fails("line 3: text behind the headers", "verify", "--secret", "s", "--headers",
+		commandtest.Written(t, "A: b\n\nbody"), "--body", commandtest.Written(t, ""))
 }
 
 func TestVerifyReadsAChunkedBody(t *testing.T) {
 	t.Parallel()
-	request := "X-Service-Signature: " + webhook.Signature("s", []byte("hello")) + "\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+	request := "X-Service-Signature: " + webhook.Signature("s", []byte("hello")) +
+		"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 	operator(t).Do("verify", "--secret", "s", "--request", commandtest.Written(t, request))
 }
 

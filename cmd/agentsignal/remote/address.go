@@ -22,7 +22,7 @@ var knownPaths = []string{"/v1/ws/dashboard", "/ws/dashboard", "/readyz", "/docs
 
 // ParseAddress reads the address of a service as people write it: with http, https, ws
 // or wss or without a scheme, with the path of the stream or of the API or without.
-// What it returns has the scheme http or https and at most the path of a proxy before
+// The result has the scheme http or https and at most the path of a proxy before
 // the service, without a slash at its end.
 func ParseAddress(text string) (*url.URL, error) {
 	const form = "give an address like http://localhost:8080"
@@ -95,7 +95,8 @@ func ConnectFault(address *url.URL, err error, before bool) error {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return &Fault{Text: fmt.Sprintf("there is no host %q: see --url", address.Hostname())}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &Fault{Text: fmt.Sprintf("nothing listens at %s: start the service, or give its address by --url", address.Host)}
+		return &Fault{Text: fmt.Sprintf("nothing listens at %s: start the service, or give its address by --url",
+			address.Host)}
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return &Fault{Text: fmt.Sprintf("%s cannot be reached: %v", address.Host, rootCause(err))}
 	}
@@ -128,9 +129,11 @@ func AnswerFault(address *url.URL, status int, body []byte) error {
 	}
 	switch {
 	case isTLSRefusal(status, body):
-		return &Fault{Status: status, Text: fmt.Sprintf("%s is a port for HTTPS: give https://%s", address.Host, address.Host)}
+		return &Fault{Status: status, Text: fmt.Sprintf("%s is a port for HTTPS: give https://%s", address.Host,
+			address.Host)}
 	case status == http.StatusUnauthorized:
-		return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list", reason)}
+		return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list",
+			reason)}
 	case status == http.StatusNotFound || status < 400:
 		return &Fault{Status: status, Text: fmt.Sprintf("no agentsignal answers at %s (%d): see --url", address, status)}
 	case status == http.StatusTooManyRequests || status >= 500:

@@ -37,14 +37,16 @@ func TestAddressesAsPeopleWriteThem(t *testing.T) {
 		"http://localhost:8080#x":             "no query",
 		"http://local host":                   "no address",
 	} {
-		if u, err := ParseAddress(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if u, err := ParseAddress(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q is read as %v, %v, want the fault %q", text, u, err, want)
 		}
 	}
 }
 
 func FuzzAddress(f *testing.F) {
-	for _, seed := range []string{"localhost:8080", "ws://h/ws/dashboard", "https://h/p/v1/", "http://u:p@h", "h:99999", "://", "http://[::1]"} {
+	for _, seed := range []string{"localhost:8080", "ws://h/ws/dashboard", "https://h/p/v1/", "http://u:p@h", "h:99999",
+		"://", "http://[::1]"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -52,10 +54,12 @@ func FuzzAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || strings.HasSuffix(u.Path, "/") {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" ||
+			strings.HasSuffix(u.Path, "/") {
 			t.Errorf("%q is read as %#v", text, u)
 		}
-		if again, err := ParseAddress(u.String()); err != nil || again.Host != u.Host || !strings.HasPrefix(u.Path, again.Path) {
+		if again, err := ParseAddress(u.String()); err != nil || again.Host != u.Host ||
+			!strings.HasPrefix(u.Path, again.Path) {
 			t.Errorf("%q is read as %s, and that as %v, %v", text, u, again, err)
 		}
 	})

@@ -21,7 +21,8 @@ const KeyVariable = "AGENTSIGNAL_API_KEY"
 // Add adds the flags to c; purpose completes the help of --key.
 func (f *KeyFlags) Add(c *cobra.Command, purpose string) {
 	c.Flags().StringVar(&f.key, "key", "", "API key or access token"+purpose+"; others on this machine can see it")
-	c.Flags().StringVar(&f.file, "key-file", "", "file with the API key, - for standard input; without either: "+KeyVariable)
+	c.Flags().StringVar(&f.file, "key-file", "",
+		"file with the API key, - for standard input; without either: "+KeyVariable)
 	c.MarkFlagsMutuallyExclusive("key", "key-file")
 }
 

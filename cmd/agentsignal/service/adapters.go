@@ -63,7 +63,8 @@ const openPage = 100
 // Full implements schedule.Signals. Few signals are read: as a rule an asset has fewer
 // than the schedule allows, of whatever timeframe, or no others than those of the schedule.
 func (s openSignals) Full(ctx context.Context, w *signal.Schedule, asset string) (bool, error) {
-	q := catalogue.Query{Account: w.Account, Agent: w.Agent, Strategy: w.Strategy, Asset: asset, Status: signal.Open, Limit: openPage}
+	q := catalogue.Query{Account: w.Account, Agent: w.Agent, Strategy: w.Strategy, Asset: asset, Status: signal.Open,
+		Limit: openPage}
 	for count := 0; ; q.Offset += openPage {
 		list, total, err := s.catalogue.List(ctx, q)
 		if err != nil || total < w.MaxOpen {
@@ -102,7 +103,9 @@ func (s openSignals) signal(ctx context.Context, account signal.AccountID, id si
 type forecasts struct{ weather *weather.Service }
 
 // Turned implements lifecycle.Forecasts.
-func (f forecasts) Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool) {
+func (f forecasts) Turned(
+	strategy string, d signal.Direction, o *signal.Outlook,
+) (likelihood, weight float64, ok bool) {
 	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
 }
 

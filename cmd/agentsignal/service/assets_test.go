@@ -22,7 +22,8 @@ func TestAssetsHaveOneName(t *testing.T) {
 	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
 	live.until("the subscription", func(all []told) bool { return all[len(all)-1].Type == "subscribed" })
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
-		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).want(t, http.StatusOK).Body); made.Asset != "BTC" {
+		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).want(t,
+			http.StatusOK).Body); made.Asset != "BTC" {
 			t.Errorf("a run on %s says %s", asset, made.Asset)
 		}
 	}
@@ -42,10 +43,12 @@ func TestAssetsHaveOneName(t *testing.T) {
 	}
 	misspelt := trader.post("/v1/agents/trading/run", runBody("BTCC", "momentum"))
 	misspelt.fails(t, http.StatusBadRequest, "invalid_request")
-	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) || !strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
+	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) ||
+		!strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
 		t.Errorf("a misspelt asset: %s", misspelt.Body)
 	}
-	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).
+		fails(t, http.StatusBadRequest, "invalid_request")
 	all := decode[struct {
 		Assets []struct {
 			Asset, Class, Source string

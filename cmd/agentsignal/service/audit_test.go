@@ -77,18 +77,22 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 	}); err != nil || open == nil {
 		t.Fatal(open, err)
 	}
-	lost := strategy.Close(open, strategy.Exit{Reason: signal.StopLoss, Price: open.Levels.Stop * map[signal.Direction]float64{signal.Long: .9, signal.Short: 1.1}[open.Direction]},
+	lost := strategy.Close(open, strategy.Exit{Reason: signal.StopLoss,
+		Price: open.Levels.Stop * map[signal.Direction]float64{signal.Long: .9, signal.Short: 1.1}[open.Direction]},
 		time.Now().UTC().Truncate(time.Millisecond))
 	open.Closing, open.Metadata, open.Sequence = &lost, nil, open.Sequence+1
 	if _, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID, Signal: open,
-		Events: []signal.Event{{Account: account.ID, Asset: open.Asset, Type: signal.SignalClosed, Data: []byte(`{}`)}}}); err != nil {
+		Events: []signal.Event{{Account: account.ID, Asset: open.Asset, Type: signal.SignalClosed,
+			Data: []byte(`{}`)}}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the false end is named", func() bool {
 		err := read("--account", string(account.ID))
-		return err != nil && len(report.Differing) == 1 && report.Differing[0].ID == open.ID && report.Differing[0].Differences[0].Member == "exit_price"
+		return err != nil && len(report.Differing) == 1 && report.Differing[0].ID == open.ID &&
+			report.Differing[0].Differences[0].Member == "exit_price"
 	})
-	if out, err := operator.Try("", "audit"); err == nil || !strings.Contains(out, string(open.ID)+" SPY momentum, made ") || !strings.Contains(out, "  exit_price is ") {
+	if out, err := operator.Try("", "audit"); err == nil ||
+		!strings.Contains(out, string(open.ID)+" SPY momentum, made ") || !strings.Contains(out, "  exit_price is ") {
 		t.Errorf("the audit says %s (%v)", out, err)
 	}
 }

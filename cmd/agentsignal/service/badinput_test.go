@@ -26,7 +26,8 @@ import (
 func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys, "DASHBOARD_AUTH_TIMEOUT=1s")...)
+	c := launch(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys,
+		"DASHBOARD_AUTH_TIMEOUT=1s")...)
 	c.awaitReady(t)
 	newMarket(t, redis.Client()).open("ACME", "101.25")
 	public := c.client(t)
@@ -49,7 +50,8 @@ func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 
 	public.base.CloseIdleConnections()
 	after := settled(t, public, func(f footprint) bool {
-		return f.goroutines <= before.goroutines+10 && f.heap <= 1.5*before.heap+16e6 && f.descriptors <= before.descriptors+10 && f.connections == 0
+		return f.goroutines <= before.goroutines+10 && f.heap <= 1.5*before.heap+16e6 &&
+			f.descriptors <= before.descriptors+10 && f.connections == 0
 	})
 	t.Logf("before %+v, after %+v", before, after)
 	made := trader.run("ACME", "momentum")
@@ -70,7 +72,8 @@ func settled(tb testing.TB, public *client, ok func(footprint) bool) footprint {
 	for {
 		text := public.get("/metrics").Body
 		// The goal of the next collection is twice what the last one found in use.
-		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2, metricOf(text, "process_open_fds"),
+		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2,
+			metricOf(text, "process_open_fds"),
 			metricOf(text, "agentsignal_ws_connections")}
 		if ok(f) {
 			return f
@@ -87,25 +90,37 @@ func badBodies(t *testing.T, trader, public, user *client) {
 	t.Helper()
 	good := runBody("ACME", "momentum")
 	for name, body := range map[string]string{
-		"nothing": " ", "no JSON": "asset=ACME", "half": good[:len(good)-3], "two values": good + good, "trailing": good + "x",
+		"nothing": " ", "no JSON": "asset=ACME", "half": good[:len(good)-3], "two values": good + good,
+		"trailing": good + "x",
 		"an array": "[" + good + "]", "a string": `"run"`, "null": "null", "a number": "17", "true": "true",
 		"deep arrays": strings.Repeat("[", 400_000), "deep objects": strings.Repeat(`{"asset":`, 100_000),
-		"deep inside":  `{"asset":"ACME","strategy":"momentum","parameters":` + strings.Repeat(`{"a":`, 50_000) + "1" + strings.Repeat("}", 50_001),
-		"deep unknown": `{"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}",
-		"unknown":      `{"asset":"ACME","strategy":"momentum","colour":"blue"}`, "case": `{"Asset":"ACME","strategy":"momentum"}`,
-		"duplicate": `{"asset":"ACME","asset":"ACME","strategy":"momentum"}`, "escaped duplicate": `{"asset":"ACME","\u0061sset":"ACME","strategy":"momentum"}`,
-		"types": `{"asset":1,"strategy":["momentum"],"timeframe":{},"risk_level":true,"async":"yes","parameters":[]}`,
-		"zero":  "{\"asset\":\"AC\x00ME\",\"strategy\":\"momentum\"}", "escaped zero": `{"asset":"AC\u0000ME","strategy":"momentum"}`,
-		"bad UTF-8": "{\"asset\":\"AC\xc3\x28ME\",\"strategy\":\"momentum\"}", "bad UTF-8 name": "{\"\xff\":1,\"asset\":\"ACME\",\"strategy\":\"momentum\"}",
+		"deep inside": `{"asset":"ACME","strategy":"momentum","parameters":` + strings.Repeat(`{"a":`, 50_000) + "1" +
+			strings.Repeat("}", 50_001),
+		"deep unknown":      `{"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}",
+		"unknown":           `{"asset":"ACME","strategy":"momentum","colour":"blue"}`,
+		"case":              `{"Asset":"ACME","strategy":"momentum"}`,
+		"duplicate":         `{"asset":"ACME","asset":"ACME","strategy":"momentum"}`,
+		"escaped duplicate": `{"asset":"ACME","\u0061sset":"ACME","strategy":"momentum"}`,
+		"types": `{"asset":1,"strategy":["momentum"],"timeframe":{},` +
+			`"risk_level":true,"async":"yes","parameters":[]}`,
+		"zero":           "{\"asset\":\"AC\x00ME\",\"strategy\":\"momentum\"}",
+		"escaped zero":   `{"asset":"AC\u0000ME","strategy":"momentum"}`,
+		"bad UTF-8":      "{\"asset\":\"AC\xc3\x28ME\",\"strategy\":\"momentum\"}",
+		"bad UTF-8 name": "{\"\xff\":1,\"asset\":\"ACME\",\"strategy\":\"momentum\"}",
 		"lone surrogate": `{"asset":"\ud800","strategy":"momentum"}`, "BOM": "\ufeff" + good, "UTF-16": "{\x00\"\x00",
-		"empty asset": runBody("", "momentum"), "blank asset": runBody("   ", "momentum"), "long asset": runBody(strings.Repeat("A", 65), "momentum"),
-		"other strategy": runBody("ACME", "blog_post"), "no such strategy": runBody("ACME", "luck"), "NaN": `{"asset":NaN,"strategy":"momentum"}`,
-		"comment": `{"asset":"ACME",/**/"strategy":"momentum"}`, "comma": `{"asset":"ACME","strategy":"momentum",}`, "parameters": runBody("ACME", "momentum", `"parameters":{"region":"us"}`),
-		"huge number": `{"asset":"ACME","strategy":"momentum","async":1e999999}`, "many members": "{" + strings.Repeat(`"a":1,`, 100_000) + `"b":1}`,
-		"long string": `{"asset":"` + strings.Repeat("A", 1_000_000) + `","strategy":"momentum"}`,
+		"empty asset": runBody("", "momentum"), "blank asset": runBody("   ", "momentum"),
+		"long asset":     runBody(strings.Repeat("A", 65), "momentum"),
+		"other strategy": runBody("ACME", "blog_post"), "no such strategy": runBody("ACME", "luck"),
+		"NaN":     `{"asset":NaN,"strategy":"momentum"}`,
+		"comment": `{"asset":"ACME",/**/"strategy":"momentum"}`, "comma": `{"asset":"ACME","strategy":"momentum",}`,
+		"parameters":   runBody("ACME", "momentum", `"parameters":{"region":"us"}`),
+		"huge number":  `{"asset":"ACME","strategy":"momentum","async":1e999999}`,
+		"many members": "{" + strings.Repeat(`"a":1,`, 100_000) + `"b":1}`,
+		"long string":  `{"asset":"` + strings.Repeat("A", 1_000_000) + `","strategy":"momentum"}`,
 	} {
 		a := trader.post("/v1/agents/trading/run", body)
-		if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest || p.Code != "invalid_request" || len(p.Errors) == 0 {
+		if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest || p.Code != "invalid_request" ||
+			len(p.Errors) == 0 {
 			t.Errorf("%s: answered with %d %.300s", name, a.Status, a.Body)
 		}
 		if a := public.post("/v1/auth/login", body[:min(len(body), 60_000)]); a.Status != http.StatusBadRequest {
@@ -115,14 +130,19 @@ func badBodies(t *testing.T, trader, public, user *client) {
 			t.Errorf("%s as a key: answered with %d %.300s", name, a.Status, a.Body)
 		}
 	}
-	for _, mediaType := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x", "application/jsonx", "nonsense"} {
-		trader.post("/v1/agents/trading/run", good, "Content-Type: "+mediaType).fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+	for _, mediaType := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x",
+		"application/jsonx", "nonsense"} {
+		trader.post("/v1/agents/trading/run", good, "Content-Type: "+mediaType).
+			fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
 	}
-	trader.post("/v1/agents/trading/run", good, "Content-Encoding: gzip").fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+	trader.post("/v1/agents/trading/run", good, "Content-Encoding: gzip").
+		fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
 	for _, key := range []string{strings.Repeat("k", 256), "\u00e9"} {
-		trader.post("/v1/agents/trading/run", good, "Idempotency-Key: "+key).fails(t, http.StatusBadRequest, "invalid_request")
+		trader.post("/v1/agents/trading/run", good, "Idempotency-Key: "+key).
+			fails(t, http.StatusBadRequest, "invalid_request")
 	}
-	trader.post("/v1/agents/trading/run", good, "X-Service-Version: 1999-01-01").fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/agents/trading/run", good, "X-Service-Version: 1999-01-01").
+		fails(t, http.StatusBadRequest, "invalid_request")
 	trader.post("/v1/agents/nobody/run", good).fails(t, http.StatusNotFound, "not_found")
 	trader.post("/v1/agents/nobody/run", "{}").fails(t, http.StatusBadRequest, "invalid_request")
 
@@ -150,7 +170,8 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	}
 	// A client that asks first is told before it sends.
 	conn := rawConn(t, c.url)
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, c.token, len(body))
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, c.token, len(body))
 	w, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("a body of %d bytes that is announced is not answered: %v", len(body), err)
@@ -164,11 +185,16 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 // badQueries asks for lists with queries that are refused, naming the parameter.
 func badQueries(t *testing.T, trader *client) {
 	t.Helper()
-	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN", "limit=1e1", "limit=0x10", "limit=+5", "limit=99999999999999999999",
-		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0", "offset=0&offset=1", "min_confidence=NaN",
-		"min_confidence=Infinity", "min_confidence=-0.1", "min_confidence=1.0001", "min_confidence=1e400", "min_confidence=.5", "min_confidence=0x1p-2",
-		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody", "since=yesterday",
-		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00", "asset=" + strings.Repeat("A", 65),
+	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN", "limit=1e1", "limit=0x10",
+		"limit=+5", "limit=99999999999999999999",
+		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0", "offset=0&offset=1",
+		"min_confidence=NaN",
+		"min_confidence=Infinity", "min_confidence=-0.1", "min_confidence=1.0001", "min_confidence=1e400",
+		"min_confidence=.5", "min_confidence=0x1p-2",
+		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody",
+		"since=yesterday",
+		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00",
+		"asset=" + strings.Repeat("A", 65),
 		"asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
 		p := trader.get("/v1/signals?"+bad).fails(t, http.StatusBadRequest, "invalid_request")
@@ -176,19 +202,24 @@ func badQueries(t *testing.T, trader *client) {
 			t.Errorf("%s: the faults are %+v", bad, p.Errors)
 		}
 	}
-	p := trader.get("/v1/signals?limit=0&offset=-1&direction=up&min_confidence=2&since=x&unknown=1").fails(t, http.StatusBadRequest, "invalid_request")
+	p := trader.get("/v1/signals?limit=0&offset=-1&direction=up&min_confidence=2&since=x&unknown=1").
+		fails(t, http.StatusBadRequest, "invalid_request")
 	if len(p.Errors) != 6 {
 		t.Errorf("of six faults are told: %+v", p.Errors)
 	}
-	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21", "asset=nosuch"} {
+	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21",
+		"asset=nosuch"} {
 		trader.get("/v1/signals?"+fine).want(t, http.StatusOK)
 	}
-	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars", "/v1/signals/weather?limit=101",
+	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
+		"/v1/signals/weather?limit=101",
 		"/v1/agents?category=sports", "/v1/agents?status=x"} {
 		trader.get(path).fails(t, http.StatusBadRequest, "invalid_request")
 	}
-	for _, path := range []string{"/v1/signals/", "/v1//signals", "/signals", "/v1/SIGNALS", "/v1/signals/sig_x", "/v1/signals/../signals", "/v1/signals/%2e%2e",
-		"/v1/signals/" + strings.Repeat("A", 4000), "/v1/jobs/job_" + strings.Repeat("Z", 26), "/v1/signals/%00", "/v1/agents/%F0%9F%92%A9", "/v2/signals", "/.git/config"} {
+	for _, path := range []string{"/v1/signals/", "/v1//signals", "/signals", "/v1/SIGNALS", "/v1/signals/sig_x",
+		"/v1/signals/../signals", "/v1/signals/%2e%2e",
+		"/v1/signals/" + strings.Repeat("A", 4000), "/v1/jobs/job_" + strings.Repeat("Z", 26), "/v1/signals/%00",
+		"/v1/agents/%F0%9F%92%A9", "/v2/signals", "/.git/config"} {
 		trader.get(path).fails(t, http.StatusNotFound, "not_found")
 	}
 	for _, method := range []string{"PUT", "PATCH", "DELETE", "TRACE", "BREW"} {
@@ -237,23 +268,38 @@ func forgedTokens(t *testing.T, public, user *client) {
 	head, body, _ := strings.Cut(user.token, ".")
 	body, signature, _ := strings.Cut(body, ".")
 	forged := map[string]string{
-		"no algorithm": forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, nil), "HS512": forge(jwt.SigningMethodHS512, key, nil, nil),
-		"another key": forge(jwt.SigningMethodHS256, []byte("fedcba9876543210fedcba9876543210"), nil, nil), "an empty key": forge(jwt.SigningMethodHS256, []byte{}, nil, nil),
-		"unknown kid": forge(jwt.SigningMethodHS256, key, m{"kid": "other"}, nil), "no kid": forge(jwt.SigningMethodHS256, key, m{"kid": nil}, nil),
-		"kid is a path": forge(jwt.SigningMethodHS256, key, m{"kid": "../../dev/null"}, nil), "kid is a number": forge(jwt.SigningMethodHS256, key, m{"kid": 1}, nil),
-		"crit": forge(jwt.SigningMethodHS256, key, m{"crit": []string{"exp"}}, nil), "jwk": forge(jwt.SigningMethodHS256, key, m{"jwk": m{"kty": "oct", "k": "AA"}}, nil),
-		"other issuer": forge(jwt.SigningMethodHS256, key, nil, m{"iss": "eve"}), "no issuer": forge(jwt.SigningMethodHS256, key, nil, m{"iss": nil}),
-		"other audience": forge(jwt.SigningMethodHS256, key, nil, m{"aud": "eve"}), "no audience": forge(jwt.SigningMethodHS256, key, nil, m{"aud": nil}),
-		"expired": forge(jwt.SigningMethodHS256, key, nil, m{"exp": now - 1}), "no expiry": forge(jwt.SigningMethodHS256, key, nil, m{"exp": nil}),
-		"expiry is text": forge(jwt.SigningMethodHS256, key, nil, m{"exp": "never"}), "not yet": forge(jwt.SigningMethodHS256, key, nil, m{"nbf": now + 120}),
-		"issued later": forge(jwt.SigningMethodHS256, key, nil, m{"iat": now + 120}), "no subject": forge(jwt.SigningMethodHS256, key, nil, m{"sub": nil}),
-		"other account":   forge(jwt.SigningMethodHS256, key, nil, m{"sub": string(signal.NewAccountID())}),
-		"unknown session": forge(jwt.SigningMethodHS256, key, nil, m{"sid": string(signal.NewSessionID())}), "no session": forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
-		"changed body": head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature, "no signature": head + "." + body + ".",
-		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==", "two parts": head + "." + body, "four parts": user.token + ".x",
-		"dots": "...", "garbage": "\x01\x02", "long": strings.Repeat("a", 8000), "a space": user.token + " x", "quoted": `"` + user.token + `"`,
-		"unknown key": unknownKey(), "key without its check digits": unknownKey()[:44], "key with a typing error": unknownKey()[:49] + "!",
-		"refresh token": refreshForm, "prefix": "ask_", "password": password,
+		"no algorithm":     forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, nil),
+		"HS512":            forge(jwt.SigningMethodHS512, key, nil, nil),
+		"another key":      forge(jwt.SigningMethodHS256, []byte("fedcba9876543210fedcba9876543210"), nil, nil),
+		"an empty key":     forge(jwt.SigningMethodHS256, []byte{}, nil, nil),
+		"unknown kid":      forge(jwt.SigningMethodHS256, key, m{"kid": "other"}, nil),
+		"no kid":           forge(jwt.SigningMethodHS256, key, m{"kid": nil}, nil),
+		"kid is a path":    forge(jwt.SigningMethodHS256, key, m{"kid": "../../dev/null"}, nil),
+		"kid is a number":  forge(jwt.SigningMethodHS256, key, m{"kid": 1}, nil),
+		"crit":             forge(jwt.SigningMethodHS256, key, m{"crit": []string{"exp"}}, nil),
+		"jwk":              forge(jwt.SigningMethodHS256, key, m{"jwk": m{"kty": "oct", "k": "AA"}}, nil),
+		"other issuer":     forge(jwt.SigningMethodHS256, key, nil, m{"iss": "eve"}),
+		"no issuer":        forge(jwt.SigningMethodHS256, key, nil, m{"iss": nil}),
+		"other audience":   forge(jwt.SigningMethodHS256, key, nil, m{"aud": "eve"}),
+		"no audience":      forge(jwt.SigningMethodHS256, key, nil, m{"aud": nil}),
+		"expired":          forge(jwt.SigningMethodHS256, key, nil, m{"exp": now - 1}),
+		"no expiry":        forge(jwt.SigningMethodHS256, key, nil, m{"exp": nil}),
+		"expiry is text":   forge(jwt.SigningMethodHS256, key, nil, m{"exp": "never"}),
+		"not yet":          forge(jwt.SigningMethodHS256, key, nil, m{"nbf": now + 120}),
+		"issued later":     forge(jwt.SigningMethodHS256, key, nil, m{"iat": now + 120}),
+		"no subject":       forge(jwt.SigningMethodHS256, key, nil, m{"sub": nil}),
+		"other account":    forge(jwt.SigningMethodHS256, key, nil, m{"sub": string(signal.NewAccountID())}),
+		"unknown session":  forge(jwt.SigningMethodHS256, key, nil, m{"sid": string(signal.NewSessionID())}),
+		"no session":       forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
+		"changed body":     head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature,
+		"no signature":     head + "." + body + ".",
+		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==", "two parts": head + "." + body,
+		"four parts": user.token + ".x",
+		"dots":       "...", "garbage": "\x01\x02", "long": strings.Repeat("a", 8000), "a space": user.token + " x",
+		"quoted":      `"` + user.token + `"`,
+		"unknown key": unknownKey(), "key without its check digits": unknownKey()[:44],
+		"key with a typing error": unknownKey()[:49] + "!",
+		"refresh token":           refreshForm, "prefix": "ask_", "password": password,
 	}
 	for name, token := range forged {
 		if name == "garbage" {
@@ -263,14 +309,17 @@ func forgedTokens(t *testing.T, public, user *client) {
 		if p := decode[problem](t, a.Body); a.Status != http.StatusUnauthorized || p.Code != "invalid_token" {
 			t.Errorf("%s: answered with %d %s", name, a.Status, a.Body)
 		}
-		if _, refused, err := public.with(token).tryDial(http.Header{}); err == nil || refused == nil || refused.StatusCode != http.StatusUnauthorized {
+		if _, refused, err := public.with(token).tryDial(http.Header{}); err == nil || refused == nil ||
+			refused.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s opens a stream: %v", name, err)
 		}
 	}
-	for _, header := range []string{"Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+password)), "Bearer", "Bearer ", user.token, "Token " + user.token, "bearer\t" + user.token} {
+	for _, header := range []string{"Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+password)), "Bearer",
+		"Bearer ", user.token, "Token " + user.token, "bearer\t" + user.token} {
 		public.get("/v1/account", "Authorization: "+header).fails(t, http.StatusUnauthorized, "invalid_token")
 	}
-	public.get("/v1/account", "Authorization: Bearer "+user.token, "Authorization: Bearer "+user.token).fails(t, http.StatusUnauthorized, "invalid_token")
+	public.get("/v1/account", "Authorization: Bearer "+user.token, "Authorization: Bearer "+user.token).
+		fails(t, http.StatusUnauthorized, "invalid_token")
 	public.get("/v1/account", "Cookie: token="+user.token).fails(t, http.StatusUnauthorized, "missing_credentials")
 	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized, "missing_credentials")
 	public.get("/v1/account", "Authorization: bEARER "+user.token).want(t, http.StatusOK)
@@ -280,13 +329,19 @@ func forgedTokens(t *testing.T, public, user *client) {
 func badMessages(t *testing.T, trader *client) {
 	t.Helper()
 	for _, wrong := range []struct{ text, code string }{
-		{"", "invalid_message"}, {"hello", "invalid_message"}, {"[]", "invalid_message"}, {"null", "invalid_message"}, {"{}", "invalid_message"},
-		{`{"action":1}`, "invalid_message"}, {`{"action":"dance"}`, "unknown_action"}, {`{"action":"ping","x":1}`, "invalid_message"},
-		{`{"action":"subscribe","channels":["signal.old"]}`, "unknown_channel"}, {`{"action":"subscribe","channels":"signal.new"}`, "invalid_message"},
-		{`{"action":"subscribe","filters":{"asset":["BTC"]}}`, "invalid_filter"}, {`{"action":"subscribe","filters":{"assets":[""]}}`, "invalid_filter"},
+		{"", "invalid_message"}, {"hello", "invalid_message"}, {"[]", "invalid_message"}, {"null", "invalid_message"},
+		{"{}", "invalid_message"},
+		{`{"action":1}`, "invalid_message"}, {`{"action":"dance"}`, "unknown_action"},
+		{`{"action":"ping","x":1}`, "invalid_message"},
+		{`{"action":"subscribe","channels":["signal.old"]}`, "unknown_channel"},
+		{`{"action":"subscribe","channels":"signal.new"}`, "invalid_message"},
+		{`{"action":"subscribe","filters":{"asset":["BTC"]}}`, "invalid_filter"},
+		{`{"action":"subscribe","filters":{"assets":[""]}}`, "invalid_filter"},
 		{`{"action":"subscribe","filters":{"assets":[` + strings.Repeat(`"A",`, 100) + `"A"]}}`, "invalid_filter"},
-		{`{"action":"subscribe","last_event_id":7}`, "invalid_message"}, {`{"action":"ping","ref":"` + strings.Repeat("r", 65) + `"}`, "invalid_message"},
-		{strings.Repeat("[", 16_000), "invalid_message"}, {`{"action":"ping"}{"action":"ping"}`, "invalid_message"}, {`{"action":"auth"}`, "invalid_message"},
+		{`{"action":"subscribe","last_event_id":7}`, "invalid_message"},
+		{`{"action":"ping","ref":"` + strings.Repeat("r", 65) + `"}`, "invalid_message"},
+		{strings.Repeat("[", 16_000), "invalid_message"}, {`{"action":"ping"}{"action":"ping"}`, "invalid_message"},
+		{`{"action":"auth"}`, "invalid_message"},
 	} {
 		live := trader.dial()
 		live.send(websocket.TextMessage, wrong.text)
@@ -334,7 +389,10 @@ func badMessages(t *testing.T, trader *client) {
 	}
 	early := trader.with("").dial()
 	early.say(`{"action":"ping"}`)
-	early.await("auth is required", func(m told) bool { return m.Type == "error" && bytes.Contains(m.Data, []byte("auth_required")) })
+	early.await("auth is required", func(m told) bool {
+		return m.Type == "error" &&
+			bytes.Contains(m.Data, []byte("auth_required"))
+	})
 	early.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
 	early.await("a welcome", func(m told) bool { return m.Type == "welcome" })
 	early.ws.Close()
@@ -370,17 +428,21 @@ func untilEnd(conn net.Conn) string {
 func badConnections(t *testing.T, address string) {
 	t.Helper()
 	for name, test := range map[string]struct{ text, status string }{
-		"noise": {"\x16\x03\x01\x02\x00\x01\x00", "400"}, "no HTTP": {"HELO there\r\n\r\n", "400"}, "no host": {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
+		"noise": {"\x16\x03\x01\x02\x00\x01\x00", "400"}, "no HTTP": {"HELO there\r\n\r\n", "400"},
+		"no host":       {"GET /healthz HTTP/1.1\r\n\r\n", "400"},
 		"a long header": {"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", "431"},
-		"two lengths":   {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}", "400"},
-		"both framings": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "400"},
+		"two lengths": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}",
+			"400"},
+		"both framings": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "400"},
 		"bad chunk":     {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", "400"},
 		"zero in token": {"GET /v1/account HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \x01\x00\r\n\r\n", "400"},
 	} {
 		conn := rawConn(t, address)
 		io.WriteString(conn, test.text)
 		conn.(*net.TCPConn).CloseWrite()
-		if got := untilEnd(conn); !strings.HasPrefix(got, "HTTP/1.1 "+test.status+" ") && !(test.status == "431" && got == "") {
+		if got := untilEnd(conn); !strings.HasPrefix(got, "HTTP/1.1 "+test.status+" ") &&
+			!(test.status == "431" && got == "") {
 			t.Errorf("%s is answered with %.300q, want %s", name, got, test.status)
 		}
 	}

@@ -145,7 +145,8 @@ func spawn(tb testing.TB, args []string, settings ...string) *child {
 	c.cmd = exec.Command(program(tb), args...)
 	// Without a pause at the end, which the race detector makes for reports of other
 	// threads; and ended with the test, however that ends.
-	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0", "AGENTSIGNAL_LOG_FORMAT=json")
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0",
+		"AGENTSIGNAL_LOG_FORMAT=json")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for _, s := range settings {
 		if s = "AGENTSIGNAL_" + s; s == "AGENTSIGNAL_"+noPath {
@@ -219,7 +220,8 @@ func (c *child) awaitReady(tb testing.TB) {
 // prices from outside and without rate limits that a test would meet.
 func childSettings(tb testing.TB, url string, more ...string) []string {
 	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "MARKET_SOURCE=stream"}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES", "SCRAPES"} {
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES",
+		"SCRAPES"} {
 		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
 	}
 	return append(list, more...)

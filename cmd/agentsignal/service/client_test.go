@@ -174,19 +174,22 @@ type page struct {
 
 // runBody returns the body of a run.
 func runBody(asset, strategy string, members ...string) string {
-	return fmt.Sprintf(`{"asset":%q,"strategy":%q%s}`, asset, strategy, strings.Join(append([]string{""}, members...), ","))
+	return fmt.Sprintf(`{"asset":%q,"strategy":%q%s}`, asset, strategy,
+		strings.Join(append([]string{""}, members...), ","))
 }
 
 // run runs the trading agent, which must conclude.
 func (c *client) run(asset, strategy string) wireSignal {
 	c.tb.Helper()
-	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).want(c.tb, http.StatusOK).Body)
+	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).want(c.tb,
+		http.StatusOK).Body)
 }
 
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).want(c.tb, http.StatusOK).Body)
+	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).want(c.tb,
+		http.StatusOK).Body)
 }
 
 // awaitJob polls a job until it has ended, whether or not every question is answered.
@@ -332,7 +335,8 @@ func jsonOf(tb testing.TB, v any) string {
 func equal(a, b []string) bool { return slices.Equal(a, b) }
 
 // signalMembers are those of the Signal object of the specification.
-var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price", "stop_loss",
+var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",
+	"stop_loss",
 	"take_profit", "metadata", "created_at"}
 
 // unavailable says that the answer asks to come back in a moment.

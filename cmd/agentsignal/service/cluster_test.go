@@ -37,7 +37,8 @@ type nodes struct {
 func startNodes(tb testing.TB, sources string) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
-	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=6s",
+	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys,
+		"SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=6s",
 		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
 	c := testConfig(tb, n.redis.URL())
 	c.Market.Source = sources
@@ -134,7 +135,10 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	made1 := session.key("second", "")
 	victim := there.with(made1.Secret)
 	elsewhere := [2]*stream{victim.dial(), session.at(there.url).dial()}
-	refusedSoon(t, victim, func() { session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t, http.StatusNoContent) })
+	refusedSoon(t, victim, func() {
+		session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t,
+			http.StatusNoContent)
+	})
 	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
 	for _, s := range elsewhere {
 		if code := s.closing(); code != 4401 {

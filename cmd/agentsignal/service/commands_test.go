@@ -39,7 +39,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 
 			// The running service knows of it.
 			user := public.with(public.login("ada@example.com", password).Access)
-			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name", "laptop", "--scopes", "signals:read,agents:read", "--expires-in", "3600"))
+			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name", "laptop", "--scopes",
+				"signals:read,agents:read", "--expires-in", "3600"))
 			if len(key.Scopes) != 2 || key.ExpiresAt == nil || key.APIKey == "" {
 				t.Errorf("created %+v", key)
 			}
@@ -48,7 +49,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			admin.Fails("no account has the email", "key", "create", "--email", "eve@example.com", "--name", "laptop")
 			reader := public.with(key.APIKey)
 			reader.signals("")
-			reader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).fails(t, http.StatusForbidden, "insufficient_scope")
+			reader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).
+				fails(t, http.StatusForbidden, "insufficient_scope")
 			listed := decode[[]keyJSON](t, admin.Do("key", "list", "--email", "ada@example.com"))
 			if len(listed) != 1 || listed[0].KeyID != key.KeyID || listed[0].APIKey != "" {
 				t.Errorf("listed %+v", listed)
@@ -59,18 +61,23 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			if code := live.closing(); code != 4401 {
 				t.Errorf("the stream of the revoked key is closed with %d", code)
 			}
-			eventually(t, "the key is refused", func() bool { return reader.get("/v1/signals").Status == http.StatusUnauthorized })
+			eventually(t, "the key is refused",
+				func() bool { return reader.get("/v1/signals").Status == http.StatusUnauthorized })
 
 			// A new password, from standard input; a lock that is lifted.
 			const next = "staple battery horse"
-			if _, err := admin.Try(next+"\n", "account", "set-password", "--email", "ada@example.com", "--password-stdin"); err != nil {
+			if _, err := admin.Try(next+"\n", "account", "set-password", "--email", "ada@example.com",
+				"--password-stdin"); err != nil {
 				t.Errorf("set password: %v", err)
 			}
-			eventually(t, "the session has ended", func() bool { return user.get("/v1/account").Status == http.StatusUnauthorized })
+			eventually(t, "the session has ended",
+				func() bool { return user.get("/v1/account").Status == http.StatusUnauthorized })
 			for range c.Auth.LockAfter {
-				public.post("/v1/auth/login", credentialsBody("ada@example.com", password)).fails(t, http.StatusUnauthorized, "invalid_credentials")
+				public.post("/v1/auth/login", credentialsBody("ada@example.com", password)).
+					fails(t, http.StatusUnauthorized, "invalid_credentials")
 			}
-			public.post("/v1/auth/login", credentialsBody("ada@example.com", next)).fails(t, http.StatusTooManyRequests, "account_locked")
+			public.post("/v1/auth/login", credentialsBody("ada@example.com", next)).
+				fails(t, http.StatusTooManyRequests, "account_locked")
 			admin.Do("account", "unlock", "--email", "ada@example.com")
 			user = user.with(public.login("ada@example.com", next).Access)
 
@@ -103,7 +110,8 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 		t.Errorf("healthcheck says %q", out)
 	}
 	redis.Kill()
-	eventually(t, "it is not ready", func() bool { return s.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	eventually(t, "it is not ready",
+		func() bool { return s.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
 	o.Fails("not ready", "healthcheck", "--url", s.url+"/readyz")
 	redis.Restart()
 	s.awaitReady(t)

@@ -8,10 +8,17 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// contentWriter returns who writes for the content agent. Its endpoint gets less time
-// than a run, so that the built-in writer can still take over.
+// contentWriter returns the writer of the content agent. Its endpoint gets less time than a
+// run, so that the built-in writer can still take over.
 func contentWriter(c configs.Config, log *slog.Logger) (*content.Writer, error) {
-	const most = 20 * time.Second
-	return content.New(content.Options{Log: log, Chat: content.ChatOptions{URL: c.Content.ChatURL, Key: string(c.Content.ChatKey),
-		Model: c.Content.ChatModel, Timeout: min(most, time.Duration(c.Runs.Timeout)*2/3)}})
+	const maxTimeout = 20 * time.Second
+	return content.New(content.Options{
+		Chat: content.ChatOptions{
+			URL:     c.Content.ChatURL,
+			Key:     string(c.Content.ChatKey),
+			Model:   c.Content.ChatModel,
+			Timeout: min(maxTimeout, time.Duration(c.Runs.Timeout)*2/3),
+		},
+		Log: log,
+	})
 }

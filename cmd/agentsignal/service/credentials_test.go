@@ -101,7 +101,8 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	change(password, next).want(t, http.StatusNoContent)
 	user.get("/v1/account").want(t, http.StatusOK)
 	other.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-	public.post("/v1/auth/login", credentialsBody(email, password)).fails(t, http.StatusUnauthorized, "invalid_credentials")
+	public.post("/v1/auth/login", credentialsBody(email, password)).
+		fails(t, http.StatusUnauthorized, "invalid_credentials")
 	public.login(email, next)
 }
 
@@ -132,7 +133,8 @@ func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
 			p := a.fails(t, http.StatusForbidden, "insufficient_scope")
 			want := `Bearer realm="agent-signals", error="insufficient_scope", scope="` + g.scope + `"`
 			if p.RequiredScope != g.scope || a.Header.Get("WWW-Authenticate") != want {
-				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope, p.RequiredScope, a.Header.Get("WWW-Authenticate"))
+				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope, p.RequiredScope,
+					a.Header.Get("WWW-Authenticate"))
 			}
 		}
 		for _, path := range []string{"/v1/account", "/v1/versions"} {
@@ -146,7 +148,8 @@ func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
 		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]`)
 		want := map[signal.Scope]string{signal.AgentsRead: "agent.status system.notification",
 			signal.SignalsRead: "signal.new signal.updated signal.closed system.notification"}[scope]
-		if got := strings.Join(d.Channels, " "); got != cmp.Or(want, "system.notification") || len(d.Channels)+len(d.Denied) != 5 {
+		if got := strings.Join(d.Channels, " "); got != cmp.Or(want, "system.notification") ||
+			len(d.Channels)+len(d.Denied) != 5 {
 			t.Errorf("with %s the channels are %s, denied %v", scope, got, d.Denied)
 		}
 		live.ws.Close()
@@ -179,7 +182,8 @@ func TestAKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	user, _, _ := s.user(t)
-	made := decode[apiKey](t, user.post("/v1/auth/api-key", `{"name":"brief","expires_in":8}`).want(t, http.StatusCreated).Body)
+	made := decode[apiKey](t, user.post("/v1/auth/api-key", `{"name":"brief","expires_in":8}`).want(t,
+		http.StatusCreated).Body)
 	key := user.with(made.Secret)
 	key.signals("")
 	live := key.dial()
@@ -196,7 +200,8 @@ func TestAKeyExpires(t *testing.T) {
 			Keys  []listed `json:"api_keys"`
 			Total int
 		}](t, user.get("/v1/auth/api-keys").want(t, http.StatusOK).Body)
-		if keys.Total != 1 || keys.Keys[0].Name != "brief" || keys.Keys[0].Status != "expired" || keys.Keys[0].Prefix != made.Secret[:8] {
+		if keys.Total != 1 || keys.Keys[0].Name != "brief" || keys.Keys[0].Status != "expired" ||
+			keys.Keys[0].Prefix != made.Secret[:8] {
 			t.Fatalf("the list has %+v", keys)
 		}
 		return keys.Keys[0].LastUsed != nil
@@ -226,7 +231,8 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	}
 	public := s.client(t)
 	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
-	public.post("/v1/auth/login", credentialsBody(email, password)).fails(t, http.StatusUnauthorized, "invalid_credentials")
+	public.post("/v1/auth/login", credentialsBody(email, password)).
+		fails(t, http.StatusUnauthorized, "invalid_credentials")
 
 	// The email is free, and whoever has it next sees nothing of the former account.
 	if _, err := s.process.credentials.CreateAccount(t.Context(), email, password); err != nil {
@@ -249,7 +255,8 @@ func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	c := testConfig(t, redistest.New(t).URL())
 	c.Auth.Registration = "open"
 	open := start(t, c).client(t)
-	made := decode[accountJSON](t, open.post("/v1/auth/register", credentialsBody(" Eve@Example.com", password)).want(t, http.StatusCreated).Body)
+	made := decode[accountJSON](t, open.post("/v1/auth/register", credentialsBody(" Eve@Example.com", password)).want(t,
+		http.StatusCreated).Body)
 	if made.Email != "eve@example.com" {
 		t.Errorf("registered %+v", made)
 	}
@@ -332,14 +339,16 @@ func checkLimit(tb testing.TB, what string, a answer, class string, limit, left 
 		tb.Errorf("%s: RateLimit is %q, want r=%d", what, got, left)
 	}
 	if h.Get("X-RateLimit-Limit") != strconv.Itoa(limit) || h.Get("X-RateLimit-Remaining") != strconv.Itoa(left) {
-		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what, h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), limit, left)
+		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what, h.Get("X-RateLimit-Limit"),
+			h.Get("X-RateLimit-Remaining"), limit, left)
 	}
 	reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
 	if in := time.Until(time.Unix(reset, 0)); err != nil || in < -time.Minute || in > time.Hour+time.Minute {
 		tb.Errorf("%s: X-RateLimit-Reset is %q", what, h.Get("X-RateLimit-Reset"))
 	}
 	retry := h.Get("Retry-After")
-	if seconds, err := strconv.Atoi(retry); over != (retry != "") || over && (err != nil || seconds < 1 || seconds > 3600) {
+	if seconds, err := strconv.Atoi(retry); over != (retry != "") || over &&
+		(err != nil || seconds < 1 || seconds > 3600) {
 		tb.Errorf("%s: Retry-After is %q", what, retry)
 	}
 }
@@ -383,7 +392,8 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	}
 	login(email, password).want(t, http.StatusOK)
 	login("no address", password).fails(t, http.StatusUnauthorized, "invalid_credentials")
-	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`, `{"email":1,"password":2}`} {
+	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`,
+		`{"email":1,"password":2}`} {
 		login := public.post("/v1/auth/login", body)
 		login.fails(t, http.StatusBadRequest, "invalid_request")
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-// The demo has agents run for an account of its own, so that a new user sees signals
-// come, move and close at once.
+// The demo runs agents for an account of its own, so that a new user sees signals come,
+// move and close at once.
 const (
 	demoEmail   = "demo@example.com"
 	demoKeyName = "demo"
@@ -28,16 +28,20 @@ const maxDemoKeys = 1000
 // other networks are configured.
 var demoNetworks = []string{"127.0.0.0/8", "::1/128"}
 
-// demoSchedules are made for the account if it has none: what its user changes or
-// removes stays so.
+// demoSchedules are made for the account if it has no schedules: what its user changes or
+// removes is not made again.
 var demoSchedules = []signal.Schedule{
 	{Agent: "trading", Strategy: "momentum", Timeframe: signal.M1, Assets: []string{"BTC", "ETH", "EURUSD"}, MaxOpen: 1},
 	{Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Assets: []string{"SOL", "NVDA", "XAUUSD"}, MaxOpen: 2},
 	{Agent: "trading", Strategy: "mean_reversion", Timeframe: signal.M5, Assets: []string{"AAPL", "GBPUSD"}, MaxOpen: 1},
-	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"MSFT", "TSLA", "natural_gas"}, MaxOpen: 3},
-	{Agent: "trading", Strategy: "sentiment", Timeframe: signal.H1, Assets: []string{"BTC", "AAPL"}, MaxOpen: 1, Every: 2 * time.Minute},
-	{Agent: "weather", Strategy: "energy_demand", Timeframe: signal.D1, Assets: []string{"natural_gas", "oil"}, MaxOpen: 1, Every: 5 * time.Minute},
-	{Agent: "seo", Strategy: "blog_post", Timeframe: signal.H1, Assets: []string{"standing desk"}, MaxOpen: 1, Every: time.Hour},
+	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"MSFT", "TSLA", "natural_gas"},
+		MaxOpen: 3},
+	{Agent: "trading", Strategy: "sentiment", Timeframe: signal.H1, Assets: []string{"BTC", "AAPL"}, MaxOpen: 1,
+		Every: 2 * time.Minute},
+	{Agent: "weather", Strategy: "energy_demand", Timeframe: signal.D1, Assets: []string{"natural_gas", "oil"}, MaxOpen: 1,
+		Every: 5 * time.Minute},
+	{Agent: "seo", Strategy: "blog_post", Timeframe: signal.H1, Assets: []string{"standing desk"}, MaxOpen: 1,
+		Every: time.Hour},
 }
 
 // runDemo makes the account with a key and schedules, and prints them.
@@ -66,7 +70,9 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 	}
 	for _, s := range demoSchedules {
 		now := p.store.Now().UTC().Truncate(time.Millisecond)
-		s.ID, s.Account, s.Risk, s.Status, s.CreatedAt, s.UpdatedAt = signal.NewScheduleID(), account, signal.MediumRisk, signal.ScheduleEnabled, now, now
+		s.ID, s.Account = signal.NewScheduleID(), account
+		s.Risk, s.Status = signal.MediumRisk, signal.ScheduleEnabled
+		s.CreatedAt, s.UpdatedAt = now, now
 		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return p.speedOf(ctx, asset) }))
 		if _, err := p.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
 			return err
@@ -75,12 +81,12 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 	return nil
 }
 
-// demoPatience bounds the wait for the market: it begins within a second.
-const demoPatience = 10 * time.Second
+// maxDemoWait bounds the wait for the market, which begins within a second.
+const maxDemoWait = 10 * time.Second
 
 // waitForMarket waits until the first run has something to read.
 func (p *process) waitForMarket(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, demoPatience)
+	ctx, cancel := context.WithTimeout(ctx, maxDemoWait)
 	defer cancel()
 	for {
 		if _, err := p.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe); err == nil {
@@ -105,7 +111,8 @@ func (p *process) demoAccount(ctx context.Context) (credential.Account, string, 
 	return account, password, err
 }
 
-// demoKey makes the demo's key anew: the old one can no longer be shown.
+// demoKey replaces the demo's key: the secret of the old one is not stored, so it cannot be
+// printed again.
 func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string, error) {
 	keys, _, err := p.credentials.Keys(ctx, account, maxDemoKeys, 0)
 	if err != nil {
@@ -125,7 +132,7 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 	return secret, err
 }
 
-// printDemo tells what a new user needs.
+// printDemo prints what a new user needs.
 func (p *process) printDemo(password, key string) {
 	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS)
 	if password == "" {
@@ -143,7 +150,8 @@ move and close; ask for one; receive events by webhook:
 
   export %[5]s=%[4]s
   %[6]s tail --url %[1]s
-  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $%[5]s" -H 'Content-Type: application/json' -d '{"asset": "BTC", "strategy": "momentum"}'
+  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $%[5]s" -H 'Content-Type: application/json'`+
+		` -d '{"asset": "BTC", "strategy": "momentum"}'
   %[6]s webhook listen --register --url %[1]s
 
 `, address, demoEmail, password, key, remote.KeyVariable, os.Args[0])

@@ -116,7 +116,8 @@ func valuesFor(c *client, hooks, operation string) map[string]string {
 		return value
 	}
 	webhook := func() string {
-		return made("POST", "/v1/webhooks", fmt.Sprintf(`{"url":"%s/%s","events":["webhook.test"]}`, hooks, operation), "webhook_id")
+		return made("POST", "/v1/webhooks", fmt.Sprintf(`{"url":"%s/%s","events":["webhook.test"]}`, hooks, operation),
+			"webhook_id")
 	}
 	switch operation {
 	case "getSignal":
@@ -129,7 +130,8 @@ func valuesFor(c *client, hooks, operation string) map[string]string {
 	case "getSchedule", "changeSchedule", "removeSchedule":
 		return map[string]string{"id": made("POST", "/v1/schedules",
 			`{"agent_id":"trading","assets":["BTC"],"strategy":"momentum","every":"1440m"}`, "schedule_id")}
-	case "getWebhook", "changeWebhook", "removeWebhook", "rotateSecret", "testWebhook", "listDeliveries", "retryDeliveries", "cancelDeliveries":
+	case "getWebhook", "changeWebhook", "removeWebhook", "rotateSecret", "testWebhook", "listDeliveries",
+		"retryDeliveries", "cancelDeliveries":
 		return map[string]string{"id": webhook()}
 	case "getDelivery", "retryDelivery", "cancelDelivery":
 		id := webhook()
@@ -153,7 +155,8 @@ func newBrowser(t *testing.T, url string, width int64) context.Context {
 		t.Fatal("chromium is needed for this test: install the package chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true))
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
 	ctx, end = chromedp.NewContext(ctx)

@@ -103,7 +103,8 @@ func (p *promises) kept(trader *client) {
 		}
 	}
 	if n := len(listed); n < len(p.signals) || n > len(p.signals)+p.unknown {
-		trader.tb.Errorf("%d signals are listed; %d were acknowledged and %d requests had no answer", n, len(p.signals), p.unknown)
+		trader.tb.Errorf("%d signals are listed; %d were acknowledged and %d requests had no answer", n, len(p.signals),
+			p.unknown)
 	}
 	trader.tb.Logf("%d signals, %d of them by jobs, %d requests without an answer", len(listed), len(p.jobs), p.unknown)
 }
@@ -174,12 +175,14 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		func() answer { return public.post("/v1/auth/refresh", `{"refresh_token":"`+refreshForm+`"}`) },
 	} {
 		var a answer
-		eventually(t, "a request is told to come back", func() bool { a = ask(); return a.Status == http.StatusServiceUnavailable })
+		eventually(t, "a request is told to come back",
+			func() bool { a = ask(); return a.Status == http.StatusServiceUnavailable })
 		if !a.unavailable() {
 			t.Errorf("while Redis is away the answer is %d %v %s", a.Status, a.Header, a.Body)
 		}
 	}
-	if _, refused, err := trader.tryDial(http.Header{}); err == nil || refused == nil || refused.StatusCode != http.StatusServiceUnavailable {
+	if _, refused, err := trader.tryDial(http.Header{}); err == nil || refused == nil ||
+		refused.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a stream is opened while Redis is away: %v %v", refused, err)
 	}
 	before := p.count()
@@ -233,7 +236,8 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	eventually(t, "it has tried", func() bool {
 		return s.log.Line("redis is waited for: start it, or correct the setting redis.url") != ""
 	})
-	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable || status != "not_ready" {
+	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable ||
+		status != "not_ready" {
 		t.Errorf("without Redis /healthz is %d, /readyz %d %s", alive, ready, status)
 	}
 	if a := public.with(unknownKey()).get("/v1/signals"); !a.unavailable() {
@@ -251,7 +255,8 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"), MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"),
+		MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
 	newMarket(t, rdb).open("ACME", "101.25")
 	s.awaitPrices(t, "ACME", signal.H1)
@@ -311,8 +316,9 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	run := signal.NewRunID()
 	// What a process writes that announces a run and is gone.
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
-		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted, Agent: "trading", Run: run, Data: []byte(`{}`)}},
-		Due:    &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
+		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted, Agent: "trading",
+			Run: run, Data: []byte(`{}`)}},
+		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
 	if err != nil {
 		t.Fatal(err)
 	}

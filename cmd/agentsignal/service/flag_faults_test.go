@@ -18,7 +18,10 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 	key, wrong, weak := written(t, c.token), written(t, unknownKey()), written(t, runner.token)
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
-	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>hello")) }))
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Write([]byte("<html>hello"))
+	}))
 	t.Cleanup(strange.Close)
 	nothing := httptest.NewServer(nil)
 	nothing.Close()
@@ -26,7 +29,8 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 	for _, row := range []struct{ want, args string }{
 		{"nothing listens at", "tail --key-file " + key + " --url " + nothing.URL},
 		{"refuses the key (401)", "tail --url " + s.url + " --key-file " + wrong},
-		{`no channel "signals.new": did you mean signal.new? There are signal.new, `, "tail --channels signals.new --key-file " + key + " --url " + s.url},
+		{`no channel "signals.new": did you mean signal.new? There are signal.new, `,
+			"tail --channels signals.new --key-file " + key + " --url " + s.url},
 		{`"ftp" is none of http, https, ws and wss`, "tail --key-file " + key + " --url ftp://localhost"},
 		{"answers without TLS: give http://" + plainHost, "tail --key-file " + key + " --url https://" + plainHost},
 		{"is a port for HTTPS: give https://" + secureHost, "tail --key-file " + key + " --url " + secureHost},
@@ -40,7 +44,8 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 		{"answers without TLS", "healthcheck --url https://" + plainHost},
 		{"no agentsignal answers", "healthcheck --url " + strange.URL},
 		{"refuses the key (401)", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + wrong},
-		{"(403): the credential lacks the scope webhooks:manage", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + weak},
+		{"(403): the credential lacks the scope webhooks:manage",
+			"webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + weak},
 		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing.URL + " --key-file " + key},
 		{"--url: ", "webhook listen --addr 127.0.0.1:0 --register --url ftp://x --key-file " + key},
 	} {

@@ -138,8 +138,9 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
 	c.Market.Source = "stream"
 	many := "1000000/m"
-	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many, Registrations: many,
-		Sessions: many, Failures: many, Scrapes: many}
+	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
+		Registrations: many,
+		Sessions:      many, Failures: many, Scrapes: many}
 	return c
 }
 
@@ -271,6 +272,7 @@ func (s *service) awaitTrade(tb testing.TB, asset string, price float64) {
 func (s *service) metric(tb testing.TB, name string, labels ...string) float64 {
 	tb.Helper()
 	w := httptest.NewRecorder() // GET /metrics may give an answer that is a second old
-	promhttp.HandlerFor(s.process.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	promhttp.HandlerFor(s.process.registry, promhttp.HandlerOpts{}).
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	return metricOf(w.Body.String(), name, labels...)
 }

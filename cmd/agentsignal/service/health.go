@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// health says how the process is.
+// health returns the checks of /healthz and /readyz.
 func (p *process) health() signalhttp.Health {
 	return signalhttp.Health{
 		Alive: p.system.Alive,

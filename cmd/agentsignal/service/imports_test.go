@@ -29,9 +29,11 @@ var mayImport = []struct {
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
 	{"actors/content", nil},
 	{"actors/weather", []string{"actors/signal", "actors/market/fetch"}},
-	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
+	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine",
+		"actors/market", "actors/backtest"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market"}},
-	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle", "actors/schedule"}},
+	{"actors/partition", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/lifecycle",
+		"actors/schedule"}},
 	{"actors/market/fetch", nil},
 	{"actors/market/...", []string{"actors/signal", "actors/market/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
@@ -42,17 +44,21 @@ var mayImport = []struct {
 	{"http/credentials", []string{"actors/signal"}},
 	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market", "http/credentials", "http/limits", "http/dashboard"}},
+	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
+		"http/credentials", "http/limits", "http/dashboard"}},
 	{"http/dashboard", nil},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"configs", "cmd/agentsignal/command"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
-	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "cmd/agentsignal/command", "cmd/agentsignal/remote"}},
-	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "cmd/agentsignal/command",
+		"cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence",
+		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
-	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "cmd/agentsignal/service", "cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
+	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "cmd/agentsignal/service",
+		"cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	{"cmd/...", nil},
 	// An example to copy: it must not need this module.
@@ -66,22 +72,27 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http":                          {"http", "http/...", "actors/webhook", "actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
-	"os/signal":                         {"cmd/..."},
+	"net/http": {"http", "http/...", "actors/webhook", "actors/content", "actors/weather",
+		"actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+	"os/signal": {"cmd/..."},
 }
 
 // forAll are packages that all others may import.
-var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata", "actors/spelling"}
+var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata",
+	"actors/spelling"}
 
 // forTests are packages that tests alone import.
-var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest", "cmd/agentsignal/commandtest"}
+var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest",
+	"cmd/agentsignal/commandtest"}
 
 // pure are packages of values in, values out: no clock that is not given, no
 // random source, no input or output.
 var pure = map[string][]string{
-	"actors/strategy": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
-	"actors/backtest": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs", "database/sql", "syscall"},
-	"actors/signal":   {"os", "net", "net/http", "log", "log/slog", "syscall"},
+	"actors/strategy": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs",
+		"database/sql", "syscall"},
+	"actors/backtest": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs",
+		"database/sql", "syscall"},
+	"actors/signal": {"os", "net", "net/http", "log", "log/slog", "syscall"},
 }
 
 // listed is what go list tells of a package.
@@ -165,7 +176,8 @@ func TestPackagesImportInOneDirection(t *testing.T) {
 		}
 		// Tests below actors and http may use the real store, but no layer above it.
 		for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
-			if ours, ok := strings.CutPrefix(imported, module); ok && strings.HasPrefix(name, "persistence") && strings.HasPrefix(ours, "http") {
+			if ours, ok := strings.CutPrefix(imported, module); ok && strings.HasPrefix(name, "persistence") &&
+				strings.HasPrefix(ours, "http") {
 				t.Errorf("a test of %s imports %s", name, ours)
 			}
 		}

@@ -24,60 +24,61 @@ const (
 // body it takes. A route that is not here fails the test; one that a configuration does
 // not have may be here.
 var routeRules = map[string]struct{ who, ids, body string }{
-	"POST /v1/agents/{id}/run":                               {"agents:run", "", `{"asset":"BTC"}`},
-	"POST /v1/agents/{id}/scan":                              {"agents:run", "", `{}`},
-	"POST /v1/backtests":                                     {"agents:run", "", `{}`},
-	"GET /v1/scorecard":                                      {"signals:read", "", ""},
-	"GET /v1/signals":                                        {"signals:read", "", ""},
-	"GET /v1/signals/{id}":                                   {"signals:read", "signal", ""},
-	"GET /v1/signals/weather":                                {"signals:read", "", ""},
-	"GET /v1/signals/weather/{id}":                           {"signals:read", "weather", ""},
-	"GET /v1/jobs":                                           {"agents:run", "", ""},
-	"GET /v1/jobs/{id}":                                      {"agents:run", "job", ""},
-	"GET /v1/agents":                                         {"agents:read", "", ""},
-	"GET /v1/agents/{id}":                                    {"agents:read", "", ""},
-	"GET /v1/schedules":                                      {"agents:run", "", ""},
-	"POST /v1/schedules":                                     {"agents:run", "", `{}`},
-	"GET /v1/schedules/{id}":                                 {"agents:run", "schedule", ""},
-	"PATCH /v1/schedules/{id}":                               {"agents:run", "schedule", `{"status":"disabled"}`},
-	"DELETE /v1/schedules/{id}":                              {"agents:run", "schedule", ""},
-	"GET /v1/webhooks":                                       {"webhooks:manage", "", ""},
-	"POST /v1/webhooks":                                      {"webhooks:manage", "", `{}`},
-	"GET /v1/webhooks/{id}":                                  {"webhooks:manage", "webhook", ""},
-	"PATCH /v1/webhooks/{id}":                                {"webhooks:manage", "webhook", `{"status":"disabled"}`},
-	"DELETE /v1/webhooks/{id}":                               {"webhooks:manage", "webhook", ""},
-	"POST /v1/webhooks/{id}/rotate-secret":                   {"webhooks:manage", "webhook", `{}`},
-	"POST /v1/webhooks/{id}/test":                            {"webhooks:manage", "webhook", `{}`},
-	"GET /v1/webhooks/{id}/deliveries":                       {"webhooks:manage", "webhook", ""},
-	"POST /v1/webhooks/{id}/deliveries/retry":                {"webhooks:manage", "webhook", `{"since":"2026-01-01T00:00:00Z"}`},
+	"POST /v1/agents/{id}/run":             {"agents:run", "", `{"asset":"BTC"}`},
+	"POST /v1/agents/{id}/scan":            {"agents:run", "", `{}`},
+	"POST /v1/backtests":                   {"agents:run", "", `{}`},
+	"GET /v1/scorecard":                    {"signals:read", "", ""},
+	"GET /v1/signals":                      {"signals:read", "", ""},
+	"GET /v1/signals/{id}":                 {"signals:read", "signal", ""},
+	"GET /v1/signals/weather":              {"signals:read", "", ""},
+	"GET /v1/signals/weather/{id}":         {"signals:read", "weather", ""},
+	"GET /v1/jobs":                         {"agents:run", "", ""},
+	"GET /v1/jobs/{id}":                    {"agents:run", "job", ""},
+	"GET /v1/agents":                       {"agents:read", "", ""},
+	"GET /v1/agents/{id}":                  {"agents:read", "", ""},
+	"GET /v1/schedules":                    {"agents:run", "", ""},
+	"POST /v1/schedules":                   {"agents:run", "", `{}`},
+	"GET /v1/schedules/{id}":               {"agents:run", "schedule", ""},
+	"PATCH /v1/schedules/{id}":             {"agents:run", "schedule", `{"status":"disabled"}`},
+	"DELETE /v1/schedules/{id}":            {"agents:run", "schedule", ""},
+	"GET /v1/webhooks":                     {"webhooks:manage", "", ""},
+	"POST /v1/webhooks":                    {"webhooks:manage", "", `{}`},
+	"GET /v1/webhooks/{id}":                {"webhooks:manage", "webhook", ""},
+	"PATCH /v1/webhooks/{id}":              {"webhooks:manage", "webhook", `{"status":"disabled"}`},
+	"DELETE /v1/webhooks/{id}":             {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/rotate-secret": {"webhooks:manage", "webhook", `{}`},
+	"POST /v1/webhooks/{id}/test":          {"webhooks:manage", "webhook", `{}`},
+	"GET /v1/webhooks/{id}/deliveries":     {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/deliveries/retry": {"webhooks:manage", "webhook",
+		`{"since":"2026-01-01T00:00:00Z"}`},
 	"POST /v1/webhooks/{id}/deliveries/cancel":               {"webhooks:manage", "webhook", `{}`},
 	"GET /v1/webhooks/{id}/deliveries/{delivery_id}":         {"webhooks:manage", "webhook delivery", ""},
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry":  {"webhooks:manage", "webhook delivery", ""},
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel": {"webhooks:manage", "webhook delivery", ""},
-	"GET /v1/assets":                                         {"signals:read", "", ""},
-	"GET /v1/account":                                        {forAnyToken, "", ""},
-	"GET /v1/versions":                                       {forAnyToken, "", ""},
-	"GET /ws/dashboard":                                      {forStreams, "", ""},
-	"GET /v1/ws/dashboard":                                   {forStreams, "", ""},
-	"POST /v1/auth/logout":                                   {forSessions, "", `{"all":"x"}`},
-	"POST /v1/auth/password":                                 {forSessions, "", `{}`},
-	"POST /v1/auth/api-key":                                  {forSessions, "", `{}`},
-	"GET /v1/auth/api-keys":                                  {forSessions, "", ""},
-	"DELETE /v1/auth/api-keys/{key_id}":                      {forSessions, "key", ""},
-	"POST /v1/auth/login":                                    {forEverybody, "", `{}`},
-	"POST /v1/auth/refresh":                                  {forEverybody, "", `{}`},
-	"POST /v1/auth/register":                                 {forEverybody, "", `{}`},
-	"GET /healthz":                                           {forEverybody, "", ""},
-	"GET /readyz":                                            {forEverybody, "", ""},
-	"GET /metrics":                                           {forEverybody, "", ""},
-	"GET /v1/openapi.json":                                   {forEverybody, "", ""},
-	"GET /v1/openapi.yaml":                                   {forEverybody, "", ""},
-	"GET /v1/asyncapi.yaml":                                  {forEverybody, "", ""},
-	"GET /":                                                  {forEverybody, "", ""},
-	"GET /docs":                                              {forEverybody, "", ""},
-	"GET /docs/{file}":                                       {forEverybody, "", ""},
-	"GET /problems":                                          {forEverybody, "", ""},
-	"GET /problems/{code}":                                   {forEverybody, "", ""},
+	"GET /v1/assets":                    {"signals:read", "", ""},
+	"GET /v1/account":                   {forAnyToken, "", ""},
+	"GET /v1/versions":                  {forAnyToken, "", ""},
+	"GET /ws/dashboard":                 {forStreams, "", ""},
+	"GET /v1/ws/dashboard":              {forStreams, "", ""},
+	"POST /v1/auth/logout":              {forSessions, "", `{"all":"x"}`},
+	"POST /v1/auth/password":            {forSessions, "", `{}`},
+	"POST /v1/auth/api-key":             {forSessions, "", `{}`},
+	"GET /v1/auth/api-keys":             {forSessions, "", ""},
+	"DELETE /v1/auth/api-keys/{key_id}": {forSessions, "key", ""},
+	"POST /v1/auth/login":               {forEverybody, "", `{}`},
+	"POST /v1/auth/refresh":             {forEverybody, "", `{}`},
+	"POST /v1/auth/register":            {forEverybody, "", `{}`},
+	"GET /healthz":                      {forEverybody, "", ""},
+	"GET /readyz":                       {forEverybody, "", ""},
+	"GET /metrics":                      {forEverybody, "", ""},
+	"GET /v1/openapi.json":              {forEverybody, "", ""},
+	"GET /v1/openapi.yaml":              {forEverybody, "", ""},
+	"GET /v1/asyncapi.yaml":             {forEverybody, "", ""},
+	"GET /":                             {forEverybody, "", ""},
+	"GET /docs":                         {forEverybody, "", ""},
+	"GET /docs/{file}":                  {forEverybody, "", ""},
+	"GET /problems":                     {forEverybody, "", ""},
+	"GET /problems/{code}":              {forEverybody, "", ""},
 }
 
 // belongings are the identifiers of what an account has, by their kind.
@@ -96,9 +97,11 @@ func (b belongings) path(template, ids string) string {
 
 // nobodys are identifiers of the right form that nothing has.
 func nobodys() belongings {
-	return belongings{"signal": string(signal.NewSignalID()), "weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
-		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()), "delivery": string(signal.NewDeliveryID()),
-		"key": string(signal.NewKeyID())}
+	return belongings{"signal": string(signal.NewSignalID()),
+		"weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
+		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()),
+		"delivery": string(signal.NewDeliveryID()),
+		"key":      string(signal.NewKeyID())}
 }
 
 // owns makes one of everything for a client.
@@ -151,7 +154,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			continue
 		}
 		method, template, _ := strings.Cut(route, " ")
-		if named := strings.Contains(template, "{id}") && !strings.HasPrefix(template, "/v1/agents/") || strings.Contains(template, "_id}"); named != (rule.ids != "") {
+		if named := strings.Contains(template, "{id}") && !strings.HasPrefix(template, "/v1/agents/") ||
+			strings.Contains(template, "_id}"); named != (rule.ids != "") {
 			t.Errorf("%s has the identifiers %q", route, rule.ids)
 		}
 		for name, who := range credentials {
@@ -168,7 +172,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 				}
 			}
 			none := who.do(method, unknown.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
-			if d := cmp.Diff(withoutPath(none, unknown.path(template, rule.ids)), withoutPath(foreign, hers.path(template, rule.ids))); d != "" {
+			if d := cmp.Diff(withoutPath(none, unknown.path(template, rule.ids)),
+				withoutPath(foreign, hers.path(template, rule.ids))); d != "" {
 				t.Errorf("%s with %s tells another's from unknown (-unknown +another's):\n%s", route, name, d)
 			}
 		}

@@ -60,7 +60,8 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
 	for _, id := range []string{win.ID, lose.ID} {
 		got := trader.state(id)
-		if got.Status != "closed" || *got.Reason != "take_profit" || *got.Exit != *win.Target || *got.PnLPercent <= 0 || got.ClosedAt == nil {
+		if got.Status != "closed" || *got.Reason != "take_profit" || *got.Exit != *win.Target || *got.PnLPercent <= 0 ||
+			got.ClosedAt == nil {
 			t.Errorf("closed as %s", jsonOf(t, got))
 		}
 	}

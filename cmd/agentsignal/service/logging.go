@@ -21,7 +21,8 @@ func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 		terminal = term.IsTerminal(int(f.Fd()))
 	}
 	if c.Format == "text" || c.Format == "auto" && terminal {
-		return slog.New(newRepeats(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})))
+		return slog.New(newRepeats(tint.NewTextHandler(w,
+			&tint.Options{Level: level, TimeFormat: time.TimeOnly, NoColor: !terminal})))
 	}
 	return slog.New(newRepeats(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }

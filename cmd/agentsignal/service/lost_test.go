@@ -23,7 +23,8 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	redis.Kill()
 	redis.Restart()
 	s.awaitReady(t)
-	eventually(t, "the key is known no more", func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
+	eventually(t, "the key is known no more",
+		func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
 	if code := live.closing(); code != 1001 && code != 4401 {
 		t.Errorf("a stream with a gap is closed with %d", code)
 	}
@@ -83,7 +84,8 @@ func TestAClientThatLeavesDoesNotCancelItsRun(t *testing.T) {
 	for range runs {
 		conn := rawConn(t, trader.url)
 		body := runBody("BTC", "momentum")
-		fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", trader.token, len(body), body)
+		fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Length: %d\r\n\r\n%s", trader.token, len(body), body)
 		conn.Close()
 	}
 	eventually(t, "all runs are done", func() bool { return trader.signals("").Total == runs })
@@ -117,7 +119,9 @@ func TestWithoutARedisServerTheServiceWorksAndSaysWhatIsAtStake(t *testing.T) {
 	c.awaitReady(t)
 	public := c.client(t)
 	r := decode[struct{ Warnings []string }](t, public.get("/readyz").Body)
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "nothing survives") || c.log.Line("no redis-server is installed", "install redis-server or valkey-server 7.0 or later, or set redis.url") == "" {
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "nothing survives") ||
+		c.log.Line("no redis-server is installed",
+			"install redis-server or valkey-server 7.0 or later, or set redis.url") == "" {
 		t.Errorf("/readyz warns of %q", r.Warnings)
 	}
 	trader := register(public)
@@ -151,11 +155,13 @@ func TestWithoutARedisServerTheServiceWorksAndSaysWhatIsAtStake(t *testing.T) {
 	trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
 	live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
 	place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
-	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete || d.Resumed.Replayed != 1 {
+	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete ||
+		d.Resumed.Replayed != 1 {
 		t.Errorf("resumed: %+v", d.Resumed)
 	}
 	a := repeat("again", runBody("BTC", "momentum"))
-	if again := repeat("again", runBody("BTC", "momentum")); again.Body != a.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+	if again := repeat("again", runBody("BTC", "momentum")); again.Body != a.Body ||
+		again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the replay is %s, the answer was %s", again.Body, a.Body)
 	}
 }

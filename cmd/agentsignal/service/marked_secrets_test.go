@@ -67,7 +67,8 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		email, password, next = "marked-person@example.com", "marked-password-first", "marked-password-second"
 		ownSecret, newSecret  = "marked-webhook-secret-of-24", "marked-webhook-secret-rotated"
 	)
-	secrets := map[string]string{"password": password, "new password": next, "webhook secret": ownSecret, "rotated webhook secret": newSecret}
+	secrets := map[string]string{"password": password, "new password": next, "webhook secret": ownSecret,
+		"rotated webhook secret": newSecret}
 
 	public.post("/v1/auth/register", credentialsBody(email, password)).want(t, http.StatusCreated)
 	first := public.login(email, password)
@@ -100,7 +101,9 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		t.Errorf("the replay is %d %s", again.Status, again.Body)
 	}
 	hook := decode[wireWebhook](t, created.Body)
-	generated := decode[struct{ Secret string }](t, trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).want(t, http.StatusOK).Body).Secret
+	generated := decode[struct{ Secret string }](t,
+		trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).want(t, http.StatusOK).Body).
+		Secret
 	secrets["made webhook secret"] = generated
 	trader.post("/v1/webhooks/"+hook.ID+"/rotate-secret", `{"secret":"`+newSecret+`"}`).want(t, http.StatusOK)
 	test := trader.test(hook)
@@ -116,13 +119,15 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	secrets["wrong password"] = "marked-password-wrong"
 	unknown := unknownKey()
 	secrets["unknown key"] = unknown
-	for _, path := range []string{"/v1/account", "/v1/account?api_key=" + made.Secret, "/v1/nosuch/" + "x?token=" + refreshed.Access} {
+	for _, path := range []string{"/v1/account", "/v1/account?api_key=" + made.Secret,
+		"/v1/nosuch/" + "x?token=" + refreshed.Access} {
 		public.get(path)
 		public.with(unknown).get(path)
 		public.get(path, "Authorization: "+made.Secret) // without Bearer
 		public.get(path, "Authorization: Basic "+refreshed.Access)
 	}
-	for _, text := range []string{`{"email":"` + email + `","password":"` + password, `{"email":1,"password":"` + password + `"}`, `"` + password + `"`} {
+	for _, text := range []string{`{"email":"` + email + `","password":"` + password,
+		`{"email":1,"password":"` + password + `"}`, `"` + password + `"`} {
 		public.post("/v1/auth/login", text)
 		public.post("/v1/auth/register", text)
 		user.post("/v1/auth/password", text)
@@ -130,7 +135,8 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	}
 	public.refresh("rt_marked" + first.Refresh[9:])
 	stored := dump(t, server.Client()) // while all of them are valid
-	user.post("/v1/auth/password", `{"current_password":"`+password+`","new_password":"`+next+`"}`).want(t, http.StatusNoContent)
+	user.post("/v1/auth/password", `{"current_password":"`+password+`","new_password":"`+next+`"}`).
+		want(t, http.StatusNoContent)
 	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token") // ends the session
 	user = public.with(public.login(email, next).Access)
 	user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
@@ -142,7 +148,8 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	places := map[string]string{"Redis": stored + dump(t, server.Client()), "the log": logged, "the metrics": metrics}
 	for what, secret := range secrets {
 		for place, text := range places {
-			for form, value := range map[string]string{"": secret, " in hex": hex.EncodeToString([]byte(secret)), " in base64": middleOfBase64(secret)} {
+			for form, value := range map[string]string{"": secret, " in hex": hex.EncodeToString([]byte(secret)),
+				" in base64": middleOfBase64(secret)} {
 				if strings.Contains(text, value) {
 					at := strings.Index(text, value)
 					t.Errorf("%s holds the %s%s: %.200q", place, what, form, text[max(0, at-100):])
@@ -156,13 +163,16 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		}
 	}
 	// The search would find what is there.
-	for place, what := range map[string]string{"Redis": email, "the log": made.ID, "the metrics": "agentsignal_auth_locks_total 1"} {
+	for place, what := range map[string]string{"Redis": email, "the log": made.ID,
+		"the metrics": "agentsignal_auth_locks_total 1"} {
 		if !strings.Contains(places[place], what) {
 			t.Errorf("%s does not hold %q", place, what)
 		}
 	}
-	for _, line := range []string{`"msg":"account created"`, `"msg":"login"`, `"msg":"login failed"`, `"msg":"email locked after failed logins"`, `"msg":"API key created"`,
-		`"msg":"API key revoked"`, `"msg":"password changed"`, `"msg":"session ended: a refresh token was used twice"`, `"msg":"logout"`,
+	for _, line := range []string{`"msg":"account created"`, `"msg":"login"`, `"msg":"login failed"`,
+		`"msg":"email locked after failed logins"`, `"msg":"API key created"`,
+		`"msg":"API key revoked"`, `"msg":"password changed"`, `"msg":"session ended: a refresh token was used twice"`,
+		`"msg":"logout"`,
 		`"msg":"webhook created"`, `"msg":"webhook secret rotated"`} {
 		if s.log.Line(line, `"address":"127.0.0.1"`, `"account":"acc_`) == "" {
 			t.Errorf("no line %s with account and address", line)

@@ -59,7 +59,8 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 	entries := make([][]any, n)
 	for i := range bars {
 		open := end - int64(n-i)*step
-		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1), Volume: 5 + float64(i%7)}
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1),
+			Volume: 5 + float64(i%7)}
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
 		entries[i] = []any{"asset", asset, "timeframe", string(tf), "open_time", b.OpenTime,
@@ -90,7 +91,8 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
 
-	trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum")).fails(t, http.StatusInternalServerError, "agent_failed")
+	trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum")).
+		fails(t, http.StatusInternalServerError, "agent_failed")
 	prices.hours("WAVES", 250)
 	eventually(t, "250 bars are too few", func() bool {
 		a := trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum"))
@@ -120,7 +122,8 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		got := trader.run("WAVES", name)
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {
-			t.Errorf("%s: the run says %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction, got.Confidence,
+			t.Errorf("%s: the run says %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
+				got.Confidence,
 				*got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
 		}
 	}
@@ -128,7 +131,10 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	// The next tick is the next entry, whatever the spelling of the asset.
 	for _, price := range []string{"102.8", "103.123", "99.5"} {
 		prices.tick("waves", price)
-		eventually(t, "the entry is "+price, func() bool { return fmt.Sprint(*trader.run("Waves", "breakout").Entry) == price })
+		eventually(t, "the entry is "+price, func() bool {
+			return fmt.Sprint(*trader.run("Waves",
+				"breakout").Entry) == price
+		})
 	}
 }
 
@@ -163,7 +169,8 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 	now := time.Now().UnixMilli()
 	hour := bars[len(bars)-1].OpenTime
 	bar := func(change ...any) []any {
-		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100, "high": 101, "low": 99, "close": 100}
+		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100, "high": 101, "low": 99,
+			"close": 100}
 		for i := 0; i < len(change); i += 2 {
 			fields[change[i].(string)] = change[i+1]
 		}
@@ -176,18 +183,26 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 		return list
 	}
 	ticks := [][]any{
-		{"asset", "ACME", "price", "NaN"}, {"asset", "ACME", "price", "+Inf"}, {"asset", "ACME", "price", "-1"}, {"asset", "ACME", "price", "0"},
-		{"asset", "ACME", "price", "1e300"}, {"asset", "ACME", "price", ""}, {"asset", "ACME", "price", "0x10"}, {"asset", "ACME", "price", "1_000"},
-		{"asset", "ACME", "price", strings.Repeat("9", 4000)}, {"asset", "ACME", "price", "\xff\x00"}, {"price", "5"}, {"asset", "ACME"},
-		{"asset", "ACME", "price", "5", "colour", "blue"}, {"asset", "", "price", "5"}, {"asset", strings.Repeat("A", 10_000), "price", "5"},
-		{"asset", "AC\x00ME", "price", "5"}, {"asset", "ACME", "price", "5", "volume", "-3"}, {"asset", "ACME", "price", "5", "volume", "many"},
+		{"asset", "ACME", "price", "NaN"}, {"asset", "ACME", "price", "+Inf"}, {"asset", "ACME", "price", "-1"},
+		{"asset", "ACME", "price", "0"},
+		{"asset", "ACME", "price", "1e300"}, {"asset", "ACME", "price", ""}, {"asset", "ACME", "price", "0x10"},
+		{"asset", "ACME", "price", "1_000"},
+		{"asset", "ACME", "price", strings.Repeat("9", 4000)}, {"asset", "ACME", "price", "\xff\x00"}, {"price", "5"},
+		{"asset", "ACME"},
+		{"asset", "ACME", "price", "5", "colour", "blue"}, {"asset", "", "price", "5"},
+		{"asset", strings.Repeat("A", 10_000), "price", "5"},
+		{"asset", "AC\x00ME", "price", "5"}, {"asset", "ACME", "price", "5", "volume", "-3"},
+		{"asset", "ACME", "price", "5", "volume", "many"},
 		{"asset", "ACME", "price", "5", "time", "yesterday"}, {"asset", "ACME", "price", "5", "time", now + 3_600_000},
-		{"asset", "ACME", "price", "5", "time", "99999999999999999999"}, {"asset", "ACME", "price", "5", "time", now - 3_600_000},
+		{"asset", "ACME", "price", "5", "time", "99999999999999999999"},
+		{"asset", "ACME", "price", "5", "time", now - 3_600_000},
 		{"x", "y"}, {"asset", "ACME", "price", "5", "time", "-1"},
 	}
 	malformed := [][]any{
-		bar("open", "NaN"), bar("close", -5), bar("high", 98), bar("low", 102), bar("high", "Infinity"), bar("timeframe", "7m"), bar("timeframe", nil),
-		bar("open_time", hour+1), bar("open_time", now+86_400_000), bar("open_time", "9223372036854775807"), bar("open_time", -1), bar("open_time", nil),
+		bar("open", "NaN"), bar("close", -5), bar("high", 98), bar("low", 102), bar("high", "Infinity"),
+		bar("timeframe", "7m"), bar("timeframe", nil),
+		bar("open_time", hour+1), bar("open_time", now+86_400_000), bar("open_time", "9223372036854775807"),
+		bar("open_time", -1), bar("open_time", nil),
 		bar("volume", "NaN"), bar("asset", "\xc3\x28"), bar("extra", 1), {"nothing", "at all"},
 	}
 	before := s.metric(t, "agentsignal_market_entries_skipped_total")
@@ -196,7 +211,10 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 		prices.add("market:bars", malformed...)
 	}
 	want := before + float64(5*(len(ticks)+len(malformed)))
-	eventually(t, "all nonsense is counted", func() bool { return s.metric(t, "agentsignal_market_entries_skipped_total") == want })
+	eventually(t, "all nonsense is counted", func() bool {
+		return s.metric(t,
+			"agentsignal_market_entries_skipped_total") == want
+	})
 
 	// What comes behind it is read, and nothing of it shows.
 	prices.tick("ACME", "101.75")

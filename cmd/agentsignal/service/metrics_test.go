@@ -49,7 +49,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_ready", "GAUGE", "", ""},
 	{"agentsignal_panics_total", "COUNTER", "where", ""},
 	{"agentsignal_http_requests_total", "COUNTER", "code method route", ""},
-	{"agentsignal_http_request_duration_seconds", "HISTOGRAM", "method route", ".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},
+	{"agentsignal_http_request_duration_seconds", "HISTOGRAM", "method route",
+		".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},
 	{"agentsignal_http_requests_in_flight", "GAUGE", "", ""},
 	{"agentsignal_http_rate_limited_total", "COUNTER", "class", ""},
 	{"agentsignal_auth_failures_total", "COUNTER", "reason", ""},
@@ -112,7 +113,10 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	}
 	secrets := exercise(t, s, newMarket(t, redis.Client()))
 
-	eventually(t, "the streams are measured", func() bool { return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0 })
+	eventually(t, "the streams are measured", func() bool {
+		return s.metric(t, "agentsignal_stream_length",
+			`stream="events"`) > 0
+	})
 	families, err := s.process.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +168,9 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 }
 
 // identifiers match what no label may hold.
-var identifiers = regexp.MustCompile(`(acc|key|sig|wsig|run|job|evt|whk|dlv|ses|req|con|ask|rt|node)_[0-9A-Za-z]{16,}|[0-9A-HJKMNP-TV-Z]{26}|@|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:|\.sock`)
+var identifiers = regexp.MustCompile(
+	`(acc|key|sig|wsig|run|job|evt|whk|dlv|ses|req|con|ask|rt|node)_[0-9A-Za-z]{16,}|` +
+		`[0-9A-HJKMNP-TV-Z]{26}|@|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:|\.sock`)
 
 // checkCardinality fails the test if there are too many series, or labels that could
 // be without bound.
@@ -256,19 +262,23 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	live.send(websocket.BinaryMessage, "x")
 	live.closing()
 
-	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}", "secretdelivery", "{code}", "secretcode", "{file}", "secretfile")
+	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}", "secretdelivery", "{code}",
+		"secretcode", "{file}", "secretfile")
 	for _, route := range s.process.server.Routes() {
 		_, template, _ := strings.Cut(route, " ")
 		for _, who := range []*client{public, trader, user, public.with(unknownKey()), public.with("secrettoken")} {
 			if template == "/v1/auth/logout" && who == user {
 				continue // at the end
 			}
-			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SECRETMETHOD", "get"} {
-				who.do(method, fill.Replace(template)+"?secretquery=secretvalue", "", "User-Agent: secretagent", "X-Request-Id: secretrequest")
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SECRETMETHOD",
+				"get"} {
+				who.do(method, fill.Replace(template)+"?secretquery=secretvalue", "", "User-Agent: secretagent",
+					"X-Request-Id: secretrequest")
 			}
 		}
 		for _, id := range append(ids, job.ID, string(signal.NewKeyID())) {
-			trader.get(strings.NewReplacer("{id}", id, "{key_id}", id, "{code}", "not-found", "{file}", "docs.css").Replace(template))
+			trader.get(strings.NewReplacer("{id}", id, "{key_id}", id, "{code}", "not-found", "{file}",
+				"docs.css").Replace(template))
 		}
 	}
 	for i := range 300 {
@@ -292,7 +302,10 @@ func TestGaugesAreThereFromTheStart(t *testing.T) {
 	first.stop(t)
 	second := start(t, config)
 	began := time.Now()
-	eventually(t, "there is a webhook", func() bool { return second.metric(t, "agentsignal_webhooks", `status="enabled"`) == 1 })
+	eventually(t, "there is a webhook", func() bool {
+		return second.metric(t, "agentsignal_webhooks",
+			`status="enabled"`) == 1
+	})
 	if uptime := time.Since(began); uptime >= gaugesEvery {
 		t.Errorf("it is shown after %v", uptime)
 	}

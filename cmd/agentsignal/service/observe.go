@@ -18,8 +18,10 @@ import (
 
 // buildInfo returns the metric that names the build.
 func buildInfo() prometheus.Collector {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "agentsignal_build_info", Help: "1, with what the binary was built from."},
-		[]string{"version", "commit", "goversion"})
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "agentsignal_build_info",
+		Help: "1, with what the binary was built from.",
+	}, []string{"version", "commit", "goversion"})
 	g.WithLabelValues(Version, Commit(), runtime.Version()).Set(1)
 	return g
 }
@@ -32,8 +34,10 @@ type panicCounter struct {
 }
 
 func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
-	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_panics_total",
-		Help: "Panics outside of actors and requests, after which the process went on, by where they were."}, []string{"where"})}
+	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsignal_panics_total",
+		Help: "Panics outside of actors and requests, after which the process went on, by where they were.",
+	}, []string{"where"})}
 	for _, where := range panics.Places {
 		c.panics.WithLabelValues(string(where))
 	}
@@ -67,7 +71,10 @@ func (c panicCounter) WithGroup(name string) slog.Handler {
 
 // readyGauge returns the metric of what /readyz answers.
 func (p *process) readyGauge() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agentsignal_ready", Help: "1 if /readyz answers 200, else 0."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentsignal_ready",
+		Help: "1 if /readyz answers 200, else 0.",
+	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		ready := 0.0

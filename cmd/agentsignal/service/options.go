@@ -24,8 +24,8 @@ const (
 	encryptionKeyFile = "encryption.key"
 )
 
-// keysOf returns the configured keys, or those of a file in the data directory, where
-// one is made if there is none.
+// keysOf returns the configured keys, or else those of a file in the data directory, which
+// it makes if there is none.
 func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
 	if list == "" {
 		return configs.LoadOrMakeKeys(dir, file)
@@ -59,7 +59,7 @@ func encryptionKeys(c configs.Config) (*webhook.Keyring, error) {
 	return webhook.NewKeyring(list)
 }
 
-// checkOptions returns all faults of settings whose form the packages know that use
+// checkOptions returns all faults of settings whose form only the packages know that use
 // them.
 func checkOptions(c configs.Config) error {
 	var faults []error
@@ -94,9 +94,16 @@ func checkOptions(c configs.Config) error {
 
 // RealSources returns how real sources of prices and news are reached.
 func RealSources(c configs.Market) market.RealOptions {
-	return market.RealOptions{BinanceURL: c.BinanceURL, BinanceStreamURL: c.BinanceStreamURL, CoinbaseURL: c.CoinbaseURL,
-		AlpacaURL: c.AlpacaURL, AlpacaKey: string(c.AlpacaKey), AlpacaSecret: string(c.AlpacaSecret), AlpacaFeed: c.AlpacaFeed,
-		News: c.NewsFeeds}
+	return market.RealOptions{
+		BinanceURL:       c.BinanceURL,
+		BinanceStreamURL: c.BinanceStreamURL,
+		CoinbaseURL:      c.CoinbaseURL,
+		AlpacaURL:        c.AlpacaURL,
+		AlpacaKey:        string(c.AlpacaKey),
+		AlpacaSecret:     string(c.AlpacaSecret),
+		AlpacaFeed:       c.AlpacaFeed,
+		News:             c.NewsFeeds,
+	}
 }
 
 // knownAgent returns an error if there is no agent of that ID.
@@ -116,9 +123,17 @@ func knownAgent(id string) error {
 func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	quotas := limits.Quotas{}
 	var faults []error
-	for class, text := range map[limits.Class]string{limits.Reads: c.Reads, limits.Runs: c.Runs, limits.Writes: c.Writes,
-		limits.Streams: c.Streams, limits.Logins: c.Logins, limits.Registrations: c.Registrations, limits.Sessions: c.Sessions,
-		limits.Failures: c.Failures, limits.Scrapes: c.Scrapes} {
+	for class, text := range map[limits.Class]string{
+		limits.Reads:         c.Reads,
+		limits.Runs:          c.Runs,
+		limits.Writes:        c.Writes,
+		limits.Streams:       c.Streams,
+		limits.Logins:        c.Logins,
+		limits.Registrations: c.Registrations,
+		limits.Sessions:      c.Sessions,
+		limits.Failures:      c.Failures,
+		limits.Scrapes:       c.Scrapes,
+	} {
 		q, err := limits.ParseQuota(text)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("rate_limit.%s: %w", class, err))

@@ -36,12 +36,17 @@ func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 func TestSettingsAreReadAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	reload := make(chan os.Signal)
-	s := start(t, testConfig(t, redistest.New(t).URL()), func(p *process) { p.options.Reload = reload }) // there is no file: it panics
+	s := start(t, testConfig(t, redistest.New(t).URL()),
+		func(p *process) { p.options.Reload = reload }) // there is no file: it panics
 	for range 2 {
 		reload <- syscall.SIGHUP
 	}
-	eventually(t, "both panics are logged", func() bool { return strings.Count(s.log.String(), "settings are not read again") == 2 })
-	if text := string(s.client(t).get("/metrics").Body); !strings.Contains(text, `agentsignal_panics_total{where="background"} 2`+"\n") {
+	eventually(t, "both panics are logged", func() bool {
+		return strings.Count(s.log.String(),
+			"settings are not read again") == 2
+	})
+	if text := string(s.client(t).get("/metrics").Body); !strings.Contains(text,
+		`agentsignal_panics_total{where="background"} 2`+"\n") {
 		t.Errorf("two panics are not counted")
 	}
 	s.log.Forget(`"level":"ERROR"`)

@@ -94,7 +94,8 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 				made := trader.run(asset, []string{"momentum", "breakout", "mean_reversion"}[n%3])
 				p := trader.signals("limit=100&asset=" + strings.ToLower(asset))
 				if p.Total != n || p.Signals[0].ID != made.ID {
-					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total, p.Signals[0].ID, made.ID)
+					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total, p.Signals[0].ID,
+						made.ID)
 				}
 			}
 		})
@@ -131,10 +132,13 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
-	accepted := trader.post("/v1/agents/trading/run", runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).want(t, http.StatusOK)
+	accepted := trader.post("/v1/agents/trading/run",
+		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).want(t, http.StatusOK)
 	job := decode[wireJob](t, accepted.Body)
-	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID || accepted.Header.Get("Retry-After") != "1" {
-		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body, accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
+	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
+		accepted.Header.Get("Retry-After") != "1" {
+		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body, accepted.Header.Get("Location"),
+			accepted.Header.Get("Retry-After"))
 	}
 	done := trader.awaitJob(job.ID)
 	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
@@ -152,8 +156,12 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if p := trader.signals("asset=ETH"); p.Total != 1 || p.Signals[0].ID != done.Signal.ID {
 		t.Errorf("the list has %+v", p)
 	}
-	live.await("the end of the job's run", func(m told) bool { return m.statusOf() == runStatus{"trading", "completed", job.Run} })
-	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").want(t, http.StatusOK).Body); list.Total != 1 {
+	live.await("the end of the job's run", func(m told) bool {
+		return m.statusOf() == runStatus{"trading", "completed",
+			job.Run}
+	})
+	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").want(t,
+		http.StatusOK).Body); list.Total != 1 {
 		t.Errorf("%d completed jobs are listed", list.Total)
 	}
 }
@@ -161,7 +169,8 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
-	for name, body := range map[string]string{"run": runBody("BTC", "momentum"), "job": runBody("BTC", "momentum", `"async":true`)} {
+	for name, body := range map[string]string{"run": runBody("BTC", "momentum"),
+		"job": runBody("BTC", "momentum", `"async":true`)} {
 		key := "Idempotency-Key: " + name + " 1"
 		// Many at once: one does it, the others are told to wait, or replayed.
 		answers := make([]answer, 8)
@@ -188,7 +197,8 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 			t.Fatalf("%s: no request was carried out", name)
 		}
 		again := trader.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
-		if again.Header.Get("Idempotency-Replayed") != "true" || again.Body != first.Body || again.Header.Get("Location") != first.Header.Get("Location") {
+		if again.Header.Get("Idempotency-Replayed") != "true" || again.Body != first.Body ||
+			again.Header.Get("Location") != first.Header.Get("Location") {
 			t.Errorf("%s: the replay is %v %s, the first answer was %s", name, again.Header, again.Body, first.Body)
 		}
 		for _, a := range answers {
@@ -196,7 +206,8 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 				t.Errorf("%s: one answer is %s, another %s", name, a.Body, first.Body)
 			}
 		}
-		trader.post("/v1/agents/trading/run", runBody("ETH", "momentum"), key).fails(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		trader.post("/v1/agents/trading/run", runBody("ETH", "momentum"), key).
+			fails(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 		if name == "job" {
 			trader.awaitJob(decode[wireJob](t, first.Body).ID)
 		}
@@ -217,17 +228,22 @@ func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
 		for range 2 { // the key of a request that failed may be used again
 			failed := trader.post("/v1/agents/"+test.agent+"/run", test.body, "Idempotency-Key: "+test.agent)
 			p := failed.fails(t, http.StatusInternalServerError, "agent_failed")
-			if p.ErrorCode != "DATA_UNAVAILABLE" || p.Retryable || !strings.Contains(p.Detail, test.message) || p.RunID != failed.Header.Get("X-Run-Id") {
+			if p.ErrorCode != "DATA_UNAVAILABLE" || p.Retryable || !strings.Contains(p.Detail, test.message) ||
+				p.RunID != failed.Header.Get("X-Run-Id") {
 				t.Errorf("%s fails with %s", test.agent, failed.Body)
 			}
-			all := live.until("the failure", func(all []told) bool { return all[len(all)-1].statusOf() == runStatus{test.agent, "error", p.RunID} })
+			all := live.until("the failure", func(all []told) bool {
+				return all[len(all)-1].statusOf() == runStatus{test.agent,
+					"error", p.RunID}
+			})
 			if before := all[len(all)-2].statusOf(); before != (runStatus{test.agent, "running", p.RunID}) {
 				t.Errorf("%s: before the error comes %+v", test.agent, before)
 			}
 		}
 	}
 	job := trader.awaitJob(trader.submit("NOSUCH", "momentum").ID)
-	if job.Status != "error" || job.Error == nil || job.Error.Code != "DATA_UNAVAILABLE" || job.Error.Retryable || job.Signal != nil {
+	if job.Status != "error" || job.Error == nil || job.Error.Code != "DATA_UNAVAILABLE" || job.Error.Retryable ||
+		job.Signal != nil {
 		t.Errorf("a job without data ends as %+v", job)
 	}
 	if p := trader.signals(""); p.Total != 0 {
@@ -250,7 +266,8 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 	}
 	// Her own run ends the wait for what should not come.
 	own := eve.run("BTC", "momentum")
-	all := hers.until("the end of her own run", func(all []told) bool { return all[len(all)-1].statusOf().Status == "completed" })
+	all := hers.until("the end of her own run",
+		func(all []told) bool { return all[len(all)-1].statusOf().Status == "completed" })
 	if want := "welcome agent.status signal.new agent.status"; types(all) != want || all[2].signalOf() != own.ID {
 		t.Errorf("her stream told: %s, want: %s", types(all), want)
 	}
@@ -260,7 +277,8 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	first, narrow := trader.dial(), trader.dial()
-	if d := narrow.subscribe(`"channels":["signal.new"],"filters":{"assets":["eth"]}`); len(d.Channels) != 1 || d.Resumed != nil {
+	if d := narrow.subscribe(`"channels":["signal.new"],"filters":{"assets":["eth"]}`); len(d.Channels) != 1 ||
+		d.Resumed != nil {
 		t.Errorf("subscribed: %+v", d)
 	}
 	var made []string
@@ -288,7 +306,8 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	if got := signalsOf(all); !equal(got, made[2:]) {
 		t.Errorf("resumed with %v, want %v", got, made[2:])
 	}
-	if d := trader.dial().subscribe(`"last_event_id":"1-0"`); d.Resumed == nil || d.Resumed.Complete || d.Resumed.Replayed != 0 {
+	if d := trader.dial().subscribe(`"last_event_id":"1-0"`); d.Resumed == nil || d.Resumed.Complete ||
+		d.Resumed.Replayed != 0 {
 		t.Errorf("an unknown position is resumed from: %+v", d.Resumed)
 	}
 }

@@ -248,7 +248,8 @@ func (p *process) newPartitions() *partition.Partitions {
 func (p *process) reportRefusal(err error) bool {
 	reason, setting := persistence.Refusal(err)
 	if setting {
-		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason, "err", err)
+		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason,
+			"err", err)
 	}
 	return setting
 }

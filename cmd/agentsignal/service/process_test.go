@@ -43,7 +43,9 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		if round == "first" {
 			eventually(t, "a signal has closed", func() bool { return trader.signals("status=closed").Total > 0 })
 			tryDocumentedRequests(t, trader)
-			trader.post("/v1/webhooks", `{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).want(t, http.StatusOK)
+			trader.post("/v1/webhooks",
+				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
+				want(t, http.StatusOK)
 		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
 			t.Errorf("at the %s start it says:\n%s", round, c.log.Newest())
@@ -65,7 +67,8 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	c.HTTP.AdminAddr = "127.0.0.1:0"
 	s := start(t, c)
 	s.client(t).get("/metrics").fails(t, http.StatusNotFound, "not_found")
-	for path, want := range map[string]string{"/metrics": "agentsignal_ready 1", "/debug/pprof/goroutine?debug=1": "goroutine profile"} {
+	for path, want := range map[string]string{"/metrics": "agentsignal_ready 1",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
 		w, err := http.Get("http://" + s.process.admin.Addr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +89,8 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
+	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
+		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
 	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
 	c := launch(t, "CONFIG="+file)
 	c.awaitReady(t)
@@ -100,7 +104,10 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
-	eventually(t, "the bad file is told of", func() bool { return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != "" })
+	eventually(t, "the bad file is told of", func() bool {
+		return c.log.Line(`"level":"ERROR"`,
+			"rate_limit.reads") != ""
+	})
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
 	}
@@ -115,9 +122,11 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 		tb.Fatal(err)
 	}
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		tb.Fatal(err)
@@ -126,7 +135,8 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			tb.Fatal(err)
 		}
@@ -172,7 +182,8 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 		t.Error("Strict-Transport-Security is missing")
 	}
 	settings := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(), c.TLS.CertFile, c.TLS.KeyFile)
+	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(),
+		c.TLS.CertFile, c.TLS.KeyFile)
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +202,8 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	}
 	live.say(`{"action":"ping"}`)
 	live.await("the stream goes on", func(m told) bool { return m.Type == "pong" })
-	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"), float64(second.NotAfter.Unix()); got != want {
+	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"),
+		float64(second.NotAfter.Unix()); got != want {
 		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
 	}
 }
@@ -203,7 +215,8 @@ func TestOldVersionsOfTLSAreRefused(t *testing.T) {
 	c.TLS.CertFile, c.TLS.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
 	s := start(t, c)
-	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true,
+		tls.VersionTLS13: true} {
 		conn, err := tls.Dial("tcp", s.process.listener.Addr().String(),
 			&tls.Config{MinVersion: version, MaxVersion: version, InsecureSkipVerify: true})
 		if err == nil {

@@ -47,7 +47,8 @@ func (m pricer) give(asset string, bars ...marketdata.Bar) {
 	m.tb.Helper()
 	entries := make([][]any, len(bars))
 	for i, b := range bars {
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high", b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
+		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high", b.High, "low",
+			b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
 }
@@ -85,7 +86,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 
 	prices.give("WALK", bars[:len(bars)-1]...)
 	made := 0
-	rows := map[[2]string]string{}                             // what the commands shall print of the last ones, by strategy and risk
+	// rows are what the commands must print of the last ones, by strategy and risk.
+	rows := map[[2]string]string{}
 	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // what closed before is stale
 		if last == len(bars)-1 {
 			prices.give("WALK", bars[last])
@@ -97,8 +99,9 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 		})
 		for _, name := range []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout} {
 			for _, risk := range signal.RiskLevels {
-				replayed, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
-					From: bars[last].CloseTime, To: bars[last].CloseTime})
+				replayed, err := backtest.Run(t.Context(), bars,
+					backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
+						From: bars[last].CloseTime, To: bars[last].CloseTime})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -106,15 +109,19 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 				if !ok {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
 				}
-				run := trader.post("/v1/agents/trading/run", runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
-				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t, http.StatusOK).Body)
-				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence, Levels: signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
+				run := trader.post("/v1/agents/trading/run",
+					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
+				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t,
+					http.StatusOK).Body)
+				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence,
+					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
 					Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
 				if d := cmp.Diff(want.Conclusion, same); d != "" || got.Asset != "walk" || got.Strategy != name {
 					t.Errorf("%s %s at bar %d (-backtest +live):\n%s", name, risk, last, d)
 				}
 				made++
-				rows[[2]string{name, string(risk)}] = fmt.Sprintf("%s %s %.4f %v %v %v open", time.UnixMilli(bars[last].CloseTime).UTC().Format("2006-01-02 15:04:05"),
+				rows[[2]string{name, string(risk)}] = fmt.Sprintf("%s %s %.4f %v %v %v open",
+					time.UnixMilli(bars[last].CloseTime).UTC().Format("2006-01-02 15:04:05"),
 					got.Direction, got.Confidence, got.Entry, got.Stop, got.Target)
 			}
 		}
@@ -124,14 +131,18 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	file := written(t, csvOf(bars))
 	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
 	for manner, row := range rows {
-		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to", end, "--trades"}
-		for what, out := range map[string]string{"stored": operator.Do(args...), "csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
+		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to",
+			end, "--trades"}
+		for what, out := range map[string]string{"stored": operator.Do(args...),
+			"csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
 				t.Errorf("%s over %s bars: the command says %s, want %s", manner, what, out, row)
 			}
 		}
 	}
-	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Cost: .001})
+	want, err := backtest.Run(t.Context(), bars,
+		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
+			Cost: .001})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +153,17 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	if got := operator.Do("backtest", "--asset", "walk", "--strategy", "momentum", "--json"); !same(got, wanted) {
 		t.Errorf("the command says %s, want %s", got, wanted)
 	}
-	job := decode[map[string]json.RawMessage](t, trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).want(t, http.StatusOK).Body)
+	job := decode[map[string]json.RawMessage](t,
+		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).want(t, http.StatusOK).
+			Body)
 	id := strings.Trim(string(job["job_id"]), `"`)
 	trader.awaitJob(id)
 	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
 	if string(ended["status"]) != `"completed"` || !same(string(ended["result"]), wanted) {
 		t.Errorf("the job ended as %s, want %s", ended, wanted)
 	}
-	if out := operator.Do("audit"); !strings.Contains(out, fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
+	if out := operator.Do("audit"); !strings.Contains(out,
+		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
 		t.Errorf("the audit says %s", out)
 	}
 
@@ -171,10 +185,12 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 			wins++
 		}
 	}
-	if c := card.Statistics; c.Wins != wins || groups != made || c.Reasons.TakeProfit != wins || c.Reasons.StopLoss != made-wins {
+	if c := card.Statistics; c.Wins != wins || groups != made || c.Reasons.TakeProfit != wins ||
+		c.Reasons.StopLoss != made-wins {
 		t.Errorf("the scorecard has %+v in %d groups of %d signals, %d of them long", c, len(card.Groups), groups, wins)
 	}
-	if out := operator.Do("audit", "--account", string(account.ID)); !strings.Contains(out, fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
+	if out := operator.Do("audit", "--account", string(account.ID)); !strings.Contains(out,
+		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
 		t.Errorf("the audit of closed signals says %s", out)
 	}
 	operator.Fails(`there is no account "acc_nobody"`, "audit", "--account", "acc_nobody")
@@ -214,14 +230,16 @@ func TestScansRankManyAssets(t *testing.T) {
 	}
 	var ended scan
 	eventually(t, "a scan finds no old prices", func() bool { // as a busy machine may have them
-		a := trader.post("/v1/agents/trading/scan", `{"assets":["BTC","eth","NOSUCH","EURUSD"],"strategy":"breakout"}`).want(t, http.StatusOK)
+		a := trader.post("/v1/agents/trading/scan", `{"assets":["BTC","eth","NOSUCH","EURUSD"],"strategy":"breakout"}`).
+			want(t, http.StatusOK)
 		id := decode[wireJob](t, a.Body).ID
 		trader.awaitJob(id)
 		ended = decode[scan](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
 		return len(ended.Result.Ranked) == 3
 	})
 	r := ended.Result
-	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" || r.Errors[0].Code != "DATA_UNAVAILABLE" ||
+	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" ||
+		r.Errors[0].Code != "DATA_UNAVAILABLE" ||
 		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength || r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
@@ -236,29 +254,36 @@ func TestBacktestsOfFiles(t *testing.T) {
 	text := csvOf(bars)
 	file := written(t, text)
 	o := operator(t)
-	want, err := backtest.Run(t.Context(), bars, backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
-		Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
+	want, err := backtest.Run(t.Context(), bars,
+		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
+			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick", "0.01", "--always-open",
+	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
+		"0.01", "--always-open",
 		"--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
 		t.Errorf("got %s, want %s", got, jsonOf(t, want))
 	}
 	out, err := o.Try(text, append(args, "--csv", "-", "--trades")...)
-	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") || strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
+	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") ||
+		strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
 		t.Errorf("the table is %s (%v)", out, err)
 	}
 	if help, err := o.Try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
 		t.Errorf("the help shows what no user types: %s (%v)", help, err)
 	}
-	o.Fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, text+"2026-11-02,1,1,1,x,1\n"))
+	o.Fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
+		written(t, text+"2026-11-02,1,1,1,x,1\n"))
 	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
-	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
-	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h", "--risk", "none", "--from", "soon")
+	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
+		written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
+	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h",
+		"--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
-	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum", "--always-open", "--csv",
+	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum",
+		"--always-open", "--csv",
 		written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
 }
 

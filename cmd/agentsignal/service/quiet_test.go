@@ -14,7 +14,8 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 	t.Parallel()
 	const most = 32 // each part that misses Redis has a line of its own, and so has each of 16 partitions
 	redis := redistest.New(t)
-	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated", "LEASE=1s")
+	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated",
+		"LEASE=1s")
 	c := newClient(t, s.url, "")
 	eventually(t, "the service is ready", func() bool { return c.get("/readyz").Status == http.StatusOK })
 	eventually(t, "the service serves", func() bool { return s.log.Line(`"msg":"agentsignal serves"`) != "" })

@@ -35,7 +35,8 @@ func TestAWrongRedisPassword(t *testing.T) {
 	c := launch(t, childSettings(t, server.URLFor("", "the-password"), "AUTH_REGISTRATION=open")...)
 	public := c.client(t)
 	failedPipelines := func() float64 {
-		return metricOf(public.get("/metrics").want(t, http.StatusOK).Body, "agentsignal_redis_errors_total", `command="pipeline"`)
+		return metricOf(public.get("/metrics").want(t, http.StatusOK).Body, "agentsignal_redis_errors_total",
+			`command="pipeline"`)
 	}
 	// The gauges are read by pipelines.
 	notReady := func() {
@@ -46,7 +47,10 @@ func TestAWrongRedisPassword(t *testing.T) {
 		public.get("/healthz").want(t, http.StatusOK)
 	}
 	public.get("/readyz").want(t, http.StatusServiceUnavailable)
-	eventually(t, "the setting is named", func() bool { return c.log.Line(`"level":"ERROR"`, "redis.url", refusesUserOrPassword) != "" })
+	eventually(t, "the setting is named", func() bool {
+		return c.log.Line(`"level":"ERROR"`, "redis.url",
+			refusesUserOrPassword) != ""
+	})
 	notReady()
 
 	rotate("the-password")
@@ -131,7 +135,8 @@ func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 		}
 		refused := write()
 		refused.fails(t, http.StatusServiceUnavailable, "unavailable")
-		if !strings.Contains(refused.Body, c.reason) || strings.Contains(refused.Body, "reach") || refused.Header.Get("Retry-After") == "" {
+		if !strings.Contains(refused.Body, c.reason) || strings.Contains(refused.Body, "reach") ||
+			refused.Header.Get("Retry-After") == "" {
 			t.Errorf("a write is answered with %s", refused.Body)
 		}
 		set(c.taking, "NO", "ONE")

@@ -15,12 +15,13 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		log := slog.New(newRepeats(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}})))
+		log := slog.New(newRepeats(slog.NewTextHandler(&out,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})))
 		lines := func() []string {
 			defer out.Reset()
 			return strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -33,7 +34,8 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		}
 		// 130 faults at two a second, each with another cause, as of many signals.
 		for i := range 130 {
-			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after", time.Duration(i), "tries", i)
+			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after", time.Duration(i), "tries",
+				i)
 			time.Sleep(500 * time.Millisecond)
 		}
 		want("one fault", `level=WARN msg="redis is waited for" err="signal sig_0: timeout" after=0s tries=0`,
@@ -52,9 +54,12 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 			log.WithGroup("g").Error("duty failed")
 			log.Info("each of these is logged")
 		}
-		want("different ones", `level=WARN msg="a token was used twice" account=acc_1`, `level=WARN msg="a token was used twice" account=acc_2`,
-			`level=WARN msg="duty failed" partition=1 err=x`, `level=WARN msg="duty failed" partition=2 err=x`, `level=ERROR msg="duty failed"`,
-			`level=ERROR msg="duty failed"`, `level=INFO msg="each of these is logged"`, `level=INFO msg="each of these is logged"`,
+		want("different ones", `level=WARN msg="a token was used twice" account=acc_1`,
+			`level=WARN msg="a token was used twice" account=acc_2`,
+			`level=WARN msg="duty failed" partition=1 err=x`, `level=WARN msg="duty failed" partition=2 err=x`,
+			`level=ERROR msg="duty failed"`,
+			`level=ERROR msg="duty failed"`, `level=INFO msg="each of these is logged"`,
+			`level=INFO msg="each of these is logged"`,
 			`level=INFO msg="each of these is logged"`)
 
 		// Of too many different ones each is logged; nothing grows.

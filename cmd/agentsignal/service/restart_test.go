@@ -20,10 +20,14 @@ import (
 func pictureOf(c *client, since string) map[string]string {
 	c.tb.Helper()
 	paths := []string{"/v1/account", "/v1/jobs?limit=100"}
-	for _, query := range []string{"limit=100", "limit=7", "limit=7&offset=7", "limit=100&offset=20", "offset=1000", "direction=long&limit=100",
-		"direction=short&limit=100", "status=open&limit=100", "status=closed&limit=100", "asset=acme&limit=100", "asset=GLOBEX&limit=100",
-		"strategy=momentum&limit=100", "strategy=breakout&direction=long", "agent_id=trading&limit=1", "agent_id=seo", "min_confidence=0.4&limit=100",
-		"min_confidence=0.43&status=open&limit=100", "min_confidence=0.9&limit=100", "min_confidence=0.98", "since=" + url.QueryEscape(since) + "&limit=100"} {
+	for _, query := range []string{"limit=100", "limit=7", "limit=7&offset=7", "limit=100&offset=20", "offset=1000",
+		"direction=long&limit=100",
+		"direction=short&limit=100", "status=open&limit=100", "status=closed&limit=100", "asset=acme&limit=100",
+		"asset=GLOBEX&limit=100",
+		"strategy=momentum&limit=100", "strategy=breakout&direction=long", "agent_id=trading&limit=1", "agent_id=seo",
+		"min_confidence=0.4&limit=100",
+		"min_confidence=0.43&status=open&limit=100", "min_confidence=0.9&limit=100", "min_confidence=0.98",
+		"since=" + url.QueryEscape(since) + "&limit=100"} {
 		paths = append(paths, "/v1/signals?"+query)
 	}
 	for _, s := range c.allSignals() {
@@ -37,7 +41,9 @@ func pictureOf(c *client, since string) map[string]string {
 }
 
 // change records that a signal was updated or closed, as its owner does.
-func (s *service) change(tb testing.TB, account signal.AccountID, id string, kind signal.EventType, data string, f func(*signal.Signal)) {
+func (s *service) change(
+	tb testing.TB, account signal.AccountID, id string, kind signal.EventType, data string, f func(*signal.Signal),
+) {
 	tb.Helper()
 	created, closed, err := s.process.catalogue.Find(tb.Context(), account, signal.SignalID(id))
 	if err != nil {
@@ -74,7 +80,8 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 	var made []string
 	var since string
 	for i := range 30 {
-		body := runBody([]string{"ACME", "Globex", "globex"}[i%3], strategies[i/3%3], fmt.Sprintf(`"risk_level":%q`, risks[i%3]))
+		body := runBody([]string{"ACME", "Globex", "globex"}[i%3], strategies[i/3%3],
+			fmt.Sprintf(`"risk_level":%q`, risks[i%3]))
 		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).want(t, http.StatusOK).Body)
 		made = append(made, w.ID)
 		if i == 15 {
@@ -95,7 +102,8 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 			exit, percent, absolute := 105.5, 4.1234, 4.25
 			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id), func(s *signal.Signal) {
 				s.Confidence = confidence
-				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit, PnLPercent: &percent,
+				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit,
+					PnLPercent:  &percent,
 					PnLAbsolute: &absolute, DurationMinutes: 1}
 			})
 		}

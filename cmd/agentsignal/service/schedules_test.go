@@ -26,7 +26,8 @@ type wireSchedule struct {
 
 // everySecond is a schedule of the content agent, which needs no market: bars of a
 // minute last a second where there is a simulated one.
-const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags","timeframe":"1m","every":"bar","max_open":`
+const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags",` +
+	`"timeframe":"1m","every":"bar","max_open":`
 
 func (c *client) schedule(id string) wireSchedule {
 	c.tb.Helper()
@@ -47,7 +48,8 @@ func (c *client) afterRounds(id string, rounds int) {
 
 func TestMarketSpeedIsTheSimulatedMarkets(t *testing.T) {
 	t.Parallel()
-	for sources, want := range map[string]int64{"simulated": 60, "stream, simulated": 60, "binance,simulated": 60, "stream": 1, "binance,stream": 1, "alpaca": 1} {
+	for sources, want := range map[string]int64{"simulated": 60, "stream, simulated": 60, "binance,simulated": 60,
+		"stream": 1, "binance,stream": 1, "alpaca": 1} {
 		if got := barSpeed(configs.Market{Source: sources, Speed: 60}); got != want {
 			t.Errorf("%s: %d times real time, want %d", sources, got, want)
 		}
@@ -62,7 +64,8 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).want(t, http.StatusOK).Body)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
-	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 || trader.signals("").Total != 4 {
+	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 ||
+		trader.signals("").Total != 4 {
 		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
 	}
 	// More room is used, none after it is disabled.
@@ -108,7 +111,8 @@ func TestASchedulesLastErrorIsShown(t *testing.T) {
 	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).want(t, http.StatusOK).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
 	got := trader.schedule(s.ID)
-	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" || got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
+	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" ||
+		got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
 }
@@ -132,11 +136,13 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	if a.Header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 	}
-	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).fails(t, http.StatusTooManyRequests, "too_many_signals")
+	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).
+		fails(t, http.StatusTooManyRequests, "too_many_signals")
 	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
 	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).want(t, http.StatusOK).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil || got.LastError.Code != "too_many_signals" {
+	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil ||
+		got.LastError.Code != "too_many_signals" {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
 	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
@@ -163,13 +169,17 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	var ids []string
 	for range 6 {
 		trader, _ := n.second.account(t)
-		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).want(t, http.StatusOK).Body)
+		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).want(t,
+			http.StatusOK).Body)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
 	// Of one that runs once a day there is one round, whoever owns it when.
 	for _, trader := range traders {
-		trader.post("/v1/schedules", `{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).want(t, http.StatusOK)
-		eventually(t, "the round of the day is over", func() bool { return trader.signals("strategy=product_description").Total == 2 })
+		trader.post("/v1/schedules",
+			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).
+			want(t, http.StatusOK)
+		eventually(t, "the round of the day is over",
+			func() bool { return trader.signals("strategy=product_description").Total == 2 })
 	}
 	before := make([]int, len(traders))
 	for i, trader := range traders {
@@ -203,7 +213,8 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
 	// Another of the same manner has no room; of another one it has.
 	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).want(t, http.StatusOK).Body)
-	eventually(t, "its round is over", func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
+	eventually(t, "its round is over",
+		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
 	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).want(t, http.StatusOK)
 	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
 	if total := trader.signals("").Total; total != 4 {

@@ -120,7 +120,8 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 
 	again := launch(t, settings...)
 	again.awaitReady(t)
-	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID || p.Signals[1].ID != during.ID {
+	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID ||
+		p.Signals[1].ID != during.ID {
 		t.Errorf("after a restart the list has %+v", p)
 	}
 }
@@ -129,7 +130,8 @@ func TestASecondSIGTERMEndsTheServiceAtOnce(t *testing.T) {
 	t.Parallel()
 	impatient := launch(t, childSettings(t, redistest.New(t).URL(), "SHUTDOWN_DELAY=1h")...)
 	impatient.signal(syscall.SIGTERM)
-	eventually(t, "it drains", func() bool { return impatient.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	eventually(t, "it drains",
+		func() bool { return impatient.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
 	impatient.signal(syscall.SIGTERM)
 	if code, _ := impatient.exit(); code != exitForced {
 		t.Errorf("after two signals it ended with %d", code)
@@ -141,7 +143,8 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	c := testConfig(t, "")
 	s := start(t, c)
 	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
-	if code, _ := second.exit(); code != exitFailed || second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
+	if code, _ := second.exit(); code != exitFailed ||
+		second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
 		t.Errorf("a second service on the data directory ends with %d and says: %s", code, second.log)
 	}
 	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
@@ -181,7 +184,8 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("other partitions are refused with: %s", why)
 	}
 	alone := testConfig(t, redis.URL())
-	if why := begin(t, alone).refused(t); !strings.Contains(why, "cluster: true: set it for both, stop one, or give one another redis.url") {
+	if why := begin(t, alone).refused(t); !strings.Contains(why,
+		"cluster: true: set it for both, stop one, or give one another redis.url") {
 		t.Errorf("a second service without cluster is refused with: %s", why)
 	}
 	trader, _ := first.account(t)

@@ -9,8 +9,7 @@ import (
 )
 
 // speedOf returns how many times as fast as real time the bars of an asset go by: those
-// of the source that gives its prices. What nobody has given a price of, as a subject of
-// content, goes by barSpeed.
+// of the source of its prices. What has no prices, as a subject of content, goes by barSpeed.
 func (p *process) speedOf(ctx context.Context, asset string) int64 {
 	if speed, err := p.market.Speed(ctx, asset); err == nil {
 		return speed
@@ -18,8 +17,8 @@ func (p *process) speedOf(ctx context.Context, asset string) int64 {
 	return barSpeed(p.config.Market)
 }
 
-// barSpeed returns how many times as fast as real time bars go by where no asset says it:
-// market.speed is the simulated market's, all others have real time.
+// barSpeed returns how many times as fast as real time bars go by without an asset:
+// market.speed if the market is simulated, else 1.
 func barSpeed(m configs.Market) int64 {
 	sources := strings.FieldsFunc(m.Source, func(c rune) bool { return c == ',' || c == ' ' })
 	if slices.Contains(sources, "simulated") {

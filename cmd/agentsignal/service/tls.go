@@ -23,7 +23,9 @@ func loadCertificate(c configs.TLS, r prometheus.Registerer) (*certificate, erro
 		return nil, nil
 	}
 	k := &certificate{expiry: prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "agentsignal_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate of the listener expires, in seconds since 1970."})}
+		Name: "agentsignal_tls_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate of the listener expires, in seconds since 1970.",
+	})}
 	r.MustRegister(k.expiry)
 	return k, k.load(c)
 }

@@ -14,11 +14,19 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// newWeather returns who answers questions about the weather, and the simulated weather
-// if that is the source: it moves simulated prices, follows the seed and the speed of the
-// simulated market, and has nothing to keep.
-func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics) (*weather.Service, *weather.Simulated) {
-	o := weather.Options{Records: store, Retention: time.Duration(c.Signals.Retention), Speed: barSpeed(c.Market), Now: store.Now, Log: log}
+// newWeather returns the service that answers questions about the weather, and the
+// simulated weather if that is its source: it moves simulated prices, and follows the seed
+// and the speed of the simulated market. Simulated forecasts are not stored.
+func newWeather(
+	c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics,
+) (*weather.Service, *weather.Simulated) {
+	o := weather.Options{
+		Records:   store,
+		Retention: time.Duration(c.Signals.Retention),
+		Speed:     barSpeed(c.Market),
+		Now:       store.Now,
+		Log:       log,
+	}
 	source := weatherSource(c, metrics)
 	if simulated, ok := source.(*weather.Simulated); ok {
 		return weather.New(simulated, o), simulated
@@ -27,8 +35,8 @@ func newWeather(c configs.Config, store *persistence.Store, log *slog.Logger, me
 	return weather.New(source, o), nil
 }
 
-// feed feeds the market. The climate, which takes a moment to compute, is there before
-// this node may become the feeder: prices must not wait for it later.
+// feed feeds the market. The climate, which takes a moment to compute, is computed before
+// this node may become the feeder, so that prices do not wait for it.
 func (p *process) feed(ctx context.Context) error {
 	if p.climate != nil {
 		p.climate.Warm(ctx, p.store.Now())
@@ -41,8 +49,12 @@ func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
 	if c.Weather.Source == weather.SimulatedName {
 		return weather.NewSimulated(c.Market.Seed, c.Market.Speed)
 	}
-	return weather.NewOpenMeteo(weather.OpenMeteoOptions{APIKey: string(c.Weather.APIKey),
-		ForecastURL: c.Weather.ForecastURL, ArchiveURL: c.Weather.ArchiveURL, Metrics: metrics})
+	return weather.NewOpenMeteo(weather.OpenMeteoOptions{
+		APIKey:      string(c.Weather.APIKey),
+		ForecastURL: c.Weather.ForecastURL,
+		ArchiveURL:  c.Weather.ArchiveURL,
+		Metrics:     metrics,
+	})
 }
 
 // ExamineWeather asks the configured source of weather for the forecast of a point.
@@ -60,7 +72,8 @@ func ExamineWeather(ctx context.Context, c configs.Config) market.Checkup {
 	case err != nil:
 		found.Note = err.Error()
 	default:
-		found.Works, found.Age, found.Note = true, start.Sub(run), fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
+		found.Works, found.Age = true, start.Sub(run)
+		found.Note = fmt.Sprintf("forecast for %s to %s", at.Name, got[at.Name].Last())
 	}
 	return found
 }

@@ -55,14 +55,17 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	stranger, _ := s.account(t)
 	first, ids := make(map[string]wireSignal), []string{}
 	for _, run := range []struct{ asset, strategy, region, indicator string }{
-		{"natural_gas", "energy_demand", "us", "degree_days"}, {"oil", "energy_demand", "", "degree_days"}, {"corn", "agriculture", "eu", "crop_stress"},
-		{"Wheat", "agriculture", "asia", "crop_stress"}, {"oil", "commodity_impact", "us", ""}, {"CORN", "commodity_impact", "", "crop_stress"},
+		{"natural_gas", "energy_demand", "us", "degree_days"}, {"oil", "energy_demand", "", "degree_days"},
+		{"corn", "agriculture", "eu", "crop_stress"},
+		{"Wheat", "agriculture", "asia", "crop_stress"}, {"oil", "commodity_impact", "us", ""},
+		{"CORN", "commodity_impact", "", "crop_stress"},
 	} {
 		members := []string{`"timeframe":"5m"`}
 		if run.region != "" {
 			members = append(members, `"parameters":{"region":"`+run.region+`"}`)
 		}
-		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).want(t, http.StatusOK).Body
+		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).want(t, http.StatusOK).
+			Body
 		got := decode[wireSignal](t, answer)
 		metadata := decode[struct {
 			Metadata struct {
@@ -72,8 +75,10 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 				Weather    string `json:"weather_source"`
 			}
 		}](t, answer).Metadata
-		if metadata.WeatherID != strings.Replace(got.ID, "sig_", "wsig_", 1) || metadata.Source != "simulated" || metadata.Weather != "simulated" ||
-			len(metadata.Indicators) != 2 || run.indicator != "" && metadata.Indicators[0] != run.indicator || metadata.Indicators[1] != "anomaly_z" {
+		if metadata.WeatherID != strings.Replace(got.ID, "sig_", "wsig_", 1) || metadata.Source != "simulated" ||
+			metadata.Weather != "simulated" ||
+			len(metadata.Indicators) != 2 || run.indicator != "" && metadata.Indicators[0] != run.indicator ||
+			metadata.Indicators[1] != "anomaly_z" {
 			t.Errorf("the run answers %s", answer)
 		}
 		list := trader.weather("?limit=1")
@@ -81,7 +86,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 			t.Fatalf("right after a run the list is %+v", list)
 		}
 		w := list.Signals[0]
-		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) || w.Confidence != got.Confidence ||
+		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) ||
+			w.Confidence != got.Confidence ||
 			w.Direction != got.Direction || w.CreatedAt != got.CreatedAt || !strings.Contains(w.Impact, "% in 5 days: ") {
 			t.Errorf("the run answers %+v, the list has %+v", got, w)
 		}
@@ -102,7 +108,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		t.Errorf("a stranger sees %+v", p)
 	}
 	before := trader.weather("")
-	for query, want := range map[string]int{"?region=us": 2, "?region=global": 2, "?commodity=oil": 2, "?commodity=oil&region=us": 1,
+	for query, want := range map[string]int{"?region=us": 2, "?region=global": 2, "?commodity=oil": 2,
+		"?commodity=oil&region=us":    1,
 		"?commodity=corn&region=asia": 0, "?offset=5": 6, "?since=" + before.Signals[0].CreatedAt: 0} {
 		if p := trader.weather(query); p.Total != want {
 			t.Errorf("%s: total %d, want %d", query, p.Total, want)
@@ -179,7 +186,8 @@ func TestWeatherJobs(t *testing.T) {
 	s := start(t, c)
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	trader, _ := s.account(t)
-	job := decode[wireJob](t, trader.post("/v1/agents/weather/run", runBody("natural_gas", "commodity_impact", `"async":true`)).want(t, http.StatusOK).Body)
+	job := decode[wireJob](t, trader.post("/v1/agents/weather/run",
+		runBody("natural_gas", "commodity_impact", `"async":true`)).want(t, http.StatusOK).Body)
 	ended := trader.awaitJob(job.ID)
 	if ended.Status != "completed" || ended.Signal == nil {
 		t.Fatalf("the job ends as %+v", ended)
@@ -187,7 +195,8 @@ func TestWeatherJobs(t *testing.T) {
 	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1) {
 		t.Errorf("listed are %+v", p)
 	}
-	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).
+		fails(t, http.StatusBadRequest, "invalid_request")
 }
 
 // TestDoctorExaminesTheWeather: a source that answers and one that does not.
@@ -199,9 +208,12 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"answers": {200, `{"daily":{"time":["` + today.Format(time.DateOnly) + `","` + tomorrow + `"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
-			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`, "forecast for Chicago to " + tomorrow},
-		"old": {200, `{"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],"temperature_2m_min":[1],` +
+		"answers": {200, `{"daily":{"time":["` + today.Format(time.DateOnly) + `","` + tomorrow +
+			`"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
+			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`,
+			"forecast for Chicago to " + tomorrow},
+		"old": {200, `{"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],` +
+			`"temperature_2m_max":[1],"temperature_2m_min":[1],` +
 			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`, "for Chicago of 2026-11-01"},
 		"refuses": {400, `{"error":true,"reason":"The API key is invalid"}`, "The API key is invalid"},
 	} {
@@ -217,11 +229,13 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		c := testConfig(t, "")
 		c.Weather.Source, c.Weather.APIKey, c.Weather.ForecastURL = "open_meteo", "verysecret", server.URL
 		found := ExamineWeather(t.Context(), c)
-		if found.Source != "weather open_meteo" || found.Works != (name == "answers") || !strings.Contains(found.Note, test.want) || strings.Contains(found.Note, "verysecret") {
+		if found.Source != "weather open_meteo" || found.Works != (name == "answers") ||
+			!strings.Contains(found.Note, test.want) || strings.Contains(found.Note, "verysecret") {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := ExamineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works || found.Age > 6*time.Minute ||
+	if found := ExamineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
+		found.Age > 6*time.Minute ||
 		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
 		t.Errorf("simulated weather: %+v", found)
 	}

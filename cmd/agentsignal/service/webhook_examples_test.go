@@ -37,8 +37,14 @@ var examples = map[string]struct {
 		}
 		return []string{binary}
 	}},
-	"python": {"python/receiver.py", func(tb testing.TB, file string) []string { return []string{interpreter(tb, "python3"), file} }},
-	"node":   {"node/receiver.mjs", func(tb testing.TB, file string) []string { return []string{interpreter(tb, "node"), file} }},
+	"python": {"python/receiver.py", func(tb testing.TB,
+		file string) []string {
+		return []string{interpreter(tb, "python3"), file}
+	}},
+	"node": {"node/receiver.mjs", func(tb testing.TB,
+		file string) []string {
+		return []string{interpreter(tb, "node"), file}
+	}},
 }
 
 // interpreter returns the path of a program without which the test is skipped.
@@ -209,7 +215,8 @@ func tryDeliveries(t *testing.T, args []string) {
 	for i, secrets := range [][]string{{made}, {odd}, {"a newer one", made}, {odd, "an older one"}} {
 		id := fmt.Sprintf("evt_%d", i)
 		for range 2 {
-			result := sender.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...), Body: []byte(testEvent(id)), Event: signal.EventID(id),
+			result := sender.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...),
+				Body: []byte(testEvent(id)), Event: signal.EventID(id),
 				Type: signal.WebhookTest, Delivery: "dlv_1", Attempt: 1, At: time.Now()})
 			if result.Status != http.StatusOK {
 				t.Errorf("delivery %d ends with %+v", i, result)
@@ -245,20 +252,26 @@ func tryForgeries(t *testing.T, args []string) {
 		body   func(string) string // likewise
 		want   int
 	}{
-		"good":                       {age: 4 * time.Minute, want: 200},
-		"another secret":             {secret: "another", want: 401},
-		"another body":               {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) }, want: 401},
-		"a truncated body":           {body: func(b string) string { return b[:len(b)-1] }, want: 401},
-		"no body":                    {body: func(string) string { return "" }, want: 401},
-		"an old request":             {age: 5*time.Minute + 30*time.Second, want: 401},
-		"a request of the future":    {age: -5*time.Minute - 30*time.Second, want: 401},
-		"an old one with a new time": {age: time.Hour, change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10)) }, want: 401},
-		"a time that is none":        {change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, "now") }, want: 401},
-		"another id":                 {change: func(h http.Header) { h.Set(webhook.HeaderStandardID, "evt_other") }, want: 401},
+		"good":           {age: 4 * time.Minute, want: 200},
+		"another secret": {secret: "another", want: 401},
+		"another body": {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) },
+			want: 401},
+		"a truncated body":        {body: func(b string) string { return b[:len(b)-1] }, want: 401},
+		"no body":                 {body: func(string) string { return "" }, want: 401},
+		"an old request":          {age: 5*time.Minute + 30*time.Second, want: 401},
+		"a request of the future": {age: -5*time.Minute - 30*time.Second, want: 401},
+		"an old one with a new time": {age: time.Hour,
+			change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10)) },
+			want:   401},
+		"a time that is none": {change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, "now") },
+			want: 401},
+		"another id": {change: func(h http.Header) { h.Set(webhook.HeaderStandardID, "evt_other") },
+			want: 401},
 		"half a signature": {change: func(h http.Header) {
 			h.Set(webhook.HeaderStandardSignature, h.Get(webhook.HeaderStandardSignature)[:20])
 		}, want: 401},
-		"no signature":                 {change: without(webhook.HeaderSignature, webhook.HeaderStandardSignature), want: 401},
+		"no signature": {change: without(webhook.HeaderSignature, webhook.HeaderStandardSignature),
+			want: 401},
 		"no signature that has a time": {change: without(webhook.HeaderStandardSignature), want: 401},
 	} {
 		id := "evt_" + strings.ReplaceAll(name, " ", "_")
@@ -278,7 +291,8 @@ func tryForgeries(t *testing.T, args []string) {
 		}
 	}
 	for _, body := range []string{"", "[]", "{}", `{"id":1}`, "{\"id\":\"\xff", strings.Repeat("[", 100_000)} {
-		if got := x.send(signedHeader([]string{secret}, "evt_1", body, time.Now()), strings.NewReader(body)); got != http.StatusBadRequest {
+		if got := x.send(signedHeader([]string{secret}, "evt_1", body, time.Now()),
+			strings.NewReader(body)); got != http.StatusBadRequest {
 			t.Errorf("%.20q is answered with %d", body, got)
 		}
 	}

@@ -49,7 +49,8 @@ func vectorOfPage(tb testing.TB) pageVector {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return pageVector{strings.TrimSpace(block(tb, page, "secret")), strings.TrimSuffix(block(tb, page, "json"), "\n"), http.Header(h)}
+	return pageVector{strings.TrimSpace(block(tb, page, "secret")), strings.TrimSuffix(block(tb, page, "json"), "\n"),
+		http.Header(h)}
 }
 
 // The published test vector.
@@ -107,13 +108,16 @@ func TestPageSaysWhatTheServiceDoes(t *testing.T) {
 	}
 	demand("| Retry | Delay | |---|---| %sIf the sixth retry fails, some %.1f hours", table.String(), sum.Hours())
 	demand("more than %d minutes from your clock", webhook.Tolerance/time.Minute)
-	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(), webhook.DefaultLeastFailures)
+	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(),
+		webhook.DefaultLeastFailures)
 	demand("after %.0f and %.0f hours", webhook.DefaultWarnAfter[0].Hours(), webhook.DefaultWarnAfter[1].Hours())
 	for _, e := range delivery.WebhookEvents {
 		demand("`%s`", e)
 	}
-	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderEvent, webhook.HeaderDelivery, webhook.HeaderTimestamp, webhook.HeaderAttempt,
-		strings.ToLower(webhook.HeaderStandardID), strings.ToLower(webhook.HeaderStandardTimestamp), strings.ToLower(webhook.HeaderStandardSignature)} {
+	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderEvent, webhook.HeaderDelivery,
+		webhook.HeaderTimestamp, webhook.HeaderAttempt,
+		strings.ToLower(webhook.HeaderStandardID), strings.ToLower(webhook.HeaderStandardTimestamp),
+		strings.ToLower(webhook.HeaderStandardSignature)} {
 		demand("`%s`", name)
 	}
 	example, err := os.ReadFile(examplesPath + "python/receiver.py")

@@ -44,7 +44,8 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 		{"ftp://93.184.216.34/hook", "invalid_format", "invalid_format"},
 		{"/hook", "invalid_format", "invalid_format"},
 	}
-	there := map[*client]wireWebhook{strict: strict.hook("https://93.184.216.34/"), lenient: lenient.hook("https://93.184.216.34/")}
+	there := map[*client]wireWebhook{strict: strict.hook("https://93.184.216.34/"),
+		lenient: lenient.hook("https://93.184.216.34/")}
 	for _, test := range tests {
 		for c, want := range map[*client]string{strict: test.strict, lenient: test.lenient} {
 			if want == ofTheMachine {
@@ -85,7 +86,8 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 	if _, err := hooks.ChangeWebhook(t.Context(), w, false); err != nil {
 		t.Fatal(err)
 	}
-	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried", func(d wireDelivery) bool { return d.AttemptCount > 0 })
+	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried",
+		func(d wireDelivery) bool { return d.AttemptCount > 0 })
 	if said(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
 		t.Errorf("a request to an address that is not allowed ends as %+v", d)
 	}
@@ -160,17 +162,21 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 			io.WriteString(c, okStatus+"Content-Length: 1000\r\n\r\n")
 			trickle(c, megabyte[:1000])
 		}), "succeeded", ""},
-		{"headers of a byte a second", rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }), "failed", "timeout"},
-		{"headers without end", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }), "failed", "connection failed"},
+		{"headers of a byte a second", rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }),
+			"failed", "timeout"},
+		{"headers without end", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }),
+			"failed", "connection failed"},
 		{"a reset", rawEndpoint(t, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), "failed", "connection failed"},
-		{"garbage", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }), "failed", "connection failed"},
+		{"garbage", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }), "failed",
+			"connection failed"},
 		{"a certificate of nobody", unknown.URL, "failed", "TLS failed"},
 		{"a redirect to the metadata", elsewhere("http://169.254.169.254/latest/meta-data"), "failed", "status 307"},
 		{"a redirect", elsewhere(canary.url), "failed", "status 307"},
 		{"a host that is not known", "https://no-such-host.invalid/", "failed", "host not found"},
 	}
 	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=6s", "WEBHOOKS_CONNECT_TIMEOUT=6s")...)...)
+	c := launch(t, childSettings(t, redis.URL(),
+		hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=6s", "WEBHOOKS_CONNECT_TIMEOUT=6s")...)...)
 	c.awaitReady(t)
 	trader := register(c.client(t))
 	hooks := make([]wireWebhook, len(tests))
@@ -192,7 +198,8 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 			for _, id := range ids[i] {
 				d := trader.awaitDelivery(hooks[i], id, "at its end", func(d wireDelivery) bool { return d.Status != "pending" })
 				last := d.Attempts[len(d.Attempts)-1]
-				if d.Status != test.status || said(d.Error) != test.error || said(last.Error) != test.error || len(said(last.ResponseBody)) > 8<<10 {
+				if d.Status != test.status || said(d.Error) != test.error || said(last.Error) != test.error ||
+					len(said(last.ResponseBody)) > 8<<10 {
 					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, said(d.Error))
 				}
 				if want := map[string]int{"failed": 2, "succeeded": 1}[test.status]; d.AttemptCount != want {
@@ -258,7 +265,10 @@ func TestARefusedURLIsNotChallenged(t *testing.T) {
 	s := begin(t, c)
 	s.awaitReady(t)
 	user, _ := s.account(t)
-	r := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) { io.WriteString(w, webhook.ChallengeOf([]byte(a.Body))) })
+	r := newHookEndpoint(t, func(w http.ResponseWriter,
+		a hookRequest) {
+		io.WriteString(w, webhook.ChallengeOf([]byte(a.Body)))
+	})
 	asked := 0
 	refused := func(what, code string, status int, a answer) {
 		t.Helper()

@@ -37,14 +37,18 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	before := len(trader.allSignals())
 
 	good, hanging := newHookEndpoint(t, nil), newHangingEndpoint(t)
-	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) { w.WriteHeader(http.StatusServiceUnavailable) })
+	failing := newHookEndpoint(t, func(w http.ResponseWriter,
+		_ hookRequest) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
 	var p promises
 	wait := p.load(trader, 8, nil)
 	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
 		found := map[string]wireDelivery{}
-		page := decode[struct{ Deliveries []wireDelivery }](t, trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").want(t, http.StatusOK).Body)
+		page := decode[struct{ Deliveries []wireDelivery }](t,
+			trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").want(t, http.StatusOK).Body)
 		for _, d := range page.Deliveries {
 			if ok(d) {
 				found[d.ID] = d
@@ -80,7 +84,11 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	more := p.count() + 20
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
 	redis.Kill()
-	eventually(t, "it is not ready", func() bool { _, ready, _ := trader.health(); return ready == http.StatusServiceUnavailable })
+	eventually(t, "it is not ready", func() bool {
+		_, ready,
+			_ := trader.health()
+		return ready == http.StatusServiceUnavailable
+	})
 	redis.Restart()
 	second.awaitReady(t)
 	more = p.count() + 20
@@ -144,8 +152,9 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	redis := redistest.New(t)
 	oldSetting, _ := encryptionKey("old")
 	newSetting, newKey := encryptionKey("new")
-	child := launch(t, childSettings(t, redis.URL(), hookSettings("AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+oldSetting,
-		"SHUTDOWN_DELAY=0s", "WEBHOOKS_TIMEOUT=1m")...)...)
+	child := launch(t, childSettings(t, redis.URL(),
+		hookSettings("AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+oldSetting,
+			"SHUTDOWN_DELAY=0s", "WEBHOOKS_TIMEOUT=1m")...)...)
 	child.awaitReady(t)
 	trader := register(child.client(t))
 	hanging := newHangingEndpoint(t)

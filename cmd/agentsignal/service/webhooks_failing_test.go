@@ -47,18 +47,22 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 	w := trader.hook(end.url, "webhook.test")
 	first := trader.test(w)
 	waits := trader.awaitDelivery(w, first.ID, "tried once", func(d wireDelivery) bool { return d.AttemptCount > 0 })
-	if waits.Status == "pending" && (waits.NextAttemptAt == nil || waits.NextAttemptAt.Before(waits.Attempts[0].At) || said(waits.Error) != "status 500") {
+	if waits.Status == "pending" && (waits.NextAttemptAt == nil || waits.NextAttemptAt.Before(waits.Attempts[0].At) ||
+		said(waits.Error) != "status 500") {
 		t.Errorf("between two attempts it is %+v", waits)
 	}
-	trader.post("/v1/webhooks/"+w.ID+"/deliveries/"+waits.ID+"/retry", "").fails(t, http.StatusConflict, "delivery_not_failed")
+	trader.post("/v1/webhooks/"+w.ID+"/deliveries/"+waits.ID+"/retry", "").
+		fails(t, http.StatusConflict, "delivery_not_failed")
 
 	d := trader.awaitEnd(w, first.ID, "failed")
-	if d.AttemptCount != 7 || len(d.Attempts) != 7 || said(d.Error) != "status 500" || *d.ResponseStatus != 500 || d.NextAttemptAt != nil || d.CompletedAt == nil {
+	if d.AttemptCount != 7 || len(d.Attempts) != 7 || said(d.Error) != "status 500" || *d.ResponseStatus != 500 ||
+		d.NextAttemptAt != nil || d.CompletedAt == nil {
 		t.Errorf("given up is %+v", d)
 	}
 	d.holdsTo(t, testRetries)
 	for _, a := range d.Attempts {
-		if a.Trigger != "schedule" || said(a.Error) != "status 500" || *a.ResponseStatus != 500 || said(a.ResponseBody) != "<b>broken</b>" {
+		if a.Trigger != "schedule" || said(a.Error) != "status 500" || *a.ResponseStatus != 500 ||
+			said(a.ResponseBody) != "<b>broken</b>" {
 			t.Errorf("attempt %+v", a)
 		}
 	}
@@ -78,7 +82,8 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 
 	// By hand: one attempt at once, and it is failed again, or not.
 	retry := "/v1/webhooks/" + w.ID + "/deliveries/" + first.ID + "/retry"
-	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").want(t, http.StatusOK).Body); again.Status != "pending" {
+	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").want(t,
+		http.StatusOK).Body); again.Status != "pending" {
 		t.Errorf("retried is %+v", again)
 	}
 	d = trader.awaitEnd(w, first.ID, "failed")
@@ -124,7 +129,8 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	broken.Store(false)
 	stamp := func(d wireDelivery) string { return d.CreatedAt.UTC().Format(signal.TimeLayout) }
 	between := `"since":"` + stamp(made[1]) + `","until":"` + stamp(made[4]) + `"`
-	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3, `{"dry_run":true,"status":"succeeded"}`: 0,
+	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3,
+		`{"dry_run":true,"status":"succeeded"}`:             0,
 		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1, `{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
 		if n := trader.post(all+"retry", body).counted(t, "retried"); n != want {
 			t.Errorf("%s counts %d, want %d", body, n, want)

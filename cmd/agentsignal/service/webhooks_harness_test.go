@@ -28,7 +28,8 @@ import (
 )
 
 // testRetries are the delays before retries where a test waits for them.
-var testRetries = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond,
+var testRetries = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond,
+	200 * time.Millisecond,
 	250 * time.Millisecond, 300 * time.Millisecond}
 
 // loopback is where the endpoints of tests are.
@@ -110,7 +111,8 @@ func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 		}
 	}
 	e := decode[envelope](tb, a.Body)
-	if _, ok := signal.ParseDeliveryID(a.delivery()); !ok || e.ID != a.event() || !strings.HasPrefix(e.ID, "evt_") || e.Type != a.kind() || a.attempt() < 1 {
+	if _, ok := signal.ParseDeliveryID(a.delivery()); !ok || e.ID != a.event() || !strings.HasPrefix(e.ID, "evt_") ||
+		e.Type != a.kind() || a.attempt() < 1 {
 		tb.Errorf("the headers %v do not fit the body %s", a.Header, a.Body)
 	}
 	if _, err := time.Parse(signal.TimeLayout, e.CreatedAt); err != nil {
@@ -366,7 +368,8 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 			Deliveries []wireDelivery
 			Total      int
 			HasMore    bool `json:"has_more"`
-		}](c.tb, c.get(fmt.Sprintf("/v1/webhooks/%s/deliveries?limit=100&offset=%d&%s", w.ID, len(all), query)).want(c.tb, http.StatusOK).Body)
+		}](c.tb, c.get(fmt.Sprintf("/v1/webhooks/%s/deliveries?limit=100&offset=%d&%s", w.ID, len(all), query)).
+			want(c.tb, http.StatusOK).Body)
 		all = append(all, p.Deliveries...)
 		if p.HasMore != (len(all) < p.Total) || len(p.Deliveries) == 0 && p.HasMore {
 			c.tb.Fatalf("after %d deliveries has_more is %v with a total of %d", len(all), p.HasMore, p.Total)
@@ -380,7 +383,8 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 // total returns how many deliveries a query finds.
 func (c *client) total(w wireWebhook, query string) int {
 	c.tb.Helper()
-	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).want(c.tb, http.StatusOK).Body).Total
+	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).want(c.tb,
+		http.StatusOK).Body).Total
 }
 
 // awaitTotal waits until a query finds so many.
@@ -434,7 +438,8 @@ func (h hookService) content(tb testing.TB, key string) []byte {
 	if kind == "none" {
 		return nil // it has expired
 	}
-	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1}, "set": {"SMEMBERS", key},
+	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1},
+		"set":  {"SMEMBERS", key},
 		"list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
 	if read == nil {
 		tb.Fatalf("%s has the type %q", key, kind)

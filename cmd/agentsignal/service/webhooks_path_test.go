@@ -13,7 +13,8 @@ import (
 )
 
 // everyEvent lists what a webhook may subscribe to.
-var everyEvent = []string{"signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error", "webhook.test"}
+var everyEvent = []string{"signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed",
+	"agent.error", "webhook.test"}
 
 func TestEveryEventReachesAWebhook(t *testing.T) {
 	t.Parallel()
@@ -24,7 +25,8 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 
 	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
 	made := decode[wireSignal](t, ran.Body)
-	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).fails(t, http.StatusInternalServerError, "agent_failed")
+	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
+		fails(t, http.StatusInternalServerError, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
 	// What the owner of a signal writes when it changes and when it ends.
 	changed := `{"signal_id":"` + made.ID + `","confidence":0.5,"previous":{"confidence":0.4372}}`
@@ -38,7 +40,8 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	byUser := user.test(w)
 
 	all := end.await(t, 12)
-	want := []string{"agent.completed", "agent.completed", "agent.error", "agent.started", "agent.started", "agent.started",
+	want := []string{"agent.completed", "agent.completed", "agent.error", "agent.started", "agent.started",
+		"agent.started",
 		"signal.closed", "signal.created", "signal.created", "signal.updated", "webhook.test", "webhook.test"}
 	if got := kinds(all); !equal(got, want) {
 		t.Fatalf("the events are %v, want %v", got, want)
@@ -64,20 +67,24 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		switch {
 		case e.Type == "signal.created":
 			good = data.Signal == job.Signal.ID ||
-				same(string(e.Data), members(t, ran.Body, slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
+				same(string(e.Data), members(t, ran.Body,
+					slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
 		case e.Type == "signal.updated":
 			good = string(e.Data) == changed
 		case e.Type == "signal.closed":
 			good = string(e.Data) == closed
 		case e.Type == "agent.started":
 			good = names == "agent_id asset job_id risk_level run_id started_at strategy timeframe" &&
-				(data.Run == job.Run) == (data.Job != nil && *data.Job == job.ID) && (data.Run == job.Run || data.Run == runID || data.Run == failed.RunID)
+				(data.Run == job.Run) == (data.Job != nil && *data.Job == job.ID) &&
+				(data.Run == job.Run || data.Run == runID || data.Run == failed.RunID)
 		case e.Type == "agent.completed" && data.Run == runID:
-			good = names == "agent_id asset completed_at duration_ms job_id run_id signal_id strategy" && data.Signal == made.ID && data.Job == nil
+			good = names == "agent_id asset completed_at duration_ms job_id run_id signal_id strategy" &&
+				data.Signal == made.ID && data.Job == nil
 		case e.Type == "agent.completed":
 			good = data.Run == job.Run && data.Signal == job.Signal.ID && *data.Job == job.ID
 		case e.Type == "agent.error":
-			good = names == "agent_id error_code message retryable run_id" && data.Run == failed.RunID && data.Code == failed.ErrorCode && !*data.Retryable
+			good = names == "agent_id error_code message retryable run_id" && data.Run == failed.RunID &&
+				data.Code == failed.ErrorCode && !*data.Retryable
 		case a.delivery() == byKey.ID:
 			good = e.ID == byKey.Event && same(a.Body, string(byKey.Payload)) && data.Triggered == "api" && data.Webhook == w.ID
 		case a.delivery() == byUser.ID:
@@ -88,19 +95,23 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		}
 		// It is shown as it was sent, and as a success.
 		d := trader.awaitEnd(w, a.delivery(), "succeeded")
-		if string(d.Payload) != a.Body || d.Event != e.ID || d.Type != e.Type || d.AttemptCount != 1 || len(d.Attempts) != 1 || d.Error != nil ||
-			d.CompletedAt == nil || d.NextAttemptAt != nil || *d.ResponseStatus != http.StatusOK || d.Attempts[0].Trigger != "schedule" {
+		if string(d.Payload) != a.Body || d.Event != e.ID || d.Type != e.Type || d.AttemptCount != 1 ||
+			len(d.Attempts) != 1 || d.Error != nil ||
+			d.CompletedAt == nil || d.NextAttemptAt != nil || *d.ResponseStatus != http.StatusOK ||
+			d.Attempts[0].Trigger != "schedule" {
 			t.Errorf("%s was sent and is shown as %+v", a.Body, d)
 		}
 		seen++
 	}
 	// Lists have them by state and by type, newest first.
 	listed := trader.deliveries(w, "")
-	if len(listed) != seen || !slices.IsSortedFunc(listed, func(a, b wireDelivery) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
+	if len(listed) != seen || !slices.IsSortedFunc(listed,
+		func(a, b wireDelivery) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
 		t.Errorf("%d deliveries are listed: %+v", len(listed), listed)
 	}
-	for query, want := range map[string]int{"status=succeeded": seen, "status=failed": 0, "event=agent.started": 3, "event=signal.created&status=succeeded": 2,
-		"status=pending": 0} {
+	for query, want := range map[string]int{"status=succeeded": seen, "status=failed": 0, "event=agent.started": 3,
+		"event=signal.created&status=succeeded": 2,
+		"status=pending":                        0} {
 		if got := len(trader.deliveries(w, query)); got != want {
 			t.Errorf("%q finds %d deliveries, want %d", query, got, want)
 		}
@@ -136,7 +147,8 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	eve.post(path+"/test", "").fails(t, http.StatusNotFound, "not_found")
 	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, http.StatusNotFound, "not_found")
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
-	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"events":["agent.completed"],"url":"`+other.url+`"}`).want(t, http.StatusOK).Body)
+	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
+		`{"events":["agent.completed"],"url":"`+other.url+`"}`).want(t, http.StatusOK).Body)
 	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
@@ -148,7 +160,8 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
-	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).want(t, http.StatusOK).Body)
+	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).want(t,
+		http.StatusOK).Body)
 	if disabled.Status != "disabled" || said(disabled.DisabledReason) != "manual" {
 		t.Errorf("disabled is %+v", disabled)
 	}
@@ -161,7 +174,8 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	trader.test(w)
 	other.await(t, 4)
 	trader.run("BTC", "momentum")
-	if got, want := kinds(other.await(t, 5)), []string{"agent.completed", "agent.completed", "webhook.test", "webhook.test", "webhook.test"}; !equal(got, want) {
+	if got, want := kinds(other.await(t, 5)), []string{"agent.completed", "agent.completed", "webhook.test",
+		"webhook.test", "webhook.test"}; !equal(got, want) {
 		t.Errorf("while it was disabled it got %v, want %v", got, want)
 	}
 	if len(hers.got()) != 0 || len(his.got()) != 2 {
@@ -227,7 +241,8 @@ func TestSecretsAreShownOnce(t *testing.T) {
 		t.Fatalf("registered with the secret %q, want %q", w.Secret, given)
 	}
 	// The same request once more has the same answer, which is kept sealed.
-	if again := trader.post("/v1/webhooks", body, key); again.Header.Get("Idempotency-Replayed") != "true" || again.Body != answered.Body {
+	if again := trader.post("/v1/webhooks", body, key); again.Header.Get("Idempotency-Replayed") != "true" ||
+		again.Body != answered.Body {
 		t.Errorf("the replay is %v %s", again.Header, again.Body)
 	}
 	made := trader.hook(end.url+"/generated", "webhook.test")
@@ -268,10 +283,12 @@ func TestSecretsAreShownOnce(t *testing.T) {
 		secrets = append(secrets, strings.TrimPrefix(secret, "whsec_"))
 	}
 	var shown strings.Builder
-	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + w.ID, "/v1/webhooks/" + w.ID + "/deliveries", "/v1/webhooks/" + w.ID + "/deliveries/" + latest.delivery()} {
+	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + w.ID, "/v1/webhooks/" + w.ID + "/deliveries",
+		"/v1/webhooks/" + w.ID + "/deliveries/" + latest.delivery()} {
 		shown.WriteString(trader.get(path).want(t, http.StatusOK).Body)
 	}
-	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).want(t, http.StatusOK).Body)
+	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).want(t,
+		http.StatusOK).Body)
 	for _, secret := range secrets {
 		if strings.Contains(shown.String(), secret) {
 			t.Errorf("%q is shown again: %s", secret, shown.String())

@@ -36,7 +36,8 @@ func New(url string, most int, payload []byte) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to redis: %w", err)
 	}
-	l := &Log{client: redis.NewClient(o), most: most, payload: payload, queue: make(chan entry, most), done: make(chan struct{})}
+	l := &Log{client: redis.NewClient(o), most: most, payload: payload, queue: make(chan entry, most),
+		done: make(chan struct{})}
 	go l.run()
 	return l, nil
 }
