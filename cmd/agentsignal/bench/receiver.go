@@ -56,7 +56,7 @@ type arrival struct {
 }
 
 // maxListeners is how many ports a receiver has at most. Each is a pool of connections
-// of its own to who sends, as endpoints on different hosts are.
+// of its own to the sender, as endpoints on different hosts are.
 const maxListeners = 100
 
 // newReceiver opens the endpoints. close ends them.

@@ -282,7 +282,7 @@ func (l *streamLoad) sender(f publisher) *sender {
 	return &sender{load: l, publish: f, slots: make(chan struct{}, streamUnderWay)}
 }
 
-// send publishes the next signal, which is due at due, and counts who will get it.
+// send publishes the next signal, which is due at due, and counts the clients that will get it.
 func (s *sender) send(ctx context.Context, due time.Time) {
 	l := s.load
 	l.n++

@@ -120,7 +120,7 @@ func (w ownedWebhooks) Start(c engine.Context, number int, epoch int64) partitio
 	return w.node.Start(c, number, epoch)
 }
 
-// addresses knows where accounts get mail.
+// addresses are the email addresses of accounts.
 type addresses struct{ store *persistence.Store }
 
 // Email implements webhook.Addresses.

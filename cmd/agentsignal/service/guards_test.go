@@ -16,8 +16,8 @@ const (
 	aCommand = "a panic ends a command, as it should"
 )
 
-// unguarded says why a goroutine needs no guard, by file and function that starts it, or
-// by the beginning of that.
+// unguarded lists why a goroutine needs no guard, by file and function that starts it, or
+// by a prefix of these.
 var unguarded = map[string]string{
 	"actors/agent/agents.go Drain":                      aWait,
 	"actors/agent/run.go finishAnnounced":               "cancels a context",

@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/agentsignal/agentsignal/"
 
-// mayImport says which of our packages each may import. A name that ends in /...
-// stands for all below it; the first entry that fits a package counts.
+// mayImport lists which of our packages each may import: it is the map of the service. A
+// name that ends in /... stands for all below it; the first row that fits a package counts.
 var mayImport = []struct {
 	pkg     string
 	imports []string
@@ -45,19 +45,19 @@ var mayImport = []struct {
 	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
-		"http/credentials", "http/limits", "http/dashboard"}},
-	{"http/dashboard", nil},
+		"http/credentials", "http/limits"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"configs", "cmd/agentsignal/command"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
-	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "cmd/agentsignal/command",
+	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...", "cmd/agentsignal/command",
 		"cmd/agentsignal/remote"}},
-	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence",
+	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
-	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "cmd/agentsignal/service",
+	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
+		"cmd/agentsignal/service",
 		"cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	{"cmd/...", nil},
@@ -65,7 +65,7 @@ var mayImport = []struct {
 	{"deploy/webhooks/go", nil},
 }
 
-// onlyIn says which packages alone may import a library; all others must not.
+// onlyIn lists the only packages that may import a library.
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
 	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "cmd/agentsignal/bench/barelog"},
@@ -95,7 +95,7 @@ var pure = map[string][]string{
 	"actors/signal": {"os", "net", "net/http", "log", "log/slog", "syscall"},
 }
 
-// listed is what go list tells of a package.
+// listed is what go list prints of a package.
 type listed struct {
 	ImportPath   string
 	Imports      []string
@@ -126,7 +126,7 @@ func packages(tb testing.TB) []listed {
 	}
 }
 
-// fits says that pattern stands for the package.
+// fits reports whether pattern stands for the package.
 func fits(pattern, pkg string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
 		return strings.HasPrefix(pkg, prefix)
@@ -134,6 +134,7 @@ func fits(pattern, pkg string) bool {
 	return pattern == pkg
 }
 
+// fitsAny reports whether one of the patterns stands for the package.
 func fitsAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, pkg) })
 }

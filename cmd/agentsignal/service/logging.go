@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// newLogger writes to w: JSON, or text for people on a terminal. Faults that keep coming
-// are logged once a minute, see repeats.
+// newLogger returns a logger that writes to w: JSON, or text on a terminal. A fault that
+// keeps occurring is logged once a minute, see repeats.
 func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 	setLevel(level, c.Level)
 	terminal := false

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// repeatEvery is how often a fault is logged that keeps coming.
+	// repeatEvery is the time between two logs of a fault that keeps occurring.
 	repeatEvery = time.Minute
 	// maxRepeats bounds the faults that are remembered. Beyond it each one is logged.
 	maxRepeats = 1000
 )
 
-// repeats is a handler that logs a fault when it first comes, and then once a minute
-// with the number of times that it came since. A fault is a warning or an error; it
-// is known by its message and those of its attributes that are text, so that the same
-// fault of another account is another one, and one with a request's identifier is always
-// logged. What is wrong (err), numbers and durations do not make a difference.
+// repeats is a handler that logs a fault when it first occurs, and then once a minute with
+// the number of times that it has occurred since. A fault is a warning or an error. Two of
+// them are the same if their messages and their attributes of text are equal: a fault of
+// another account is another one, and a fault with a request's ID is always logged. Errors,
+// numbers and durations are not compared.
 type repeats struct {
 	slog.Handler
 	context string // the attributes of the logger
@@ -32,7 +32,7 @@ type faultsSeen struct {
 	faults map[string]*faultSeen
 }
 
-// faultSeen is a fault that was logged at a time, and came so often since.
+// faultSeen is when a fault was last logged, and how often it has occurred since.
 type faultSeen struct {
 	logged time.Time
 	since  int
@@ -64,8 +64,8 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// note returns whether a fault is to be logged that has come now, and how often it came
-// since it was logged last.
+// note reports whether a fault that occurs now is to be logged, and how often it has occurred
+// since it was last logged.
 func (s *faultsSeen) note(key string, now time.Time) (repeated int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
