@@ -25,7 +25,9 @@
 // fail by itself: strategies (pure functions, package strategy), the catalogue of
 // signals (package catalogue), how signals would have ended and did end (packages
 // backtest and scorecard), the flushers that write frames (package dashboard), the log
-// and the tail (package persistence). Package engine is the only one that knows the
+// and the tail (package persistence). What works in an owned partition, the signals,
+// webhooks and schedules, is a tenant by the contract of package ownership; package
+// partition imports none of them. Package engine is the only one that knows the
 // actor library, and package signal has the words that all share.
 //
 // # Who tells what to whom
@@ -48,7 +50,7 @@
 //	queue, gate      → endpoint     attempts that ended, a slot to send
 //	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
 //	endpoint         → mails        that there is one
-//	below partition  → partition    signal.Lost: a write was refused, another node is owner
+//	below partition  → partition    ownership.Lost: a write was refused, another node is owner
 //	hub, reading     → connection   what its client sent; that it was closed
 //	child            → parent       Terminated, once, when it has ended for good
 //

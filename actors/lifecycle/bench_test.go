@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -47,7 +48,7 @@ func (o *partitionsOwner) Receive(c engine.Context) {
 			o.tb.Error(err)
 			return
 		}
-		o.node.Start(c, p, epoch)
+		o.node.Start(c, ownership.Owned{Partition: p, Epoch: epoch, Owner: c.Self()})
 	}
 }
 

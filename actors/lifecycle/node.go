@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -101,18 +102,17 @@ func (n *Node) leave(parent engine.Ref) {
 	delete(n.parents, parent)
 }
 
-// Start starts the actors of a partition's signals as children of its owner, whose
-// context c is. They act under the given epoch until the owner stops.
-func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
-	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
-	return &Follower{c.Spawn(engine.Supervisor, "signals", func() engine.Actor { return newSignals(o) }, signalFailures)}
+// Start implements ownership.Tenant: it starts the actors of a partition's signals.
+func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
+	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
+	return &follower{c.Spawn(engine.Supervisor, "signals", func() engine.Actor { return newSignals(o) }, signalFailures)}
 }
 
-// Follower tells the signals of a partition of its events.
-type Follower struct{ parent engine.Ref }
+// follower notifies the signals of a partition of those that are new in the log.
+type follower struct{ parent engine.Ref }
 
-// Follow hands over events in the order of the log. It does not wait.
-func (f *Follower) Follow(events []signal.Event) {
+// Follow implements ownership.Follower.
+func (f *follower) Follow(events []signal.Event) {
 	var ids []signal.SignalID
 	for i := range events {
 		switch e := &events[i]; e.Type {
@@ -133,10 +133,8 @@ func (f *Follower) Follow(events []signal.Event) {
 // It does not change.
 type owned struct {
 	*Node
-	partition int
-	epoch     int64
-	owner     engine.Ref
-	log       *slog.Logger
+	ownership.Owned
+	log *slog.Logger
 }
 
 func (n *Node) now() time.Time { return n.options.Now() }

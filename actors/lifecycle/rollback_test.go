@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -78,7 +79,7 @@ func TestAClosingThatRedisHasLostIsMadeAgain(t *testing.T) {
 		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
 		w.demand(t, []signal.EventType{signal.SignalClosed})
 		w.rollBack(s, 1)
-		w.owner.Tell(signal.Lost{Err: signal.ErrRolledBack})
+		w.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 		time.Sleep(time.Minute)
 		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)

@@ -205,7 +205,7 @@ func (s *signals) load(c engine.Context) {
 	o, self := s.o, c.Self()
 	c.Go(func(ctx context.Context) any {
 		var page []signal.Signal
-		err := o.store.OpenSignals(ctx, o.partition, func(sig signal.Signal, _ signal.Position) error {
+		err := o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
 			if page = append(page, sig); len(page) == foundAtOnce {
 				self.Tell(found{page})
 				page = nil
@@ -242,7 +242,7 @@ func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, ioTimeout)
 		defer cancel()
-		list, err := o.store.OpenSignalsOf(ctx, o.partition, ids)
+		list, err := o.store.OpenSignalsOf(ctx, o.Partition, ids)
 		if err == nil {
 			self.Tell(found{list})
 		}

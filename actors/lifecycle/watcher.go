@@ -243,7 +243,7 @@ func (w *watcher) append(c engine.Context) {
 	} else {
 		e.Type, e.Data = signal.SignalUpdated, appendUpdated(nil, next, w.r.confidence)
 	}
-	w.parent.Tell(write{c.Self(), signal.Change{Account: next.Account, Events: []signal.Event{e}, Signal: next, Epoch: w.o.epoch}})
+	w.parent.Tell(write{c.Self(), signal.Change{Account: next.Account, Events: []signal.Event{e}, Signal: next, Epoch: w.o.Epoch}})
 }
 
 func (w *watcher) onAppended(c engine.Context, m appended) {
@@ -255,8 +255,7 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 		w.onStored(c)
 	case signal.KindOf(m.err) != signal.KindConflict:
 		w.retry(c, m.err)
-	case signal.CodeOf(m.err) == signal.CodeNotOwner:
-		w.o.owner.Tell(signal.Lost{Err: m.err})
+	case w.o.Refused(m.err):
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
 		w.onChanged(c, m)
 	default:
@@ -272,7 +271,7 @@ func (w *watcher) onChanged(c engine.Context, m appended) {
 	stored, _ := signal.StoredSequence(m.err)
 	switch {
 	case stored != m.next.Sequence:
-		w.o.owner.Tell(signal.Lost{Err: m.err})
+		w.o.GiveUp(m.err)
 	case m.next.Closing == nil:
 		w.onStored(c) // at a try before, or another update in its place
 	default:

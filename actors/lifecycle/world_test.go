@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -44,7 +45,7 @@ type world struct {
 	lost    []error
 
 	node     *Node
-	follower *Follower
+	follower *follower
 	owner    engine.Ref
 	sys      *engine.System
 }
@@ -181,7 +182,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 		o.start(c)
 	case lose:
 		c.Stop(c.Self())
-	case signal.Lost:
+	case ownership.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
 		if o.w.retake && len(o.w.lost) == 1 {
@@ -200,7 +201,7 @@ func (o *partitionOwner) start(c engine.Context) {
 	o.w.mu.Lock()
 	epoch := o.w.epoch
 	o.w.mu.Unlock()
-	f := o.node.Start(c, 3, epoch)
+	f := o.node.Start(c, ownership.Owned{Partition: 3, Epoch: epoch, Owner: c.Self()}).(*follower)
 	o.w.mu.Lock()
 	o.w.follower = f
 	o.w.mu.Unlock()

@@ -7,8 +7,9 @@
 //
 //	partitions                 announces the node; starts and stops its children
 //	└── partition              one of each wanted partition: takes its lease, renews
-//	                           it, follows its events, ends overdue runs, erases
-//	                           deleted accounts, trims
+//	    │                      it, follows its events, ends overdue runs, erases
+//	    │                      deleted accounts, trims
+//	    └── tenants            what else works in the partition: see package ownership
 //
 // What is promised:
 //

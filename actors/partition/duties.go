@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// dutyDue tells a partition actor to do a duty, dutyDone how that went.
+// dutyDue asks a partition actor to do a duty, dutyDone reports how that went.
 type (
 	dutyDue  struct{ duty *duty }
 	dutyDone struct {
@@ -29,6 +29,12 @@ type Eraser interface {
 	BeginErase(ctx context.Context, partition int, epoch int64, account signal.AccountID, deleted time.Time) error
 	// EraseStep returns in how long there is more to do; negative if nothing is left.
 	EraseStep(ctx context.Context, partition int, epoch int64) (time.Duration, error)
+}
+
+// Webhooks erase what removed webhooks have left. The webhooks of persistence do.
+type Webhooks interface {
+	// EraseWebhooks drops some of it, and reports whether there is more.
+	EraseWebhooks(ctx context.Context, partition int, epoch int64) (more bool, err error)
 }
 
 // Trimmer drops what a partition's logs need not keep.
@@ -59,37 +65,41 @@ type duty struct {
 	timer   engine.Timer
 }
 
-// duties returns what the owner does beside following the events. Those that erase are
-// due at once, too, when an event says that there is something to erase.
-func (a *partition) duties() []*duty {
+// duties returns what the owner does beside following the events, and by the type of an
+// event the duty for which it gives a reason to run at once.
+func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty) {
 	p, number, epoch := a.p, a.number, a.epoch
-	a.erase = &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
+	erase := &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
 		next, err := p.store.EraseStep(ctx, number, epoch)
 		if next == 0 {
 			next = erasePause
 		}
 		return next, err
 	}}
-	list := []*duty{
-		{name: "end overdue runs", do: func(ctx context.Context) (time.Duration, error) { return p.sweep(ctx, number, epoch) }},
-		a.erase,
+	list = []*duty{
+		{name: "end overdue runs", do: func(ctx context.Context) (time.Duration, error) {
+			return p.sweep(ctx, number, epoch)
+		}},
+		erase,
 	}
+	dueAfter = map[signal.EventType]*duty{signal.AccountDeleted: erase}
 	if w := p.options.Webhooks; w != nil {
-		a.eraseWebhooks = &duty{name: "erase removed webhooks", do: func(ctx context.Context) (time.Duration, error) {
+		eraseWebhooks := &duty{name: "erase removed webhooks", do: func(ctx context.Context) (time.Duration, error) {
 			more, err := w.EraseWebhooks(ctx, number, epoch)
 			if !more {
 				return -1, err
 			}
 			return erasePause, err
 		}}
-		list = append(list, a.eraseWebhooks)
+		list = append(list, eraseWebhooks)
+		dueAfter[signal.WebhookChanged] = eraseWebhooks
 	}
 	if t := p.options.Trimmer; t != nil {
 		list = append(list, &duty{name: "trim", do: func(ctx context.Context) (time.Duration, error) {
 			return p.options.TrimEvery, errors.Join(t.TrimEvents(ctx, number, epoch), t.TrimSignals(ctx, number, epoch))
 		}})
 	}
-	return list
+	return list, dueAfter
 }
 
 // work begins one run of d.
@@ -145,9 +155,20 @@ func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.D
 		return 0, err
 	}
 	for _, r := range runs {
-		_, err := p.log.Append(ctx, signal.Change{Account: r.Account, Ended: r.Run, Epoch: epoch, Events: []signal.Event{{
-			ID: signal.NewEventID(), Account: r.Account, Type: signal.AgentFailed, Agent: r.Agent, Run: r.Run,
-			Data: signal.AppendRunError(nil, r.Agent, r.Run, cancelled)}}})
+		failed := signal.Event{
+			ID:      signal.NewEventID(),
+			Account: r.Account,
+			Type:    signal.AgentFailed,
+			Agent:   r.Agent,
+			Run:     r.Run,
+			Data:    signal.AppendRunError(nil, r.Agent, r.Run, cancelled),
+		}
+		_, err := p.log.Append(ctx, signal.Change{
+			Account: r.Account,
+			Ended:   r.Run,
+			Epoch:   epoch,
+			Events:  []signal.Event{failed},
+		})
 		if err != nil && (lost(err) || signal.KindOf(err) != signal.KindConflict) {
 			return 0, err
 		}

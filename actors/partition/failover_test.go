@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -105,7 +106,12 @@ func newFailover(t *testing.T, signals int) *failover {
 	tail := persistence.NewTail(f.store, persistence.TailOptions{})
 	sys := engine.NewSystem(engine.Options{})
 	watch := lifecycle.New(f.store, f.log, f.prices, lifecycle.Options{Now: f.store.Now, Log: log})
-	p := New(sys, "node_a", f.store, f.log, Options{Lease: 30 * time.Second, Tail: tail, Lifecycle: watch, Log: log})
+	p := New(sys, "node_a", f.store, f.log, Options{
+		Lease:   30 * time.Second,
+		Tail:    tail,
+		Tenants: []ownership.Tenant{watch},
+		Log:     log,
+	})
 	tail.Subscribe(p.Publish)
 	tail.OnRollback(p.RolledBack)
 	tail.OnGap(p.Gap)

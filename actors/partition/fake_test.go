@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -395,8 +396,8 @@ func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, 
 	return append([]signal.RunDue{{Run: "run_0", Agent: "seo", Account: "acc_1"}}, got...), err
 }
 
-// fakeWebhooks notes what it is asked for one partition. It implements Webhooks and
-// Recorder.
+// fakeWebhooks notes what it is asked for one partition. It implements Webhooks,
+// ownership.Tenant and ownership.Recorder.
 type fakeWebhooks struct {
 	mu      sync.Mutex
 	owner   engine.Ref
@@ -409,12 +410,14 @@ type fakeWebhooks struct {
 	broken  error            // what it answers
 }
 
-func (w *fakeWebhooks) Start(c engine.Context, _ int, epoch int64) Recorder {
+func (w *fakeWebhooks) Start(c engine.Context, o ownership.Owned) ownership.Follower {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.owner, w.epochs = c.Self(), append(w.epochs, epoch)
+	w.owner, w.epochs = c.Self(), append(w.epochs, o.Epoch)
 	return w
 }
+
+func (w *fakeWebhooks) Follow([]signal.Event) {}
 
 func (w *fakeWebhooks) Record(_ context.Context, events []signal.Event) error {
 	time.Sleep(time.Millisecond)

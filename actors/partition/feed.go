@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -22,20 +24,20 @@ type logRead struct {
 	err    error
 }
 
-// effectsStored says that the effects of the events up to a position are stored, but
-// for deliveries, or why not.
+// effectsStored reports that the effects of the events up to a position are stored, or
+// why they are not. What recorders have recorded may be stored later.
 type effectsStored struct {
 	upTo signal.Position
 	err  error
 }
 
-// positionStored says how the storing of a position ended.
+// positionStored reports how the storing of a position ended.
 type positionStored struct {
 	position signal.Position
 	err      error
 }
 
-// What the feed tells itself for later.
+// What the actor sends itself for its feed, for later.
 type (
 	loadDue   struct{}
 	attachDue struct{}
@@ -58,26 +60,49 @@ const (
 	readLimit  = 1000                   // events of one read of the log
 	storeEvery = 250 * time.Millisecond // at most this long is a position not stored,
 	storeAfter = 1000                   // or for so many events
-	checkEvery = 2 * time.Second        // look into the log when the tail is silent
+	checkEvery = 2 * time.Second        // read the log when the tail is silent
 	retryEvery = 250 * time.Millisecond // after Redis could not be reached
 )
 
-// feed follows the events of the owned partition a. It reads the log from the stored
-// position until nothing is left; what the tail has read meanwhile waits in the
-// inbox, so what is appended after the last read is there. At most one read or one
-// effect is under way.
-type feed struct {
-	a     *partition
-	inbox *inbox
+// effect stores what an event changes beyond its own records.
+type effect func(ctx context.Context, e *signal.Event) error
 
-	handled signal.Position // effects of the events up to here are stored, and deliveries made
-	stored  signal.Position // deliveries are stored, too, up to here, and Redis knows it
-	behind  bool            // the log must be read: the inbox does not have all
-	busy    bool            // a read or an effect is under way
-	heard   bool            // the tail has published since the last check
-	events  []signal.Event  // whose effects are to be done, nil if there are none;
-	effects []effect        // those beside deliveries; then the events up to
-	pending signal.Position // this one are handled
+// feedOptions are what a feed works with. tail may be nil.
+type feedOptions struct {
+	partition  int
+	epoch      int64
+	store      Feed
+	tail       Tail
+	attachPoll time.Duration // the time between two questions whether the tail is attached
+	publish    func(*inbox)  // hands the inbox to the tail
+	followers  []ownership.Follower
+	effects    map[signal.EventType]effect
+	// followUp is called with each event that has an effect or is recorded, once that is
+	// done.
+	followUp func(c engine.Context, e *signal.Event)
+	lost     func(c engine.Context, err error) // called when a write was refused
+	log      *slog.Logger
+}
+
+// feed follows the events of an owned partition for its actor, whose messages it handles.
+// It reads the log from the stored position until nothing is left; what the tail has read
+// meanwhile waits in the inbox, so what is appended after the last read is there. At most
+// one read or one effect is under way.
+type feed struct {
+	feedOptions
+	recorders []ownership.Recorder // of the followers
+	inbox     *inbox               // nil until the tail is attached
+
+	handled  signal.Position // effects of the events up to here are stored, and recorders have them
+	stored   signal.Position // what recorders do is stored, too, up to here, and Redis knows it
+	behind   bool            // the log must be read: the inbox does not have all
+	busy     bool            // a read or an effect is under way
+	notified bool            // the tail has published since the last check
+
+	// The events whose effects are to be stored, nil if there are none; then those up to
+	// pending are handled.
+	events  []signal.Event
+	pending signal.Position
 
 	storing  bool
 	storeSet bool // a storeDue is to come
@@ -86,17 +111,24 @@ type feed struct {
 	failing bool // the last use of Redis failed, and that was logged
 }
 
-// effect is what an event changes beyond its own records.
-type effect func(ctx context.Context) error
+func newFeed(o feedOptions) *feed {
+	f := &feed{feedOptions: o}
+	for _, follower := range o.followers {
+		if r, ok := follower.(ownership.Recorder); ok {
+			f.recorders = append(f.recorders, r)
+		}
+	}
+	return f
+}
 
 // failed logs a failure of Redis, once until something succeeds.
 func (f *feed) failed(text string, err error) {
-	level := slog.LevelWarn
 	if f.failing {
-		level = slog.LevelDebug
+		f.log.Debug(text, "err", err)
+		return
 	}
 	f.failing = true
-	f.a.log.Log(context.Background(), level, text, "err", err)
+	f.log.Warn(text, "err", err)
 }
 
 // start begins to follow the log.
@@ -105,42 +137,26 @@ func (f *feed) start(c engine.Context) {
 	f.load(c)
 }
 
-// receive handles the messages of the feed.
-func (f *feed) receive(c engine.Context) {
-	switch m := c.Message().(type) {
-	case loadDue:
-		f.load(c)
-	case positionLoaded:
-		f.onLoaded(c, m)
-	case attachDue:
-		f.attach(c)
-	case inboxFilled:
-		f.heard = true
-		f.next(c)
-	case readDue:
-		f.busy = false
-		f.next(c)
-	case logRead:
-		f.onRead(c, m)
-	case effectDue:
-		f.apply(c)
-	case effectsStored:
-		f.onEffectsStored(c, m)
-	case storeDue:
-		f.storeSet = false
-		f.store(c)
-		f.storeLater(c)
-	case positionStored:
-		f.onPositionStored(c, m)
-	case checkDue:
-		f.check(c)
-	}
+func (f *feed) onInboxFilled(c engine.Context) {
+	f.notified = true
+	f.next(c)
+}
+
+func (f *feed) onReadDue(c engine.Context) {
+	f.busy = false
+	f.next(c)
+}
+
+func (f *feed) onStoreDue(c engine.Context) {
+	f.storeSet = false
+	f.storePosition(c)
+	f.storeLater(c)
 }
 
 func (f *feed) load(c engine.Context) {
-	p, number := f.a.p, f.a.number
+	store, partition := f.store, f.partition
 	c.Go(func(ctx context.Context) any {
-		position, err := p.store.EnginePosition(ctx, number)
+		position, err := store.EnginePosition(ctx, partition)
 		return positionLoaded{position, err}
 	})
 }
@@ -158,17 +174,17 @@ func (f *feed) onLoaded(c engine.Context, m positionLoaded) {
 
 // attach opens the inbox as soon as the tail misses nothing, and begins to read.
 func (f *feed) attach(c engine.Context) {
-	if t := f.a.p.options.Tail; t != nil && !t.Attached() {
-		c.After(min(f.a.p.pollEvery, 50*time.Millisecond), attachDue{})
+	if f.tail != nil && !f.tail.Attached() {
+		c.After(f.attachPoll, attachDue{})
 		return
 	}
 	f.inbox = &inbox{owner: c.Self()}
-	f.a.p.inboxes[f.a.number].Store(f.inbox)
+	f.publish(f.inbox)
 	f.behind = true
 	f.next(c)
 }
 
-// next goes on with what there is to do, if nothing is under way.
+// next continues with what there is to do, if nothing is under way.
 func (f *feed) next(c engine.Context) {
 	for !f.busy && f.inbox != nil {
 		if f.behind {
@@ -195,9 +211,9 @@ func (f *feed) next(c engine.Context) {
 // overlaps with what is read, and is left out by its position.
 func (f *feed) read(c engine.Context) {
 	f.busy = true
-	p, number, after := f.a.p, f.a.number, f.handled
+	store, partition, after := f.store, f.partition, f.handled
 	c.Go(func(ctx context.Context) any {
-		events, err := p.store.ReadLog(ctx, number, after, readLimit)
+		events, err := store.ReadLog(ctx, partition, after, readLimit)
 		return logRead{events, err}
 	})
 }
@@ -224,34 +240,19 @@ func (f *feed) handle(c engine.Context, events []signal.Event) {
 	}
 	f.unstored += len(events)
 	f.pending = events[len(events)-1].Position
-	if l := f.a.follower; l != nil {
-		l.Follow(events)
+	for _, follower := range f.followers {
+		follower.Follow(events)
 	}
-	if s := f.a.scheduler; s != nil {
-		s.Follow(events)
-	}
-	f.events, f.effects = nil, nil
-	for i := range events {
-		if e := f.effectOf(&events[i]); e != nil {
-			f.effects = append(f.effects, e)
-		}
-	}
-	if len(f.effects) > 0 || f.a.recorder != nil {
+	f.events = nil
+	if len(f.recorders) > 0 || slices.ContainsFunc(events, f.hasEffect) {
 		f.events = events
 	}
 	f.apply(c)
 }
 
-// effectOf returns what is to be done about e; nil if nothing is.
-func (f *feed) effectOf(e *signal.Event) effect {
-	if e.Type != signal.AccountDeleted {
-		return nil
-	}
-	p, number, epoch, account, at := f.a.p, f.a.number, f.a.epoch, e.Account, e.Time()
-	return func(ctx context.Context) error { return p.store.BeginErase(ctx, number, epoch, account, at) }
-}
+func (f *feed) hasEffect(e signal.Event) bool { return f.effects[e.Type] != nil }
 
-// apply has the effects stored: deliveries for webhooks, and what else there is.
+// apply has the effects of the events stored, and then has them recorded.
 func (f *feed) apply(c engine.Context) {
 	upTo := f.pending
 	if f.events == nil {
@@ -259,15 +260,22 @@ func (f *feed) apply(c engine.Context) {
 		return
 	}
 	f.busy = true
-	events, effects, recorder := f.events, f.effects, f.a.recorder
+	events, effects, recorders := f.events, f.effects, f.recorders
 	c.Go(func(ctx context.Context) any {
-		for i, e := range effects {
-			if err := e(ctx); err != nil {
-				return effectsStored{upTo: upTo, err: fmt.Errorf("effect %d of %d: %w", i+1, len(effects), err)}
+		for i := range events {
+			e := &events[i]
+			do := effects[e.Type]
+			if do == nil {
+				continue
+			}
+			if err := do(ctx, e); err != nil {
+				return effectsStored{upTo, fmt.Errorf("effect of event %s: %w", e.ID, err)}
 			}
 		}
-		if recorder != nil {
-			return effectsStored{upTo, recorder.Record(ctx, events)}
+		for _, r := range recorders {
+			if err := r.Record(ctx, events); err != nil {
+				return effectsStored{upTo, err}
+			}
 		}
 		return effectsStored{upTo: upTo}
 	})
@@ -277,37 +285,25 @@ func (f *feed) onEffectsStored(c engine.Context, m effectsStored) {
 	switch {
 	case m.err == nil:
 		f.busy, f.failing = false, false
-		f.followUp(c)
-		f.events, f.effects = nil, nil
+		for i := range f.events {
+			f.followUp(c, &f.events[i])
+		}
+		f.events = nil
 		f.done(c, m.upTo)
 		f.next(c)
 	case lost(m.err):
-		f.a.drop(c, m.err)
+		f.lost(c, m.err)
 	default:
 		f.failed("effects of events are not stored", m.err)
 		c.After(retryEvery, effectDue{})
 	}
 }
 
-// followUp begins the duties that events have given the owner.
-func (f *feed) followUp(c engine.Context) {
-	for i := range f.events {
-		switch f.events[i].Type {
-		case signal.AccountDeleted:
-			f.a.work(c, f.a.erase)
-		case signal.WebhookChanged:
-			if d := f.a.eraseWebhooks; d != nil {
-				f.a.work(c, d)
-			}
-		}
-	}
-}
-
-// done notes that the effects up to a position are stored, or deliveries made.
+// done notes that the events up to a position are handled.
 func (f *feed) done(c engine.Context, upTo signal.Position) {
 	f.handled = upTo
 	if f.unstored >= storeAfter {
-		f.store(c)
+		f.storePosition(c)
 	}
 	f.storeLater(c)
 }
@@ -320,11 +316,13 @@ func (f *feed) storeLater(c engine.Context) {
 	}
 }
 
-// settled returns up to where effects and deliveries are stored.
+// settled returns up to where all effects and what recorders do are stored.
 func (f *feed) settled() signal.Position {
 	settled := f.handled
-	if r := f.a.recorder; r != nil {
-		settled = r.Stored(f.handled)
+	for _, r := range f.recorders {
+		if stored := r.Stored(f.handled); stored.Compare(settled) < 0 {
+			settled = stored
+		}
 	}
 	if settled.Compare(f.stored) < 0 {
 		return f.stored
@@ -332,17 +330,17 @@ func (f *feed) settled() signal.Position {
 	return settled
 }
 
-// store stores the position up to which all is stored, one at a time.
-func (f *feed) store(c engine.Context) {
+// storePosition stores the position up to which all is stored, one at a time.
+func (f *feed) storePosition(c engine.Context) {
 	position := f.settled()
 	if f.storing || position == f.stored {
 		return
 	}
 	f.storing = true
 	f.unstored = 0
-	p, number, epoch := f.a.p, f.a.number, f.a.epoch
+	store, partition, epoch := f.store, f.partition, f.epoch
 	c.Go(func(ctx context.Context) any {
-		return positionStored{position, p.store.StoreEnginePosition(ctx, number, epoch, position)}
+		return positionStored{position, store.StoreEnginePosition(ctx, partition, epoch, position)}
 	})
 }
 
@@ -352,7 +350,7 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	case m.err == nil:
 		f.stored, f.failing = m.position, false
 	case lost(m.err):
-		f.a.drop(c, m.err)
+		f.lost(c, m.err)
 		return
 	default:
 		f.failed("position is not stored", m.err)
@@ -360,13 +358,13 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	f.storeLater(c)
 }
 
-// check looks into the log if the tail has said nothing since the last look: a tail
-// that is stuck must not keep events from their effects.
+// check reads the log if the tail has published nothing since the last check: a tail that
+// is stuck must not keep events from their effects.
 func (f *feed) check(c engine.Context) {
 	c.After(checkEvery, checkDue{})
-	if !f.heard && !f.busy && f.inbox != nil {
+	if !f.notified && !f.busy && f.inbox != nil {
 		f.behind = true
 		f.next(c)
 	}
-	f.heard = false
+	f.notified = false
 }

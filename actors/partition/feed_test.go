@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -355,7 +356,7 @@ func TestAnAccountDeletedDuringAStepIsErased(t *testing.T) {
 func startWithWebhooks(t *testing.T) (*node, *fakeWebhooks, *fakeRedis) {
 	r := newFakeRedis(1)
 	w := &fakeWebhooks{}
-	a := startNode(t, r, "a", func(o *Options) { o.Webhooks = w })
+	a := startNode(t, r, "a", func(o *Options) { o.Webhooks, o.Tenants = w, []ownership.Tenant{w} })
 	time.Sleep(time.Second)
 	return a, w, r
 }
@@ -454,7 +455,7 @@ func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
 func TestAPartitionIsDroppedWhenItsWebhooksLoseIt(t *testing.T) {
 	for name, lose := range map[string]func(a *node, w *fakeWebhooks, r *fakeRedis){
 		"an actor was refused": func(_ *node, w *fakeWebhooks, _ *fakeRedis) {
-			w.set(func() { w.owner.Tell(signal.Lost{Err: errNotOwner}) })
+			w.set(func() { w.owner.Tell(ownership.Lost{Err: errNotOwner}) })
 		},
 		"the recorder was refused": func(a *node, w *fakeWebhooks, r *fakeRedis) {
 			w.set(func() { w.failing = errNotOwner })

@@ -8,24 +8,24 @@ import (
 )
 
 // maxInbox is how many events the tail may be ahead of an owner. Beyond it they are
-// dropped, and the owner reads them from the log when it comes to them.
+// dropped, and the owner reads them from the log.
 const maxInbox = 10_000
 
-// inbox is between the tail, which must not wait, and a partition actor.
+// inbox takes events from the tail, which must not wait, to a partition actor.
 type inbox struct {
 	owner engine.Ref
 
-	mu      sync.Mutex
-	batches [][]signal.Event
-	events  int
-	missed  bool // something was dropped, or the tail does not know it
-	told    bool // the owner is to look
+	mu       sync.Mutex
+	batches  [][]signal.Event
+	events   int
+	missed   bool // something was dropped, or was missed by the tail
+	notified bool // inboxFilled is in the owner's mailbox
 }
 
-// inboxFilled tells a partition actor to look into its inbox.
+// inboxFilled notifies a partition actor that its inbox is not empty.
 type inboxFilled struct{}
 
-// put hands events over. The slice is not changed by anyone afterwards.
+// put hands events over. The slice must not be changed afterwards.
 func (b *inbox) put(events []signal.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +37,7 @@ func (b *inbox) put(events []signal.Event) {
 		b.batches = append(b.batches, events)
 		b.events += len(events)
 	}
-	b.tell()
+	b.notify()
 }
 
 // gap notes that the tail has missed events.
@@ -45,12 +45,12 @@ func (b *inbox) gap() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.missed, b.batches, b.events = true, nil, 0
-	b.tell()
+	b.notify()
 }
 
-func (b *inbox) tell() {
-	if !b.told {
-		b.told = true
+func (b *inbox) notify() {
+	if !b.notified {
+		b.notified = true
 		b.owner.Tell(inboxFilled{})
 	}
 }
@@ -60,6 +60,6 @@ func (b *inbox) take() (batches [][]signal.Event, missed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	batches, missed = b.batches, b.missed
-	b.batches, b.events, b.missed, b.told = nil, 0, false, false
+	b.batches, b.events, b.missed, b.notified = nil, 0, false, false
 	return batches, missed
 }

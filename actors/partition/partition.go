@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/lifecycle"
-	"github.com/agentsignal/agentsignal/actors/schedule"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// taken says how a try to take the lease, begun at the given time, has ended.
+// taken reports how a try to take the lease, begun at the given time, has ended.
 type taken struct {
 	begun time.Time
 	epoch int64 // 0: owner has it
@@ -20,13 +19,13 @@ type taken struct {
 	err   error
 }
 
-// renewed says how a renewal ended.
+// renewed reports how a renewal ended.
 type renewed struct {
 	begun time.Time
 	err   error
 }
 
-// What a partition actor tells itself for later.
+// What a partition actor sends itself for later.
 type (
 	takeDue   struct{}
 	renewDue  struct{}
@@ -50,23 +49,16 @@ type partition struct {
 	epoch int64     // 0 while it is not owner
 	until time.Time // when the lease runs out, at the earliest
 	over  engine.Timer
-	gone  bool // the lease is another's, or free, or the epoch is given up
-	// granted is the epoch that take was given, for the case that the actor is told
-	// to stop before it hears of it.
+	gone  bool // the ownership is over: there is no lease to give back
+	// granted is the epoch that take was given, for the case that the actor is stopped
+	// before it receives taken.
 	granted atomic.Int64
 
-	feed          feed
-	recorder      Recorder            // nil without webhooks
-	follower      *lifecycle.Follower // nil if nobody watches signals
-	scheduler     *schedule.Follower  // nil without schedules
-	erase         *duty
-	eraseWebhooks *duty // nil without webhooks
+	feed *feed // nil while it is not owner
 }
 
 func newPartition(p *Partitions, number int) *partition {
-	a := &partition{p: p, number: number, log: p.slog.With("partition", number)}
-	a.feed.a = a
-	return a
+	return &partition{p: p, number: number, log: p.slog.With("partition", number)}
 }
 
 // Receive implements engine.Actor.
@@ -86,12 +78,32 @@ func (a *partition) Receive(c engine.Context) {
 		a.work(c, m.duty)
 	case dutyDone:
 		a.onDutyDone(c, m)
-	case signal.Lost:
+	case ownership.Lost:
 		a.drop(c, m.Err)
 	case engine.Stopping, engine.Restarting:
 		a.end(c)
-	default:
-		a.feed.receive(c)
+	case loadDue:
+		a.feed.load(c)
+	case positionLoaded:
+		a.feed.onLoaded(c, m)
+	case attachDue:
+		a.feed.attach(c)
+	case inboxFilled:
+		a.feed.onInboxFilled(c)
+	case readDue:
+		a.feed.onReadDue(c)
+	case logRead:
+		a.feed.onRead(c, m)
+	case effectDue:
+		a.feed.apply(c)
+	case effectsStored:
+		a.feed.onEffectsStored(c, m)
+	case storeDue:
+		a.feed.onStoreDue(c)
+	case positionStored:
+		a.feed.onPositionStored(c, m)
+	case checkDue:
+		a.feed.check(c)
 	}
 }
 
@@ -134,19 +146,48 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
-	if w := a.p.options.Webhooks; w != nil {
-		a.recorder = w.Start(c, a.number, a.epoch)
-	}
-	if l := a.p.options.Lifecycle; l != nil {
-		a.follower = l.Start(c, a.number, a.epoch)
-	}
-	if s := a.p.options.Schedules; s != nil {
-		a.scheduler = s.Start(c, a.number, a.epoch)
-	}
+	list, dueAfter := a.duties()
+	a.feed = a.newFeed(a.startTenants(c), dueAfter)
 	a.feed.start(c)
-	for _, d := range a.duties() {
+	for _, d := range list {
 		a.work(c, d)
 	}
+}
+
+// startTenants starts what works in the partition.
+func (a *partition) startTenants(c engine.Context) []ownership.Follower {
+	owned := ownership.Owned{Partition: a.number, Epoch: a.epoch, Owner: c.Self()}
+	followers := make([]ownership.Follower, len(a.p.options.Tenants))
+	for i, t := range a.p.options.Tenants {
+		followers[i] = t.Start(c, owned)
+	}
+	return followers
+}
+
+// newFeed returns the feed of the partition that has just become owned.
+func (a *partition) newFeed(followers []ownership.Follower, dueAfter map[signal.EventType]*duty) *feed {
+	p, number, epoch := a.p, a.number, a.epoch
+	return newFeed(feedOptions{
+		partition:  number,
+		epoch:      epoch,
+		store:      p.store,
+		tail:       p.options.Tail,
+		attachPoll: min(p.pollEvery, 50*time.Millisecond),
+		publish:    p.inboxes[number].Store,
+		followers:  followers,
+		effects: map[signal.EventType]effect{
+			signal.AccountDeleted: func(ctx context.Context, e *signal.Event) error {
+				return p.store.BeginErase(ctx, number, epoch, e.Account, e.Time())
+			},
+		},
+		followUp: func(c engine.Context, e *signal.Event) {
+			if d := dueAfter[e.Type]; d != nil {
+				a.work(c, d)
+			}
+		},
+		lost: a.drop,
+		log:  a.log,
+	})
 }
 
 // hold notes that the lease lasts from begun on. Redis counts from when it got the
@@ -187,7 +228,7 @@ func (a *partition) onLeaseOver(c engine.Context) {
 	}
 }
 
-// drop ends the ownership because of err: the lease is gone, or Redis has lost what this
+// drop ends the ownership because of err: the lease is lost, or Redis has lost what this
 // epoch has stored. The actor stops with all its children and timers; the supervisor starts
 // a new one, which may take the lease back under a new epoch.
 func (a *partition) drop(c engine.Context, err error) {

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/lifecycle"
-	"github.com/agentsignal/agentsignal/actors/schedule"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -34,63 +33,30 @@ type Log interface {
 
 // Tail is the node's reader of all event logs, whose subscriber Publish is.
 type Tail interface {
-	// Attached says that from now on no event passes without Publish or Gap.
+	// Attached reports whether from now on every event comes by Publish, or is announced
+	// as missed by Gap.
 	Attached() bool
-}
-
-// Webhooks deliver the events of owned partitions to the endpoints of clients.
-type Webhooks interface {
-	// Start starts the actors that do for a partition, as children of its owner, whose
-	// context c is. They act under the given epoch. If they find that it is over, they
-	// tell the owner signal.Lost.
-	Start(c engine.Context, partition int, epoch int64) Recorder
-	// EraseWebhooks drops some of what removed webhooks have left, and says whether
-	// there is more.
-	EraseWebhooks(ctx context.Context, partition int, epoch int64) (more bool, err error)
-}
-
-// Recorder makes deliveries of events.
-type Recorder interface {
-	// Record makes the deliveries of events, which follow each other in the log. After
-	// an error it may be called again with the same events.
-	Record(ctx context.Context, events []signal.Event) error
-	// Stored returns up to where the deliveries of events are stored, given where the
-	// last event lies that Record has made deliveries of.
-	Stored(handled signal.Position) signal.Position
-}
-
-// Lifecycle watches the open signals of owned partitions.
-type Lifecycle interface {
-	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
-	// find that the epoch is over, they tell the owner signal.Lost.
-	Start(c engine.Context, partition int, epoch int64) *lifecycle.Follower
-}
-
-// Schedules run agents for the accounts of owned partitions, again and again.
-type Schedules interface {
-	// Start starts the actors that do for a partition, as Webhooks.Start does. If they
-	// find that the epoch is over, they tell the owner signal.Lost.
-	Start(c engine.Context, partition int, epoch int64) *schedule.Follower
 }
 
 // Options are what Partitions may be given beyond what they need. The zero value
 // works.
 type Options struct {
-	// Lease is how long an owner that is not heard of keeps its partitions;
+	// Lease is how long an owner that does not renew its leases keeps its partitions;
 	// default 5 s.
 	Lease time.Duration
 	// Alone refuses a second node on the same Redis.
 	Alone bool
-	// SweepEvery is the time between two looks for overdue runs; default 5 s.
+	// SweepEvery is the time between two searches for overdue runs; default 5 s.
 	SweepEvery time.Duration
 	// TrimEvery is the time between two trims of a partition's logs; default 10 s.
 	TrimEvery time.Duration
-	Tail      Tail         // nil: the tail is attached already
-	Trimmer   Trimmer      // nil: nobody trims
-	Webhooks  Webhooks     // nil: there are none
-	Lifecycle Lifecycle    // nil: nobody watches signals
-	Schedules Schedules    // nil: there are none
-	Log       *slog.Logger // nil: none
+	Tail      Tail    // nil: the tail is attached already
+	Trimmer   Trimmer // nil: logs are not trimmed
+	// Tenants work in each owned partition. They are started, and given each event, in
+	// this order.
+	Tenants  []ownership.Tenant
+	Webhooks Webhooks     // nil: there is nothing of webhooks to erase
+	Log      *slog.Logger // nil: none
 }
 
 // Partitions are the partitions of this node. All methods are safe for concurrent
@@ -102,8 +68,8 @@ type Partitions struct {
 	options Options
 	slog    *slog.Logger
 	// pollEvery is the time between two announcements, and between two tries to take
-	// a lease that another node holds: twice of it must fit into the second in which
-	// a node that leaves hands over.
+	// a lease that another node holds. Both must happen within the second in which a
+	// node that leaves hands over.
 	pollEvery  time.Duration
 	renewEvery time.Duration
 
@@ -133,12 +99,21 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Partitions{node: node, store: store, log: log, options: o, slog: o.Log.With("component", "partition"),
-		pollEvery: min(o.Lease/10, 300*time.Millisecond), renewEvery: o.Lease / 3,
-		inboxes: make([]atomic.Pointer[inbox], store.Partitions()), owners: make([]atomic.Pointer[engine.Ref], store.Partitions()),
-		joined: make(chan struct{})}
-	p.system = sys
-	p.supervisor = sys.Spawn(engine.Supervisor, "partitions", func() engine.Actor { return newSupervisor(p) }, partitionFailures)
+	p := &Partitions{
+		node:       node,
+		store:      store,
+		log:        log,
+		options:    o,
+		slog:       o.Log.With("component", "partition"),
+		pollEvery:  min(o.Lease/10, 300*time.Millisecond),
+		renewEvery: o.Lease / 3,
+		system:     sys,
+		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
+		owners:     make([]atomic.Pointer[engine.Ref], store.Partitions()),
+		joined:     make(chan struct{}),
+	}
+	produce := func() engine.Actor { return newSupervisor(p) }
+	p.supervisor = sys.Spawn(engine.Supervisor, "partitions", produce, partitionFailures)
 	return p
 }
 
@@ -198,8 +173,8 @@ func (p *Partitions) Publish(partition int, events []signal.Event) {
 	}
 }
 
-// Gap says that the tail has missed events of a partition: its owner reads them
-// from the log.
+// Gap notes that the tail has missed events of a partition: its owner reads them from
+// the log.
 func (p *Partitions) Gap(partition int) {
 	if b := p.inboxes[partition].Load(); b != nil {
 		b.gap()
@@ -217,11 +192,12 @@ func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 // is ahead of what is stored.
 func (p *Partitions) RolledBack(partition int) {
 	if owner := p.owners[partition].Load(); owner != nil {
-		owner.Tell(signal.Lost{Err: signal.ErrRolledBack})
+		owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 	}
 }
 
-// lost reports whether err is the refusal of a write by an owner that must give up.
+// lost reports whether err means that the owner must give the partition up: a write under
+// its epoch was refused, or Redis has lost writes.
 func lost(err error) bool {
 	code := signal.CodeOf(err)
 	return code == signal.CodeNotOwner || code == signal.CodeRolledBack

@@ -10,14 +10,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// announced says how an announcement of the node ended.
+// announced reports how an announcement of the node ended.
 type announced struct {
 	live []string
 	err  error
 }
 
-// announceDue tells the supervisor to announce the node again, startDue to see to a
-// partition whose actor has ended.
+// announceDue asks the supervisor to announce the node again, startDue to start
+// the actor of a partition again that has ended.
 type (
 	announceDue struct{}
 	startDue    struct{}
@@ -36,11 +36,11 @@ type Nodes interface {
 var partitionFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
 // refusedFor is for how long, beyond a lease, a node that may not live beside
-// another one waits for the other to go: a node that was killed seems to live until
+// another one waits for the other to leave: a node that was killed counts as live until
 // its announcement has run out.
 const refusedFor = 2 * time.Second
 
-// leaveTimeout bounds what an actor does in Redis after it was told to stop.
+// leaveTimeout bounds what an actor does in Redis after it was stopped.
 const leaveTimeout = time.Second
 
 // supervisor is the parent of the partition actors.
@@ -50,10 +50,10 @@ type supervisor struct {
 	children map[int]engine.Ref
 	numbers  map[engine.Ref]int
 
-	// unheard is since when no announcement has succeeded; zero if the last one has.
-	unheard time.Time
-	refused bool      // by another node
-	settled time.Time // until then, nodes that were known are taken to live
+	// failingSince is since when no announcement has succeeded; zero if the last one has.
+	failingSince time.Time
+	refused      bool      // by another node
+	settled      time.Time // until then, nodes that were known are taken to live
 }
 
 func newSupervisor(p *Partitions) *supervisor {
@@ -94,14 +94,15 @@ func (s *supervisor) announce(c engine.Context) {
 func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	c.After(s.p.pollEvery, announceDue{})
 	if m.err != nil {
-		s.onUnheard(c, m.err)
+		s.onAnnounceFailed(c, m.err)
 		return
 	}
 	s.p.join(nil)
-	if !s.unheard.IsZero() {
-		s.onHeardAgain()
+	if !s.failingSince.IsZero() {
+		s.onAnnouncedAgain()
 	}
-	if time.Now().Before(s.settled) && slices.ContainsFunc(s.live, func(n string) bool { return !slices.Contains(m.live, n) }) {
+	missing := func(n string) bool { return !slices.Contains(m.live, n) }
+	if time.Now().Before(s.settled) && slices.ContainsFunc(s.live, missing) {
 		return
 	}
 	if !slices.Equal(s.live, m.live) {
@@ -111,33 +112,33 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	s.apply(c)
 }
 
-// onHeardAgain notes an announcement that succeeded after others had failed. If that
-// took long, the others may seem to be gone because they could not announce
-// themselves either: they are given time to, before their partitions are taken.
-func (s *supervisor) onHeardAgain() {
-	out := time.Since(s.unheard)
+// onAnnouncedAgain notes an announcement that succeeded after others had failed. If that
+// took long, other nodes may be missing because they could not announce themselves
+// either: they are given time to, before their partitions are taken.
+func (s *supervisor) onAnnouncedAgain() {
+	out := time.Since(s.failingSince)
 	s.p.slog.Info("node is announced again", "after", out)
 	if !s.refused && out >= s.p.announceTimeout() {
 		s.settled = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
 	}
-	s.unheard, s.refused = time.Time{}, false
+	s.failingSince, s.refused = time.Time{}, false
 }
 
 // announceTimeout bounds an announcement.
 func (p *Partitions) announceTimeout() time.Duration { return p.options.Lease / 2 }
 
-// onUnheard notes an announcement that failed. While Redis is away the last known
+// onAnnounceFailed notes an announcement that failed. While Redis is away the last known
 // nodes are kept: the leases say who owns what.
-func (s *supervisor) onUnheard(c engine.Context, err error) {
+func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	refused := signal.KindOf(err) == signal.KindConflict
-	if s.unheard.IsZero() || refused != s.refused {
-		s.unheard, s.refused = time.Now(), refused
+	if s.failingSince.IsZero() || refused != s.refused {
+		s.failingSince, s.refused = time.Now(), refused
 		s.p.slog.Warn("node cannot be announced", "err", err)
 	}
 	if refused {
 		s.live = nil
 		s.apply(c)
-		if time.Since(s.unheard) > s.p.options.Lease+refusedFor {
+		if time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
 			s.p.join(err)
 		}
 	}
@@ -158,7 +159,8 @@ func (s *supervisor) apply(c engine.Context) {
 		}
 		wanted++
 		if !exists {
-			child = c.Spawn(engine.Partition, strconv.Itoa(number), func() engine.Actor { return newPartition(s.p, number) }, engine.Supervision{})
+			produce := func() engine.Actor { return newPartition(s.p, number) }
+			child = c.Spawn(engine.Partition, strconv.Itoa(number), produce, engine.Supervision{})
 			s.children[number] = child
 			s.numbers[child] = number
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -90,18 +91,18 @@ func New(store Store, agents Agents, signals Signals, o Options) *Node {
 		log: o.Log.With("component", "schedule"), metrics: o.Metrics}
 }
 
-// Start starts the actor of a partition's schedules as a child of its owner, whose
-// context c is. It acts under the given epoch until the owner stops.
-func (n *Node) Start(c engine.Context, partition int, epoch int64) *Follower {
-	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
-	return &Follower{c.Spawn(engine.Other, "schedules", func() engine.Actor { return newSchedules(o) }, engine.Supervision{})}
+// Start implements ownership.Tenant: it starts the actor of a partition's schedules.
+func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
+	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
+	produce := func() engine.Actor { return newSchedules(o) }
+	return &follower{c.Spawn(engine.Other, "schedules", produce, engine.Supervision{})}
 }
 
-// Follower tells the schedules of a partition of its events.
-type Follower struct{ actor engine.Ref }
+// follower notifies the schedules of a partition of their changes.
+type follower struct{ actor engine.Ref }
 
-// Follow hands over events in the order of the log. It does not wait.
-func (f *Follower) Follow(events []signal.Event) {
+// Follow implements ownership.Follower.
+func (f *follower) Follow(events []signal.Event) {
 	for i := range events {
 		if events[i].Type == signal.ScheduleChanged {
 			f.actor.Tell(lookDue{})
@@ -113,8 +114,6 @@ func (f *Follower) Follow(events []signal.Event) {
 // owned is a partition that this process owns. It does not change.
 type owned struct {
 	*Node
-	partition int
-	epoch     int64
-	owner     engine.Ref
-	log       *slog.Logger
+	ownership.Owned
+	log *slog.Logger
 }

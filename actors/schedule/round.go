@@ -131,7 +131,7 @@ func (o *owned) record(ctx context.Context, s signal.Schedule, r signal.Round) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	err := o.store.RecordRound(ctx, o.partition, o.epoch, s, r)
+	err := o.store.RecordRound(ctx, o.Partition, o.Epoch, s, r)
 	if kind := signal.KindOf(err); err != nil && kind != signal.KindConflict && kind != signal.KindNotFound {
 		o.log.Warn("what came of a round is not recorded", "schedule", string(s.ID), "err", err)
 	}

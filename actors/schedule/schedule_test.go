@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -44,7 +45,7 @@ type world struct {
 	metrics   *prometheus.Registry
 
 	begun    time.Time
-	follower *Follower
+	follower ownership.Follower
 	sys      *engine.System
 	owner    engine.Ref
 }
@@ -214,9 +215,9 @@ type partitionOwner struct {
 func (o *partitionOwner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		f := o.node.Start(c, 3, 7)
+		f := o.node.Start(c, ownership.Owned{Partition: 3, Epoch: 7, Owner: c.Self()})
 		o.w.set(func() { o.w.follower = f })
-	case signal.Lost:
+	case ownership.Lost:
 		o.w.set(func() { o.w.lost = append(o.w.lost, m.Err) })
 	}
 }

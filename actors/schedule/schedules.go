@@ -99,7 +99,7 @@ func (s *schedules) look(c engine.Context) {
 // not run: it stays due, or another process has it.
 func (o *owned) move(ctx context.Context) looked {
 	now := o.now()
-	list, next, err := o.store.DueSchedules(ctx, o.partition, now, lookLimit)
+	list, next, err := o.store.DueSchedules(ctx, o.Partition, now, lookLimit)
 	m := looked{next: next, err: err}
 	if len(list) == lookLimit {
 		m.next = now // there may be more
@@ -111,7 +111,7 @@ func (o *owned) move(ctx context.Context) looked {
 			return speeds[asset]
 		})
 		after := s.RunAfter(now, fastest)
-		err := o.store.MoveSchedule(ctx, o.partition, o.epoch, s, after)
+		err := o.store.MoveSchedule(ctx, o.Partition, o.Epoch, s, after)
 		switch {
 		case err == nil:
 			s.Assets = slices.DeleteFunc(slices.Clone(s.Assets), func(asset string) bool { return !s.Concerns(now, speeds[asset], fastest) })
@@ -131,8 +131,7 @@ func (o *owned) move(ctx context.Context) looked {
 
 func (s *schedules) onLooked(c engine.Context, m looked) {
 	s.looking = false
-	if m.err != nil && signal.CodeOf(m.err) == signal.CodeNotOwner {
-		s.o.owner.Tell(signal.Lost{Err: m.err})
+	if s.o.Refused(m.err) {
 		return
 	}
 	for _, due := range m.due {

@@ -99,11 +99,6 @@ func StoredSequence(err error) (int64, bool) {
 	return int64(s), ok
 }
 
-// Lost is a message to the owner of a partition: it must give the partition up. A write
-// of what it has started was refused, because another node owns the partition now or
-// because Redis has lost writes.
-type Lost struct{ Err error }
-
 // NotFound returns an error that says that the named thing does not exist.
 func NotFound(what string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}

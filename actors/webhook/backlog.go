@@ -93,7 +93,7 @@ func (e *endpoint) read(c engine.Context) {
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		due, next, err := o.store.DueDeliveries(ctx, o.partition, account, id, until, maxBacklog, held)
+		due, next, err := o.store.DueDeliveries(ctx, o.Partition, account, id, until, maxBacklog, held)
 		return pageRead{due, len(due) == maxBacklog, next, err}
 	})
 }

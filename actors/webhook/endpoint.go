@@ -190,7 +190,7 @@ func (e *endpoint) load(c engine.Context) {
 		w, err := o.store.Webhook(ctx, account, id)
 		var waits []delivery.Wait
 		if err == nil && first {
-			waits, err = o.store.SignalWaits(ctx, o.partition, id)
+			waits, err = o.store.SignalWaits(ctx, o.Partition, id)
 		}
 		return loaded{w, waits, err}
 	})

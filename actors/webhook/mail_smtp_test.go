@@ -18,6 +18,7 @@ import (
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
@@ -331,7 +332,7 @@ func TestMailsReachTheServer(t *testing.T) {
 	}
 	w := newWorld(t, func(o *Options) { o.Post, o.Addresses = post, addresses{} })
 	defer w.stop()
-	o := &owned{Node: w.node, epoch: 1, log: w.node.log}
+	o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
 	w.store.set(func() {
 		for _, id := range []string{"1", "2"} {
 			w.store.mailbox[id] = delivery.Mail{ID: id, Kind: delivery.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}

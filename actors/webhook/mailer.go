@@ -103,7 +103,7 @@ func (m *mailer) send(c engine.Context) {
 func (m *mailer) onDone(c engine.Context, d mailsDone) {
 	m.busy = false
 	if d.err != nil {
-		if m.o.refused(d.err) {
+		if m.o.Refused(d.err) {
 			return
 		}
 		m.o.log.Log(c.Context(), m.failed.Level(), "mails are not seen to", "err", d.err)
@@ -125,7 +125,7 @@ func (m *mailer) onDone(c engine.Context, d mailsDone) {
 // sendMails sends the mails that are due, and returns when the next one is.
 func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 	for {
-		due, next, err := o.store.DueMails(ctx, o.partition, o.now(), mailsAtOnce)
+		due, next, err := o.store.DueMails(ctx, o.Partition, o.now(), mailsAtOnce)
 		if err != nil {
 			return next, fmt.Errorf("read mails: %w", err)
 		}
@@ -137,7 +137,7 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 			if ctx.Err() != nil {
 				return next, ctx.Err()
 			}
-			if err := o.store.StoreMailOutcome(ctx, o.partition, o.epoch, m, again); err != nil {
+			if err := o.store.StoreMailOutcome(ctx, o.Partition, o.Epoch, m, again); err != nil {
 				return next, fmt.Errorf("store outcome of mail: %w", err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 )
 
 // Store is what the actors ask of Redis: each part stands with its caller.
@@ -117,12 +117,10 @@ func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
 	return n
 }
 
-// Start starts the actors of a partition as children of its owner, whose context c
-// is: the parent of the endpoints and the mailer. They act under the given epoch
-// until the owner stops. The Recorder that it returns makes deliveries of events, for
-// the owner's feed.
-func (n *Node) Start(c engine.Context, partition int, epoch int64) *Recorder {
-	o := &owned{Node: n, partition: partition, epoch: epoch, owner: c.Self(), log: n.log.With("partition", partition)}
+// Start implements ownership.Tenant: it starts the parent of the endpoints and the mailer
+// of a partition. The Recorder that it returns makes deliveries of events.
+func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
+	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
 	r := newRecorder(o)
 	o.recorder = r
 	o.mailer = c.Spawn(engine.Other, "mails", func() engine.Actor { return newMailer(o) }, engine.Supervision{})
@@ -134,12 +132,10 @@ func (n *Node) Start(c engine.Context, partition int, epoch int64) *Recorder {
 // It does not change.
 type owned struct {
 	*Node
-	partition int
-	epoch     int64
-	owner     engine.Ref
-	mailer    engine.Ref
-	recorder  *Recorder
-	log       *slog.Logger
+	ownership.Owned
+	mailer   engine.Ref
+	recorder *Recorder
+	log      *slog.Logger
 }
 
 // now returns the time by the clock of Redis, by which deliveries are due.
@@ -150,13 +146,3 @@ func (n *Node) in(t time.Time) time.Duration { return max(0, t.Sub(n.now())) }
 
 // jitter draws a number from -1 to 1.
 func jitter() float64 { return 2*rand.Float64() - 1 }
-
-// refused says that err is the refusal of an owner's write: it is none any more. The
-// owner is told, and ends all of this.
-func (o *owned) refused(err error) bool {
-	if signal.CodeOf(err) != signal.CodeNotOwner {
-		return false
-	}
-	o.owner.Tell(signal.Lost{Err: err})
-	return true
-}

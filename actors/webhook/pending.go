@@ -128,7 +128,7 @@ func (k *counts) read(ctx context.Context, accounts []signal.AccountID) error {
 	if len(accounts) == 0 {
 		return nil
 	}
-	pending, err := k.o.store.PendingDeliveries(ctx, k.o.partition, accounts)
+	pending, err := k.o.store.PendingDeliveries(ctx, k.o.Partition, accounts)
 	if err != nil {
 		return fmt.Errorf("count pending deliveries: %w", err)
 	}
@@ -171,7 +171,7 @@ func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
 		most := k.o.options.MaxPending
 		k.o.log.Warn("deliveries are dropped", "account", string(a), "deliveries", n, "max_pending", most)
 		e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SystemNotification, Data: droppedNotice(n, most)}
-		if err := k.o.store.Notify(ctx, k.o.epoch, e); err != nil && !k.o.refused(err) {
+		if err := k.o.store.Notify(ctx, k.o.Epoch, e); err != nil && !k.o.Refused(err) {
 			k.o.log.Warn("an account is not notified of dropped deliveries", "account", string(a), "err", err)
 			k.mu.Lock()
 			k.dropping[a] += n
@@ -225,7 +225,7 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 		}
 	}
 	if len(kept) > 0 {
-		if err := r.o.store.StoreDeliveries(ctx, r.o.partition, r.o.epoch, byEvent(kept)); err != nil {
+		if err := r.o.store.StoreDeliveries(ctx, r.o.Partition, r.o.Epoch, byEvent(kept)); err != nil {
 			return err
 		}
 	}

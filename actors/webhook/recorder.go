@@ -139,6 +139,10 @@ func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 	return nil
 }
 
+// Follow implements ownership.Follower. Events reach the webhooks of the partition by
+// Record, behind the deliveries that it has made of those before them.
+func (r *Recorder) Follow([]signal.Event) {}
+
 // Stored returns up to where all deliveries of events are stored. handled is where the
 // last event lies that Record was given.
 func (r *Recorder) Stored(handled signal.Position) signal.Position {
@@ -254,11 +258,11 @@ func (r *Recorder) load(ctx context.Context) error {
 	if r.accounts != nil { // set by this goroutine only
 		return nil
 	}
-	began, err := r.o.store.LastEvent(ctx, r.o.partition)
+	began, err := r.o.store.LastEvent(ctx, r.o.Partition)
 	if err != nil {
 		return fmt.Errorf("find the end of the log: %w", err)
 	}
-	list, err := r.o.store.AccountsWithWebhooks(ctx, r.o.partition)
+	list, err := r.o.store.AccountsWithWebhooks(ctx, r.o.Partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
 	}

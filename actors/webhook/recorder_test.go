@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -65,7 +66,7 @@ func (l *listener) told(t *testing.T, want ...string) {
 // recording returns a world with a Recorder and nothing else.
 func recording(t *testing.T) (*world, *listener) {
 	w, l := newWorld(t), &listener{}
-	w.recorder = newRecorder(&owned{Node: w.node, epoch: 1, log: w.node.log})
+	w.recorder = newRecorder(&owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log})
 	w.recorder.parent = w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return l }, engine.Supervision{})
 	t.Cleanup(w.stop)
 	return w, l

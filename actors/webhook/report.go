@@ -183,7 +183,7 @@ func (e *endpoint) write(c engine.Context) {
 		// The write goes on when the actor ends: what it stores has happened.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		left, err := o.store.StoreOutcomes(ctx, o.partition, o.epoch, changes)
+		left, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes)
 		return outcomesStored{left, err}
 	})
 }
@@ -214,7 +214,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	r.written = false
 	switch {
 	case m.err == nil:
-	case e.o.refused(m.err):
+	case e.o.Refused(m.err):
 		return
 	case signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.storing.disabled != nil:
 		// Somebody has changed the webhook meanwhile. If it goes on failing, the next
@@ -297,7 +297,7 @@ func (e *endpoint) prune(c engine.Context) {
 
 func (e *endpoint) onPruned(m pruned) {
 	e.report.pruning = false
-	if m.err != nil && !e.o.refused(m.err) {
+	if m.err != nil && !e.o.Refused(m.err) {
 		e.log.Debug("deliveries are not pruned", "err", m.err)
 	}
 }
@@ -308,7 +308,7 @@ func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 			defer cancel()
-			more, err = o.store.PruneDeliveries(ctx, o.partition, o.epoch, id, o.options.Retention, o.options.Keep, o.options.KeepBytes)
+			more, err = o.store.PruneDeliveries(ctx, o.Partition, o.Epoch, id, o.options.Retention, o.options.Keep, o.options.KeepBytes)
 			return err
 		}()
 		if err != nil {
@@ -340,7 +340,7 @@ func (e *endpoint) storeLast(c engine.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 		defer cancel()
 		for _, changes := range last {
-			if _, err := o.store.StoreOutcomes(ctx, o.partition, o.epoch, changes); err != nil {
+			if _, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes); err != nil {
 				o.log.Debug("last outcomes are not stored", "webhook", string(changes.Webhook), "err", err)
 				return nil
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -90,7 +91,7 @@ func TestRestNeedsTheParent(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		defer w.stop()
 		id := w.register()
-		o := &owned{Node: w.node, epoch: 1, log: w.node.log}
+		o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
 		o.recorder = newRecorder(o)
 		parent := w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return probe{newWebhooks(o)} }, engine.Supervision{})
 		parent.Tell(webhookPoked{w.account, id})

@@ -31,7 +31,7 @@ func (n *Node) firstUpkeep() time.Duration {
 // prunes their deliveries, and seals secrets with the newest key that an older one has
 // sealed.
 func (o *owned) upkeep(ctx context.Context) error {
-	accounts, err := o.store.AccountsWithWebhooks(ctx, o.partition)
+	accounts, err := o.store.AccountsWithWebhooks(ctx, o.Partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
 	}

@@ -214,7 +214,7 @@ func (w *webhooks) scan(c engine.Context) {
 		var all []delivery.EndpointDue
 		until := o.now().Add(ahead)
 		for {
-			due, err := o.store.DueEndpoints(ctx, o.partition, until, len(all), scanPage)
+			due, err := o.store.DueEndpoints(ctx, o.Partition, until, len(all), scanPage)
 			all = append(all, due...)
 			if err != nil || len(due) < scanPage || len(all) >= scanLimit {
 				return scanned{all, err}
@@ -283,7 +283,7 @@ func (w *webhooks) onOpenDue(c engine.Context) {
 func (w *webhooks) onOpenDone(c engine.Context, m openDone) {
 	w.storing = false
 	if m.err != nil {
-		if !w.o.refused(m.err) {
+		if !w.o.Refused(m.err) {
 			w.o.log.Log(context.Background(), w.unsaved.Level(), "deliveries are not stored", "err", m.err)
 			w.storeOpen(c, w.unsaved.Next())
 		}
@@ -305,7 +305,7 @@ func (w *webhooks) onUpkeepDone(c engine.Context, m upkeepDone) {
 	switch {
 	case m.err == nil:
 		c.After(upkeepEvery, upkeepDue{})
-	case w.o.refused(m.err):
+	case w.o.Refused(m.err):
 	default:
 		w.o.log.Warn("upkeep of webhooks failed", "err", m.err)
 		c.After(upkeepRetry, upkeepDue{})

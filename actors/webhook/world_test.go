@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -71,8 +72,8 @@ type owner struct {
 func (o owner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		o.ready <- o.w.node.Start(c, 0, o.w.epoch)
-	case signal.Lost:
+		o.ready <- o.w.node.Start(c, ownership.Owned{Epoch: o.w.epoch, Owner: c.Self()}).(*Recorder)
+	case ownership.Lost:
 		o.w.mu.Lock()
 		o.w.lost = append(o.w.lost, m.Err)
 		o.w.mu.Unlock()

@@ -5,11 +5,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
-	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
-	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -107,17 +104,6 @@ func (f forecasts) Turned(
 	strategy string, d signal.Direction, o *signal.Outlook,
 ) (likelihood, weight float64, ok bool) {
 	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
-}
-
-// ownedWebhooks are the webhooks of partitions that this node owns.
-type ownedWebhooks struct {
-	*persistence.Webhooks
-	node *webhook.Node
-}
-
-// Start implements partition.Webhooks.
-func (w ownedWebhooks) Start(c engine.Context, number int, epoch int64) partition.Recorder {
-	return w.node.Start(c, number, epoch)
 }
 
 // addresses are the email addresses of accounts.

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	signalhttp "github.com/agentsignal/agentsignal/http"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -20,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/schedule"
@@ -29,6 +28,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/configs"
+	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -230,12 +230,12 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 // newPartitions starts the actors of this node's partitions, which announce it at once.
 func (p *process) newPartitions() *partition.Partitions {
 	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
-		Lease:     time.Duration(p.config.Lease),
-		Alone:     !p.config.Cluster,
-		Tail:      p.tail,
-		Webhooks:  ownedWebhooks{p.webhooks, p.deliverer},
-		Lifecycle: p.lifecycle,
-		Schedules: p.scheduler,
+		Lease: time.Duration(p.config.Lease),
+		Alone: !p.config.Cluster,
+		Tail:  p.tail,
+		// In the order in which they are started and given the events of a partition.
+		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
+		Webhooks: p.webhooks,
 		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),
