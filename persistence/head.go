@@ -2,19 +2,22 @@ package persistence
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // headTimeout bounds one question for a log's end.
 const headTimeout = 2 * time.Second
 
-// headQuestions are the questions for the end of one log: at most one is under way,
-// and who comes meanwhile shares the next one.
+// headQuestions are the questions for the end of one log: at most one is under way, and
+// all callers that come meanwhile share the next one.
 type headQuestions struct {
 	asked, next *headQuestion // guarded by tailPartition.mu
+	asking      tasks.Group   // of at most one goroutine, which outlives who asked first
 }
 
 // headQuestion is asked once for all who share it.
@@ -33,8 +36,11 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	switch {
 	case part.head.asked == nil:
 		q = &headQuestion{done: make(chan struct{})}
+		if !part.head.asking.Go(ctx, func(ctx context.Context) { t.ask(ctx, partition, q) }) {
+			part.mu.Unlock()
+			return signal.Position{}, unavailable(tasks.ErrClosed)
+		}
 		part.head.asked = q
-		go t.ask(partition, q)
 	case part.head.next == nil:
 		q = &headQuestion{done: make(chan struct{})}
 		part.head.next = q
@@ -51,13 +57,15 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 }
 
 // ask asks q, and then the questions that have come meanwhile.
-func (t *Tail) ask(partition int, q *headQuestion) {
+func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
 	part := &t.partitions[partition]
 	for q != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), headTimeout)
-		// If nothing lies behind what has been passed, the answer is that, so that a
-		// log that Redis has lost makes nobody wait.
-		if !panics.Guard(t.log, panics.Log, func() { q.end, q.err = t.store.lastEventAfter(ctx, partition, t.Passed(partition)) }) {
+		limited, cancel := context.WithTimeout(ctx, headTimeout)
+		// If nothing lies behind what has been passed, the answer is that, so that no
+		// caller waits for a log that Redis has lost.
+		if !panics.Guard(t.log, panics.Log, func() {
+			q.end, q.err = t.store.lastEventAfter(limited, partition, t.Passed(partition))
+		}) {
 			q.err = unavailable(panics.ErrPanicked)
 		}
 		cancel()
@@ -68,4 +76,13 @@ func (t *Tail) ask(partition int, q *headQuestion) {
 		part.mu.Unlock()
 		close(answered.done)
 	}
+}
+
+// Close ends the questions of Head that are under way and waits for them.
+func (t *Tail) Close(ctx context.Context) error {
+	var errs []error
+	for i := range t.partitions {
+		errs = append(errs, t.partitions[i].head.asking.Close(ctx))
+	}
+	return errors.Join(errs...)
 }

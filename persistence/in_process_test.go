@@ -13,7 +13,7 @@ import (
 // notInProcess has, by their reason, the tests that the store inside a process does not
 // pass, or which have nothing to do with it.
 var notInProcess = map[string][]string{
-	"they end, stop or restart the server, or have a second one": {"TestAppendAfterLostReplies", "TestWebhooksWithoutRedis", "TestTailHeadAndWait",
+	"they end, stop or restart the server, or have a second one": {"TestAppendAfterLostReplies", "TestWebhooksWithoutRedis", "TestTailHeadAndWait", "TestTailCloseEndsQuestions",
 		"TestTailAcrossRestart", "TestAppendWaitsForReplicas", "TestReadyWaitsForReplicas", "TestMarketSaysThatRedisIsAway", "TestAppendWhileDown",
 		"TestAppendAcrossKill", "TestAppendLimits", "TestTakeTokensFromAStoppedRedis", "TestInstallationFixesThePartitions", "TestJobsWithoutRedis",
 		"TestARedisThatRestartsAndLoads", "TestCredentialsSayThatRedisIsAway", "TestARepeatedBatchWaitsForReplicas",

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -373,5 +374,27 @@ func TestHeadShares(t *testing.T) {
 	// A few more if some of the 50 were slow to come.
 	if n := calls() - before; n < 2 || n > 10 {
 		t.Errorf("51 callers made %d questions", n)
+	}
+}
+
+func TestTailCloseEndsQuestions(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	b := newTailBench(t, server, TailOptions{})
+	server.Pause()
+	defer server.Continue()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := b.tail.Head(ctx, 0); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("a question that Redis does not answer: %v", err)
+	}
+	if err := b.tail.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if asked := b.tail.partitions[0].head.asked; asked != nil {
+		t.Error("Close did not wait for the question")
+	}
+	if _, err := b.tail.Head(t.Context(), 0); !errors.Is(err, tasks.ErrClosed) {
+		t.Errorf("a question after Close: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // Tail is the node's reader of the event logs.
@@ -74,6 +75,7 @@ type Catalogue struct {
 	log        *slog.Logger
 
 	partitions []partition
+	passes     tasks.Group // over partitions, for all callers that wait
 }
 
 // partition holds the accounts of one partition.
@@ -176,7 +178,7 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 		part.mu.Unlock()
 		return nil
 	case unbuilt:
-		c.begin(context.WithoutCancel(ctx), p)
+		c.begin(ctx, p)
 	}
 	built := part.built
 	part.mu.Unlock()
@@ -190,13 +192,20 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 	}
 }
 
-// begin begins a pass over an unbuilt partition, whose lock is held. The pass serves
-// everyone: ctx must not end with the caller.
+// begin begins a pass over an unbuilt partition, whose lock is held. The pass serves all
+// callers that come meanwhile, so it does not end with ctx.
 func (c *Catalogue) begin(ctx context.Context, p int) {
 	part := &c.partitions[p]
-	part.state, part.built, part.waiting = building, make(chan struct{}), nil
-	go c.pass(ctx, p, part.built)
+	built := make(chan struct{})
+	part.state, part.built, part.waiting = building, built, nil
+	if !c.passes.Go(ctx, func(ctx context.Context) { c.pass(ctx, p, built) }) {
+		part.state, part.err = unbuilt, signal.Unavailable(tasks.ErrClosed)
+		close(built)
+	}
 }
+
+// Close ends the passes under way and waits for them. What is not built stays so.
+func (c *Catalogue) Close(ctx context.Context) error { return c.passes.Close(ctx) }
 
 // passTimeout bounds one pass over a partition's signal log.
 const passTimeout = time.Minute
@@ -232,7 +241,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	c.log.Debug("catalogue built", "partition", p, "accounts", len(accounts), "took", time.Since(start))
 }
 
-// scan returns the accounts of a partition as its signal log tells of them.
+// scan returns the accounts of a partition as its signal log records them.
 func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*account, error) {
 	accounts := map[signal.AccountID]*account{}
 	var e Entry
@@ -402,7 +411,7 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 	part.mu.Lock()
 	if part.state == unbuilt && time.Since(part.counted) >= countEvery {
 		part.counted = time.Now()
-		go c.beginIfMany(p)
+		c.passes.Go(context.Background(), func(ctx context.Context) { c.beginIfMany(ctx, p) })
 	}
 	a := part.accounts[id]
 	part.mu.Unlock()
@@ -423,11 +432,11 @@ const (
 
 // beginIfMany begins a pass over an unbuilt partition that has half as many open signals
 // as an account may have. Where they cannot be counted the next call of Open tries again.
-func (c *Catalogue) beginIfMany(p int) {
-	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
+	limited, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	open, err := 0, panics.ErrPanicked
-	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(ctx, p) }, "partition", p)
+	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(limited, p) }, "partition", p)
 	if err != nil || open < c.maxOpen/2 {
 		return
 	}
@@ -435,7 +444,7 @@ func (c *Catalogue) beginIfMany(p int) {
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.state == unbuilt {
-		c.begin(context.Background(), p)
+		c.begin(ctx, p)
 	}
 }
 

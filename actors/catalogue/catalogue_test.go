@@ -534,3 +534,28 @@ func TestReadersAndTheTailAtOnce(t *testing.T) {
 	close(published)
 	wg.Wait()
 }
+
+func TestCloseWaitsForThePass(t *testing.T) {
+	t.Parallel()
+	f := &fakeLog{scanned: make(chan struct{})}
+	c := New(f, f, 1, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.List(ctx, Query{Account: "acc_1"}) // its pass outlives it
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(t.Context()) }()
+	select {
+	case <-closed:
+		t.Fatal("Close did not wait")
+	case f.scanned <- struct{}{}:
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	f.scanned = nil
+	c = New(f, f, 1, Options{})
+	c.Close(t.Context())
+	if _, _, err := c.List(t.Context(), Query{Account: "acc_1"}); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("a list after Close: %v", err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // Options are what a Hub is made with. PartitionOf is required; of the rest the
@@ -96,7 +97,8 @@ type Hub struct {
 	parent   engine.Ref
 	turn     atomic.Uint64 // the flusher of the next connection
 
-	publishing sync.Mutex // keeps ring and inboxes in one order
+	late       tasks.Group // connections that came after a drain had begun
+	publishing sync.Mutex  // keeps ring and inboxes in one order
 
 	mu       sync.Mutex
 	open     int
@@ -105,7 +107,7 @@ type Hub struct {
 	empty    chan struct{} // closed when open is 0 while draining; nil before
 }
 
-// NewHub starts a hub. Drain ends it.
+// NewHub starts a hub. Drain ends it, and Close after that.
 func NewHub(sys *engine.System, o Options) *Hub {
 	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: make(map[signal.AccountID]int)}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
@@ -163,7 +165,9 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
 		settled()
-		go h.guard(func() { sendAway(conn) })
+		if !h.late.Go(context.Background(), func(context.Context) { h.guard(func() { sendAway(conn) }) }) {
+			conn.Close()
+		}
 		return
 	}
 	h.open++
@@ -299,3 +303,7 @@ func (h *Hub) Drain(ctx context.Context) error {
 	h.resumer.close()
 	return err
 }
+
+// Close waits until clients that came after Drain had begun are sent away. Connections
+// that come later still are cut.
+func (h *Hub) Close(ctx context.Context) error { return h.late.Close(ctx) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // The years of the archive.
@@ -98,6 +99,7 @@ type Service struct {
 	gate chan struct{} // held by who fetches and judges
 
 	arrived func(Question) // see OnForecast
+	making  tasks.Group    // answers, for all who wait for one
 
 	mu   sync.Mutex
 	kept map[Question]*answer
@@ -146,7 +148,7 @@ func (s *Service) Outlook(ctx context.Context, q Question) (Report, error) {
 	s.mu.Lock()
 	a := s.ask(q)
 	a.asked = s.now()
-	done := s.refresh(q, a)
+	done := s.refresh(ctx, q, a)
 	s.mu.Unlock()
 	if done != nil {
 		select {
@@ -172,9 +174,9 @@ func (s *Service) ask(q Question) *answer {
 	return a
 }
 
-// refresh begins to bring a up to date, and returns when that has ended; nil if it
-// need not be, or failed just now. The caller holds mu.
-func (s *Service) refresh(q Question, a *answer) <-chan struct{} {
+// refresh begins to bring a up to date, and returns a channel that is closed when that has
+// ended; nil if a is up to date, or failed just now. The caller holds mu.
+func (s *Service) refresh(ctx context.Context, q Question, a *answer) <-chan struct{} {
 	now := s.now()
 	switch {
 	case a.making != nil:
@@ -184,10 +186,17 @@ func (s *Service) refresh(q Question, a *answer) <-chan struct{} {
 	case a.err != nil && now.Sub(a.tried) < pauseAfter(a.err):
 		return nil
 	}
-	a.making = make(chan struct{})
-	go panics.Guard(s.log, panics.Weather, func() { s.make(q, a) }, "commodity", q.Commodity, "region", q.Region)
+	if s.making.Go(ctx, func(ctx context.Context) {
+		panics.Guard(s.log, panics.Weather, func() { s.make(ctx, q, a) }, "commodity", q.Commodity, "region", q.Region)
+	}) {
+		a.making = make(chan struct{})
+	}
 	return a.making
 }
+
+// Close ends the making of answers and waits for it. Later questions are answered by what
+// is known.
+func (s *Service) Close(ctx context.Context) error { return s.making.Close(ctx) }
 
 // pauseAfter returns how long an error is repeated before the source is asked again.
 func pauseAfter(err error) time.Duration {
@@ -213,9 +222,9 @@ func (a *answer) given(now time.Time) (Report, error) {
 		Message: fmt.Sprintf("the newest weather forecast is %s old", now.Sub(a.report.Run).Round(time.Minute))}
 }
 
-// make answers q anew.
-func (s *Service) make(q Question, a *answer) {
-	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
+// make answers q by the newest forecast.
+func (s *Service) make(ctx context.Context, q Question, a *answer) {
+	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	report, err := s.judge(ctx, q)
 	if err != nil {
@@ -418,12 +427,12 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
-		panics.Guard(s.log, panics.Weather, s.refreshAll)
+		panics.Guard(s.log, panics.Weather, func() { s.refreshAll(ctx) })
 	}
 }
 
 // refreshAll brings answers up to date that were asked for lately, and drops others.
-func (s *Service) refreshAll() {
+func (s *Service) refreshAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -434,6 +443,6 @@ func (s *Service) refreshAll() {
 			}
 			continue
 		}
-		s.refresh(q, a)
+		s.refresh(ctx, q, a)
 	}
 }

@@ -355,3 +355,28 @@ func TestNodesShareWhatIsFetched(t *testing.T) {
 		t.Errorf("with a record that cannot be read: %d archives, %v", third.archives, err)
 	}
 }
+
+func TestCloseWaitsForTheAnswerUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		source.took = time.Minute
+		s := New(source, Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		begun := time.Now()
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 50*time.Second {
+			t.Errorf("Close returned after %v", took)
+		}
+		time.Sleep(24 * time.Hour)
+		if _, err := s.Outlook(t.Context(), gas); err == nil {
+			t.Error("a question after Close was answered by an old forecast")
+		}
+	})
+}

@@ -68,7 +68,9 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go panics.Guard(s.log, panics.Credentials, func() { s.fetchKey(context.WithoutCancel(ctx), d) })
+		s.lookups.Go(ctx, func(ctx context.Context) {
+			panics.Guard(s.log, panics.Credentials, func() { s.fetchKey(ctx, d) })
+		})
 	}
 	if e.missing {
 		return s.refuse(unknownKey)
@@ -129,7 +131,9 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		go panics.Guard(s.log, panics.Credentials, func() { s.fetchSession(context.WithoutCancel(ctx), p.Session) })
+		s.lookups.Go(ctx, func(ctx context.Context) {
+			panics.Guard(s.log, panics.Credentials, func() { s.fetchSession(ctx, p.Session) })
+		})
 	}
 	if e.missing || e.account != p.Account || !now.Before(e.value.ends) {
 		return s.refuse(endedSession)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 const (
@@ -46,6 +47,7 @@ type cache[K comparable, V any] struct {
 	most    int
 	log     *slog.Logger
 	flights singleflight.Group
+	lookups *tasks.Group
 
 	mu      sync.RWMutex
 	present map[K]*entry[V]
@@ -57,9 +59,15 @@ type cache[K comparable, V any] struct {
 	epoch uint64
 }
 
-func newCache[K comparable, V any](most int, log *slog.Logger) *cache[K, V] {
-	return &cache[K, V]{most: most, log: log, present: map[K]*entry[V]{}, missing: map[K]*entry[V]{},
-		byAccount: map[signal.AccountID]map[K]struct{}{}}
+func newCache[K comparable, V any](most int, log *slog.Logger, lookups *tasks.Group) *cache[K, V] {
+	return &cache[K, V]{
+		most:      most,
+		log:       log,
+		lookups:   lookups,
+		present:   map[K]*entry[V]{},
+		missing:   map[K]*entry[V]{},
+		byAccount: map[signal.AccountID]map[K]struct{}{},
+	}
 }
 
 // get returns a fresh answer, or nil. renew says that the caller should ask again
@@ -91,12 +99,16 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string, load func(con
 		epoch := c.epoch
 		c.mu.RUnlock()
 		flight := c.flights.DoChan(name+" "+strconv.FormatUint(epoch, 10), func() (any, error) {
-			// The question is for all who wait, so it outlives the one who asked first.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
-			defer cancel()
 			e := &entry[V]{at: time.Now()}
 			err := panics.ErrPanicked
-			panics.Guard(c.log, panics.Credentials, func() { e.value, e.account, err = load(ctx) })
+			// The question is for all who wait, so it outlives the one who asked first.
+			if !c.lookups.Do(ctx, func(ctx context.Context) {
+				ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+				defer cancel()
+				panics.Guard(c.log, panics.Credentials, func() { e.value, e.account, err = load(ctx) })
+			}) {
+				err = signal.Unavailable(tasks.ErrClosed)
+			}
 			if err != nil && !is(err, signal.KindNotFound) {
 				return nil, err
 			}

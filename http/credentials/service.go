@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // Defaults of the options, after the API decisions.
@@ -77,6 +78,7 @@ type Service struct {
 	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
 	tokens   *bounded[credential.Digest, accessToken] // whose signature was checked
+	lookups  *tasks.Group                             // questions to the store that several callers share
 
 	uses keyUses
 }
@@ -106,15 +108,25 @@ func New(store Store, events Log, keys KeyRing, o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{store: store, events: events, o: o, log: o.Log.With("component", "credentials"), metrics: o.Metrics,
+	lookups := &tasks.Group{}
+	return &Service{
+		store:    store,
+		events:   events,
+		o:        o,
+		log:      o.Log.With("component", "credentials"),
+		metrics:  o.Metrics,
 		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
 		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
-		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log),
-		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log),
+		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log, lookups),
+		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log, lookups),
 		tokens:   newBounded[credential.Digest, accessToken](o.Cached),
+		lookups:  lookups,
 	}
-	return s
 }
+
+// Close ends the questions to the store that are under way and waits for them. Whoever
+// must ask it then gets KindUnavailable.
+func (s *Service) Close(ctx context.Context) error { return s.lookups.Close(ctx) }
 
 // now returns the time as it is stored: milliseconds, UTC.
 func (s *Service) now() time.Time { return s.o.Now().UTC().Truncate(time.Millisecond) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"net/netip"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 const (
@@ -29,6 +31,8 @@ const (
 	// mostReturned bounds the calls to the store that give tokens back, a second.
 	mostReturned = 1000
 	defaultMost  = 131_072
+	// closed is the aloneUntil of a Limiter that has ended.
+	closed = math.MaxInt64
 )
 
 // Store keeps the buckets that all processes share.
@@ -58,6 +62,8 @@ type Limiter struct {
 	// aloneUntil is the time until which the store is not asked, after it failed.
 	aloneUntil atomic.Int64
 	failing    atomic.Bool
+
+	questions tasks.Group // to the store
 }
 
 type shard struct {
@@ -177,10 +183,9 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	want := min(max(b.size, b.waiting), q.Requests)
 	answered := make(chan struct{})
 	b.asking = answered
-	// The tokens are for all who wait, so the question outlives who asked first. The
-	// store bounds it.
-	ctx = context.WithoutCancel(ctx)
-	go func() {
+	// The tokens are for all who wait, so the question outlives the request that asked
+	// first. The store bounds it.
+	if !l.questions.Go(ctx, func(ctx context.Context) {
 		var taken int
 		var full time.Duration
 		err := panics.ErrPanicked
@@ -202,12 +207,27 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 		b.full, b.leased, b.leaseEnd = now+full, max(0, taken), now+leaseTime
 		b.size *= 2
 		b.empty = taken <= 0
-	}()
+	}) {
+		b.asking = nil
+		l.aloneUntil.Store(closed)
+		close(answered)
+	}
+}
+
+// Close ends the questions to the store and waits for them. Later requests are counted by
+// this process alone.
+func (l *Limiter) Close(ctx context.Context) error {
+	l.aloneUntil.Store(closed)
+	return l.questions.Close(ctx)
 }
 
 // alone leaves the store alone for a while after it failed.
 func (l *Limiter) alone(err error) {
-	l.aloneUntil.Store(int64(l.now() + retryStore))
+	until := l.aloneUntil.Load()
+	if until == closed {
+		return
+	}
+	l.aloneUntil.CompareAndSwap(until, int64(l.now()+retryStore))
 	if l.failing.CompareAndSwap(false, true) {
 		l.log.Warn("rate limits are counted by this process alone: the store does not answer", "err", err)
 	}

@@ -544,3 +544,29 @@ func TestARefusalNamesATimeToComeBack(t *testing.T) {
 		t.Errorf("%+v, Retry-After %q", d, h.Get("Retry-After"))
 	}
 }
+
+func TestCloseWaitsForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{delay: 100 * time.Millisecond}
+		l := New(store, Options{Quotas: Quotas{Reads: Quota{Requests: 2, Period: time.Minute}}})
+		leaving, leave := context.WithCancel(t.Context())
+		go l.Take(leaving, Reads, "acc_1")
+		synctest.Wait()
+		leave()
+		begun := time.Now()
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took != 100*time.Millisecond {
+			t.Errorf("Close returned after %v", took)
+		}
+		for i, want := range []bool{true, true, false} {
+			if d := l.Take(t.Context(), Reads, "acc_2"); d.Allowed != want {
+				t.Errorf("request %d after Close: %+v", i, d)
+			}
+		}
+		if store.calls != 1 {
+			t.Errorf("the store was asked %d times", store.calls)
+		}
+	})
+}

@@ -111,6 +111,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	})
 	p.undo.Add("log", p.events.Close)
 	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: p.log})
+	p.undo.Add("questions of the tail", p.tail.Close)
 	return nil
 }
 
@@ -132,6 +133,7 @@ func (p *process) buildAccess(context.Context) error {
 		Log:     p.log,
 		Metrics: credentials.NewMetrics(p.registry),
 	})
+	p.undo.Add("credentials", p.credentials.Close)
 	quotas, err := quotasOf(c.RateLimit)
 	if err != nil {
 		return err
@@ -140,6 +142,7 @@ func (p *process) buildAccess(context.Context) error {
 		Quotas: quotas,
 		Log:    p.log,
 	})
+	p.undo.Add("limiter", p.limiter.Close)
 	return nil
 }
 
@@ -163,6 +166,7 @@ func (p *process) buildMarket(context.Context) error {
 	if p.weather, p.climate = newWeather(c, p.store, p.log, weather.NewMetrics(p.registry)); p.climate != nil {
 		pull = p.climate.Anomaly
 	}
+	p.undo.Add("weather", p.weather.Close)
 	var err error
 	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{
 		Node:    p.node,
@@ -193,6 +197,7 @@ func (p *process) buildAgents(context.Context) error {
 		Now:       p.store.Now,
 		Log:       p.log,
 	})
+	p.undo.Add("lists", p.catalogue.Close)
 	p.agents = agent.New(p.system, agent.Options{
 		Log:     p.events,
 		Market:  p.market,
@@ -274,6 +279,7 @@ func (p *process) buildStreams(context.Context) error {
 		Logger:         p.log,
 		Metrics:        dashboard.NewMetrics(p.registry),
 	})
+	p.undo.Add("late streams", p.hub.Close)
 	p.undo.Add("streams", p.hub.Drain)
 	p.undo.Add("events", within(streamGrace, p.publishAll))
 	p.subscribe()

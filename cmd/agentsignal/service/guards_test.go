@@ -27,6 +27,8 @@ var unguarded = map[string]string{
 	"actors/engine/timer.go add":                        "puts messages in mailboxes, and reads none",
 	"actors/engine/work.go run":                         "mailboxes and Context.Go recover",
 	"actors/partition/partitions.go Leave":              aWait,
+	"actors/tasks/tasks.go Close":                       aWait,
+	"actors/tasks/tasks.go Go":                          "each caller guards what it hands over",
 	"actors/weather/service.go Run":                     "slopes.run guards each round",
 	"cmd/agentsignal/account.go":                        aCommand,
 	"cmd/agentsignal/bench/":                            aCommand,

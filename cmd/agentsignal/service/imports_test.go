@@ -21,6 +21,7 @@ var mayImport = []struct {
 	{"actors", nil},
 	{"actors/signal", nil},
 	{"actors/panics", nil},
+	{"actors/tasks", nil},
 	{"actors/signal/...", []string{"actors/signal"}},
 	{"actors/spelling", nil},
 	{"actors/strategy", []string{"actors/signal"}},
@@ -80,7 +81,7 @@ var onlyIn = map[string][]string{
 
 // forAll are packages that all others may import.
 var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata",
-	"actors/spelling"}
+	"actors/spelling", "actors/tasks"}
 
 // forTests are packages that tests alone import.
 var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest",
