@@ -13,7 +13,7 @@ const (
 
 // Backoff is how long an actor waits before it tries again what has failed: a quarter of
 // a second, and from one failure to the next twice as long, up to LastBackoff. The zero
-// value is that nothing has failed.
+// value means that nothing has failed.
 type Backoff struct{ d time.Duration }
 
 // Next returns how long to wait after one more failure.
@@ -22,13 +22,14 @@ func (b *Backoff) Next() time.Duration {
 	return b.d
 }
 
-// Level returns at which level a failure is logged, ahead of Next: only the first one
-// of a row is of interest.
-func (b *Backoff) Level() slog.Level {
+// Log logs a failure, ahead of Next: the first one of a row as a warning, the others for
+// debugging only.
+func (b *Backoff) Log(log *slog.Logger, message string, args ...any) {
 	if b.d == 0 {
-		return slog.LevelWarn
+		log.Warn(message, args...)
+	} else {
+		log.Debug(message, args...)
 	}
-	return slog.LevelDebug
 }
 
 // Reset notes a success.

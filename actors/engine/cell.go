@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -246,7 +245,10 @@ func (c *cell) logPanic(message, reason any) {
 	if f, ok := reason.(*goFailure); ok {
 		reason, stack = f.reason, f.stack
 	}
-	c.sys.log.LogAttrs(context.Background(), slog.LevelError, "actor panicked",
-		slog.String("actor", c.name), slog.String("kind", string(c.stats.kind)), slog.String("message", fmt.Sprintf("%T", message)),
-		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
+	c.sys.log.Error("actor panicked",
+		"actor", c.name,
+		"kind", string(c.stats.kind),
+		"message", fmt.Sprintf("%T", message),
+		"panic", fmt.Sprint(reason),
+		"stack", string(stack))
 }

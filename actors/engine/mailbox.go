@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -68,10 +67,14 @@ func (c *cell) deadLetter(m any) {
 		return
 	}
 	c.stats.dead.Add(1)
-	if c.sys.log.Enabled(context.Background(), slog.LevelDebug) {
-		c.sys.log.Debug("dead letter", "actor", c.name, "kind", string(c.stats.kind), "type", fmt.Sprintf("%T", m))
-	}
+	c.sys.log.Debug("dead letter", "actor", c.name, "kind", string(c.stats.kind), "type", typeOf{m})
 }
+
+// typeOf is logged as the type of a message, which is formatted only if it is logged.
+type typeOf struct{ message any }
+
+// LogValue implements slog.LogValuer.
+func (t typeOf) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%T", t.message)) }
 
 // PostUserMessage implements actor.Mailbox.
 func (c *cell) PostUserMessage(m any) { c.post(m) }

@@ -219,7 +219,7 @@ func (s *signals) load(c engine.Context) {
 
 func (s *signals) onLoaded(c engine.Context, m loaded) {
 	if m.err != nil {
-		s.o.log.Log(context.Background(), s.failed.Level(), "open signals are not readable", "err", m.err)
+		s.failed.Log(s.o.log, "open signals are not readable", "err", m.err)
 		c.After(s.failed.Next(), loadDue{})
 		return
 	}
@@ -252,7 +252,7 @@ func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 
 func (s *signals) onLooked(c engine.Context, m looked) {
 	if m.err != nil {
-		s.o.log.Log(context.Background(), s.failed.Level(), "new signals are not readable", "err", m.err)
+		s.failed.Log(s.o.log, "new signals are not readable", "err", m.err)
 		c.After(s.failed.Next(), lookDue{m.ids})
 		return
 	}

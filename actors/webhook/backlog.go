@@ -109,7 +109,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	}
 	if m.err != nil {
 		b.wanted = true
-		e.log.Log(context.Background(), b.failed.Level(), "deliveries that are due are not readable", "err", m.err)
+		b.failed.Log(e.log, "deliveries that are due are not readable", "err", m.err)
 		e.searchAt(c, e.o.now().Add(b.failed.Next()))
 		e.letGo()
 		return

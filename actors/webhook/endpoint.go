@@ -210,7 +210,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		e.parent.Tell(finished{c.Self()}) // removed: what is in flight is cancelled with the actor
 		return
 	default:
-		e.log.Log(context.Background(), e.loads.Level(), "webhook is not readable", "err", m.err)
+		e.loads.Log(e.log, "webhook is not readable", "err", m.err)
 		e.loadIn(c, e.loads.Next())
 		return
 	}

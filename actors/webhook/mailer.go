@@ -106,7 +106,7 @@ func (m *mailer) onDone(c engine.Context, d mailsDone) {
 		if m.o.Refused(d.err) {
 			return
 		}
-		m.o.log.Log(c.Context(), m.failed.Level(), "mails are not seen to", "err", d.err)
+		m.failed.Log(m.o.log, "mails are not seen to", "err", d.err)
 		m.timer = c.After(m.failed.Next(), mailsDue{})
 		return
 	}

@@ -225,7 +225,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 		e.load(c)
 		return
 	default:
-		e.log.Log(context.Background(), r.failed.Level(), "outcomes are not stored", "deliveries", len(r.storing.outcomes), "err", m.err)
+		r.failed.Log(e.log, "outcomes are not stored", "deliveries", len(r.storing.outcomes), "err", m.err)
 		c.After(r.failed.Next(), storeDue{})
 		return
 	}

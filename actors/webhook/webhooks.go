@@ -225,7 +225,7 @@ func (w *webhooks) scan(c engine.Context) {
 
 func (w *webhooks) onScanned(c engine.Context, m scanned) {
 	if m.err != nil {
-		w.o.log.Log(context.Background(), w.failed.Level(), "webhooks that are due are not readable", "err", m.err)
+		w.failed.Log(w.o.log, "webhooks that are due are not readable", "err", m.err)
 		c.After(w.failed.Next(), scanDue{})
 		return
 	}
@@ -284,7 +284,7 @@ func (w *webhooks) onOpenDone(c engine.Context, m openDone) {
 	w.storing = false
 	if m.err != nil {
 		if !w.o.Refused(m.err) {
-			w.o.log.Log(context.Background(), w.unsaved.Level(), "deliveries are not stored", "err", m.err)
+			w.unsaved.Log(w.o.log, "deliveries are not stored", "err", m.err)
 			w.storeOpen(c, w.unsaved.Next())
 		}
 		return
