@@ -5,7 +5,7 @@
 // Every node runs the same tree. Nodes tell each other nothing; they share Redis.
 //
 //	root                         engine: answers /healthz
-//	├── trading, weather, seo    agent: one of each agent of the catalogue; admits runs
+//	├── trading, weather, seo    agent: one of each agent of the catalogue; bounds its runs
 //	├── market                   market: starts the actors of assets that somebody asks for
 //	│   └── BTC, ETH, …          market: one of each asset: ticks and bars become snapshots
 //	├── partitions               partition: announces the node; which partitions are its own
@@ -79,7 +79,7 @@
 // # The ways
 //
 // A request, POST /agents/{id}/run: http/routes.go, the chain of http/middleware.go,
-// http/runs.go → agent.Agents.Run → the agent's actor admits it → a worker
+// http/runs.go → agent.Agents.Run → the agent's actor queues it → a worker
 // (agent/run.go) asks market for a snapshot and strategy for its conclusion →
 // persistence/log.go appends events and records with one script → the answer.
 //

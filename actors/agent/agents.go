@@ -126,7 +126,7 @@ func New(sys *engine.System, o Options) *Agents {
 		a.catalogue = append(a.catalogue, agent)
 		a.exec.concluders[agent.ID] = concluderOf(agent, trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
-			return &agentActor{exec: a.exec, quota: a.quota, workers: o.Workers, queue: o.Workers}
+			return &agentActor{exec: a.exec, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})
 	}
 	return a
@@ -172,8 +172,8 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 
 // Run executes one run and returns when its outcome is stored. The error is a
 // *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
-// KindNotFound, KindTooMany, or KindUnavailable, when no signal was told to
-// anybody. If ctx ends first Run returns its error; the run goes on.
+// KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
+// first Run returns its error; the run goes on.
 func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
 	if err := a.known(req); err != nil {
 		return Outcome{}, err
@@ -185,7 +185,15 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 	if !a.begin() {
 		return Outcome{}, signal.Unavailable(errDrained)
 	}
-	r := a.newRun(signal.NewRunID(), req, nil)
+	id := signal.NewRunID()
+	if !a.quota.take(req.Account) {
+		a.running.Done()
+		return Outcome{Run: id}, tooManyRuns("too many runs at once: wait until one has ended")
+	}
+	r := a.newRun(id, req, nil, func() {
+		a.quota.give(req.Account)
+		a.running.Done()
+	})
 	s, err := a.await(ctx, r)
 	return Outcome{Run: r.id, Signal: s}, err
 }
@@ -225,8 +233,16 @@ func (a *Agents) nameOf(id signal.AgentID, asset string) string {
 	return a.o.Name(asset)
 }
 
-func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job) *run {
-	return &run{id: id, request: req, job: job, accepted: a.exec.since(), answer: make(chan answer, 1), quota: a.quota, ended: a.running.Done}
+// newRun returns a run that gives back by free what was taken for it.
+func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job, free func()) *run {
+	return &run{
+		id:       id,
+		request:  req,
+		job:      job,
+		accepted: a.exec.since(),
+		answer:   make(chan answer, 1),
+		free:     free,
+	}
 }
 
 // begin counts a run as under way, or returns false if the process ends.
@@ -251,8 +267,8 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-limit.C:
-		// Its agent failed while it had the run in hand, or is stopped.
-		r.settle()
+		// The agent's actor failed while it had the run, or is stopped.
+		r.release()
 		return nil, signal.Unavailable(errors.New("no answer from agent " + string(r.request.Agent)))
 	}
 }

@@ -167,8 +167,8 @@ func pause(ctx context.Context, d time.Duration) {
 func (a *Agents) work(j signal.Job) {
 	defer a.o.Jobs.Done(j)
 	j.Request.Reply = nil // the answer was given when the job was queued
-	r := a.newRun(j.Run, j.Request, &j)
-	defer r.settle()
+	r := a.newRun(j.Run, j.Request, &j, a.running.Done)
+	defer r.release()
 	err := panics.ErrPanicked
 	if !panics.Guard(a.o.Slog, panics.Jobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
 		err = a.abandon(r)

@@ -48,36 +48,30 @@ type run struct {
 	job      *signal.Job   // nil for a synchronous run
 	accepted time.Duration // when it was asked for, since the executor's start: its time limit counts from here
 	answer   chan answer   // holds one
-	quota    *quota
-	held     atomic.Bool // a place of the quota is held
-	ended    func()      // called once, before the answer
-	over     atomic.Bool // ended was called
-	counted  bool        // its end is in the metrics; touched by the goroutine that records it
+	free     func()        // gives back what was taken for the run; called once, before the answer
+	released atomic.Bool   // free was called
 
 	started time.Time // by the service's clock; set when a worker takes it
 	due     time.Time // when others give it up; zero if it was not announced, or is a job
 }
 
-// settle gives back what the run holds. It returns false if that was done before.
-func (r *run) settle() bool {
-	if r.over.Swap(true) {
-		return false
-	}
-	if r.held.Load() {
-		r.quota.give(r.request.Account)
-	}
-	r.ended()
-	return true
-}
-
-// refuse answers a run that was not executed.
-func (r *run) refuse(err error) {
-	if r.settle() {
-		r.answer <- answer{err: err}
+// release gives back what the run holds, once.
+func (r *run) release() {
+	if !r.released.Swap(true) {
+		r.free()
 	}
 }
 
-// answer is what the caller of a run is told.
+// settle gives back what the run holds, and answers its caller. A run is answered once.
+func (r *run) settle(s *signal.Signal, err error) {
+	r.release()
+	select {
+	case r.answer <- answer{s, err}:
+	default:
+	}
+}
+
+// answer is what the caller of a run gets.
 type answer struct {
 	signal *signal.Signal // nil if err is not
 	err    error          // *signal.RunError or *signal.Error
@@ -99,6 +93,9 @@ var (
 // another process.
 var errInterrupted = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the job was interrupted"}
 
+// errNotRecorded is the answer of a run whose recording panicked.
+var errNotRecorded = &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "the run could not be recorded"}
+
 // lateMargin is how long before its Due a run is recorded no more: longer than an
 // append takes.
 const lateMargin = 5 * time.Second
@@ -106,7 +103,7 @@ const lateMargin = 5 * time.Second
 // retryAppend is the pause before the outcome of a job is appended once more.
 const retryAppend = time.Second
 
-// executor runs what the actors have admitted. All of it may be called from any
+// executor executes runs. All of it may be called from any
 // goroutine.
 type executor struct {
 	log           Log
@@ -132,7 +129,7 @@ func (x *executor) since() time.Duration { return time.Since(x.birth) }
 // which may be after the answer.
 //
 // A timer decides who records the run. If it can be stopped when the computing is
-// over, nothing was told yet and this goroutine records all of it at once. Else
+// over, nothing was recorded yet and this goroutine records all of it at once. Else
 // the timer's goroutine has begun to announce the run, or has done so, and it is
 // handed the outcome: so the announcement always comes first, and the end comes
 // once, in time, even if the computing does not end.
@@ -141,12 +138,14 @@ func (x *executor) execute(r *run) {
 	r.started = x.now()
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	computed := make(chan outcome, 1)
-	announce := time.AfterFunc(x.announceAfter, func() { x.finishAnnounced(ctx, cancel, r, computed) })
+	announce := time.AfterFunc(x.announceAfter, func() {
+		defer cancel(nil)
+		x.end(r, func() (*signal.Signal, error) { return x.recordAnnounced(ctx, cancel, r, computed) })
+	})
 	o := x.compute(ctx, r)
 	if announce.Stop() {
-		defer x.recovered(r)
 		defer cancel(nil)
-		x.finish(r, o, context.Cause(ctx), false)
+		x.end(r, func() (*signal.Signal, error) { return x.record(r, o, context.Cause(ctx), false) })
 		return
 	}
 	computed <- o
@@ -154,10 +153,31 @@ func (x *executor) execute(r *run) {
 
 // fail records the end of a run that is not executed, and answers.
 func (x *executor) fail(r *run, failure *signal.RunError) {
-	defer x.recovered(r)
 	x.metrics.runStarted(r.request.Agent)
 	r.started = x.now()
-	x.finish(r, outcome{err: failure}, nil, false)
+	x.end(r, func() (*signal.Signal, error) { return x.record(r, outcome{err: failure}, nil, false) })
+}
+
+// end is how every run ends that was begun: record has its outcome stored, or returns why
+// it was not. The end is counted, and the caller gets the answer.
+func (x *executor) end(r *run, record func() (*signal.Signal, error)) {
+	var s *signal.Signal
+	var err error
+	func() {
+		defer func() {
+			if reason := recover(); reason != nil {
+				x.slog.Error("recording a run panicked",
+					"agent", string(r.request.Agent),
+					"run", string(r.id),
+					"panic", fmt.Sprint(reason),
+					"stack", string(debug.Stack()))
+				s, err = nil, errNotRecorded
+			}
+		}()
+		s, err = record()
+	}()
+	x.metrics.runEnded(r, s, err, x.now().Sub(r.started))
+	r.settle(s, err)
 }
 
 // compute asks the agent. A panic there fails the run and nothing else.
@@ -183,19 +203,17 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 	return outcome{err: internalError(err)}
 }
 
-// finishAnnounced announces r, waits for its outcome and records that. It is the
+// recordAnnounced announces r, waits for its outcome and records that. It is the
 // goroutine of a run that takes longer.
-func (x *executor) finishAnnounced(ctx context.Context, cancel context.CancelCauseFunc, r *run, computed <-chan outcome) {
-	defer x.recovered(r)
-	defer cancel(nil)
+func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCauseFunc, r *run,
+	computed <-chan outcome) (*signal.Signal, error) {
 	left := max(0, x.timeout-(x.since()-r.accepted))
 	limit := time.AfterFunc(left, func() { cancel(errTimeout) })
 	defer limit.Stop()
 	if err := x.announce(r, left); err != nil {
 		// It is not known whether the log has the announcement, so nothing may follow
 		// it. If it has, the run's Due ends it with CANCELLED.
-		x.reply(r, nil, err)
-		return
+		return nil, err
 	}
 	var o outcome
 	select {
@@ -207,7 +225,7 @@ func (x *executor) finishAnnounced(ctx context.Context, cancel context.CancelCau
 			o.err = endedError(context.Cause(ctx))
 		}
 	}
-	x.finish(r, o, context.Cause(ctx), true)
+	return x.record(r, o, context.Cause(ctx), true)
 }
 
 // announce records agent.started alone. The end of a job that has begun is assured
@@ -222,37 +240,33 @@ func (x *executor) announce(r *run, left time.Duration) error {
 	return err
 }
 
-// finish records the outcome of r and answers. cause is why r's context ended, nil
-// if it did not.
-func (x *executor) finish(r *run, o outcome, cause error, announced bool) {
+// record stores the outcome of r and returns the answer. cause is why r's context ended,
+// nil if it did not.
+func (x *executor) record(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
 	if r.job != nil && o.conclusion == nil && errors.Is(cause, errDrained) {
-		x.reply(r, nil, errInterrupted)
-		return
+		return nil, errInterrupted
 	}
 	if !r.due.IsZero() && x.now().After(r.due.Add(-lateMargin)) {
-		// This process was held up. The run's end is another's to record, or was.
-		x.reply(r, nil, cancelledError("the run was given up"))
-		return
+		// This process was held up. Another one records the end of the run, or has.
+		return nil, cancelledError("the run was given up")
 	}
 	c := x.change(r, o, announced)
 	first, err := x.append(r, c)
 	if err != nil {
-		x.reply(r, nil, err)
-		return
+		return nil, err
 	}
 	if o.err != nil {
-		x.reply(r, nil, o.err)
-		return
+		return nil, o.err
 	}
-	told := *c.Signal // which belongs to the log
-	s := &told
+	stored := *c.Signal // which belongs to the log
+	s := &stored
 	for i := range c.Events {
 		if c.Events[i].Type == signal.SignalCreated {
 			s.CreatedAt = first.Plus(i).Time()
 		}
 	}
 	s.UpdatedAt, s.ExpiresAt = s.CreatedAt, s.CreatedAt.Add(o.conclusion.Lifetime.Truncate(time.Millisecond))
-	x.reply(r, s, nil)
+	return s, nil
 }
 
 // change makes what the end of r records.
@@ -326,15 +340,6 @@ func (x *executor) event(r *run, t signal.EventType, data []byte) signal.Event {
 	return e
 }
 
-// recovered answers the caller of a run whose recording panicked. It is deferred.
-func (x *executor) recovered(r *run) {
-	if reason := recover(); reason != nil {
-		x.slog.Error("recording a run panicked", "agent", string(r.request.Agent), "run", string(r.id), "panic", fmt.Sprint(reason),
-			"stack", string(debug.Stack()))
-		x.reply(r, nil, &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "the run could not be recorded"})
-	}
-}
-
 // append records c. What a job does is tried until it is stored, or refused because
 // another process has taken the job, or this process ends: nobody waits for it, and
 // the guard of the job lets its outcome in once.
@@ -349,17 +354,6 @@ func (x *executor) append(r *run, c signal.Change) (signal.Position, error) {
 			return p, err
 		case <-time.After(retryAppend):
 		}
-	}
-}
-
-// reply counts the end of r and tells its caller.
-func (x *executor) reply(r *run, s *signal.Signal, err error) {
-	if !r.counted {
-		r.counted = true
-		x.metrics.runEnded(r, s, err, x.now().Sub(r.started))
-	}
-	if r.settle() {
-		r.answer <- answer{s, err}
 	}
 }
 

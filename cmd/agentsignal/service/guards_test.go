@@ -20,7 +20,7 @@ const (
 // by a prefix of these.
 var unguarded = map[string]string{
 	"actors/agent/agents.go Drain":                      aWait,
-	"actors/agent/run.go finishAnnounced":               "cancels a context",
+	"actors/agent/run.go recordAnnounced":               "cancels a context",
 	"actors/dashboard/hub.go begin":                     "peer.read guards what it receives",
 	"actors/dashboard/hub.go NewHub":                    "a flusher guards each order, connection and report",
 	"actors/engine/system.go Shutdown":                  aWait,

@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// tooManyRuns returns the error of a run that was not admitted.
+func tooManyRuns(message string) *signal.Error {
+	return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: message, RetryAfter: time.Second}
+}
+
+// quota limits the synchronous runs of an account in this process. A run gives its place
+// back before its caller is answered, so that a sequential client never reaches the limit.
+// Jobs are limited by the number that is queued, and by their workers.
+type quota struct {
+	limit int
+
+	mu   sync.Mutex
+	runs map[signal.AccountID]int
+}
+
+func newQuota(limit int) *quota { return &quota{limit: limit, runs: make(map[signal.AccountID]int)} }
+
+// take returns false if the account has as many runs as it may.
+func (q *quota) take(account signal.AccountID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.runs[account]
+	if n >= q.limit {
+		return false
+	}
+	q.runs[account] = n + 1
+	return true
+}
+
+func (q *quota) give(account signal.AccountID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.runs[account]; n > 1 {
+		q.runs[account] = n - 1
+	} else {
+		delete(q.runs, account)
+	}
+}
