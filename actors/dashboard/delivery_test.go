@@ -69,7 +69,7 @@ func closedSlow(s *service) bool {
 	found := make(chan bool, len(s.hub.flushers))
 	for _, f := range s.hub.flushers {
 		f.post(look(func(f *flusher) {
-			for _, p := range f.peers {
+			for p := range f.peers.All() {
 				if p.closed == closeSlow {
 					found <- true
 					return

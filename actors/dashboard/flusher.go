@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/heap"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -38,11 +39,11 @@ type flusher struct {
 	passed      map[int]passage
 	revoked     map[signal.AccountID][]recent
 	dirty       []*cohort
-	ready       []*peer // wants a turn at writing
-	readyBefore []*peer // the list before
-	waiting     []*peer // refused by the kernel
-	retryAt     int64   // when they are tried again
-	peers       deadlines
+	ready       []*peer          // wants a turn at writing
+	readyBefore []*peer          // the list before
+	waiting     []*peer          // refused by the kernel
+	retryAt     int64            // when they are tried again
+	peers       heap.Heap[*peer] // by due: see newDeadlines
 	draining    bool
 	halted      bool
 	pacing      pacing
@@ -57,7 +58,7 @@ type flusher struct {
 	sentBytes uint64
 }
 
-// passage says which events of a partition a flusher has seen: from first to last.
+// passage is which events of a partition a flusher has seen: from first to last.
 type passage struct{ first, last signal.Position }
 
 // recent is a revocation of the last seconds: a connection that was authenticated
@@ -77,9 +78,16 @@ type tally struct {
 }
 
 func newFlusher(h *Hub) *flusher {
-	return &flusher{hub: h, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		audiences: make(map[signal.AccountID]*audience), passed: make(map[int]passage),
-		revoked: make(map[signal.AccountID][]recent), writer: newRawWriter()}
+	return &flusher{
+		hub:       h,
+		wake:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		audiences: make(map[signal.AccountID]*audience),
+		passed:    make(map[int]passage),
+		revoked:   make(map[signal.AccountID][]recent),
+		peers:     newDeadlines(),
+		writer:    newRawWriter(),
+	}
 }
 
 // post adds o to the inbox. It never waits.
@@ -126,8 +134,8 @@ func (f *flusher) run() {
 // idleFor returns how long there is nothing to do unless an order comes.
 func (f *flusher) idleFor() time.Duration {
 	next := f.hub.clock() + int64(time.Hour)
-	if len(f.peers) > 0 {
-		next = min(next, f.peers[0].due)
+	if f.peers.Len() > 0 {
+		next = min(next, f.peers.Top().due)
 	}
 	if len(f.waiting) > 0 {
 		next = min(next, f.retryAt)

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -108,7 +107,7 @@ func (o attached) apply(f *flusher) {
 	p, now := o.peer, f.hub.clock()
 	p.lastSeen.CompareAndSwap(0, now)
 	p.nextPing = now + int64(f.hub.o.PingInterval)
-	heap.Push(&f.peers, p)
+	f.peers.Push(p)
 	f.schedule(p)
 	if f.draining {
 		f.close(p, closeGoingAway)
@@ -253,7 +252,7 @@ func (f *flusher) remove(p *peer) {
 		f.detach(p)
 		p.gone = true
 		p.private = nil
-		heap.Remove(&f.peers, p.rank)
+		f.peers.Remove(p.rank)
 		p.socket.Close()
 		f.hub.left(p)
 	}
@@ -269,7 +268,7 @@ type drained struct{}
 
 func (drained) apply(f *flusher) {
 	f.draining = true
-	for _, p := range slices.Clone(f.peers) {
+	for _, p := range slices.Collect(f.peers.All()) {
 		f.close(p, closeGoingAway)
 	}
 }
@@ -278,7 +277,7 @@ func (drained) apply(f *flusher) {
 type cutOff struct{}
 
 func (cutOff) apply(f *flusher) {
-	for _, p := range slices.Clone(f.peers) {
+	for _, p := range slices.Collect(f.peers.All()) {
 		f.abandon(p)
 		if !p.reading.Load() {
 			f.remove(p)

@@ -111,7 +111,7 @@ func TestAReaderThatPanicsEndsItsConnectionOnly(t *testing.T) {
 	b.settle()
 	p.read()
 	b.settle()
-	if n := len(b.flusher.peers); n != 0 {
+	if n := b.flusher.peers.Len(); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 }

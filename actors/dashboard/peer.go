@@ -1,11 +1,11 @@
 package dashboard
 
 import (
-	"container/heap"
 	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/heap"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -98,30 +98,9 @@ type replaying struct {
 	round  int // frames of the round before this one
 }
 
-// deadlines is the heap of a flusher's peers by due. It holds all of them.
-type deadlines []*peer
-
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].due < d[j].due }
-func (d deadlines) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].rank, d[j].rank = i, j
-}
-
-// Push implements heap.Interface.
-func (d *deadlines) Push(x any) {
-	p := x.(*peer)
-	p.rank = len(*d)
-	*d = append(*d, p)
-}
-
-// Pop implements heap.Interface.
-func (d *deadlines) Pop() any {
-	last := len(*d) - 1
-	p := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return p
+// newDeadlines returns the heap of a flusher's peers by due. It holds all of them.
+func newDeadlines() heap.Heap[*peer] {
+	return heap.New(func(a, b *peer) bool { return a.due < b.due }, func(p *peer, rank int) { p.rank = rank })
 }
 
 // schedule brings p's place in the heap up to date.
@@ -135,14 +114,14 @@ func (f *flusher) schedule(p *peer) {
 			p.due = min(p.due, p.nextBeat)
 		}
 	}
-	heap.Fix(&f.peers, p.rank)
+	f.peers.Fix(p.rank)
 }
 
 // expire does what is due.
 func (f *flusher) expire() {
 	now := f.hub.clock()
-	for len(f.peers) > 0 && f.peers[0].due <= now {
-		p := f.peers[0]
+	for f.peers.Len() > 0 && f.peers.Top().due <= now {
+		p := f.peers.Top()
 		switch {
 		case p.deadline != 0 && p.deadline <= now:
 			p.deadline = now + int64(lingerTime)

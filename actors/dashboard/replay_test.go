@@ -190,7 +190,7 @@ func refusedPeers(h *Hub) int {
 	for _, f := range h.flushers {
 		f.post(look(func(f *flusher) {
 			n := 0
-			for _, p := range f.peers {
+			for p := range f.peers.All() {
 				if p.refused {
 					n++
 				}

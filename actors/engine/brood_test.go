@@ -60,7 +60,7 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 		if n := registered(s); n != before {
 			t.Errorf("%d actors are registered, want %d", n, before)
 		}
-		if n := len(s.timers.heap); n != 0 {
+		if n := s.timers.heap.Len(); n != 0 {
 			t.Errorf("%d timers are left", n)
 		}
 		if len(contexts) != 1000 {

@@ -309,7 +309,7 @@ func TestTimers(t *testing.T) {
 
 		r.Tell(func(c Context) { c.After(time.Hour, "never"); c.Stop(c.Self()) })
 		synctest.Wait()
-		if n := len(s.timers.heap); n != 0 {
+		if n := s.timers.heap.Len(); n != 0 {
 			t.Errorf("%d timers are left of actors that ended", n)
 		}
 	})

@@ -1,16 +1,17 @@
 package engine
 
 import (
-	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/heap"
 )
 
 // Timer is a message to come, made by Context.After. The zero value is a timer
 // that has fired.
 type Timer struct{ e *timer }
 
-// Stop drops the message and says whether it was still to be sent. A message that
+// Stop drops the message and reports whether it was still to be sent. A message that
 // is in the mailbox already is delivered nevertheless.
 func (t Timer) Stop() bool { return t.e != nil && t.e.c.sys.timers.drop(t.e) }
 
@@ -26,8 +27,9 @@ type timer struct {
 	prev, next *timer // the other timers of the actor
 }
 
-// timers is the timer heap of a system. One goroutine, started with the first
-// timer, serves all of them.
+// timers is the timer heap of a system. One goroutine, started with the first timer,
+// serves all of them. With time.AfterFunc a timer would take twice the memory: see
+// BenchmarkPendingTimers.
 type timers struct {
 	start time.Time
 	wake  chan struct{}
@@ -35,15 +37,31 @@ type timers struct {
 	ended chan struct{}
 
 	mu      sync.Mutex
-	heap    timerHeap
+	heap    heap.Heap[*timer]
 	seq     uint64
 	running bool
 	closed  bool
 }
 
 func newTimers() *timers {
-	return &timers{start: time.Now(), wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	return &timers{
+		start: time.Now(),
+		wake:  make(chan struct{}, 1),
+		quit:  make(chan struct{}),
+		ended: make(chan struct{}),
+		heap:  heap.New((*timer).before, (*timer).placed),
+	}
 }
+
+// before reports whether t is sent before other.
+func (t *timer) before(other *timer) bool {
+	if t.at != other.at {
+		return t.at < other.at
+	}
+	return t.seq < other.seq
+}
+
+func (t *timer) placed(index int) { t.index = index }
 
 // add starts a timer of the actor c.
 func (t *timers) add(c *cell, d time.Duration, m any) Timer {
@@ -60,7 +78,7 @@ func (t *timers) add(c *cell, d time.Duration, m any) Timer {
 		e.next.prev = e
 	}
 	c.timers = e
-	heap.Push(&t.heap, e)
+	t.heap.Push(e)
 	if !t.running {
 		t.running = true
 		go t.run()
@@ -83,7 +101,7 @@ func (t *timers) drop(e *timer) bool {
 	if e.index < 0 {
 		return false
 	}
-	heap.Remove(&t.heap, e.index)
+	t.heap.Remove(e.index)
 	e.unlink()
 	return true
 }
@@ -94,7 +112,7 @@ func (t *timers) dropAll(c *cell) {
 	defer t.mu.Unlock()
 	for c.timers != nil {
 		e := c.timers
-		heap.Remove(&t.heap, e.index)
+		t.heap.Remove(e.index)
 		e.unlink()
 	}
 }
@@ -138,12 +156,12 @@ func (t *timers) fire() (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Since(t.start)
-	for len(t.heap) > 0 {
-		e := t.heap[0]
+	for t.heap.Len() > 0 {
+		e := t.heap.Top()
 		if e.at > now {
 			return e.at - now, true
 		}
-		heap.Pop(&t.heap)
+		t.heap.Remove(e.index)
 		e.unlink()
 		e.c.post(e)
 	}
@@ -162,39 +180,4 @@ func (t *timers) close() {
 	if running {
 		<-t.ended
 	}
-}
-
-// timerHeap implements heap.Interface.
-type timerHeap []*timer
-
-func (h timerHeap) Len() int { return len(h) }
-
-func (h timerHeap) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
-	}
-	return h[i].seq < h[j].seq
-}
-
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *timerHeap) Push(x any) {
-	e := x.(*timer)
-	e.index = len(*h)
-	*h = append(*h, e)
-}
-
-// Pop implements heap.Interface.
-func (h *timerHeap) Pop() any {
-	old := *h
-	n := len(old) - 1
-	e := old[n]
-	old[n] = nil
-	*h = old[:n]
-	e.index = -1
-	return e
 }

@@ -20,6 +20,7 @@ var mayImport = []struct {
 }{
 	{"actors", nil},
 	{"actors/signal", nil},
+	{"actors/heap", nil},
 	{"actors/panics", nil},
 	{"actors/tasks", nil},
 	{"actors/signal/...", []string{"actors/signal"}},
@@ -80,8 +81,15 @@ var onlyIn = map[string][]string{
 }
 
 // forAll are packages that all others may import.
-var forAll = []string{"actors/panics", "actors/signal/credential", "actors/signal/delivery", "actors/signal/marketdata",
-	"actors/spelling", "actors/tasks"}
+var forAll = []string{
+	"actors/heap",
+	"actors/panics",
+	"actors/signal/credential",
+	"actors/signal/delivery",
+	"actors/signal/marketdata",
+	"actors/spelling",
+	"actors/tasks",
+}
 
 // forTests are packages that tests alone import.
 var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest",
