@@ -26,7 +26,7 @@ func (h *Heap[T]) Len() int { return len(h.items) }
 // Top returns the first item, at place 0. The heap must not be empty.
 func (h *Heap[T]) Top() T { return h.items[0] }
 
-// All returns the items in no order. The heap must not be changed meanwhile.
+// All returns the items in the order of their places. The heap must not be changed meanwhile.
 func (h *Heap[T]) All() iter.Seq[T] { return slices.Values(h.items) }
 
 // Push adds an item.

@@ -82,6 +82,32 @@ func TestAnswersInUseAreRenewedBesideTheRequests(t *testing.T) {
 	})
 }
 
+func TestCloseWaitsForRenewals(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
+		accepted(t, s, secret)
+		m.do(func() { m.delay = 100 * time.Millisecond })
+		time.Sleep(renewAfter)
+		accepted(t, s, secret) // and begins a renewal
+		synctest.Wait()
+		begun := time.Now()
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took != 100*time.Millisecond {
+			t.Errorf("Close returned after %v", took)
+		}
+		m.counted()
+		time.Sleep(fresh)
+		if _, err := s.Authenticate(t.Context(), secret); signal.KindOf(err) != signal.KindUnavailable {
+			t.Errorf("a key that is not known fresh, after Close: %v", err)
+		}
+		if n := m.counted(); n != 0 {
+			t.Errorf("the store was asked %d times after Close", n)
+		}
+	})
+}
+
 // TestOtherProcessesRefuseWithinASecond ends credentials at a store that two
 // services share, with requests going on all the time.
 func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
