@@ -113,10 +113,26 @@ func New(sys *engine.System, o Options) *Agents {
 	o.Slog = o.Slog.With("component", "agent")
 
 	ctx, stop := context.WithCancelCause(context.Background())
-	a := &Agents{o: o, actors: make(map[signal.AgentID]engine.Ref), quota: newQuota(o.MaxConcurrent), exec: &executor{
-		log: o.Log, now: o.Now, announceAfter: o.AnnounceAfter, timeout: o.Timeout, dueMargin: o.DueMargin,
-		jobRetention: o.JobRetention, concluders: make(map[signal.AgentID]concluder), metrics: o.Metrics, slog: o.Slog,
-		birth: time.Now(), ctx: ctx, stop: stop}}
+	exec := &executor{
+		log:           o.Log,
+		now:           o.Now,
+		announceAfter: o.AnnounceAfter,
+		timeout:       o.Timeout,
+		dueMargin:     o.DueMargin,
+		jobRetention:  o.JobRetention,
+		concluders:    make(map[signal.AgentID]concluder),
+		metrics:       o.Metrics,
+		slog:          o.Slog,
+		birth:         time.Now(),
+		ctx:           ctx,
+		stop:          stop,
+	}
+	a := &Agents{
+		o:      o,
+		actors: make(map[signal.AgentID]engine.Ref),
+		quota:  newQuota(o.MaxConcurrent),
+		exec:   exec,
+	}
 	trading, texts := newTrader(o.Market, o.Now), newWriter(o.Content)
 	for _, agent := range signal.Agents() {
 		if slices.Contains(o.Disabled, agent.ID) {
@@ -124,9 +140,9 @@ func New(sys *engine.System, o Options) *Agents {
 		}
 		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
-		a.exec.concluders[agent.ID] = concluderOf(agent, trading, texts, o.Weather)
+		exec.concluders[agent.ID] = concluderOf(agent, trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
-			return &agentActor{exec: a.exec, workers: o.Workers, queue: o.Workers}
+			return &agentActor{exec: exec, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})
 	}
 	return a
@@ -147,8 +163,8 @@ func concluderOf(agent signal.Agent, trading *trader, texts *writer, w Weather) 
 	return unavailable{agent.Name}
 }
 
-// unavailable is an agent for which this version has no source of data. Its runs
-// fail, and say so.
+// unavailable is an agent for which this version has no source of data. Its runs fail
+// with DATA_UNAVAILABLE.
 type unavailable struct{ name string }
 
 // Conclude implements concluder.
@@ -224,8 +240,8 @@ func (a *Agents) room(account signal.AccountID) error {
 			" open signals, which is as many as it may have: wait until some have closed"}
 }
 
-// nameOf returns the name by which what an agent says of an asset is stored: for those
-// with prices that of the catalogue, for a subject of content the subject.
+// nameOf returns the name under which signals about an asset are stored: the catalogue's
+// for assets with prices, the subject itself for content.
 func (a *Agents) nameOf(id signal.AgentID, asset string) string {
 	if agent, err := a.Agent(id); err != nil || agent.Category == signal.Content {
 		return asset

@@ -18,13 +18,14 @@ type Jobs interface {
 	// Job returns a job, or KindNotFound.
 	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
 	// Jobs lists the jobs of an account, newest first, and how many there are in all.
-	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
+	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
+		[]signal.Job, int, error)
 	// Next takes up to limit jobs, which are running then, with their Attempt counted
 	// and their Entry set; it waits for at most about a second for the first one. One
 	// goroutine at a time may call it.
 	Next(ctx context.Context, limit int) ([]signal.Job, error)
-	// Done says that this process works on a job of Next no more. Without an outcome
-	// the job is taken again.
+	// Done notes that this process has stopped working on a job of Next. Without an
+	// outcome the job is taken again.
 	Done(j signal.Job)
 	// Waiting returns the number of queued jobs of the installation.
 	Waiting(ctx context.Context) (int64, error)
@@ -42,7 +43,8 @@ var errNoJobs = errors.New("no store for jobs")
 // Submit queues a run and returns its job. reply, if not nil, makes the answer to
 // be kept for the request's Idempotency-Key; it is stored with the job. Errors are
 // *signal.Error: KindNotFound, KindTooMany, KindUnavailable.
-func (a *Agents) Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
+	reply func(signal.Job) *signal.Reply) (signal.Job, error) {
 	return a.submit(ctx, signal.Job{Request: req}, reply)
 }
 
@@ -90,7 +92,8 @@ func (a *Agents) Job(ctx context.Context, account signal.AccountID, id signal.Jo
 
 // Jobs lists the jobs of the account, newest first, and how many there are in all;
 // status "" means any.
-func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
+	[]signal.Job, int, error) {
 	if a.o.Jobs == nil {
 		return nil, 0, nil
 	}
@@ -98,7 +101,7 @@ func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status sign
 }
 
 // Work takes jobs and runs them until ctx ends, and then returns nil without
-// waiting for those under way: Drain does. It survives a store that is away.
+// waiting for those under way: Drain does. It continues after errors of the store.
 func (a *Agents) Work(ctx context.Context) error {
 	if a.o.Jobs == nil {
 		<-ctx.Done()
@@ -163,7 +166,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // work runs a job that this process has taken, and returns when its outcome is
-// stored or is another process's matter.
+// stored, or is left to another process.
 func (a *Agents) work(j signal.Job) {
 	defer a.o.Jobs.Done(j)
 	j.Request.Reply = nil // the answer was given when the job was queued
@@ -178,7 +181,8 @@ func (a *Agents) work(j signal.Job) {
 	case signal.KindOf(err) == signal.KindConflict:
 		a.o.Slog.Info("a job was taken by another process", "job", string(j.ID), "attempt", j.Attempt)
 	default:
-		a.o.Slog.Warn("the outcome of a job was not stored; it will be run again", "job", string(j.ID), "attempt", j.Attempt, "err", err)
+		a.o.Slog.Warn("the outcome of a job was not stored; it will be run again",
+			"job", string(j.ID), "attempt", j.Attempt, "err", err)
 	}
 }
 

@@ -22,7 +22,7 @@ type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// conclusion is what an agent says of a request.
+// conclusion is an agent's answer to a request.
 type conclusion struct {
 	Direction  signal.Direction
 	Confidence float64
@@ -35,7 +35,7 @@ type conclusion struct {
 }
 
 // concluder is how the agents of one category work. An error that is no
-// *signal.RunError is told to the client as INTERNAL. Conclude returns soon after
+// *signal.RunError is INTERNAL to the client. Conclude returns soon after
 // ctx ends.
 type concluder interface {
 	Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error)
@@ -91,10 +91,18 @@ var (
 
 // errInterrupted is the answer of a job whose process ends: its outcome is left to
 // another process.
-var errInterrupted = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the job was interrupted"}
+var errInterrupted = &signal.Error{
+	Kind:    signal.KindUnavailable,
+	Code:    "unavailable",
+	Message: "the job was interrupted",
+}
 
 // errNotRecorded is the answer of a run whose recording panicked.
-var errNotRecorded = &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "the run could not be recorded"}
+var errNotRecorded = &signal.Error{
+	Kind:    signal.KindInternal,
+	Code:    "internal",
+	Message: "the run could not be recorded",
+}
 
 // lateMargin is how long before its Due a run is recorded no more: longer than an
 // append takes.
@@ -231,7 +239,8 @@ func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCau
 // announce records agent.started alone. The end of a job that has begun is assured
 // by its being run again, of another run by Due.
 func (x *executor) announce(r *run, left time.Duration) error {
-	c := signal.Change{Account: r.request.Account, Events: []signal.Event{x.event(r, signal.AgentStarted, appendStarted(nil, r))}}
+	started := x.event(r, signal.AgentStarted, appendStarted(nil, r))
+	c := signal.Change{Account: r.request.Account, Events: []signal.Event{started}}
 	if r.job == nil {
 		r.due = x.now().Add(left + x.dueMargin)
 		c.Due = &signal.RunDue{Run: r.id, Agent: r.request.Agent, At: r.due}
@@ -311,7 +320,8 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 	if c.Job != nil {
 		c.Job.Status, c.Job.Signal = signal.JobCompleted, s
 	} else if r.request.Reply != nil {
-		c.Reply = &signal.Reply{ReplyKey: *r.request.Reply, Status: 200, Header: map[string]string{"X-Run-Id": string(r.id)}}
+		header := map[string]string{"X-Run-Id": string(r.id)}
+		c.Reply = &signal.Reply{ReplyKey: *r.request.Reply, Status: 200, Header: header}
 	}
 	return c
 }

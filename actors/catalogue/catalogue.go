@@ -46,7 +46,7 @@ type Entry struct {
 	Origin signal.Position
 	// Confidence is the current one.
 	Confidence float64
-	// Closed says that the change is the closing.
+	// Closed reports whether the change is the closing.
 	Closed bool
 }
 
@@ -112,8 +112,16 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Name == nil {
 		o.Name = func(asset string) string { return asset }
 	}
-	return &Catalogue{tail: tail, records: records, strategies: newStrategies(o.Agents, o.Name),
-		retention: cmp.Or(o.Retention, 90*24*time.Hour), maxOpen: o.MaxOpen, now: o.Now, log: o.Log, partitions: make([]partition, partitions)}
+	return &Catalogue{
+		tail:       tail,
+		records:    records,
+		strategies: newStrategies(o.Agents, o.Name),
+		retention:  cmp.Or(o.Retention, 90*24*time.Hour),
+		maxOpen:    o.MaxOpen,
+		now:        o.Now,
+		log:        o.Log,
+		partitions: make([]partition, partitions),
+	}
 }
 
 // List returns the page of q and the exact number of matches. It fails with
@@ -129,7 +137,8 @@ func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, e
 
 // Find returns where the signal was created, and where it was closed, zero while
 // it is open. It fails with KindNotFound if the account has no such signal.
-func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (created, closed signal.Position, err error) {
+func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (
+	created, closed signal.Position, err error) {
 	a, err := c.account(ctx, id)
 	if err != nil {
 		return created, closed, err

@@ -21,12 +21,12 @@ const (
 
 // Source gives weather.
 type Source interface {
-	// Name is what signals say of it.
+	// Name is the name under which signals state it.
 	Name() string
 	// Attribution is what its license asks to be said; empty if nothing.
 	Attribution() string
-	// Newest returns the run of the newest forecast that can be had now by somebody
-	// who has that of the run known, which is zero if there is none.
+	// Newest returns the run of the newest forecast that the source has now. known is the
+	// run of the newest one that the caller has, zero if it has none.
 	Newest(now, known time.Time) time.Time
 	// Archive returns the days of archiveFrom to archiveTo at some points, by name.
 	Archive(ctx context.Context, at []*Point) (map[string]*Series, error)
@@ -133,8 +133,18 @@ func New(source Source, o Options) *Service {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "weather")
-	return &Service{source: source, store: o.Store, now: o.Now, log: o.Log, slopes: newSlopes(o), gate: make(chan struct{}, 1),
-		arrived: func(Question) {}, kept: make(map[Question]*answer), archive: make(map[string]*Series), forecasts: make(map[string]*forecast)}
+	return &Service{
+		source:    source,
+		store:     o.Store,
+		now:       o.Now,
+		log:       o.Log,
+		slopes:    newSlopes(o),
+		gate:      make(chan struct{}, 1),
+		arrived:   func(Question) {},
+		kept:      make(map[Question]*answer),
+		archive:   make(map[string]*Series),
+		forecasts: make(map[string]*forecast),
+	}
 }
 
 // OnForecast has f called with each question whose answer rests on a new forecast. f does
@@ -216,7 +226,12 @@ func (a *answer) given(now time.Time) (Report, error) {
 		return Report{}, e
 	}
 	if !known {
-		return Report{}, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "the weather cannot be read at the moment", Cause: a.err}
+		return Report{}, &signal.RunError{
+			Code:      signal.DataUnavailable,
+			Retryable: true,
+			Message:   "the weather cannot be read at the moment",
+			Cause:     a.err,
+		}
 	}
 	return Report{}, &signal.RunError{Code: signal.StaleData, Retryable: true, Cause: a.err,
 		Message: fmt.Sprintf("the newest weather forecast is %s old", now.Sub(a.report.Run).Round(time.Minute))}
@@ -262,7 +277,11 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	defer func() { <-s.gate }()
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &signal.RunError{Code: signal.Internal, Message: "the weather could not be judged", Cause: fmt.Errorf("panic: %v", reason)}
+			err = &signal.RunError{
+				Code:    signal.Internal,
+				Message: "the weather could not be judged",
+				Cause:   fmt.Errorf("panic: %v", reason),
+			}
 		}
 	}()
 	at := distinct(pointsOf(q))
@@ -297,7 +316,7 @@ func distinct(list []station) []*Point {
 	return all
 }
 
-// needArchive sees to it that the past of some points is known.
+// needArchive loads or fetches the archive of points of which it is not known.
 func (s *Service) needArchive(ctx context.Context, at []*Point) error {
 	var lacking []*Point
 	for _, p := range at {
@@ -325,8 +344,7 @@ func (s *Service) needArchive(ctx context.Context, at []*Point) error {
 	return nil
 }
 
-// needForecast sees to it that forecasts of some points are known, and returns the
-// oldest run of them.
+// needForecast loads or fetches current forecasts of points, and returns their oldest run.
 func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, error) {
 	now := s.now()
 	current := func(f *forecast) bool { return f != nil && !s.source.Newest(now, f.run).After(f.run) }
