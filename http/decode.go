@@ -2,7 +2,6 @@ package http
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 )
 
 const (
@@ -103,11 +104,11 @@ func decodeObject(body []byte, f *faults) *object {
 		f.body("", faultFormat, "a body is required and must be a JSON object")
 		return nil
 	}
-	if err := checkJSON(body); err != nil {
+	if err := jsonobject.Check(body); err != nil {
 		f.body("", faultFormat, "malformed JSON: "+err.Error())
 		return nil
 	}
-	body = bytes.Trim(body, " \t\r\n")
+	body = jsonobject.Trim(body)
 	if body[0] != '{' {
 		f.body("", faultInvalidType, "must be an object")
 		return nil
@@ -127,25 +128,12 @@ func decodeOptional(body []byte, f *faults) *object {
 // newObject finds the members of value, which is a valid object.
 func newObject(pointer string, value []byte, f *faults) *object {
 	o := &object{pointer: pointer, faults: f, members: make([]member, 0, 8), asked: make([]string, 0, 12)}
-	s := scanner{data: value, pos: 1}
-	for s.space(); s.peek() != '}'; s.space() {
-		if s.peek() == ',' {
-			s.pos++
-			s.space()
-		}
-		from := s.pos
-		s.text()
-		name := unquote(value[from:s.pos])
-		s.space()
-		s.pos++ // the colon
-		s.space()
-		from = s.pos
-		s.value()
+	for name, value := range jsonobject.Members(value) {
 		if len(o.members) == maxMembers {
 			f.body(pointer, faultTooLong, fmt.Sprintf("must not have more than %d members", maxMembers))
 			return o
 		}
-		o.add(name, value[from:s.pos])
+		o.add(name, value)
 	}
 	return o
 }
@@ -158,19 +146,6 @@ func (o *object) add(name, value []byte) {
 		}
 	}
 	o.members = append(o.members, member{name: name, value: value})
-}
-
-// unquote returns the text of a valid JSON string.
-func unquote(quoted []byte) []byte {
-	text := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(text, '\\') < 0 {
-		return text
-	}
-	var s string
-	if err := json.Unmarshal(quoted, &s); err != nil {
-		panic("unquote a checked string: " + err.Error())
-	}
-	return []byte(s)
 }
 
 // at returns the JSON Pointer of a member.
@@ -221,7 +196,7 @@ func (o *object) text(name string) (string, bool) {
 		o.bad(name, faultInvalidType, "must be a string")
 		return "", false
 	}
-	return string(unquote(v)), true
+	return string(jsonobject.Text(v)), true
 }
 
 // boolean reads true or false.
@@ -297,23 +272,16 @@ func (o *object) texts(name string, limit int, rule string, check func(item stri
 		return nil, false
 	}
 	list, ok := []string{}, true
-	s := scanner{data: v, pos: 1}
-	for s.space(); s.peek() != ']'; s.space() {
-		if s.peek() == ',' {
-			s.pos++
-			s.space()
-		}
-		from := s.pos
-		s.value()
+	for item := range jsonobject.Items(v) {
 		if len(list) == limit {
 			o.bad(name, faultTooLong, fmt.Sprintf("must not have more than %d items", limit))
 			return nil, false
 		}
-		// What is no string stands in the list as one that nobody else objects to; the
-		// request is refused anyway.
+		// Anything but a string stands in the list as one that check accepts; the request is
+		// refused anyway.
 		text, code, detail := "?", faultInvalidType, "must be a string"
-		if v[from] == '"' {
-			text = string(unquote(v[from:s.pos]))
+		if item[0] == '"' {
+			text = string(jsonobject.Text(item))
 			code, detail = check(text)
 		}
 		if code != "" {
@@ -335,7 +303,7 @@ func choice[T ~string](o *object, name string, values []T) (T, bool) {
 		o.bad(name, faultInvalidType, oneOf(values))
 		return "", false
 	}
-	text := T(unquote(v))
+	text := T(jsonobject.Text(v))
 	if !slices.Contains(values, text) {
 		o.bad(name, faultInvalidValue, oneOf(values))
 		return "", false

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
@@ -141,8 +142,7 @@ func (q *query) fraction(name string) float64 {
 	if v == "" {
 		return 0
 	}
-	s := scanner{data: []byte(v)}
-	if !s.number() || s.pos < len(v) {
+	if !jsonobject.IsNumber(v) {
 		q.bad(name, faultInvalidType, "must be a number")
 		return 0
 	}

@@ -1,13 +1,13 @@
 package dashboard
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
@@ -93,7 +93,7 @@ func decodeMessage(text []byte) (message, *fault) {
 	if !ok || !given {
 		return m, faultf(codeInvalidMessage, "action is required and must be one of: %s", strings.Join(actionNames, ", "))
 	}
-	var decode func(*message, string, json.RawMessage) *fault
+	var decode func(*message, string, []byte) *fault
 	switch name {
 	case "auth":
 		m.action, decode = actionAuth, (*message).decodeAuth
@@ -123,7 +123,7 @@ func decodeMessage(text []byte) (message, *fault) {
 	return m, nil
 }
 
-func (m *message) decodeRef(value json.RawMessage) *fault {
+func (m *message) decodeRef(value []byte) *fault {
 	ref, given, ok := stringMember(value)
 	if !ok {
 		return faultf(codeInvalidMessage, "ref must be a string")
@@ -137,7 +137,7 @@ func (m *message) decodeRef(value json.RawMessage) *fault {
 	return nil
 }
 
-func (m *message) decodeAuth(member string, value json.RawMessage) *fault {
+func (m *message) decodeAuth(member string, value []byte) *fault {
 	if member != "api_key" && member != "token" {
 		return unknownMember(member, "api_key", "token")
 	}
@@ -154,7 +154,7 @@ func (m *message) decodeAuth(member string, value json.RawMessage) *fault {
 	return nil
 }
 
-func (m *message) decodeSubscribe(member string, value json.RawMessage) *fault {
+func (m *message) decodeSubscribe(member string, value []byte) *fault {
 	switch member {
 	case "channels":
 		return m.decodeChannels(value)
@@ -176,16 +176,16 @@ func (m *message) decodeSubscribe(member string, value json.RawMessage) *fault {
 	return unknownMember(member, "channels", "filters", "last_event_id")
 }
 
-func (m *message) decodeUnsubscribe(member string, value json.RawMessage) *fault {
+func (m *message) decodeUnsubscribe(member string, value []byte) *fault {
 	if member != "channels" {
 		return unknownMember(member, "channels")
 	}
 	return m.decodeChannels(value)
 }
 
-func (m *message) decodePing(member string, _ json.RawMessage) *fault { return unknownMember(member) }
+func (m *message) decodePing(member string, _ []byte) *fault { return unknownMember(member) }
 
-func (m *message) decodeChannels(value json.RawMessage) *fault {
+func (m *message) decodeChannels(value []byte) *fault {
 	names, given, ok := stringsMember(value)
 	if !ok {
 		return faultf(codeInvalidMessage, "channels must be an array of some of: %s", strings.Join(channelNames[:], ", "))
@@ -205,7 +205,7 @@ func (m *message) decodeChannels(value json.RawMessage) *fault {
 	return nil
 }
 
-func (m *message) decodeFilters(value json.RawMessage) *fault {
+func (m *message) decodeFilters(value []byte) *fault {
 	if isNull(value) {
 		return nil
 	}
@@ -269,11 +269,11 @@ type members []member
 
 type member struct {
 	name  string
-	value json.RawMessage
+	value []byte // its JSON
 }
 
 // value returns the value of a member, nil if there is none of that name.
-func (m members) value(name string) json.RawMessage {
+func (m members) value(name string) []byte {
 	for i := range m {
 		if m[i].name == name {
 			return m[i].value
@@ -285,18 +285,13 @@ func (m members) value(name string) json.RawMessage {
 // decodeObject returns the members of text, or nil if it is not one JSON object. The
 // problem is what is wrong with them; the list then ends there.
 func decodeObject(text []byte) (list members, problem string) {
-	text = bytes.Trim(text, spaces)
+	text = jsonobject.Trim(text)
 	if !json.Valid(text) || text[0] != '{' {
 		return nil, ""
 	}
 	list = make(members, 0, 5)
-	next := byte('{')
-	for text = bytes.TrimLeft(text[1:], spaces); next != '}' && text[0] != '}'; {
-		var name, value []byte
-		name, _, text = cutElement(text)
-		value, next, text = cutElement(text)
-		m := member{value: value}
-		m.name, _ = decodeString(name)
+	for name, value := range jsonobject.Members(text) {
+		m := member{string(name), value}
 		if len(list) == maxMembers {
 			return list, fmt.Sprintf("an object must not have more than %d members", maxMembers)
 		}
@@ -308,66 +303,33 @@ func decodeObject(text []byte) (list members, problem string) {
 	return list, ""
 }
 
-// spaces is the white space of JSON.
-const spaces = " \t\r\n"
-
-// cutElement cuts a name or value of valid JSON from what is behind it: a colon, a
-// comma or the closing brace.
-func cutElement(text []byte) (element []byte, end byte, rest []byte) {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{', c == '[':
-			depth++
-		case depth == 0 && (c == ':' || c == ',' || c == '}'):
-			return bytes.Trim(text[:i], spaces), c, text[i+1:]
-		case c == '}', c == ']':
-			depth--
-		}
-	}
-	return text, 0, nil // cannot be: the object is closed
-}
-
-// decodeString reads a string, or null, which is empty. It returns false if value is
-// neither.
-func decodeString(value json.RawMessage) (s string, ok bool) {
-	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value) {
-		return string(value[1:last]), true // nearly always
-	}
-	return s, json.Unmarshal(value, &s) == nil
-}
-
-// isNull says that value is absent or null, which is as good as absence.
-func isNull(value json.RawMessage) bool { return value == nil || value[0] == 'n' }
+// isNull reports whether value is null or absent, which mean the same.
+func isNull(value []byte) bool { return value == nil || value[0] == 'n' }
 
 // stringMember reads a string.
-func stringMember(value json.RawMessage) (s string, given, ok bool) {
+func stringMember(value []byte) (s string, given, ok bool) {
 	if isNull(value) {
 		return "", false, true
 	}
-	s, ok = decodeString(value)
-	return s, ok, ok
+	if value[0] != '"' {
+		return "", false, false
+	}
+	return string(jsonobject.Text(value)), true, true
 }
 
 // stringsMember reads an array of strings, none of them null.
-func stringsMember(value json.RawMessage) (list []string, given, ok bool) {
+func stringsMember(value []byte) (list []string, given, ok bool) {
 	if isNull(value) {
 		return nil, false, true
 	}
-	var items []*string
-	if err := json.Unmarshal(value, &items); err != nil {
+	if value[0] != '[' {
 		return nil, false, false
 	}
-	for _, p := range items {
-		if p == nil {
+	for item := range jsonobject.Items(value) {
+		if item[0] != '"' {
 			return nil, false, false
 		}
-		list = append(list, *p)
+		list = append(list, string(jsonobject.Text(item)))
 	}
 	return list, true, true
 }

@@ -25,6 +25,7 @@ var mayImport = []struct {
 	{"actors/tasks", nil},
 	{"actors/signal/...", []string{"actors/signal"}},
 	{"actors/spelling", nil},
+	{"actors/jsonobject", nil},
 	{"actors/strategy", []string{"actors/signal"}},
 	{"actors/engine", nil},
 	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
@@ -83,6 +84,7 @@ var onlyIn = map[string][]string{
 // forAll are packages that all others may import.
 var forAll = []string{
 	"actors/heap",
+	"actors/jsonobject",
 	"actors/panics",
 	"actors/signal/credential",
 	"actors/signal/delivery",

@@ -1,34 +1,35 @@
-package http
+package jsonobject
 
 import (
 	"fmt"
 	"unicode/utf8"
 )
 
-// maxDepth is how deeply the objects and arrays of a body may nest. The deepest
-// body of the API nests three levels.
+// maxDepth is how deeply objects and arrays may nest. The deepest body of the API nests
+// three levels.
 const maxDepth = 32
 
-// syntaxError says why bytes are not the JSON that the API reads.
-type syntaxError struct {
+// SyntaxError is the first fault that Check found.
+type SyntaxError struct {
 	At     int // offset of the byte that is wrong
 	Reason string
 }
 
-func (e *syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.Reason, e.At) }
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.Reason, e.At) }
 
-// scanner walks over JSON by RFC 8259 without building values. It is stricter
-// than encoding/json: strings must be UTF-8 without lone surrogates (RFC 7493),
-// and nesting is limited.
+// scanner walks over JSON without building values.
 type scanner struct {
 	data  []byte
 	pos   int
 	depth int
-	err   *syntaxError // the first
+	err   *SyntaxError // the first
 }
 
-// checkJSON returns nil if data is exactly one JSON text.
-func checkJSON(data []byte) *syntaxError {
+// Check returns nil if data is exactly one JSON text by RFC 8259. It is stricter than
+// encoding/json: strings must be UTF-8 without lone surrogates (RFC 7493), and nesting is
+// limited to 32 levels.
+func Check(data []byte) *SyntaxError {
 	s := scanner{data: data}
 	s.space()
 	s.value()
@@ -39,13 +40,19 @@ func checkJSON(data []byte) *syntaxError {
 	return s.err
 }
 
+// IsNumber reports whether text is exactly one JSON number.
+func IsNumber(text string) bool {
+	s := scanner{data: []byte(text)}
+	return s.number() && s.pos == len(text)
+}
+
 // fail records the first error. Callers return false with it.
 func (s *scanner) fail(reason string) bool {
 	if s.err == nil {
 		if s.pos >= len(s.data) {
 			reason = "unexpected end"
 		}
-		s.err = &syntaxError{At: s.pos, Reason: reason}
+		s.err = &SyntaxError{At: s.pos, Reason: reason}
 	}
 	return false
 }
