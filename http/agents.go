@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Agents is the catalogue of agents, and runs them. See agent.Agents.
@@ -41,10 +42,10 @@ var (
 // listAgents answers GET /v1/agents.
 func (s *Server) listAgents(c *call) error {
 	q := c.query
-	category := option(q, "category", categories)
-	status := option(q, "status", agentStatuses)
-	page := q.page()
-	if err := c.faults.err(); err != nil {
+	category := request.Option(q, "category", categories)
+	status := request.Option(q, "status", agentStatuses)
+	page := q.Page()
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	list := []agentView{}
@@ -53,12 +54,12 @@ func (s *Server) listAgents(c *call) error {
 			list = append(list, agentView(a))
 		}
 	}
-	return c.value(http.StatusOK, agentList{Agents: cut(page, list), Total: len(list)})
+	return c.value(http.StatusOK, agentList{Agents: request.Cut(page, list), Total: len(list)})
 }
 
 // agentByID answers GET /v1/agents/{id}.
 func (s *Server) agentByID(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	a, err := s.agentNamed(c.vars["id"])
@@ -77,7 +78,7 @@ func (s *Server) agentNamed(id string) (signal.Agent, error) {
 	}
 	what := "agent"
 	if ids := s.agentIDs(); len(ids) > 0 {
-		what += ": there are " + joined(ids)
+		what += ": there are " + request.Joined(ids)
 	}
 	return signal.Agent{}, signal.NotFound(what)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 const (
@@ -48,26 +49,26 @@ func (s *Server) createKey(c *call) error {
 	var name string
 	var scopes []string
 	var expiresIn *int64
-	if err := c.decode(func(o *object) {
-		given := o.given("name", "must have 1 to 100 characters")
+	if err := c.decode(func(o *request.Object) {
+		given := o.Given("name", "must have 1 to 100 characters")
 		if name = strings.TrimSpace(given); name != "" {
-			if code, detail := checkText(name, maxKeyName); code != "" {
-				o.bad("name", code, detail)
+			if code, detail := request.CheckText(name, maxKeyName); code != "" {
+				o.Bad("name", code, detail)
 			}
 		} else if given != "" {
-			o.bad("name", faultTooShort, "must have at least 1 character that is no space")
+			o.Bad("name", request.CodeTooShort, "must have at least 1 character that is no space")
 		}
 		var listed bool
-		scopes, listed = o.texts("scopes", maxScopes, someOf(signal.Scopes), func(item string) (code, detail string) {
+		scopes, listed = o.Texts("scopes", maxScopes, request.SomeOf(signal.Scopes), func(item string) (code, detail string) {
 			if signal.ScopesOf(signal.Scope(item)) == 0 {
-				return faultInvalidValue, oneOf(signal.Scopes)
+				return request.CodeInvalidValue, request.OneOf(signal.Scopes)
 			}
 			return "", ""
 		})
 		if listed && len(scopes) == 0 {
-			o.bad("scopes", faultTooShort, someOf(signal.Scopes))
+			o.Bad("scopes", request.CodeTooShort, request.SomeOf(signal.Scopes))
 		}
-		if n, ok := o.integer("expires_in", 1, maxExpiresIn); ok {
+		if n, ok := o.Integer("expires_in", 1, maxExpiresIn); ok {
 			expiresIn = &n
 		}
 	}); err != nil {
@@ -83,8 +84,8 @@ func (s *Server) createKey(c *call) error {
 
 // listKeys answers GET /v1/auth/api-keys.
 func (s *Server) listKeys(c *call) error {
-	p := c.query.page()
-	if err := c.faults.err(); err != nil {
+	p := c.query.Page()
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	keys, total, err := s.o.Credentials.Keys(c.r.Context(), c.principal.Account, p.Limit, p.Offset)
@@ -108,7 +109,7 @@ func keyStatus(k credential.APIKey, now time.Time) string {
 
 // revokeKey answers DELETE /v1/auth/api-keys/{key_id}.
 func (s *Server) revokeKey(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	id, ok := signal.ParseKeyID(c.vars["key_id"])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Assets knows the names of assets, and what they cost. See market.Market.
@@ -37,7 +38,7 @@ func assetsPointer(i int) string { return "/assets/" + strconv.Itoa(i) }
 
 // nameAssets replaces assets by their catalogue names, and notes those that are there
 // under another spelling. Subjects of content have no other name.
-func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string, f *faults) {
+func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
 	if a.Category == signal.Content {
 		return
 	}
@@ -47,36 +48,36 @@ func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string
 		}
 		assets[i] = s.o.Assets.Name(asset)
 		if slices.ContainsFunc(assets[:i], func(other string) bool { return strings.EqualFold(other, assets[i]) }) {
-			f.body(at(i), faultDuplicate, "is named twice: it is "+assets[i])
+			f.Body(at(i), request.CodeDuplicate, "is named twice: it is "+assets[i])
 		}
 	}
 }
 
 // findAssets notes the assets of which no source can have prices, unless something else
 // is wrong with them.
-func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string, f *faults) {
+func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
 	if a.Category == signal.Content {
 		return
 	}
 	for i, asset := range assets {
 		pointer := at(i)
-		if asset == "" || slices.ContainsFunc(f.list, func(f fault) bool { return f.In == inBody && f.Name == pointer }) {
+		if asset == "" || f.At(pointer) {
 			continue
 		}
 		nearest, ok := s.o.Assets.Check(ctx, asset)
 		switch {
 		case ok:
 		case len(nearest) == 0:
-			f.body(pointer, faultInvalidValue, "no source of this service knows such an asset: GET /v1/assets lists those that there are")
+			f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset: GET /v1/assets lists those that there are")
 		default:
-			f.body(pointer, faultInvalidValue, "no source of this service knows such an asset; the nearest names are "+strings.Join(nearest, ", "))
+			f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset; the nearest names are "+strings.Join(nearest, ", "))
 		}
 	}
 }
 
 // listAssets answers GET /v1/assets.
 func (s *Server) listAssets(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	assets, err := s.o.Assets.Assets(c.r.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Credentials says who asks, and keeps accounts, sessions and API keys. Its errors
@@ -113,17 +114,8 @@ func (c *call) tokens(t credentials.Tokens) error {
 	return c.value(http.StatusOK, tokensView{t.Access, "bearer", int64(t.ExpiresIn / time.Second), t.Refresh})
 }
 
-// given reads a string that must be there and not be empty. rule is what it must be.
-func (o *object) given(name, rule string) string {
-	text, ok := o.text(name)
-	if ok && text == "" || o.take(name) == nil {
-		o.bad(name, faultRequired, name+" is required and "+rule)
-	}
-	return text
-}
-
 // decode reads a body that must be given, by read, and returns all its faults.
-func (c *call) decode(read func(o *object)) error {
+func (c *call) decode(read func(o *request.Object)) error {
 	o, err := c.object()
 	if err != nil {
 		return err
@@ -133,12 +125,12 @@ func (c *call) decode(read func(o *object)) error {
 
 // finish reads the members of o by read, notes those left over, and returns the
 // faults of the request.
-func (c *call) finish(o *object, read func(o *object)) error {
+func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
 	if o != nil {
 		read(o)
-		o.close()
+		o.Close()
 	}
-	return c.faults.err()
+	return c.faults.Err()
 }
 
 // ofAccount is what a login must give.
@@ -147,8 +139,8 @@ const ofAccount = "must be that of the account"
 // login answers POST /v1/auth/login.
 func (s *Server) login(c *call) error {
 	var email, password string
-	if err := c.decode(func(o *object) {
-		email, password = o.given("email", ofAccount), o.given("password", ofAccount)
+	if err := c.decode(func(o *request.Object) {
+		email, password = o.Given("email", ofAccount), o.Given("password", ofAccount)
 	}); err != nil {
 		return err
 	}
@@ -162,7 +154,9 @@ func (s *Server) login(c *call) error {
 // refresh answers POST /v1/auth/refresh.
 func (s *Server) refresh(c *call) error {
 	var token string
-	if err := c.decode(func(o *object) { token = o.given("refresh_token", "must be the one of the last login or refresh") }); err != nil {
+	if err := c.decode(func(o *request.Object) {
+		token = o.Given("refresh_token", "must be the one of the last login or refresh")
+	}); err != nil {
 		return err
 	}
 	t, err := s.o.Credentials.Refresh(c.client(), token)
@@ -179,7 +173,7 @@ func (s *Server) logout(c *call) error {
 		return err
 	}
 	var all bool
-	if err := c.finish(o, func(o *object) { all, _ = o.boolean("all") }); err != nil {
+	if err := c.finish(o, func(o *request.Object) { all, _ = o.Bool("all") }); err != nil {
 		return err
 	}
 	if err := s.o.Credentials.Logout(c.client(), c.principal, all); err != nil {
@@ -199,12 +193,12 @@ const (
 )
 
 // newPassword reads a password that shall be set.
-func (o *object) newPassword(name string) string {
-	p := o.given(name, passwordRule)
+func newPassword(o *request.Object, name string) string {
+	p := o.Given(name, passwordRule)
 	if n := utf8.RuneCountInString(p); 0 < n && n < minPassword {
-		o.bad(name, faultTooShort, "must have at least 12 characters")
+		o.Bad(name, request.CodeTooShort, "must have at least 12 characters")
 	} else if n > maxPassword {
-		o.bad(name, faultTooLong, "must have at most 128 characters")
+		o.Bad(name, request.CodeTooLong, "must have at most 128 characters")
 	}
 	return p
 }
@@ -212,12 +206,12 @@ func (o *object) newPassword(name string) string {
 // register answers POST /v1/auth/register.
 func (s *Server) register(c *call) error {
 	var email, password string
-	if err := c.decode(func(o *object) {
-		email = o.given("email", "must be an email address such as name@example.com")
-		password = o.given("password", passwordRule)
+	if err := c.decode(func(o *request.Object) {
+		email = o.Given("email", "must be an email address such as name@example.com")
+		password = o.Given("password", passwordRule)
 		for _, f := range credentials.CheckAccount(email, password) {
 			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else told of already
-				o.bad(f.Field, f.Code, f.Detail)
+				o.Bad(f.Field, f.Code, f.Detail)
 			}
 		}
 	}); err != nil {
@@ -233,8 +227,8 @@ func (s *Server) register(c *call) error {
 // changePassword answers POST /v1/auth/password.
 func (s *Server) changePassword(c *call) error {
 	var current, next string
-	if err := c.decode(func(o *object) {
-		current, next = o.given("current_password", "must be the one in force"), o.newPassword("new_password")
+	if err := c.decode(func(o *request.Object) {
+		current, next = o.Given("current_password", "must be the one in force"), newPassword(o, "new_password")
 	}); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Media types of answers.
@@ -50,8 +51,8 @@ type call struct {
 	operation *operation
 	vars      map[string]string // of the path
 	principal signal.Principal  // zero on public endpoints
-	query     *query            // the parameters of the operation; their faults are among faults
-	faults    faults
+	query     *request.Query    // the parameters of the operation; their faults are among faults
+	faults    request.Faults
 
 	status int // 0 until the answer begins
 	bytes  int64
@@ -149,21 +150,21 @@ func (c *call) body() ([]byte, error) {
 }
 
 // object reads a body that must be given. It returns nil if the fault was noted.
-func (c *call) object() (*object, error) {
+func (c *call) object() (*request.Object, error) {
 	body, err := c.body()
 	if err != nil {
 		return nil, err
 	}
-	return decodeObject(body, &c.faults), nil
+	return request.ReadObject(body, &c.faults), nil
 }
 
 // optionalObject reads a body that may be left out; it is then an empty object.
-func (c *call) optionalObject() (*object, error) {
+func (c *call) optionalObject() (*request.Object, error) {
 	body, err := c.optionalBody()
 	if err != nil {
 		return nil, err
 	}
-	return decodeOptional(body, &c.faults), nil
+	return request.ReadOptional(body, &c.faults), nil
 }
 
 // optionalBody is body for one that may be left out, whose type then does not matter.
@@ -181,5 +182,5 @@ func (c *call) empty() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return body, c.finish(decodeOptional(body, &c.faults), func(*object) {})
+	return body, c.finish(request.ReadOptional(body, &c.faults), func(*request.Object) {})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Deliveries holds what was and is to be sent to webhooks. All that name a delivery
@@ -72,8 +73,8 @@ func testData(id signal.WebhookID, p signal.Principal) []byte {
 // listDeliveries answers GET /v1/webhooks/{id}/deliveries.
 func (s *Server) listDeliveries(c *call) error {
 	q := c.query
-	p := q.page()
-	wanted := delivery.Query{Status: option(q, "status", delivery.Statuses), Type: option(q, "event", delivery.WebhookEvents),
+	p := q.Page()
+	wanted := delivery.Query{Status: request.Option(q, "status", delivery.Statuses), Type: request.Option(q, "event", delivery.WebhookEvents),
 		Limit: p.Limit, Offset: p.Offset}
 	w, err := s.webhook(c)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Server) listDeliveries(c *call) error {
 
 // deliveryByID answers GET /v1/webhooks/{id}/deliveries/{delivery_id}.
 func (s *Server) deliveryByID(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	d, sent, err := s.delivery(c)
@@ -143,16 +144,16 @@ func (s *Server) retryDeliveries(c *call) error {
 		return err
 	}
 	wanted := delivery.RetryQuery{Status: delivery.Failed}
-	if err := c.finish(decodeOptional(body, &c.faults), func(o *object) {
-		wanted.Since, _ = o.time("since")
-		until, bounded := o.time("until")
+	if err := c.finish(request.ReadOptional(body, &c.faults), func(o *request.Object) {
+		wanted.Since, _ = o.Time("since")
+		until, bounded := o.Time("until")
 		if wanted.Until = until; bounded && until.Before(wanted.Since) {
-			o.bad("until", faultOutOfRange, "must not be before since")
+			o.Bad("until", request.CodeOutOfRange, "must not be before since")
 		}
-		if status, ok := choice(o, "status", retryable); ok {
+		if status, ok := request.Choice(o, "status", retryable); ok {
 			wanted.Status = status
 		}
-		wanted.DryRun, _ = o.boolean("dry_run")
+		wanted.DryRun, _ = o.Bool("dry_run")
 	}); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // The functions of this file write the answers that are asked for most, by hand:
@@ -60,7 +61,7 @@ func appendListing(b []byte, l *signal.Listing) []byte {
 
 // appendList adds a page of a list: the items under their name, and where the page
 // stands in the list.
-func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) []byte, p page, total int) []byte {
+func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) []byte, p request.Page, total int) []byte {
 	b = append(b, `{"`...)
 	b = append(b, name...)
 	b = append(b, `":[`...)
@@ -75,9 +76,9 @@ func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) [
 	b = append(b, `,"limit":`...)
 	b = strconv.AppendInt(b, int64(p.Limit), 10)
 	b = append(b, `,"offset":`...)
-	b = append(b, p.offset...)
+	b = append(b, p.Written...)
 	b = append(b, `,"has_more":`...)
-	b = strconv.AppendBool(b, p.more(len(items), total))
+	b = strconv.AppendBool(b, p.More(len(items), total))
 	return append(b, '}')
 }
 

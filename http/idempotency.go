@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Replies keeps the first successful answers to requests with an Idempotency-Key.
@@ -44,20 +45,20 @@ func idempotencyKey(h http.Header) (key string, given bool) {
 
 // checkIdempotencyKey notes a key that is none: it has 1 to 255 printable
 // characters of ASCII.
-func checkIdempotencyKey(h http.Header, f *faults) {
+func checkIdempotencyKey(h http.Header, f *request.Faults) {
 	key, given := idempotencyKey(h)
 	switch {
 	case !given:
 	case len(h[keyHeader]) > 1:
-		f.add(inHeader, keyHeader, faultDuplicate, "is given more than once")
+		f.Add(request.InHeader, keyHeader, request.CodeDuplicate, "is given more than once")
 	case key == "":
-		f.add(inHeader, keyHeader, faultTooShort, "must have at least 1 character")
+		f.Add(request.InHeader, keyHeader, request.CodeTooShort, "must have at least 1 character")
 	case len(key) > maxKeyLength:
-		f.add(inHeader, keyHeader, faultTooLong, "must have at most 255 characters")
+		f.Add(request.InHeader, keyHeader, request.CodeTooLong, "must have at most 255 characters")
 	default:
 		for i := range len(key) {
 			if key[i] < ' ' || key[i] > '~' {
-				f.add(inHeader, keyHeader, faultFormat, "must be printable ASCII")
+				f.Add(request.InHeader, keyHeader, request.CodeFormat, "must be printable ASCII")
 				return
 			}
 		}

@@ -4,13 +4,14 @@ import (
 	"net/http"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 var jobStatuses = []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed}
 
 // jobByID answers GET /v1/jobs/{id}.
 func (s *Server) jobByID(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	id, ok := signal.ParseJobID(c.vars["id"])
@@ -30,9 +31,9 @@ func (s *Server) jobByID(c *call) error {
 // listJobs answers GET /v1/jobs.
 func (s *Server) listJobs(c *call) error {
 	q := c.query
-	status := option(q, "status", jobStatuses)
-	p := q.page()
-	if err := c.faults.err(); err != nil {
+	status := request.Option(q, "status", jobStatuses)
+	p := q.Page()
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	jobs, total, err := s.o.Agents.Jobs(c.r.Context(), c.principal.Account, status, p.Limit, p.Offset)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // serve is what every request passes: it is given an identity, guarded against
@@ -120,7 +121,7 @@ func (s *Server) handle(c *call) error {
 	}
 	s.selectVersion(c)
 	if !c.operation.anyQuery {
-		c.query = newQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
+		c.query = request.NewQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
 	}
 	return c.operation.handle(c)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // problemKind is a kind of error document. Code is its stable name.
@@ -112,20 +113,19 @@ type problem struct {
 	Detail     string
 	RetryAfter time.Duration
 
-	invalid *invalidError // of invalid_request
-	scope   signal.Scope  // of insufficient_scope
-	run     *runFailed    // of agent_failed
+	invalid *request.InvalidError // of invalid_request
+	scope   signal.Scope          // of insufficient_scope
+	run     *runFailed            // of agent_failed
 }
 
 // newProblem returns the document that tells a client of err. Errors that are not
 // meant for clients become internal, without their text.
 func newProblem(err error) problem {
-	if e, ok := errors.AsType[*invalidError](err); ok {
+	if e, ok := errors.AsType[*request.InvalidError](err); ok {
 		return problem{problemKind: problemsByCode["invalid_request"], Detail: e.Error(), invalid: e}
 	}
 	if e, ok := errors.AsType[credentials.ValidationError](err); ok {
-		invalid := invalidCredentials(e)
-		return problem{problemKind: problemsByCode["invalid_request"], Detail: invalid.Error(), invalid: invalid}
+		return newProblem(invalidCredentials(e))
 	}
 	if e, ok := errors.AsType[*scopeError](err); ok {
 		return problem{problemKind: problemsByCode["insufficient_scope"], Detail: e.Error(), scope: e.scope}
@@ -216,7 +216,7 @@ func (p *problem) append(b []byte, instance, requestID string) []byte {
 	switch {
 	case p.invalid != nil:
 		b = append(b, `,"errors":[`...)
-		for i, f := range p.invalid.list {
+		for i, f := range p.invalid.Faults {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -243,4 +243,19 @@ func (p *problem) append(b []byte, instance, requestID string) []byte {
 		b = strconv.AppendBool(b, p.run.Retryable)
 	}
 	return append(b, '}')
+}
+
+// asInvalid returns the faults behind an error of the kind KindInvalid that
+// another package raised. Such an error has no pointer, so it concerns the body.
+func asInvalid(e *signal.Error) *request.InvalidError {
+	return &request.InvalidError{Faults: []request.Fault{{In: request.InBody, Code: request.CodeInvalidValue, Detail: e.Message}}}
+}
+
+// invalidCredentials returns the faults that the credentials found in a body.
+func invalidCredentials(e credentials.ValidationError) error {
+	var f request.Faults
+	for _, field := range e {
+		f.Body("/"+field.Field, field.Code, field.Detail)
+	}
+	return f.Err()
 }

@@ -71,7 +71,7 @@ func change(scope signal.Scope, handle func(*call) error) *operation {
 // the process ends. Of the request's values it looks only at the version.
 func open(handle func(*call) error) methods {
 	return methods{http.MethodGet: {always: true, handle: func(c *call) error {
-		if err := c.faults.err(); err != nil {
+		if err := c.faults.Err(); err != nil {
 			return err
 		}
 		return handle(c)

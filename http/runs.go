@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // maxAssetLength is in characters.
@@ -82,21 +83,21 @@ func jobHeader(j signal.Job) map[string]string {
 func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async bool, err error) {
 	f := &c.faults
 	checkIdempotencyKey(c.r.Header, f)
-	o := decodeObject(body, f)
+	o := request.ReadObject(body, f)
 	if o == nil {
-		return req, false, f.err()
+		return req, false, f.Err()
 	}
 	req = signal.RunRequest{Account: c.principal.Account}
 	s.requireWork(o, c.vars["id"], "asset")
 	req.Asset = decodeAsset(o)
 	given := decodeManner(o, &req)
-	async, _ = o.boolean("async")
-	if p, ok := o.object("parameters"); ok {
+	async, _ = o.Bool("async")
+	if p, ok := o.Object("parameters"); ok {
 		req.Parameters = decodeParameters(p)
 	}
-	o.close()
+	o.Close()
 	known, err := s.checkForAgent(c, &req, nil, given, f, func(a signal.Agent) []agent.Fault { return agent.Check(a, req) })
-	if e := f.err(); e != nil {
+	if e := f.Err(); e != nil {
 		return req, false, e
 	}
 	req.Agent = known.ID
@@ -111,8 +112,8 @@ const (
 // requireWork notes that what shall be run is not said: its asset, or its assets if that
 // is the member's name, and its strategy. What they must be depends on the agent, if
 // there is one of that name.
-func (s *Server) requireWork(o *object, id, asset string) {
-	if o.take(asset) != nil && o.take("strategy") != nil { // nearly always
+func (s *Server) requireWork(o *request.Object, id, asset string) {
+	if o.Has(asset) && o.Has("strategy") { // nearly always
 		return
 	}
 	a, err := s.agentNamed(id)
@@ -124,23 +125,23 @@ func (s *Server) requireWork(o *object, id, asset string) {
 	case asset == "assets":
 		rule = assetsRule
 	case a.Category == signal.Weather:
-		rule = oneOf(agent.Commodities)
+		rule = request.OneOf(agent.Commodities)
 	case a.Category == signal.Content:
 		rule = "must be a subject such as standing desk"
 	}
-	o.require(asset, rule)
-	o.require("strategy", oneOf(a.Strategies))
+	o.Require(asset, rule)
+	o.Require("strategy", request.OneOf(a.Strategies))
 }
 
 // decodeAsset reads the asset, trimmed; "" if there is none or it is not valid.
-func decodeAsset(o *object) string {
-	asset, ok := o.text("asset")
+func decodeAsset(o *request.Object) string {
+	asset, ok := o.Text("asset")
 	if !ok {
 		return ""
 	}
 	asset = strings.TrimSpace(asset)
-	if code, detail := checkText(asset, maxAssetLength); code != "" {
-		o.bad("asset", code, detail)
+	if code, detail := request.CheckText(asset, maxAssetLength); code != "" {
+		o.Bad("asset", code, detail)
 		return ""
 	}
 	return asset
@@ -148,23 +149,23 @@ func decodeAsset(o *object) string {
 
 // decodeParameters reads the options of all agents; whose they are is checked by
 // agent.Check.
-func decodeParameters(o *object) signal.Parameters {
+func decodeParameters(o *request.Object) signal.Parameters {
 	var p signal.Parameters
 	const textsRule = "must be an array of strings"
 	anyText := func(string) (code, detail string) { return "", "" }
-	if region, ok := o.text("region"); ok {
+	if region, ok := o.Text("region"); ok {
 		if p.Region = region; region == "" {
-			o.bad("region", faultInvalidValue, oneOf(agent.Regions))
+			o.Bad("region", request.CodeInvalidValue, request.OneOf(agent.Regions))
 		}
 	}
-	p.Keywords, _ = o.texts("keywords", maxPhrases, textsRule, anyText)
-	p.Features, _ = o.texts("features", maxPhrases, textsRule, anyText)
-	if locale, ok := o.text("locale"); ok {
+	p.Keywords, _ = o.Texts("keywords", maxPhrases, textsRule, anyText)
+	p.Features, _ = o.Texts("features", maxPhrases, textsRule, anyText)
+	if locale, ok := o.Text("locale"); ok {
 		if p.Locale = locale; locale == "" {
-			o.bad("locale", faultTooShort, "must not be empty")
+			o.Bad("locale", request.CodeTooShort, "must not be empty")
 		}
 	}
-	o.close()
+	o.Close()
 	return p
 }
 
@@ -175,7 +176,7 @@ const maxPhrases = 20
 // agent. If there is none of that name the body is held against the agent whose
 // strategy it names, so that a body that is invalid for every agent is told so
 // first; else the error is KindNotFound.
-func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string, strategyGiven bool, f *faults,
+func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string, strategyGiven bool, f *request.Faults,
 	check func(signal.Agent) []agent.Fault) (signal.Agent, error) {
 	a, missing := s.agentNamed(c.vars["id"])
 	if missing != nil {
@@ -183,13 +184,13 @@ func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string,
 		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(req.Strategy) })
 		if i < 0 {
 			if strategyGiven {
-				f.body("/strategy", faultInvalidValue, oneOf(strategies))
+				f.Body("/strategy", request.CodeInvalidValue, request.OneOf(strategies))
 			}
 			return a, missing
 		}
 		a = all[i]
 	} else if strategyGiven && req.Strategy == "" {
-		f.body("/strategy", faultInvalidValue, oneOf(a.Strategies))
+		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
 	}
 	at, one := assetsPointer, []string{req.Asset}
 	if assets == nil {
@@ -198,7 +199,7 @@ func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string,
 	s.nameAssets(a, assets, at, f)
 	req.Asset = one[0]
 	for _, fault := range check(a) {
-		f.body(fault.Pointer, fault.Code, fault.Detail)
+		f.Body(fault.Pointer, fault.Code, fault.Detail)
 	}
 	s.findAssets(c.r.Context(), a, assets, at, f)
 	return a, missing

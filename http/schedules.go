@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Schedules holds what accounts have run again and again. See persistence.Schedules.
@@ -58,19 +59,19 @@ type scheduleInput struct {
 }
 
 // readSchedule reads what both a new schedule and a change of one may give.
-func (s *Server) readSchedule(o *object) scheduleInput {
+func (s *Server) readSchedule(o *request.Object) scheduleInput {
 	var in scheduleInput
-	in.agent, _ = choice(o, "agent_id", s.agentIDs())
+	in.agent, _ = request.Choice(o, "agent_id", s.agentIDs())
 	in.assets = readAssets(o)
-	in.strategy, _ = choice(o, "strategy", strategies)
-	in.timeframe, _ = choice(o, "timeframe", signal.Timeframes)
-	in.risk, _ = choice(o, "risk_level", signal.RiskLevels)
-	if text, ok := o.text("every"); ok {
+	in.strategy, _ = request.Choice(o, "strategy", strategies)
+	in.timeframe, _ = request.Choice(o, "timeframe", signal.Timeframes)
+	in.risk, _ = request.Choice(o, "risk_level", signal.RiskLevels)
+	if text, ok := o.Text("every"); ok {
 		if in.every, in.given = parseEvery(text); !in.given {
-			o.bad("every", faultInvalidValue, everyRule)
+			o.Bad("every", request.CodeInvalidValue, everyRule)
 		}
 	}
-	if n, ok := o.integer("max_open", 1, maxOpenSignals); ok {
+	if n, ok := o.Integer("max_open", 1, maxOpenSignals); ok {
 		in.maxOpen = int(n)
 	}
 	return in
@@ -126,10 +127,10 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 // checkSchedule notes what the agent of w cannot accept of it. With find, its assets must
 // be ones of which there can be prices: a schedule whose asset has gone can be changed
 // all the same.
-func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *faults) {
+func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
 	known, err := s.agentNamed(string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
-		f.body("/agent_id", faultInvalidValue, oneOf(s.agentIDs()))
+		f.Body("/agent_id", request.CodeInvalidValue, request.OneOf(s.agentIDs()))
 		return
 	}
 	w.Assets = slices.Clone(w.Assets)
@@ -146,7 +147,7 @@ func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find boo
 			}
 			if !seen[fault.Pointer] {
 				seen[fault.Pointer] = true
-				f.body(fault.Pointer, fault.Code, fault.Detail)
+				f.Body(fault.Pointer, fault.Code, fault.Detail)
 			}
 		}
 	}
@@ -168,11 +169,11 @@ func (s *Server) createSchedule(c *call) error {
 	now := s.o.Now().UTC().Truncate(time.Millisecond)
 	w := signal.Schedule{ID: signal.NewScheduleID(), Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk, MaxOpen: 1,
 		Status: signal.ScheduleEnabled, CreatedAt: now, UpdatedAt: now}
-	if err := c.decode(func(o *object) {
+	if err := c.decode(func(o *request.Object) {
 		in := s.readSchedule(o)
-		o.require("agent_id", oneOf(s.agentIDs()))
+		o.Require("agent_id", request.OneOf(s.agentIDs()))
 		s.requireWork(o, string(in.agent), "assets")
-		o.require("every", everyRule)
+		o.Require("every", everyRule)
 		in.apply(&w)
 		if w.Agent != "" {
 			s.checkSchedule(c.r.Context(), &w, true, &c.faults)
@@ -191,9 +192,9 @@ func (s *Server) createSchedule(c *call) error {
 // listSchedules answers GET /v1/schedules.
 func (s *Server) listSchedules(c *call) error {
 	q := c.query
-	status := option(q, "status", signal.ScheduleStatuses)
-	p := q.page()
-	if err := c.faults.err(); err != nil {
+	status := request.Option(q, "status", signal.ScheduleStatuses)
+	p := q.Page()
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	list, err := s.o.Schedules.Schedules(c.r.Context(), c.principal.Account)
@@ -201,7 +202,7 @@ func (s *Server) listSchedules(c *call) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w signal.Schedule) bool { return status != "" && w.Status != status })
-	shown := cut(p, list)
+	shown := request.Cut(p, list)
 	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "schedules", shown, appendSchedule, p, len(list)))
 }
 
@@ -217,7 +218,7 @@ func (s *Server) scheduleByID(c *call) error {
 // scheduleID returns the schedule that the path names, or KindNotFound if there can be
 // none of that name, if the values of the request are in order.
 func (c *call) scheduleID() (signal.ScheduleID, error) {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return "", err
 	}
 	id, ok := signal.ParseScheduleID(c.vars["id"])
@@ -240,9 +241,9 @@ func (s *Server) schedule(c *call) (signal.Schedule, error) {
 // made anew.
 func (s *Server) changeSchedule(c *call) error {
 	var in scheduleInput
-	if err := c.decode(func(o *object) {
+	if err := c.decode(func(o *request.Object) {
 		in = s.readSchedule(o)
-		in.status, _ = choice(o, "status", signal.ScheduleStatuses)
+		in.status, _ = request.Choice(o, "status", signal.ScheduleStatuses)
 	}); err != nil {
 		return err
 	}
@@ -253,8 +254,8 @@ func (s *Server) changeSchedule(c *call) error {
 		}
 		changed, replan := in.apply(&w)
 		if changed {
-			if s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults); c.faults.err() != nil {
-				return c.faults.err()
+			if s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults); c.faults.Err() != nil {
+				return c.faults.Err()
 			}
 			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)
 			if replan {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Catalogue knows which signals an account has. See catalogue.Catalogue.
@@ -40,20 +41,20 @@ const listingBytes = 240
 // listSignals answers GET /v1/signals.
 func (s *Server) listSignals(c *call) error {
 	q := c.query
-	p := q.page()
+	p := q.Page()
 	wanted := catalogue.Query{
 		Account:       c.principal.Account,
-		Asset:         q.text("asset", maxAssetLength),
-		Strategy:      option(q, "strategy", strategies),
-		Agent:         option(q, "agent_id", agentIDs),
-		Direction:     option(q, "direction", directions),
-		Status:        option(q, "status", statuses),
-		MinConfidence: q.fraction("min_confidence"),
-		Since:         q.since(),
+		Asset:         q.Text("asset", maxAssetLength),
+		Strategy:      request.Option(q, "strategy", strategies),
+		Agent:         request.Option(q, "agent_id", agentIDs),
+		Direction:     request.Option(q, "direction", directions),
+		Status:        request.Option(q, "status", statuses),
+		MinConfidence: q.Fraction("min_confidence"),
+		Since:         q.Since(),
 		Limit:         p.Limit,
 		Offset:        p.Offset,
 	}
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	items, total, err := s.o.Catalogue.List(c.r.Context(), wanted)
@@ -65,7 +66,7 @@ func (s *Server) listSignals(c *call) error {
 
 // signalByID answers GET /v1/signals/{id}.
 func (s *Server) signalByID(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	id, ok := signal.ParseSignalID(c.vars["id"])

@@ -10,6 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Hub serves the connections of the dashboard stream.
@@ -61,11 +62,11 @@ var credentialParams = []string{"api_key", "token"}
 // credentialOf returns the credential of a handshake's query; "" if it has none. One that
 // cannot be read, and more than one, are no credential.
 func credentialOf(raw string) (token string) {
-	var f faults
-	q := newQuery(raw, &f, credentialParams...)
+	var f request.Faults
+	q := request.NewQuery(raw, &f, credentialParams...)
 	for _, name := range credentialParams {
-		switch v := q.get(name); {
-		case q.isBad(name), v != "" && token != "":
+		switch v := q.Get(name); {
+		case q.IsBad(name), v != "" && token != "":
 			return malformedToken
 		case v != "":
 			token = v
@@ -95,7 +96,7 @@ func (s *Server) originAllowed(r *http.Request) bool {
 // hub, once the handshake has been counted and logged.
 func (s *Server) stream(c *call) error {
 	checkHandshake(c.r.Header, &c.faults)
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		c.Header().Set("Sec-Websocket-Version", "13")
 		return err
 	}
@@ -129,18 +130,18 @@ func (s *Server) stream(c *call) error {
 }
 
 // checkHandshake notes what keeps a request from being a handshake (RFC 6455).
-func checkHandshake(h http.Header, f *faults) {
+func checkHandshake(h http.Header, f *request.Faults) {
 	if !hasToken(h["Connection"], "upgrade") {
-		f.add(inHeader, "Connection", faultInvalidValue, "must be Upgrade")
+		f.Add(request.InHeader, "Connection", request.CodeInvalidValue, "must be Upgrade")
 	}
 	if !hasToken(h["Upgrade"], "websocket") {
-		f.add(inHeader, "Upgrade", faultInvalidValue, "must be websocket")
+		f.Add(request.InHeader, "Upgrade", request.CodeInvalidValue, "must be websocket")
 	}
 	if !hasToken(h["Sec-Websocket-Version"], "13") {
-		f.add(inHeader, "Sec-WebSocket-Version", faultInvalidValue, "must be 13")
+		f.Add(request.InHeader, "Sec-WebSocket-Version", request.CodeInvalidValue, "must be 13")
 	}
 	if key := h.Get("Sec-Websocket-Key"); !isHandshakeKey(key) {
-		f.add(inHeader, "Sec-WebSocket-Key", faultFormat, "must be the base64 of 16 bytes")
+		f.Add(request.InHeader, "Sec-WebSocket-Key", request.CodeFormat, "must be the base64 of 16 bytes")
 	}
 }
 

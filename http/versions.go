@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 const versionHeader = "X-Service-Version"
@@ -46,7 +48,7 @@ func (s *Server) selectVersion(c *call) {
 		return
 	}
 	if len(values) > 1 {
-		c.faults.add(inHeader, versionHeader, faultDuplicate, "is given more than once")
+		c.faults.Add(request.InHeader, versionHeader, request.CodeDuplicate, "is given more than once")
 		return
 	}
 	i := slices.IndexFunc(s.versions, func(v apiVersion) bool { return v.Name == values[0] })
@@ -55,7 +57,7 @@ func (s *Server) selectVersion(c *call) {
 		for i, v := range s.versions {
 			names[i] = v.Name
 		}
-		c.faults.add(inHeader, versionHeader, faultInvalidValue, oneOf(names))
+		c.faults.Add(request.InHeader, versionHeader, request.CodeInvalidValue, request.OneOf(names))
 		return
 	}
 	v, h := &s.versions[i], c.Header()
@@ -68,7 +70,7 @@ func (s *Server) selectVersion(c *call) {
 
 // listVersions answers GET /v1/versions.
 func (s *Server) listVersions(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	list := versionList{Default: s.versions[0].Name}

@@ -8,6 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Weather holds the weather signals.
@@ -31,10 +32,10 @@ func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (signa
 // listWeather answers GET /v1/signals/weather.
 func (s *Server) listWeather(c *call) error {
 	q := c.query
-	p := q.page()
-	wanted := catalogue.WeatherQuery{Account: c.principal.Account, Region: option(q, "region", agent.Regions), Commodity: option(q, "commodity", agent.Commodities),
-		Severity: option(q, "severity", signal.Severities), Since: q.since(), Limit: p.Limit, Offset: p.Offset}
-	if err := c.faults.err(); err != nil {
+	p := q.Page()
+	wanted := catalogue.WeatherQuery{Account: c.principal.Account, Region: request.Option(q, "region", agent.Regions), Commodity: request.Option(q, "commodity", agent.Commodities),
+		Severity: request.Option(q, "severity", signal.Severities), Since: q.Since(), Limit: p.Limit, Offset: p.Offset}
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	items, total, err := s.o.Weather.WeatherSignals(c.r.Context(), wanted)
@@ -55,7 +56,7 @@ func (s *Server) listWeather(c *call) error {
 
 // weatherSignal answers GET /v1/signals/weather/{id}.
 func (s *Server) weatherSignal(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	w, err := s.o.Weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // webhookInput is what a body says of a webhook. A zero member was not given.
@@ -23,84 +24,84 @@ type webhookInput struct {
 }
 
 // readWebhook reads what both a new webhook and a change of one may give.
-func (s *Server) readWebhook(c *call, o *object) webhookInput {
+func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	var in webhookInput
 	in.url = s.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
-	if text, ok := o.text("description"); ok {
+	if text, ok := o.Text("description"); ok {
 		if in.description = &text; utf8.RuneCountInString(text) > delivery.MaxWebhookDescription {
-			o.bad("description", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookDescription))
+			o.Bad("description", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookDescription))
 		}
 	}
 	names := make([]string, len(s.versions))
 	for i, v := range s.versions {
 		names[i] = v.Name
 	}
-	in.apiVersion, _ = choice(o, "api_version", names)
+	in.apiVersion, _ = request.Choice(o, "api_version", names)
 	return in
 }
 
 // readURL reads where deliveries shall go.
-func (s *Server) readURL(ctx context.Context, o *object) string {
-	text, ok := o.text("url")
+func (s *Server) readURL(ctx context.Context, o *request.Object) string {
+	text, ok := o.Text("url")
 	if !ok {
 		return ""
 	}
 	switch n := utf8.RuneCountInString(text); {
 	case n == 0:
-		o.bad("url", faultTooShort, "must have at least 1 character")
+		o.Bad("url", request.CodeTooShort, "must have at least 1 character")
 	case n > delivery.MaxWebhookURL:
-		o.bad("url", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
+		o.Bad("url", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
 	default:
-		o.badURL("url", s.o.Addresses.CheckURL(ctx, text))
+		badURL(o, "url", s.o.Addresses.CheckURL(ctx, text))
 	}
 	return text
 }
 
 // badURL notes what Addresses found.
-func (o *object) badURL(name string, err error) {
+func badURL(o *request.Object, name string, err error) {
 	if err == nil {
 		return
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			o.badURL(name, e)
+			badURL(o, name, e)
 		}
 		return
 	}
 	if e, ok := errors.AsType[*signal.Error](err); ok {
-		o.bad(name, e.Code, e.Message)
+		o.Bad(name, e.Code, e.Message)
 		return
 	}
-	o.bad(name, faultFormat, "must be a URL")
+	o.Bad(name, request.CodeFormat, "must be a URL")
 }
 
 // readEvents reads the types of a subscription; nil if they were not given or are
 // not valid.
-func readEvents(o *object) []signal.EventType {
+func readEvents(o *request.Object) []signal.EventType {
 	var list []signal.EventType
-	_, ok := o.texts("events", len(delivery.WebhookEvents), someOf(delivery.WebhookEvents), func(item string) (code, detail string) {
+	_, ok := o.Texts("events", len(delivery.WebhookEvents), request.SomeOf(delivery.WebhookEvents), func(item string) (code, detail string) {
 		t := signal.EventType(item)
 		switch {
 		case !slices.Contains(delivery.WebhookEvents, t):
-			return faultInvalidValue, oneOf(delivery.WebhookEvents)
+			return request.CodeInvalidValue, request.OneOf(delivery.WebhookEvents)
 		case slices.Contains(list, t):
-			return faultDuplicate, "is given more than once"
+			return request.CodeDuplicate, "is given more than once"
 		}
 		list = append(list, t)
 		return "", ""
 	})
 	if ok && len(list) == 0 {
-		o.bad("events", faultTooShort, someOf(delivery.WebhookEvents))
+		o.Bad("events", request.CodeTooShort, request.SomeOf(delivery.WebhookEvents))
 	}
 	return list
 }
 
 // readSecret reads a signing secret; "" if one is to be made.
-func readSecret(o *object) string {
-	secret, _ := o.text("secret")
+func readSecret(o *request.Object) string {
+	secret, _ := o.Text("secret")
 	if utf8.RuneCountInString(secret) > delivery.MaxWebhookSecret {
-		o.bad("secret", faultTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookSecret))
+		o.Bad("secret", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookSecret))
 	}
 	return secret
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Webhooks holds the endpoints that accounts have registered. See
@@ -88,9 +89,9 @@ func (s *Server) createWebhook(c *call) error {
 		return err
 	}
 	var in webhookInput
-	if err := c.finish(decodeObject(body, &c.faults), func(o *object) {
-		o.require("url", "must be an absolute URL that begins with https://")
-		o.require("events", someOf(delivery.WebhookEvents))
+	if err := c.finish(request.ReadObject(body, &c.faults), func(o *request.Object) {
+		o.Require("url", "must be an absolute URL that begins with https://")
+		o.Require("events", request.SomeOf(delivery.WebhookEvents))
 		in = s.readWebhook(c, o)
 		in.secret = readSecret(o)
 	}); err != nil {
@@ -136,8 +137,8 @@ func (c *call) urlFault(err error) error {
 	if signal.CodeOf(err) != signal.CodeDuplicateURL {
 		return err
 	}
-	c.faults.body("/url", faultDuplicate, "another webhook of the account has this URL: change that one, or give this one another URL")
-	return c.faults.err()
+	c.faults.Body("/url", request.CodeDuplicate, "another webhook of the account has this URL: change that one, or give this one another URL")
+	return c.faults.Err()
 }
 
 // challenge asks the URL of w for a proof where the operator wants one. A receiver gets no
@@ -151,8 +152,8 @@ func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 	}
 	err := s.o.Challenges.Challenge(c.r.Context(), w, secret)
 	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind == signal.KindInvalid {
-		c.faults.body("/url", e.Code, e.Message)
-		return c.faults.err()
+		c.faults.Body("/url", e.Code, e.Message)
+		return c.faults.Err()
 	}
 	return err
 }
@@ -177,9 +178,9 @@ func (s *Server) challengeChange(c *call, url string) error {
 // listWebhooks answers GET /v1/webhooks.
 func (s *Server) listWebhooks(c *call) error {
 	q := c.query
-	status := option(q, "status", delivery.WebhookStatuses)
-	p := q.page()
-	if err := c.faults.err(); err != nil {
+	status := request.Option(q, "status", delivery.WebhookStatuses)
+	p := q.Page()
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	list, err := s.o.Webhooks.Webhooks(c.r.Context(), c.principal.Account)
@@ -187,7 +188,7 @@ func (s *Server) listWebhooks(c *call) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w delivery.Webhook) bool { return status != "" && w.Status != status })
-	shown := cut(p, list)
+	shown := request.Cut(p, list)
 	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "webhooks", shown, appendWebhook, p, len(list)))
 }
 
@@ -203,7 +204,7 @@ func (s *Server) webhookByID(c *call) error {
 // webhook returns the webhook that the path names, if the values of the request are
 // in order.
 func (s *Server) webhook(c *call) (delivery.Webhook, error) {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return delivery.Webhook{}, err
 	}
 	id, err := c.webhookID()
@@ -216,9 +217,9 @@ func (s *Server) webhook(c *call) (delivery.Webhook, error) {
 // changeWebhook answers PATCH /v1/webhooks/{id}.
 func (s *Server) changeWebhook(c *call) error {
 	var in webhookInput
-	if err := c.decode(func(o *object) {
+	if err := c.decode(func(o *request.Object) {
 		in = s.readWebhook(c, o)
-		in.status, _ = choice(o, "status", delivery.WebhookStatuses)
+		in.status, _ = request.Choice(o, "status", delivery.WebhookStatuses)
 	}); err != nil {
 		return err
 	}
@@ -259,7 +260,7 @@ func (s *Server) update(c *call, what string, change func(w *delivery.Webhook, n
 
 // removeWebhook answers DELETE /v1/webhooks/{id}.
 func (s *Server) removeWebhook(c *call) error {
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	id, err := c.webhookID()
@@ -280,7 +281,7 @@ func (s *Server) rotateSecret(c *call) error {
 		return err
 	}
 	var secret string
-	if err := c.finish(o, func(o *object) { secret = readSecret(o) }); err != nil {
+	if err := c.finish(o, func(o *request.Object) { secret = readSecret(o) }); err != nil {
 		return err
 	}
 	if secret == "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Work queues jobs that are no runs. See agent.Agents.
@@ -30,15 +31,15 @@ func (s *Server) scanAgent(c *call) error {
 	}
 	f := &c.faults
 	if o == nil {
-		return f.err()
+		return f.Err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
 	s.requireWork(o, c.vars["id"], "assets")
 	assets := readAssets(o)
 	given := decodeManner(o, &req)
-	o.close()
+	o.Close()
 	known, err := s.checkForAgent(c, &req, assets, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
-	if e := f.err(); e != nil {
+	if e := f.Err(); e != nil {
 		return e
 	}
 	if err != nil {
@@ -51,22 +52,22 @@ func (s *Server) scanAgent(c *call) error {
 
 // readAssets reads a list of assets: all of them, if none is a fault; nil if there is
 // none.
-func readAssets(o *object) []string {
+func readAssets(o *request.Object) []string {
 	seen := map[string]bool{}
-	assets, ok := o.texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
+	assets, ok := o.Texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
 		item = strings.TrimSpace(item)
-		if code, detail := checkText(item, maxAssetLength); code != "" {
+		if code, detail := request.CheckText(item, maxAssetLength); code != "" {
 			return code, detail
 		}
 		key := strings.ToUpper(item)
 		if seen[key] {
-			return faultDuplicate, "is named twice"
+			return request.CodeDuplicate, "is named twice"
 		}
 		seen[key] = true
 		return "", ""
 	})
 	if ok && len(assets) == 0 {
-		o.bad("assets", faultTooShort, assetsRule)
+		o.Bad("assets", request.CodeTooShort, assetsRule)
 	}
 	if !ok {
 		return nil // what is wrong with them has been said
@@ -79,13 +80,13 @@ func readAssets(o *object) []string {
 
 // decodeManner reads what all kinds of work have in common, and says whether a strategy
 // is given.
-func decodeManner(o *object, req *signal.RunRequest) (strategyGiven bool) {
-	req.Strategy, strategyGiven = o.text("strategy")
+func decodeManner(o *request.Object, req *signal.RunRequest) (strategyGiven bool) {
+	req.Strategy, strategyGiven = o.Text("strategy")
 	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
-	if t, ok := choice(o, "timeframe", signal.Timeframes); ok {
+	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
 		req.Timeframe = t
 	}
-	if r, ok := choice(o, "risk_level", signal.RiskLevels); ok {
+	if r, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
 		req.Risk = r
 	}
 	return strategyGiven
@@ -99,34 +100,34 @@ func (s *Server) createBacktest(c *call) error {
 	}
 	f := &c.faults
 	if o == nil {
-		return f.err()
+		return f.Err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
 	ids := s.agentIDs()
-	o.require("agent_id", oneOf(ids))
-	req.Agent, _ = choice(o, "agent_id", ids)
+	o.Require("agent_id", request.OneOf(ids))
+	req.Agent, _ = request.Choice(o, "agent_id", ids)
 	s.requireWork(o, string(req.Agent), "asset")
 	req.Asset = decodeAsset(o)
 	given := decodeManner(o, &req)
-	from, hasFrom := o.time("from")
-	to, hasTo := o.time("to")
+	from, hasFrom := o.Time("from")
+	to, hasTo := o.Time("to")
 	if hasFrom && hasTo && to.Before(from) {
-		o.bad("to", faultOutOfRange, "must not be before from")
+		o.Bad("to", request.CodeOutOfRange, "must not be before from")
 	}
-	o.close()
+	o.Close()
 	if known, err := s.agentNamed(string(req.Agent)); err == nil {
 		if given && req.Strategy == "" {
-			f.body("/strategy", faultInvalidValue, oneOf(known.Strategies))
+			f.Body("/strategy", request.CodeInvalidValue, request.OneOf(known.Strategies))
 		}
 		assets := []string{req.Asset}
 		s.nameAssets(known, assets, assetPointer, f)
 		req.Asset = assets[0]
 		for _, fault := range agent.CheckBacktest(known, req) {
-			f.body(fault.Pointer, fault.Code, fault.Detail)
+			f.Body(fault.Pointer, fault.Code, fault.Detail)
 		}
 		s.findAssets(c.r.Context(), known, assets, assetPointer, f)
 	}
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return err
 	}
 	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), req, from, to)
@@ -149,13 +150,13 @@ func (s *Server) scorecard(c *call) error {
 	q := c.query
 	wanted := scorecard.Query{
 		Account:   c.principal.Account,
-		Agent:     option(q, "agent_id", agentIDs),
-		Strategy:  option(q, "strategy", strategies),
-		Asset:     q.text("asset", maxAssetLength),
-		Timeframe: option(q, "timeframe", signal.Timeframes),
-		Since:     q.since(),
+		Agent:     request.Option(q, "agent_id", agentIDs),
+		Strategy:  request.Option(q, "strategy", strategies),
+		Asset:     q.Text("asset", maxAssetLength),
+		Timeframe: request.Option(q, "timeframe", signal.Timeframes),
+		Since:     q.Since(),
 	}
-	if err := c.faults.err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	card, err := s.o.Scorecards.Card(c.r.Context(), wanted)

@@ -45,11 +45,12 @@ var mayImport = []struct {
 	{"persistence/redistest", nil},
 	{"persistence", []string{"actors/signal"}},
 	{"http/apitest", nil},
+	{"http/request", nil},
 	{"http/credentials", []string{"actors/signal"}},
 	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
-		"http/credentials", "http/limits"}},
+		"http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},

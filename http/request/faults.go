@@ -1,0 +1,112 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The codes of single faults inside an invalid_request. Checks of URLs have further ones.
+const (
+	CodeRequired     = "required"
+	CodeInvalidType  = "invalid_type"
+	CodeInvalidValue = "invalid_value"
+	CodeOutOfRange   = "out_of_range"
+	CodeTooLong      = "too_long"
+	CodeTooShort     = "too_short"
+	CodeFormat       = "invalid_format"
+	CodeUnknown      = "unknown_field"
+	CodeDuplicate    = "duplicate"
+)
+
+// maxFaults is how many faults one answer lists; a body of 1 MiB could hold
+// 200,000.
+const maxFaults = 100
+
+// Place is the member of a fault in an answer that names where the fault is.
+type Place string
+
+// The places of faults.
+const (
+	InBody   Place = "pointer"   // a JSON Pointer into the body; "" is the body itself
+	InQuery  Place = "parameter" // the name of a query parameter
+	InHeader Place = "header"    // the name of a header
+)
+
+// Fault describes one value of a request that is not valid.
+type Fault struct {
+	In     Place
+	Name   string
+	Code   string
+	Detail string // for people; holds nothing that the client sent
+}
+
+// Faults collects what is wrong with a request, so that the answer lists all
+// of it at once. The zero value is ready.
+type Faults struct {
+	list []Fault
+	left int // found but not listed
+}
+
+// Add records a fault; beyond a hundred, faults are counted only.
+func (f *Faults) Add(in Place, name, code, detail string) {
+	if len(f.list) == maxFaults {
+		f.left++
+		return
+	}
+	f.list = append(f.list, Fault{in, name, code, detail})
+}
+
+// Body records a fault at a JSON Pointer.
+func (f *Faults) Body(pointer, code, detail string) { f.Add(InBody, pointer, code, detail) }
+
+// At reports whether a fault of the member at a JSON Pointer is listed.
+func (f *Faults) At(pointer string) bool { return f.has(InBody, pointer) }
+
+func (f *Faults) has(in Place, name string) bool {
+	return slices.ContainsFunc(f.list, func(one Fault) bool { return one.In == in && one.Name == name })
+}
+
+// Any reports whether a fault was recorded.
+func (f *Faults) Any() bool { return len(f.list) > 0 }
+
+// Err returns an *InvalidError with the recorded faults, or nil if there are none.
+func (f *Faults) Err() error {
+	if !f.Any() {
+		return nil
+	}
+	return &InvalidError{Faults: f.list, Unlisted: f.left}
+}
+
+// InvalidError is a request that is not valid: 400 invalid_request.
+type InvalidError struct {
+	Faults   []Fault
+	Unlisted int // how many more there were
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string {
+	switch n := len(e.Faults) + e.Unlisted; {
+	case e.Unlisted > 0:
+		return fmt.Sprintf("%d values are not valid; the first %d are listed.", n, len(e.Faults))
+	case n == 1:
+		return "1 value is not valid."
+	default:
+		return fmt.Sprintf("%d values are not valid.", n)
+	}
+}
+
+// OneOf is the detail of a value outside an enumeration.
+func OneOf[T ~string](values []T) string { return "must be one of: " + Joined(values) }
+
+// SomeOf is the detail of a list with values outside an enumeration.
+func SomeOf[T ~string](values []T) string { return "must be a list of some of: " + Joined(values) }
+
+// Joined lists values with commas.
+func Joined[T ~string](values []T) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return strings.Join(texts, ", ")
+}
