@@ -241,7 +241,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 func (a *connection) welcome() welcomeData {
 	w := welcomeData{ConnectionID: a.peer.id, HeartbeatSeconds: a.hub.o.Heartbeat.Seconds(), Channels: names(a.channels)}
 	if e := a.principal.ExpiresAt; !e.IsZero() {
-		text := string(appendTime(nil, e))
+		text := e.UTC().Format(signal.TimeLayout)
 		w.ExpiresAt = &text
 	}
 	return w

@@ -40,7 +40,7 @@ func TestWelcomeNamesWhatTheCredentialAllows(t *testing.T) {
 			if !strings.HasPrefix(got.ConnectionID, "con_") || got.HeartbeatSeconds != 30 {
 				t.Errorf("welcome: %+v", got)
 			}
-			if got.ExpiresAt == nil || *got.ExpiresAt != string(appendTime(nil, expires)) {
+			if got.ExpiresAt == nil || *got.ExpiresAt != expires.UTC().Format(signal.TimeLayout) {
 				t.Errorf("expires_at: %v", got.ExpiresAt)
 			}
 		})
@@ -125,7 +125,7 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 	extended.want("subscribed")
 	extended.send(`{"action":"auth","token":"fresh"}`)
 	var w welcomeData
-	if err := json.Unmarshal(extended.want("welcome").Data, &w); err != nil || w.ExpiresAt == nil || *w.ExpiresAt != string(appendTime(nil, fresh.ExpiresAt)) {
+	if err := json.Unmarshal(extended.want("welcome").Data, &w); err != nil || w.ExpiresAt == nil || *w.ExpiresAt != fresh.ExpiresAt.UTC().Format(signal.TimeLayout) {
 		t.Errorf("second welcome: %+v, %v", w, err)
 	}
 	if d := cmp.Diff([]string{"signal.new"}, w.Channels); d != "" {

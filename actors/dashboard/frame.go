@@ -3,9 +3,6 @@ package dashboard
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
-	"time"
-	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -64,9 +61,8 @@ func newFrame(e *signal.Event) *frame {
 	b = e.Position.Append(b)
 	b = append(b, `","data":`...)
 	b = appendData(b, e)
-	b = append(b, `,"timestamp":"`...)
-	b = appendTime(b, e.Time())
-	b = append(b, `"}`...)
+	b = append(b, `,"timestamp":`...)
+	b = append(signal.AppendTime(b, e.Time()), '}')
 	f.bytes = withHeader(b)
 	return f
 }
@@ -95,16 +91,15 @@ func appendData(b []byte, e *signal.Event) []byte {
 		if body[len(body)-1] != '{' {
 			b = append(b, ',')
 		}
-		b = append(b, `"created_at":"`...)
-		b = appendTime(b, e.Time())
-		return append(b, `"}`...)
+		b = append(b, `"created_at":`...)
+		return append(signal.AppendTime(b, e.Time()), '}')
 	case signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed:
 		b = append(b, `{"agent_id":`...)
-		b = appendString(b, string(e.Agent))
+		b = signal.AppendText(b, string(e.Agent))
 		b = append(b, `,"status":"`...)
 		b = append(b, runStatus(e.Type)...)
 		b = append(b, `","run_id":`...)
-		b = appendString(b, string(e.Run))
+		b = signal.AppendText(b, string(e.Run))
 		return append(b, '}')
 	}
 	if len(e.Data) == 0 {
@@ -156,23 +151,4 @@ func appendClose(b []byte, c closing) []byte {
 	payload := make([]byte, 2, maxControlBytes)
 	binary.BigEndian.PutUint16(payload, uint16(c.code))
 	return appendControl(b, opClose, append(payload, c.reason...))
-}
-
-// appendTime adds t in the form of the API.
-func appendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, signal.TimeLayout) }
-
-// appendString adds s as a JSON string.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				return append(b, `""`...) // cannot be: a string always encodes
-			}
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }

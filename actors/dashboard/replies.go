@@ -3,6 +3,8 @@ package dashboard
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // The messages to a client that are no events. Names and nulls are those of the
@@ -58,18 +60,16 @@ func encodeReply(kind string, data any, now time.Time) []byte {
 	b = append(b, kind...)
 	b = append(b, `","data":`...)
 	b = append(b, body...)
-	b = append(b, `,"timestamp":"`...)
-	b = appendTime(b, now)
-	b = append(b, `"}`...)
+	b = append(b, `,"timestamp":`...)
+	b = append(signal.AppendTime(b, now), '}')
 	return withHeader(b)
 }
 
 // encodeHeartbeat returns the frame of a heartbeat that is sent at now.
 func encodeHeartbeat(now time.Time) []byte {
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+72)
-	b = append(b, `{"type":"heartbeat","timestamp":"`...)
-	b = appendTime(b, now)
-	b = append(b, `"}`...)
+	b = append(b, `{"type":"heartbeat","timestamp":`...)
+	b = append(signal.AppendTime(b, now), '}')
 	return withHeader(b)
 }
 

@@ -40,7 +40,7 @@ func TestMessagesOfEvents(t *testing.T) {
 		// Nobody hears of these.
 		at := s.journal.append(signal.Event{Account: alice, Type: signal.WebhookTest, Data: []byte(`{}`)}, created(bob, "BTC"), test.event)[2]
 		e := c.want(test.kind)
-		stamp := string(appendTime(nil, at.Time()))
+		stamp := at.Time().UTC().Format(signal.TimeLayout)
 		if e.ID != at.String() || e.Timestamp != stamp {
 			t.Errorf("id %s at %s, want %s at %s", e.ID, e.Timestamp, at, stamp)
 		}

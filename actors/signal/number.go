@@ -52,8 +52,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 // appendTwo adds two digits of n, which is from 0 to 99.
 func appendTwo(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
-// AppendText adds s as a JSON string with quotes. Bytes that are not UTF-8 become
-// U+FFFD, as encoding/json has it.
+// AppendText adds s as a JSON string with quotes. As in encoding/json, bytes that are not
+// UTF-8 become U+FFFD; unlike there, DEL is escaped, and what HTML reserves is not.
 func AppendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -75,6 +75,12 @@ func AppendText(b []byte, s string) []byte {
 			switch c {
 			case '"', '\\':
 				b = append(b, '\\', c)
+			case '\n':
+				b = append(b, '\\', 'n')
+			case '\r':
+				b = append(b, '\\', 'r')
+			case '\t':
+				b = append(b, '\\', 't')
 			default:
 				b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 			}
