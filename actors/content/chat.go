@@ -13,12 +13,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
 // ChatOptions name an endpoint that speaks the chat protocol of OpenAI. Zero limits
@@ -210,7 +211,7 @@ func (c *chat) post(ctx context.Context, body []byte) (answer []byte, wait time.
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	switch code := res.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusTeapot || code >= 500:
-		return nil, retryAfter(res.Header), &chatError{reasonStatus, fmt.Errorf("status %d", code)}
+		return nil, retryafter.Parse(res.Header.Get("Retry-After"), time.Now()), &chatError{reasonStatus, fmt.Errorf("status %d", code)}
 	case code != http.StatusOK:
 		return nil, -1, &chatError{reasonStatus, fmt.Errorf("status %d", code)}
 	case err != nil:
@@ -222,18 +223,6 @@ func (c *chat) post(ctx context.Context, body []byte) (answer []byte, wait time.
 		return nil, -1, &chatError{reasonAnswer, fmt.Errorf("content of type %q", kind)}
 	}
 	return answer, 0, nil
-}
-
-// retryAfter reads the header of that name, in seconds or as a date.
-func retryAfter(h http.Header) time.Duration {
-	value := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 20); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
 }
 
 // What is asked and answered, as far as it is used.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/retryafter"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
@@ -78,7 +79,7 @@ func TestSchedule(t *testing.T) {
 		{"Retry-After is an hour after the delay", s, waiting(1), schedule, askingFor(time.Hour + 2*time.Minute), 0, "pending for 1h2m0s: status 503"},
 		{"Retry-After is more than an hour after the delay", s, waiting(1), schedule, askingFor(24 * time.Hour), 0, "pending for 1h2m0s: status 503"},
 		{"Retry-After is within the longest delay", s, waiting(5), schedule, askingFor(2 * time.Hour), 0, "pending for 8h0m0s: status 503"},
-		{"Retry-After is a year", s, waiting(5), schedule, askingFor(maxRetryAfter), 0, "pending for 9h0m0s: status 503"},
+		{"Retry-After is a year", s, waiting(5), schedule, askingFor(retryafter.Max), 0, "pending for 9h0m0s: status 503"},
 
 		{"with jitter, early", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, -1, "pending for 1m0s: status 503"},
 		{"with jitter, late", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, 1, "pending for 3m0s: status 503"},

@@ -9,10 +9,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/retryafter"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -33,14 +33,9 @@ const (
 // Classes lists them.
 var Classes = []string{ClassSuccess, ClassRedirect, ClassClientError, ClassServerError, ClassTimeout, ClassConnection, ClassTLS, ClassDNS, ClassBlocked}
 
-const (
-	// maxHeaderBytes limits the status line and headers of an answer, those of
-	// interim answers (1xx) included.
-	maxHeaderBytes = 32 << 10
-	// maxRetryAfter is the longest Retry-After that is believed. It keeps sums of
-	// durations in range; Schedule has its own limit.
-	maxRetryAfter = 365 * 24 * time.Hour
-)
+// maxHeaderBytes limits the status line and headers of an answer, those of interim answers
+// (1xx) included.
+const maxHeaderBytes = 32 << 10
 
 // SenderOptions are the settings of a Sender.
 type SenderOptions struct {
@@ -143,7 +138,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		result.Error = delivery.StatusError + strconv.Itoa(answer.StatusCode)
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
-		result.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+		result.RetryAfter = retryafter.Parse(answer.Header.Get("Retry-After"), time.Now())
 	}
 	whole := false
 	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection
@@ -243,25 +238,4 @@ func isAlert(err error) bool {
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
-}
-
-// retryAfter reads a Retry-After, in seconds or as a date: how long after now; 0 if
-// there is none that can be read.
-func retryAfter(text string, now time.Time) time.Duration {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return 0
-	}
-	if strings.Trim(text, "0123456789") == "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter
-		}
-		return time.Duration(n) * time.Second
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
 }

@@ -13,11 +13,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
+
+	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
 const (
@@ -270,7 +271,7 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	}
 	if w.StatusCode != http.StatusOK {
 		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
-		fault.RetryAfter = retryAfter(w.Header.Get("Retry-After"))
+		fault.RetryAfter = retryafter.Parse(w.Header.Get("Retry-After"), time.Now())
 		fault.Body, _ = io.ReadAll(io.LimitReader(w.Body, errorBody))
 		if rest := c.o.Rest(fault.Body); rest > 0 {
 			fault.Kind, fault.RetryAfter = Limited, cmp.Or(fault.RetryAfter, rest)
@@ -308,18 +309,6 @@ func kindOf(status int) Kind {
 		return Server
 	}
 	return Refused
-}
-
-// retryAfter reads the header of that name: seconds or a date. It returns 0 if it says
-// nothing.
-func retryAfter(text string) time.Duration {
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return time.Duration(max(seconds, 0)) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(time.Until(at), 0)
-	}
-	return 0
 }
 
 // checkType returns an error if an answer has another type than those that are taken,
