@@ -2,7 +2,6 @@ package http
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -122,11 +121,19 @@ func (c *call) json(status int, body []byte) error { return c.send(status, heade
 
 // value answers with the JSON of v. For answers that are not asked for often.
 func (c *call) value(status int, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encode(v)
 	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return err
 	}
 	return c.json(status, body)
+}
+
+// encoded answers with a document, unless encoding it failed.
+func (c *call) encoded(body []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, body)
 }
 
 // noContent answers 204.
@@ -140,7 +147,7 @@ func (c *call) fail(p *problem) {
 	h := c.Header()
 	p.setHeaders(h)
 	h["Content-Security-Policy"], h["Cache-Control"] = headerAPICSP, headerNoStore // also where pages may be cached
-	body := p.append(make([]byte, 0, 512), c.r.URL.EscapedPath(), c.id)
+	body := p.document(c.r.URL.EscapedPath(), c.id)
 	_ = c.send(p.Status, headerProblem, body)
 }
 

@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -57,7 +56,7 @@ func (s *Server) testWebhook(c *call) error {
 		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
 			return nil, err
 		}
-		return appendDelivery(make([]byte, 0, 1024), &d, sent), nil
+		return encodeDelivery(&d, sent)
 	}, nil)
 }
 
@@ -84,7 +83,7 @@ func (s *Server) listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(list)), "deliveries", list, appendDeliveryItem, p, total))
+	return c.encoded(encodeList("deliveries", list, viewDeliveryItem, p, total))
 }
 
 // deliveryByID answers GET /v1/webhooks/{id}/deliveries/{delivery_id}.
@@ -96,7 +95,7 @@ func (s *Server) deliveryByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendDelivery(make([]byte, 0, 2048), &d, sent))
+	return c.encoded(encodeDelivery(&d, sent))
 }
 
 // delivery returns the delivery that the path names and what it sends.
@@ -129,10 +128,13 @@ func (s *Server) retryDelivery(c *call) error {
 		if d, err = s.o.Deliveries.RetryDelivery(ctx, d.Account, d.Webhook, d.ID); err != nil {
 			return nil, err
 		}
-		return appendDelivery(make([]byte, 0, 2048), &d, sent), nil
+		return encodeDelivery(&d, sent)
 	}, func(context.Context) ([]byte, error) { // the attempts of a delivery can be long
 		d, sent, err := s.delivery(c)
-		return appendDelivery(make([]byte, 0, 2048), &d, sent), err
+		if err != nil {
+			return nil, err
+		}
+		return encodeDelivery(&d, sent)
 	})
 }
 
@@ -166,7 +168,10 @@ func (s *Server) retryDeliveries(c *call) error {
 			return nil, errWebhookDisabled
 		}
 		n, err := s.o.Deliveries.RetryDeliveries(ctx, w.Account, w.ID, wanted)
-		return appendCount("retried", n), err
+		if err != nil {
+			return nil, err
+		}
+		return encode(map[string]int{"retried": n})
 	}, nil)
 }
 
@@ -182,7 +187,7 @@ func (s *Server) cancelDelivery(c *call) error {
 	if d, err = s.o.Deliveries.CancelDelivery(c.r.Context(), d.Account, d.Webhook, d.ID); err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendDelivery(make([]byte, 0, 2048), &d, sent))
+	return c.encoded(encodeDelivery(&d, sent))
 }
 
 // cancelDeliveries answers POST /v1/webhooks/{id}/deliveries/cancel.
@@ -198,10 +203,5 @@ func (s *Server) cancelDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendCount("cancelled", n))
-}
-
-// appendCount returns an object of one number.
-func appendCount(name string, n int) []byte {
-	return append(strconv.AppendInt([]byte(`{"`+name+`":`), int64(n), 10), '}')
+	return c.value(http.StatusOK, map[string]int{"cancelled": n})
 }

@@ -135,7 +135,7 @@ func TestDeliveryIsShownWhole(t *testing.T) {
 	for _, part := range []string{
 		`"status":"failed","attempt_count":54,"next_attempt_at":null,"completed_at":"2026-11-21T09:30:00.000Z","response_status":null,"error":"cancelled",`,
 		`{"number":51,"trigger":"manual","at":"2026-11-21T09:30:00.000Z","duration_ms":0,"response_status":null,"error":"host not found","response_body":null}`,
-		`"duration_ms":60000,"response_status":200,"error":null,"response_body":"<script>alert(\"1\")</script>\u0000\ufffd` + "\u2028" + `"}`,
+		`"duration_ms":60000,"response_status":200,"error":null,"response_body":"<script>alert(\"1\")</script>\u0000\ufffd\u2028"}`,
 		`"response_status":204,"error":null,"response_body":""}`,
 		`"response_status":null,"error":"timeout","response_body":null}],"payload":{`,
 	} {

@@ -24,7 +24,7 @@ func FuzzProblem(f *testing.F) {
 		p := request.NewQuery(raw, &faults, "limit", "offset").Page()
 		if faults.Any() {
 			problem := newProblem(faults.Err())
-			if doc := problem.append(nil, "/v1/x", "r"); !json.Valid(doc) || !utf8.Valid(doc) {
+			if doc := problem.document("/v1/x", "r"); !json.Valid(doc) || !utf8.Valid(doc) {
 				t.Fatalf("the answer is no JSON: %q", doc)
 			}
 		}

@@ -46,6 +46,11 @@ const (
 	checkFailed = "failed"
 )
 
+// liveness is the answer of /healthz.
+type liveness struct {
+	Status string `json:"status"` // ok, failed
+}
+
 // healthz answers GET /healthz. It never depends on Redis.
 func (s *Server) healthz(c *call) error {
 	if ask := s.o.Health.Alive; ask != nil {
@@ -53,10 +58,10 @@ func (s *Server) healthz(c *call) error {
 		defer cancel()
 		if err := ask(ctx); err != nil {
 			c.err = err
-			return c.json(http.StatusServiceUnavailable, []byte(`{"status":"failed"}`))
+			return c.value(http.StatusServiceUnavailable, liveness{checkFailed})
 		}
 	}
-	return c.json(http.StatusOK, []byte(`{"status":"ok"}`))
+	return c.value(http.StatusOK, liveness{checkOK})
 }
 
 // readyz answers GET /readyz.

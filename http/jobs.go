@@ -1,6 +1,7 @@
 package http
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -25,7 +26,7 @@ func (s *Server) jobByID(c *call) error {
 	if job.Status == signal.JobQueued || job.Status == signal.JobRunning {
 		c.Header()["Retry-After"] = headerOne
 	}
-	return c.json(http.StatusOK, appendJob(make([]byte, 0, 1024), &job))
+	return c.value(http.StatusOK, viewJob(&job))
 }
 
 // listJobs answers GET /v1/jobs.
@@ -40,5 +41,77 @@ func (s *Server) listJobs(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendList(make([]byte, 0, 512+1024*len(jobs)), "jobs", jobs, appendJob, p, total))
+	return c.encoded(encodeList("jobs", jobs, viewJob, p, total))
+}
+
+// jobView is a job. Work other than a run has its kind, the members of its request, and
+// its result in place of a signal.
+type jobView struct {
+	ID          signal.JobID     `json:"job_id"`
+	Run         signal.RunID     `json:"run_id"`
+	Kind        signal.JobKind   `json:"kind,omitempty"`
+	Agent       signal.AgentID   `json:"agent_id"`
+	Assets      []string         `json:"assets,omitzero"` // of a scan, in place of the asset
+	Asset       *string          `json:"asset,omitempty"`
+	Strategy    string           `json:"strategy"`
+	Timeframe   signal.Timeframe `json:"timeframe"`
+	Risk        signal.RiskLevel `json:"risk_level"`
+	From        *instant         `json:"from,omitempty"` // of a backtest, as To
+	To          *instant         `json:"to,omitempty"`
+	Status      signal.JobStatus `json:"status"`
+	CreatedAt   instant          `json:"created_at"`
+	StartedAt   instant          `json:"started_at"`
+	CompletedAt instant          `json:"completed_at"`
+	ExpiresAt   instant          `json:"expires_at"`
+	Result      json.RawMessage  `json:"result,omitempty"`
+	Signal      json.RawMessage  `json:"signal,omitempty"` // of a run, in place of the result
+	Error       *jobErrorView    `json:"error"`
+}
+
+type jobErrorView struct {
+	Code      signal.ErrorCode `json:"error_code"`
+	Message   string           `json:"message"`
+	Retryable bool             `json:"retryable"`
+}
+
+// null is what a job shows before it has a result or a signal.
+var null = json.RawMessage("null")
+
+func viewJob(j *signal.Job) jobView {
+	v := jobView{
+		ID:          j.ID,
+		Run:         j.Run,
+		Agent:       j.Request.Agent,
+		Strategy:    j.Request.Strategy,
+		Timeframe:   j.Request.Timeframe,
+		Risk:        j.Request.Risk,
+		Status:      j.Status,
+		CreatedAt:   instant(j.CreatedAt),
+		StartedAt:   instant(j.StartedAt),
+		CompletedAt: instant(j.CompletedAt),
+		ExpiresAt:   instant(j.ExpiresAt),
+	}
+	if j.Kind == signal.JobScan {
+		v.Assets = list(j.Assets)
+	} else {
+		v.Asset = &j.Request.Asset
+	}
+	if j.Kind == signal.JobBacktest {
+		v.From, v.To = new(instant(j.From)), new(instant(j.To))
+	}
+	switch {
+	case j.Kind != signal.JobRun:
+		v.Kind, v.Result = j.Kind, null
+		if j.Result != nil {
+			v.Result = j.Result
+		}
+	case j.Signal != nil:
+		v.Signal = appendSignal(nil, j.Signal)
+	default:
+		v.Signal = null
+	}
+	if e := j.Error; e != nil {
+		v.Error = &jobErrorView{e.Code, e.Message, e.Retryable}
+	}
+	return v
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -197,52 +196,72 @@ func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
 }
 
-// append adds the document to b. instance is the path of the request.
-func (p *problem) append(b []byte, instance, requestID string) []byte {
-	b = append(b, `{"type":"/problems/`...)
-	b = append(b, strings.ReplaceAll(p.Code, "_", "-")...)
-	b = append(b, `","title":`...)
-	b = signal.AppendText(b, p.Title)
-	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(p.Status), 10)
-	b = append(b, `,"detail":`...)
-	b = signal.AppendText(b, p.Detail)
-	b = append(b, `,"instance":`...)
-	b = signal.AppendText(b, instance)
-	b = append(b, `,"code":"`...)
-	b = append(b, p.Code...)
-	b = append(b, `","request_id":`...)
-	b = signal.AppendText(b, requestID)
+// problemView is the document of a problem. What follows the identifier of the request
+// depends on its kind.
+type problemView struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"`
+	Instance  string `json:"instance"`
+	Code      string `json:"code"`
+	RequestID string `json:"request_id"`
+
+	Errors        []faultView      `json:"errors,omitempty"`
+	RequiredScope signal.Scope     `json:"required_scope,omitempty"`
+	Run           signal.RunID     `json:"run_id,omitempty"`
+	ErrorCode     signal.ErrorCode `json:"error_code,omitempty"`
+	Retryable     *bool            `json:"retryable,omitempty"`
+}
+
+// faultView has one of its first three members: the place of the fault.
+type faultView struct {
+	Pointer   *string `json:"pointer,omitempty"`
+	Parameter *string `json:"parameter,omitempty"`
+	Header    *string `json:"header,omitempty"`
+	Code      string  `json:"code"`
+	Detail    string  `json:"detail"`
+}
+
+// document returns the document. instance is the path of the request.
+func (p *problem) document(instance, requestID string) []byte {
+	v := problemView{
+		Type:      "/problems/" + slug(p.Code),
+		Title:     p.Title,
+		Status:    p.Status,
+		Detail:    p.Detail,
+		Instance:  instance,
+		Code:      p.Code,
+		RequestID: requestID,
+	}
 	switch {
 	case p.invalid != nil:
-		b = append(b, `,"errors":[`...)
-		for i, f := range p.invalid.Faults {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, `{"`...)
-			b = append(b, f.In...)
-			b = append(b, `":`...)
-			b = signal.AppendText(b, f.Name)
-			b = append(b, `,"code":"`...)
-			b = append(b, f.Code...)
-			b = append(b, `","detail":`...)
-			b = signal.AppendText(b, f.Detail)
-			b = append(b, '}')
+		for _, f := range p.invalid.Faults {
+			v.Errors = append(v.Errors, viewFault(f))
 		}
-		b = append(b, ']')
 	case p.scope != "":
-		b = append(b, `,"required_scope":`...)
-		b = signal.AppendText(b, string(p.scope))
+		v.RequiredScope = p.scope
 	case p.run != nil:
-		b = append(b, `,"run_id":`...)
-		b = signal.AppendText(b, string(p.run.run))
-		b = append(b, `,"error_code":`...)
-		b = signal.AppendText(b, string(p.run.Code))
-		b = append(b, `,"retryable":`...)
-		b = strconv.AppendBool(b, p.run.Retryable)
+		v.Run, v.ErrorCode, v.Retryable = p.run.run, p.run.Code, &p.run.Retryable
 	}
-	return append(b, '}')
+	body, err := encode(v)
+	if err != nil {
+		panic("encode an error document: " + err.Error()) // cannot be: it holds texts only
+	}
+	return body
+}
+
+func viewFault(f request.Fault) faultView {
+	v := faultView{Code: f.Code, Detail: f.Detail}
+	switch f.In {
+	case request.InBody:
+		v.Pointer = &f.Name
+	case request.InQuery:
+		v.Parameter = &f.Name
+	case request.InHeader:
+		v.Header = &f.Name
+	}
+	return v
 }
 
 // asInvalid returns the faults behind an error of the kind KindInvalid that

@@ -62,7 +62,11 @@ func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) err
 		if req.Reply == nil {
 			return nil
 		}
-		return &signal.Reply{ReplyKey: *req.Reply, Status: http.StatusOK, Header: jobHeader(j), Body: appendJob(nil, &j)}
+		body, err := encode(viewJob(&j))
+		if err != nil {
+			return nil // cannot be: a new job has no result yet
+		}
+		return &signal.Reply{ReplyKey: *req.Reply, Status: http.StatusOK, Header: jobHeader(j), Body: body}
 	})
 	if err != nil {
 		return err
@@ -70,7 +74,7 @@ func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) err
 	for name, value := range jobHeader(job) {
 		c.Header().Set(name, value)
 	}
-	return c.json(http.StatusOK, appendJob(make([]byte, 0, 512), &job))
+	return c.value(http.StatusOK, viewJob(&job))
 }
 
 // jobHeader is what the answer to an asynchronous run says beside the job.

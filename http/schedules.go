@@ -186,7 +186,7 @@ func (s *Server) createSchedule(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+	return c.value(http.StatusOK, viewSchedule(&w))
 }
 
 // listSchedules answers GET /v1/schedules.
@@ -202,8 +202,7 @@ func (s *Server) listSchedules(c *call) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w signal.Schedule) bool { return status != "" && w.Status != status })
-	shown := request.Cut(p, list)
-	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "schedules", shown, appendSchedule, p, len(list)))
+	return c.encoded(encodeList("schedules", request.Cut(p, list), viewSchedule, p, len(list)))
 }
 
 // scheduleByID answers GET /v1/schedules/{id}.
@@ -212,7 +211,7 @@ func (s *Server) scheduleByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+	return c.value(http.StatusOK, viewSchedule(&w))
 }
 
 // scheduleID returns the schedule that the path names, or KindNotFound if there can be
@@ -264,7 +263,7 @@ func (s *Server) changeSchedule(c *call) error {
 			w, err = s.o.Schedules.ChangeSchedule(c.r.Context(), w, replan)
 		}
 		if err == nil {
-			return c.json(http.StatusOK, appendSchedule(make([]byte, 0, 512), &w))
+			return c.value(http.StatusOK, viewSchedule(&w))
 		}
 		if signal.CodeOf(err) != "schedule_changed" {
 			return err
@@ -295,53 +294,55 @@ func (s *Server) addSchedules() {
 	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule), "DELETE": change(scope, s.removeSchedule)})
 }
 
-// appendSchedule adds the record of a schedule.
-func appendSchedule(b []byte, w *signal.Schedule) []byte {
-	b = append(b, `{"schedule_id":"`...)
-	b = append(b, w.ID...)
-	b = append(b, `","agent_id":"`...)
-	b = append(b, w.Agent...)
-	b = append(b, `","assets":[`...)
-	for i, a := range w.Assets {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = signal.AppendText(b, a)
+// scheduleView is the record of a schedule.
+type scheduleView struct {
+	ID        signal.ScheduleID     `json:"schedule_id"`
+	Agent     signal.AgentID        `json:"agent_id"`
+	Assets    []string              `json:"assets"`
+	Strategy  string                `json:"strategy"`
+	Timeframe signal.Timeframe      `json:"timeframe"`
+	Risk      signal.RiskLevel      `json:"risk_level"`
+	Every     string                `json:"every"`
+	MaxOpen   int                   `json:"max_open"`
+	Status    signal.ScheduleStatus `json:"status"`
+	NextRunAt instant               `json:"next_run_at"`
+	LastRunAt instant               `json:"last_run_at"`
+	LastError *scheduleErrorView    `json:"last_error"`
+	Failures  int                   `json:"failures"`
+	Skipped   int                   `json:"skipped"`
+	CreatedAt instant               `json:"created_at"`
+	UpdatedAt instant               `json:"updated_at"`
+}
+
+type scheduleErrorView struct {
+	Code    string  `json:"error_code"`
+	Message string  `json:"message"`
+	At      instant `json:"at"`
+}
+
+func viewSchedule(w *signal.Schedule) scheduleView {
+	v := scheduleView{
+		ID:        w.ID,
+		Agent:     w.Agent,
+		Assets:    list(w.Assets),
+		Strategy:  w.Strategy,
+		Timeframe: w.Timeframe,
+		Risk:      w.Risk,
+		Every:     everyBar,
+		MaxOpen:   w.MaxOpen,
+		Status:    w.Status,
+		NextRunAt: instant(w.NextRunAt),
+		LastRunAt: instant(w.LastRunAt),
+		Failures:  w.Failures,
+		Skipped:   w.Skipped,
+		CreatedAt: instant(w.CreatedAt),
+		UpdatedAt: instant(w.UpdatedAt),
 	}
-	b = append(b, `],"strategy":"`...)
-	b = append(b, w.Strategy...)
-	b = append(b, `","timeframe":"`...)
-	b = append(b, w.Timeframe...)
-	b = append(b, `","risk_level":"`...)
-	b = append(b, w.Risk...)
-	b = append(b, `","every":"`...)
-	if w.Every == 0 {
-		b = append(b, everyBar...)
-	} else {
-		b = append(strconv.AppendInt(b, int64(w.Every/time.Minute), 10), 'm')
+	if w.Every != 0 {
+		v.Every = strconv.Itoa(int(w.Every/time.Minute)) + "m"
 	}
-	b = append(b, `","max_open":`...)
-	b = strconv.AppendInt(b, int64(w.MaxOpen), 10)
-	b = append(b, `,"status":"`...)
-	b = append(b, w.Status...)
-	b = append(b, `","next_run_at":`...)
-	b = appendTimeOrNull(b, w.NextRunAt)
-	b = append(b, `,"last_run_at":`...)
-	b = appendTimeOrNull(b, w.LastRunAt)
-	b = append(b, `,"last_error":`...)
-	if e := w.LastError; e == nil {
-		b = append(b, `null`...)
-	} else {
-		b = signal.AppendText(append(b, `{"error_code":`...), e.Code)
-		b = signal.AppendText(append(b, `,"message":`...), e.Message)
-		b = append(signal.AppendTime(append(b, `,"at":`...), e.At), '}')
+	if e := w.LastError; e != nil {
+		v.LastError = &scheduleErrorView{e.Code, e.Message, instant(e.At)}
 	}
-	b = append(b, `,"failures":`...)
-	b = strconv.AppendInt(b, int64(w.Failures), 10)
-	b = append(b, `,"skipped":`...)
-	b = strconv.AppendInt(b, int64(w.Skipped), 10)
-	b = append(b, `,"created_at":`...)
-	b = signal.AppendTime(b, w.CreatedAt)
-	b = append(b, `,"updated_at":`...)
-	return append(signal.AppendTime(b, w.UpdatedAt), '}')
+	return v
 }

@@ -120,7 +120,12 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 		return err
 	}
 	w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
-	answer := appendNewWebhook(make([]byte, 0, 1024), &w, secret)
+	view := viewWebhook(&w)
+	view.Secret = secret
+	answer, err := encode(view)
+	if err != nil {
+		return err
+	}
 	var kept *signal.Reply
 	if key != nil {
 		kept = s.reply(c, *key, answer, false)
@@ -188,8 +193,7 @@ func (s *Server) listWebhooks(c *call) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w delivery.Webhook) bool { return status != "" && w.Status != status })
-	shown := request.Cut(p, list)
-	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+512*len(shown)), "webhooks", shown, appendWebhook, p, len(list)))
+	return c.encoded(encodeList("webhooks", request.Cut(p, list), viewWebhook, p, len(list)))
 }
 
 // webhookByID answers GET /v1/webhooks/{id}.
@@ -198,7 +202,7 @@ func (s *Server) webhookByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
+	return c.value(http.StatusOK, viewWebhook(&w))
 }
 
 // webhook returns the webhook that the path names, if the values of the request are
@@ -230,7 +234,7 @@ func (s *Server) changeWebhook(c *call) error {
 	if err != nil {
 		return c.urlFault(err)
 	}
-	return c.json(http.StatusOK, appendWebhook(make([]byte, 0, 512), &w))
+	return c.value(http.StatusOK, viewWebhook(&w))
 }
 
 // update changes the webhook that the path names by change, which reports whether
@@ -295,11 +299,5 @@ func (s *Server) rotateSecret(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 512), `{"webhook_id":"`...)
-	b = append(b, w.ID...)
-	b = append(b, `","secret":`...)
-	b = signal.AppendText(b, secret)
-	b = append(b, `,"previous_secret_expires_at":`...)
-	b = signal.AppendTime(b, w.PreviousUntil)
-	return c.json(http.StatusOK, append(b, '}'))
+	return c.value(http.StatusOK, secretView{w.ID, secret, instant(w.PreviousUntil)})
 }

@@ -142,7 +142,7 @@ func (c *call) queued(job signal.Job, err error) error {
 	for name, value := range jobHeader(job) {
 		c.Header().Set(name, value)
 	}
-	return c.json(http.StatusOK, appendJob(make([]byte, 0, 512), &job))
+	return c.value(http.StatusOK, viewJob(&job))
 }
 
 // scorecard answers GET /v1/scorecard.

@@ -1,0 +1,131 @@
+package http
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+)
+
+// webhookView is the record of a webhook. Only the answer to its registration shows the
+// secret.
+type webhookView struct {
+	ID             signal.WebhookID         `json:"webhook_id"`
+	URL            string                   `json:"url"`
+	Events         []signal.EventType       `json:"events"`
+	Description    *string                  `json:"description"`
+	APIVersion     string                   `json:"api_version"`
+	Status         delivery.WebhookStatus   `json:"status"`
+	DisabledAt     instant                  `json:"disabled_at"`
+	DisabledReason *delivery.DisabledReason `json:"disabled_reason"`
+	FailingSince   instant                  `json:"failing_since"`
+	CreatedAt      instant                  `json:"created_at"`
+	UpdatedAt      instant                  `json:"updated_at"`
+	Secret         string                   `json:"secret,omitempty"`
+}
+
+func viewWebhook(w *delivery.Webhook) webhookView {
+	return webhookView{
+		ID:             w.ID,
+		URL:            w.URL,
+		Events:         list(w.Events),
+		Description:    w.Description,
+		APIVersion:     w.APIVersion,
+		Status:         w.Status,
+		DisabledAt:     instant(w.DisabledAt),
+		DisabledReason: orNull(w.DisabledReason),
+		FailingSince:   instant(w.Health.FailingSince),
+		CreatedAt:      instant(w.CreatedAt),
+		UpdatedAt:      instant(w.UpdatedAt),
+	}
+}
+
+// secretView is the answer to the rotation of a secret.
+type secretView struct {
+	ID                      signal.WebhookID `json:"webhook_id"`
+	Secret                  string           `json:"secret"`
+	PreviousSecretExpiresAt instant          `json:"previous_secret_expires_at"`
+}
+
+// deliveryItem is a delivery in lists.
+type deliveryItem struct {
+	ID             signal.DeliveryID `json:"delivery_id"`
+	Webhook        signal.WebhookID  `json:"webhook_id"`
+	Event          signal.EventID    `json:"event_id"`
+	Type           signal.EventType  `json:"event_type"`
+	Status         delivery.Status   `json:"status"`
+	AttemptCount   int               `json:"attempt_count"`
+	NextAttemptAt  instant           `json:"next_attempt_at"`
+	CompletedAt    instant           `json:"completed_at"`
+	ResponseStatus *int              `json:"response_status"`
+	Error          *string           `json:"error"`
+	CreatedAt      instant           `json:"created_at"`
+}
+
+func viewDeliveryItem(d *delivery.Delivery) deliveryItem {
+	status := 0
+	if n := len(d.Attempts); n > 0 {
+		status = d.Attempts[n-1].ResponseStatus
+	}
+	return deliveryItem{
+		ID:             d.ID,
+		Webhook:        d.Webhook,
+		Event:          d.Event,
+		Type:           d.Type,
+		Status:         d.Status,
+		AttemptCount:   d.AttemptCount(),
+		NextAttemptAt:  instant(d.NextAttemptAt),
+		CompletedAt:    instant(d.CompletedAt),
+		ResponseStatus: orNull(status),
+		Error:          orNull(d.Error),
+		CreatedAt:      instant(d.CreatedAt),
+	}
+}
+
+// deliveryView is a delivery with its attempts, oldest first.
+type deliveryView struct {
+	deliveryItem
+	Attempts []attemptView `json:"attempts"`
+}
+
+// attemptView is an attempt. The body of the response is shown as text, whatever it is.
+type attemptView struct {
+	Number         int              `json:"number"`
+	Trigger        delivery.Trigger `json:"trigger"`
+	At             instant          `json:"at"`
+	DurationMS     int64            `json:"duration_ms"`
+	ResponseStatus *int             `json:"response_status"`
+	Error          *string          `json:"error"`
+	ResponseBody   *string          `json:"response_body"` // null if there was no response
+}
+
+// encodeDelivery returns a delivery with its attempts and, as its payload, what it sends: byte
+// by byte, since signatures are of those.
+func encodeDelivery(d *delivery.Delivery, sent []byte) ([]byte, error) {
+	b, err := encode(viewDelivery(d))
+	if err != nil {
+		return nil, err
+	}
+	b = append(bytes.TrimSuffix(b, []byte{'}'}), `,"payload":`...)
+	return append(append(b, sent...), '}'), nil
+}
+
+func viewDelivery(d *delivery.Delivery) deliveryView {
+	v := deliveryView{viewDeliveryItem(d), make([]attemptView, len(d.Attempts))}
+	for i := range d.Attempts {
+		a := &d.Attempts[i]
+		v.Attempts[i] = attemptView{
+			Number:         a.Number,
+			Trigger:        a.Trigger,
+			At:             instant(a.At),
+			DurationMS:     int64(a.Duration / time.Millisecond),
+			ResponseStatus: orNull(a.ResponseStatus),
+			Error:          orNull(a.Error),
+		}
+		if a.ResponseStatus != 0 {
+			v.Attempts[i].ResponseBody = &a.ResponseBody
+		}
+	}
+	return v
+}
