@@ -3,16 +3,11 @@ package http
 import (
 	"context"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
-
-// maxAssetLength is in characters.
-const maxAssetLength = 64
 
 // runAgent answers POST /v1/agents/{id}/run.
 func (s *Server) runAgent(c *call) error {
@@ -82,8 +77,8 @@ func jobHeader(j signal.Job) map[string]string {
 	return map[string]string{"Location": "/v1/jobs/" + string(j.ID), "Retry-After": "1", "X-Run-Id": string(j.Run)}
 }
 
-// decodeRun reads what shall be run. The error is about the request's values, or
-// that there is no such agent.
+// decodeRun reads what to run. The error is about the request's values, or that there is no
+// such agent.
 func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async bool, err error) {
 	f := &c.faults
 	checkIdempotencyKey(c.r.Header, f)
@@ -92,128 +87,20 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 		return req, false, f.Err()
 	}
 	req = signal.RunRequest{Account: c.principal.Account}
-	s.requireWork(o, c.vars["id"], "asset")
-	req.Asset = decodeAsset(o)
-	given := decodeManner(o, &req)
+	s.requireRunSpec(o, c.vars["id"], "asset")
+	req.Asset = readAsset(o)
+	given := readRunSpec(o, &req)
 	async, _ = o.Bool("async")
 	if p, ok := o.Object("parameters"); ok {
-		req.Parameters = decodeParameters(p)
+		req.Parameters = readParameters(p)
 	}
 	o.Close()
-	known, err := s.checkForAgent(c, &req, nil, given, f, func(a signal.Agent) []agent.Fault { return agent.Check(a, req) })
+	known, err := s.checkForAgent(c, &req, nil, given, func(a signal.Agent) []agent.Fault {
+		return agent.Check(a, req)
+	})
 	if e := f.Err(); e != nil {
 		return req, false, e
 	}
 	req.Agent = known.ID
 	return req, async, err
 }
-
-const (
-	assetRule  = "must be a name such as BTC: GET /v1/assets lists those that there are"
-	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
-)
-
-// requireWork notes that what shall be run is not said: its asset, or its assets if that
-// is the member's name, and its strategy. What they must be depends on the agent, if
-// there is one of that name.
-func (s *Server) requireWork(o *request.Object, id, asset string) {
-	if o.Has(asset) && o.Has("strategy") { // nearly always
-		return
-	}
-	a, err := s.agentNamed(id)
-	if err != nil {
-		a.Strategies = strategies
-	}
-	rule := assetRule
-	switch {
-	case asset == "assets":
-		rule = assetsRule
-	case a.Category == signal.Weather:
-		rule = request.OneOf(agent.Commodities)
-	case a.Category == signal.Content:
-		rule = "must be a subject such as standing desk"
-	}
-	o.Require(asset, rule)
-	o.Require("strategy", request.OneOf(a.Strategies))
-}
-
-// decodeAsset reads the asset, trimmed; "" if there is none or it is not valid.
-func decodeAsset(o *request.Object) string {
-	asset, ok := o.Text("asset")
-	if !ok {
-		return ""
-	}
-	asset = strings.TrimSpace(asset)
-	if code, detail := request.CheckText(asset, maxAssetLength); code != "" {
-		o.Bad("asset", code, detail)
-		return ""
-	}
-	return asset
-}
-
-// decodeParameters reads the options of all agents; whose they are is checked by
-// agent.Check.
-func decodeParameters(o *request.Object) signal.Parameters {
-	var p signal.Parameters
-	const textsRule = "must be an array of strings"
-	anyText := func(string) (code, detail string) { return "", "" }
-	if region, ok := o.Text("region"); ok {
-		if p.Region = region; region == "" {
-			o.Bad("region", request.CodeInvalidValue, request.OneOf(agent.Regions))
-		}
-	}
-	p.Keywords, _ = o.Texts("keywords", maxPhrases, textsRule, anyText)
-	p.Features, _ = o.Texts("features", maxPhrases, textsRule, anyText)
-	if locale, ok := o.Text("locale"); ok {
-		if p.Locale = locale; locale == "" {
-			o.Bad("locale", request.CodeTooShort, "must not be empty")
-		}
-	}
-	o.Close()
-	return p
-}
-
-// maxPhrases is how many keywords or features a run may have.
-const maxPhrases = 20
-
-// checkForAgent notes what the agent of the path cannot accept by check, and returns the
-// agent. If there is none of that name the body is held against the agent whose
-// strategy it names, so that a body that is invalid for every agent is told so
-// first; else the error is KindNotFound.
-func (s *Server) checkForAgent(c *call, req *signal.RunRequest, assets []string, strategyGiven bool, f *request.Faults,
-	check func(signal.Agent) []agent.Fault) (signal.Agent, error) {
-	a, missing := s.agentNamed(c.vars["id"])
-	if missing != nil {
-		all := signal.Agents()
-		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(req.Strategy) })
-		if i < 0 {
-			if strategyGiven {
-				f.Body("/strategy", request.CodeInvalidValue, request.OneOf(strategies))
-			}
-			return a, missing
-		}
-		a = all[i]
-	} else if strategyGiven && req.Strategy == "" {
-		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
-	}
-	at, one := assetsPointer, []string{req.Asset}
-	if assets == nil {
-		assets, at = one, assetPointer
-	}
-	s.nameAssets(a, assets, at, f)
-	req.Asset = one[0]
-	for _, fault := range check(a) {
-		f.Body(fault.Pointer, fault.Code, fault.Detail)
-	}
-	s.findAssets(c.r.Context(), a, assets, at, f)
-	return a, missing
-}
-
-// strategies are those of all agents.
-var strategies = func() []string {
-	var all []string
-	for _, a := range signal.Agents() {
-		all = append(all, a.Strategies...)
-	}
-	return all
-}()

@@ -172,7 +172,7 @@ func (s *Server) createSchedule(c *call) error {
 	if err := c.decode(func(o *request.Object) {
 		in := s.readSchedule(o)
 		o.Require("agent_id", request.OneOf(s.agentIDs()))
-		s.requireWork(o, string(in.agent), "assets")
+		s.requireRunSpec(o, string(in.agent), "assets")
 		o.Require("every", everyRule)
 		in.apply(&w)
 		if w.Agent != "" {

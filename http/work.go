@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -34,11 +33,13 @@ func (s *Server) scanAgent(c *call) error {
 		return f.Err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
-	s.requireWork(o, c.vars["id"], "assets")
+	s.requireRunSpec(o, c.vars["id"], "assets")
 	assets := readAssets(o)
-	given := decodeManner(o, &req)
+	given := readRunSpec(o, &req)
 	o.Close()
-	known, err := s.checkForAgent(c, &req, assets, given, f, func(a signal.Agent) []agent.Fault { return agent.CheckScan(a, req, assets) })
+	known, err := s.checkForAgent(c, &req, assets, given, func(a signal.Agent) []agent.Fault {
+		return agent.CheckScan(a, req, assets)
+	})
 	if e := f.Err(); e != nil {
 		return e
 	}
@@ -48,48 +49,6 @@ func (s *Server) scanAgent(c *call) error {
 	req.Agent = known.ID
 	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), req, assets)
 	return c.queued(job, err)
-}
-
-// readAssets reads a list of assets: all of them, if none is a fault; nil if there is
-// none.
-func readAssets(o *request.Object) []string {
-	seen := map[string]bool{}
-	assets, ok := o.Texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
-		item = strings.TrimSpace(item)
-		if code, detail := request.CheckText(item, maxAssetLength); code != "" {
-			return code, detail
-		}
-		key := strings.ToUpper(item)
-		if seen[key] {
-			return request.CodeDuplicate, "is named twice"
-		}
-		seen[key] = true
-		return "", ""
-	})
-	if ok && len(assets) == 0 {
-		o.Bad("assets", request.CodeTooShort, assetsRule)
-	}
-	if !ok {
-		return nil // what is wrong with them has been said
-	}
-	for i := range assets {
-		assets[i] = strings.TrimSpace(assets[i])
-	}
-	return assets
-}
-
-// decodeManner reads what all kinds of work have in common, and says whether a strategy
-// is given.
-func decodeManner(o *request.Object, req *signal.RunRequest) (strategyGiven bool) {
-	req.Strategy, strategyGiven = o.Text("strategy")
-	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
-	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
-		req.Timeframe = t
-	}
-	if r, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
-		req.Risk = r
-	}
-	return strategyGiven
 }
 
 // createBacktest answers POST /v1/backtests.
@@ -106,9 +65,9 @@ func (s *Server) createBacktest(c *call) error {
 	ids := s.agentIDs()
 	o.Require("agent_id", request.OneOf(ids))
 	req.Agent, _ = request.Choice(o, "agent_id", ids)
-	s.requireWork(o, string(req.Agent), "asset")
-	req.Asset = decodeAsset(o)
-	given := decodeManner(o, &req)
+	s.requireRunSpec(o, string(req.Agent), "asset")
+	req.Asset = readAsset(o)
+	given := readRunSpec(o, &req)
 	from, hasFrom := o.Time("from")
 	to, hasTo := o.Time("to")
 	if hasFrom && hasTo && to.Before(from) {
@@ -116,16 +75,9 @@ func (s *Server) createBacktest(c *call) error {
 	}
 	o.Close()
 	if known, err := s.agentNamed(string(req.Agent)); err == nil {
-		if given && req.Strategy == "" {
-			f.Body("/strategy", request.CodeInvalidValue, request.OneOf(known.Strategies))
-		}
-		assets := []string{req.Asset}
-		s.nameAssets(known, assets, assetPointer, f)
-		req.Asset = assets[0]
-		for _, fault := range agent.CheckBacktest(known, req) {
-			f.Body(fault.Pointer, fault.Code, fault.Detail)
-		}
-		s.findAssets(c.r.Context(), known, assets, assetPointer, f)
+		s.checkRunSpec(c, known, &req, nil, given, func(a signal.Agent) []agent.Fault {
+			return agent.CheckBacktest(a, req)
+		})
 	}
 	if err := f.Err(); err != nil {
 		return err

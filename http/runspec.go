@@ -1,0 +1,179 @@
+package http
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
+)
+
+// The functions of this file read what runs, scans, backtests and schedules have in common:
+// which assets an agent is run on, and how.
+
+// maxAssetLength is in characters.
+const maxAssetLength = 64
+
+const (
+	assetRule  = "must be a name such as BTC: GET /v1/assets lists those that there are"
+	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
+)
+
+// requireRunSpec records a fault for each missing member: the asset, or the assets if that is
+// its name, and the strategy. What they must be depends on the agent, if there is one of
+// that name.
+func (s *Server) requireRunSpec(o *request.Object, id, asset string) {
+	if o.Has(asset) && o.Has("strategy") { // nearly always
+		return
+	}
+	a, err := s.agentNamed(id)
+	if err != nil {
+		a.Strategies = strategies
+	}
+	rule := assetRule
+	switch {
+	case asset == "assets":
+		rule = assetsRule
+	case a.Category == signal.Weather:
+		rule = request.OneOf(agent.Commodities)
+	case a.Category == signal.Content:
+		rule = "must be a subject such as standing desk"
+	}
+	o.Require(asset, rule)
+	o.Require("strategy", request.OneOf(a.Strategies))
+}
+
+// readAsset reads the asset, trimmed; "" if it is missing or not valid.
+func readAsset(o *request.Object) string {
+	asset, ok := o.Text("asset")
+	if !ok {
+		return ""
+	}
+	asset = strings.TrimSpace(asset)
+	if code, detail := request.CheckText(asset, maxAssetLength); code != "" {
+		o.Bad("asset", code, detail)
+		return ""
+	}
+	return asset
+}
+
+// readAssets reads a list of assets, trimmed; nil if it is missing or any of them is not
+// valid.
+func readAssets(o *request.Object) []string {
+	seen := map[string]bool{}
+	assets, ok := o.Texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
+		item = strings.TrimSpace(item)
+		if code, detail := request.CheckText(item, maxAssetLength); code != "" {
+			return code, detail
+		}
+		key := strings.ToUpper(item)
+		if seen[key] {
+			return request.CodeDuplicate, "is named twice"
+		}
+		seen[key] = true
+		return "", ""
+	})
+	if ok && len(assets) == 0 {
+		o.Bad("assets", request.CodeTooShort, assetsRule)
+	}
+	if !ok {
+		return nil
+	}
+	for i := range assets {
+		assets[i] = strings.TrimSpace(assets[i])
+	}
+	return assets
+}
+
+// readRunSpec reads the strategy, the timeframe and the risk of a run, and reports whether a
+// strategy is given.
+func readRunSpec(o *request.Object, req *signal.RunRequest) (strategyGiven bool) {
+	req.Strategy, strategyGiven = o.Text("strategy")
+	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
+	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
+		req.Timeframe = t
+	}
+	if r, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
+		req.Risk = r
+	}
+	return strategyGiven
+}
+
+// readParameters reads the options of all agents; agent.Check refuses those of others.
+func readParameters(o *request.Object) signal.Parameters {
+	var p signal.Parameters
+	const textsRule = "must be an array of strings"
+	anyText := func(string) (code, detail string) { return "", "" }
+	if region, ok := o.Text("region"); ok {
+		if p.Region = region; region == "" {
+			o.Bad("region", request.CodeInvalidValue, request.OneOf(agent.Regions))
+		}
+	}
+	p.Keywords, _ = o.Texts("keywords", maxPhrases, textsRule, anyText)
+	p.Features, _ = o.Texts("features", maxPhrases, textsRule, anyText)
+	if locale, ok := o.Text("locale"); ok {
+		if p.Locale = locale; locale == "" {
+			o.Bad("locale", request.CodeTooShort, "must not be empty")
+		}
+	}
+	o.Close()
+	return p
+}
+
+// maxPhrases is how many keywords or features a run may have.
+const maxPhrases = 20
+
+// checkForAgent records what the agent of the path cannot accept by check, and returns the
+// agent. If there is none of that name, the body is compared with the agent whose strategy
+// it names, so that a body that no agent accepts is refused as such; else the error is
+// KindNotFound.
+func (s *Server) checkForAgent(
+	c *call, req *signal.RunRequest, assets []string, strategyGiven bool, check func(signal.Agent) []agent.Fault,
+) (signal.Agent, error) {
+	a, missing := s.agentNamed(c.vars["id"])
+	if missing != nil {
+		all := signal.Agents()
+		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(req.Strategy) })
+		if i < 0 {
+			if strategyGiven {
+				c.faults.Body("/strategy", request.CodeInvalidValue, request.OneOf(strategies))
+			}
+			return a, missing
+		}
+		a = all[i]
+	}
+	s.checkRunSpec(c, a, req, assets, strategyGiven, check)
+	return a, missing
+}
+
+// checkRunSpec records what a cannot accept by check, and names the assets, or the asset of
+// req if they are nil, as the catalogue does.
+func (s *Server) checkRunSpec(
+	c *call, a signal.Agent, req *signal.RunRequest, assets []string, strategyGiven bool,
+	check func(signal.Agent) []agent.Fault,
+) {
+	f := &c.faults
+	if strategyGiven && req.Strategy == "" {
+		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
+	}
+	at, one := assetsPointer, []string{req.Asset}
+	if assets == nil {
+		assets, at = one, assetPointer
+	}
+	s.nameAssets(a, assets, at, f)
+	req.Asset = one[0]
+	for _, fault := range check(a) {
+		f.Body(fault.Pointer, fault.Code, fault.Detail)
+	}
+	s.findAssets(c.r.Context(), a, assets, at, f)
+}
+
+// strategies are those of all agents.
+var strategies = func() []string {
+	var all []string
+	for _, a := range signal.Agents() {
+		all = append(all, a.Strategies...)
+	}
+	return all
+}()
