@@ -151,7 +151,7 @@ func knownProblem(e *signal.Error) problem {
 		return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
 	}
 	p := problem{problemKind: kind, Detail: e.Message, RetryAfter: e.RetryAfter}
-	if path := lists[e.Message]; path != "" {
+	if path := lists[e.Subject]; path != "" {
 		p.Detail += ": GET " + path + " lists those of the account"
 	}
 	if kind.Code == "invalid_request" {
@@ -164,15 +164,16 @@ func knownProblem(e *signal.Error) problem {
 	return p
 }
 
-// lists says where those are found of which a path named one that is not there.
+// lists has the path that lists all things of a kind, for those who named one that does not
+// exist.
 var lists = map[string]string{
-	"no such signal":         "/v1/signals",
-	"no such weather signal": "/v1/signals/weather",
-	"no such job":            "/v1/jobs",
-	"no such schedule":       "/v1/schedules",
-	"no such webhook":        "/v1/webhooks",
-	"no such delivery":       "/v1/webhooks/{id}/deliveries",
-	"no such API key":        "/v1/auth/api-keys",
+	"signal":         "/v1/signals",
+	"weather signal": "/v1/signals/weather",
+	"job":            "/v1/jobs",
+	"schedule":       "/v1/schedules",
+	"webhook":        "/v1/webhooks",
+	"delivery":       "/v1/webhooks/{id}/deliveries",
+	"API key":        "/v1/auth/api-keys",
 }
 
 // setHeaders says in headers what belongs there.

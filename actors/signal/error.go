@@ -30,6 +30,7 @@ type Error struct {
 	Code       string
 	Message    string
 	RetryAfter time.Duration // when to come back; 0 if that is not known
+	Subject    string        // of KindNotFound: the kind of thing, as passed to NotFound
 	Cause      error
 }
 
@@ -99,9 +100,10 @@ func StoredSequence(err error) (int64, bool) {
 	return int64(s), ok
 }
 
-// NotFound returns an error that says that the named thing does not exist.
-func NotFound(what string) *Error {
-	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + what}
+// NotFound returns the error of a thing that does not exist: subject is its kind, such as
+// "signal".
+func NotFound(subject string) *Error {
+	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + subject, Subject: subject}
 }
 
 // Unavailable returns an error that says to try again: cause names what cannot
