@@ -7,15 +7,12 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-const (
-	maxKeyName   = 100         // characters
-	maxExpiresIn = 315_360_000 // seconds: ten years
-	// maxScopes bounds the list of a body; duplicates are merged.
-	maxScopes = 100
-)
+// maxScopes bounds the list of a body; duplicates are merged.
+const maxScopes = 100
 
 // newKeyView is the API key object of the specification.
 type newKeyView struct {
@@ -50,9 +47,9 @@ func (s *Server) createKey(c *call) error {
 	var scopes []string
 	var expiresIn *int64
 	if err := c.decode(func(o *request.Object) {
-		given := o.Given("name", "must have 1 to 100 characters")
+		given := o.Given("name", credentials.KeyNameRule)
 		if name = strings.TrimSpace(given); name != "" {
-			if code, detail := request.CheckText(name, maxKeyName); code != "" {
+			if code, detail := request.CheckText(name, credentials.MaxKeyName); code != "" {
 				o.Bad("name", code, detail)
 			}
 		} else if given != "" {
@@ -68,7 +65,7 @@ func (s *Server) createKey(c *call) error {
 		if listed && len(scopes) == 0 {
 			o.Bad("scopes", request.CodeTooShort, request.SomeOf(signal.Scopes))
 		}
-		if n, ok := o.Integer("expires_in", 1, maxExpiresIn); ok {
+		if n, ok := o.Integer("expires_in", 1, credentials.MaxExpiresIn); ok {
 			expiresIn = &n
 		}
 	}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -182,23 +181,12 @@ func (s *Server) logout(c *call) error {
 	return c.noContent()
 }
 
-// Lengths of a password in characters. Its other rules are the credentials' own;
-// these are checked here too, so that they are told together with faults of the
-// body's form.
-const (
-	minPassword = 12
-	maxPassword = 128
-
-	passwordRule = "must have 12 to 128 characters"
-)
-
-// newPassword reads a password that shall be set.
+// newPassword reads a password to set. Its length is checked here, too, so that a fault of it
+// is listed together with faults of the body's form; the credentials have further rules.
 func newPassword(o *request.Object, name string) string {
-	p := o.Given(name, passwordRule)
-	if n := utf8.RuneCountInString(p); 0 < n && n < minPassword {
-		o.Bad(name, request.CodeTooShort, "must have at least 12 characters")
-	} else if n > maxPassword {
-		o.Bad(name, request.CodeTooLong, "must have at most 128 characters")
+	p := o.Given(name, credentials.PasswordRule)
+	if code, detail := credentials.CheckPasswordLength(p); p != "" && code != "" {
+		o.Bad(name, code, detail)
 	}
 	return p
 }
@@ -207,10 +195,10 @@ func newPassword(o *request.Object, name string) string {
 func (s *Server) register(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *request.Object) {
-		email = o.Given("email", "must be an email address such as name@example.com")
-		password = o.Given("password", passwordRule)
+		email = o.Given("email", credentials.EmailRule)
+		password = o.Given("password", credentials.PasswordRule)
 		for _, f := range credentials.CheckAccount(email, password) {
-			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else told of already
+			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else recorded already
 				o.Bad(f.Field, f.Code, f.Detail)
 			}
 		}

@@ -92,7 +92,7 @@ func TestCommonPasswords(t *testing.T) {
 		t.Errorf("%d common passwords, want at least 200", n)
 	}
 	for p := range commonPasswords {
-		if len(p) < minPassword {
+		if len(p) < MinPassword {
 			t.Errorf("%q is too short to be chosen anyway", p)
 		}
 	}

@@ -21,11 +21,6 @@ type keyStore interface {
 	NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error
 }
 
-const (
-	maxKeyName   = 100
-	maxExpiresIn = 315_360_000 // seconds: ten years
-)
-
 // CreateKey makes an API key and returns it with its secret, which is stored
 // nowhere. scopes nil means all; expiresIn, in seconds, nil means never.
 // ValidationError: the faults of "name", "scopes", "scopes/i" and "expires_in".
@@ -36,14 +31,14 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	trimmed := strings.TrimSpace(name)
 	switch {
 	case name == "":
-		v.add("name", "required", "name is required and must have 1 to 100 characters")
+		v.add("name", "required", "name is required and "+KeyNameRule)
 	case trimmed == "":
 		v.add("name", "too_short", "must have at least 1 character that is no space")
-	case utf8.RuneCountInString(trimmed) > maxKeyName:
-		v.add("name", "too_long", "must have at most 100 characters")
+	case utf8.RuneCountInString(trimmed) > MaxKeyName:
+		v.add("name", "too_long", atMost(MaxKeyName))
 	}
-	if expiresIn != nil && (*expiresIn < 1 || *expiresIn > maxExpiresIn) {
-		v.add("expires_in", "out_of_range", fmt.Sprintf("must be 1 to %d seconds", maxExpiresIn))
+	if expiresIn != nil && (*expiresIn < 1 || *expiresIn > MaxExpiresIn) {
+		v.add("expires_in", "out_of_range", fmt.Sprintf("must be 1 to %d seconds", MaxExpiresIn))
 	}
 	if err := v.orNil(); err != nil {
 		return credential.APIKey{}, "", err

@@ -1,23 +1,33 @@
 package credentials
 
 import (
+	"fmt"
 	"net/mail"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
+// Limits of what a client may choose, in characters unless a unit is named.
 const (
-	maxEmail    = 254
-	minPassword = 12
-	maxPassword = 128
+	MaxEmail     = 254
+	MinPassword  = 12
+	MaxPassword  = 128
+	MaxKeyName   = 100
+	MaxExpiresIn = 315_360_000 // seconds: ten years
+)
+
+// The rules of those values, for the details of faults: "name must …".
+var (
+	EmailRule    = "must be an email address such as name@example.com"
+	PasswordRule = fmt.Sprintf("must have %d to %d characters", MinPassword, MaxPassword)
+	KeyNameRule  = fmt.Sprintf("must have 1 to %d characters", MaxKeyName)
 )
 
 // NormalizeEmail returns email as it is stored and compared.
 func NormalizeEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
-// CheckAccount returns the faults of "email" and "password" that CreateAccount would
-// find; empty if there are none.
+// CheckAccount returns the faults of "email" and "password" that CreateAccount would find.
 func CheckAccount(email, password string) ValidationError {
 	var v ValidationError
 	email = checkEmail(&v, "email", email)
@@ -25,21 +35,21 @@ func CheckAccount(email, password string) ValidationError {
 	return v
 }
 
-// checkEmail returns the normalized email, and notes its faults.
+// checkEmail returns the normalized email, and records its faults.
 func checkEmail(v *ValidationError, field, email string) string {
 	email = NormalizeEmail(email)
 	switch {
 	case email == "":
-		v.add(field, "required", field+" is required and must be an email address such as name@example.com")
-	case utf8.RuneCountInString(email) > maxEmail:
-		v.add(field, "too_long", "must have at most 254 characters")
+		v.add(field, "required", field+" is required and "+EmailRule)
+	case utf8.RuneCountInString(email) > MaxEmail:
+		v.add(field, "too_long", atMost(MaxEmail))
 	case !isEmail(email):
-		v.add(field, "invalid_format", "must be an email address such as name@example.com")
+		v.add(field, "invalid_format", EmailRule)
 	}
 	return email
 }
 
-// isEmail says that s is one plain address, without a display name, comments or
+// isEmail reports whether s is one plain address, without a display name, comments or
 // quotes.
 func isEmail(s string) bool {
 	a, err := mail.ParseAddress(s)
@@ -48,20 +58,34 @@ func isEmail(s string) bool {
 	})
 }
 
-// checkPassword notes the faults of a new password for the account with the
+// checkPassword records the faults of a new password for the account with the
 // normalized email.
 func checkPassword(v *ValidationError, field, password, email string) {
-	n := utf8.RuneCountInString(password)
+	code, detail := CheckPasswordLength(password)
+	another := fmt.Sprintf("choose another of %d to %d characters", MinPassword, MaxPassword)
 	switch {
 	case password == "":
-		v.add(field, "required", field+" is required and must have 12 to 128 characters")
-	case n < minPassword:
-		v.add(field, "too_short", "must have at least 12 characters")
-	case n > maxPassword:
-		v.add(field, "too_long", "must have at most 128 characters")
+		v.add(field, "required", field+" is required and "+PasswordRule)
+	case code != "":
+		v.add(field, code, detail)
 	case NormalizeEmail(password) == email:
-		v.add(field, "invalid_value", "must not be the email: choose another of 12 to 128 characters")
+		v.add(field, "invalid_value", "must not be the email: "+another)
 	case isCommon(password):
-		v.add(field, "invalid_value", "is one of the commonest: choose another of 12 to 128 characters")
+		v.add(field, "invalid_value", "is one of the commonest: "+another)
 	}
 }
+
+// CheckPasswordLength returns the fault of the length of a new password; the code is empty
+// if there is none.
+func CheckPasswordLength(password string) (code, detail string) {
+	switch n := utf8.RuneCountInString(password); {
+	case n < MinPassword:
+		return "too_short", fmt.Sprintf("must have at least %d characters", MinPassword)
+	case n > MaxPassword:
+		return "too_long", atMost(MaxPassword)
+	}
+	return "", ""
+}
+
+// atMost is the detail of a text that is too long.
+func atMost(characters int) string { return fmt.Sprintf("must have at most %d characters", characters) }
