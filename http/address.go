@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// clientAddress returns the address that asks: the peer's, or what proxies say,
-// read from the right as long as the speaker is one of trusted.
+// clientAddress returns the address of the client: the peer's, or what X-Forwarded-For names,
+// read from the right as long as each hop is among trusted.
 func clientAddress(r *http.Request, trusted []netip.Prefix) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

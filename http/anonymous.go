@@ -23,8 +23,8 @@ type anonymous struct {
 	ends map[net.Conn]func() // of the listener's connections that are counted
 }
 
-func newAnonymous(most int, trusted []netip.Prefix) *anonymous {
-	return &anonymous{open: limits.NewOpen(most), trusted: trusted, ends: make(map[net.Conn]func())}
+func newAnonymous(max int, trusted []netip.Prefix) *anonymous {
+	return &anonymous{open: limits.NewOpen(max), trusted: trusted, ends: make(map[net.Conn]func())}
 }
 
 // anonymousListener accepts connections within the bound; it answers the others.

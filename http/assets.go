@@ -36,15 +36,15 @@ func (anyAsset) Assets(context.Context) ([]market.AssetState, error) { return ni
 func assetPointer(int) string    { return "/asset" }
 func assetsPointer(i int) string { return "/assets/" + strconv.Itoa(i) }
 
-// nameAssets replaces assets by their catalogue names, and notes those that are there
-// under another spelling. Subjects of content have no other name.
+// nameAssets replaces assets by their catalogue names, and records those that are given
+// under two spellings. Subjects of content have no other name.
 func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
 	if a.Category == signal.Content {
 		return
 	}
 	for i, asset := range assets {
 		if asset == "" {
-			continue // what is wrong with it has been noted
+			continue // its fault is recorded already
 		}
 		assets[i] = s.o.Assets.Name(asset)
 		if slices.ContainsFunc(assets[:i], func(other string) bool { return strings.EqualFold(other, assets[i]) }) {
@@ -53,8 +53,8 @@ func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string
 	}
 }
 
-// findAssets notes the assets of which no source can have prices, unless something else
-// is wrong with them.
+// findAssets records the assets for which no source has prices, unless they have another
+// fault.
 func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
 	if a.Category == signal.Content {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Credentials says who asks, and keeps accounts, sessions and API keys. Its errors
+// Credentials authenticates callers, and keeps accounts, sessions and API keys. Its errors
 // are *signal.Error, or credentials.ValidationError for values of a body. See
 // credentials.Service.
 type Credentials interface {
@@ -52,7 +52,7 @@ func bearerToken(h http.Header) string {
 	return token
 }
 
-// authenticate finds out who asks.
+// authenticate finds out who the caller is.
 func (s *Server) authenticate(c *call) (err error) {
 	switch c.operation.guard {
 	case public:
@@ -122,7 +122,7 @@ func (c *call) decode(read func(o *request.Object)) error {
 	return c.finish(o, read)
 }
 
-// finish reads the members of o by read, notes those left over, and returns the
+// finish reads the members of o by read, records those left over, and returns the
 // faults of the request.
 func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
 	if o != nil {

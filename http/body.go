@@ -37,7 +37,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	// A client that sends slowly holds its connection for so long only. Without a
 	// deadline a run may then take longer than the body did.
 	deadline := http.NewResponseController(w)
-	_ = deadline.SetReadDeadline(time.Now().Add(within)) // a test's recorder has none
+	_ = deadline.SetReadDeadline(time.Now().Add(within)) // a test's recorder has no deadline
 	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -51,7 +51,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	return body.Bytes(), nil
 }
 
-// isJSON says that the body is declared as JSON, or not declared.
+// isJSON reports whether the body is declared as JSON, or not declared.
 func isJSON(h http.Header) bool {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return false

@@ -36,7 +36,7 @@ var (
 // compressFrom is the least size of an answer that is compressed when asked for.
 const compressFrom = 1<<10 + 1
 
-// call is one request on its way, and the writer of its answer, which notes what
+// call is one request on its way, and the writer of its answer, which records what
 // was written.
 type call struct {
 	http.ResponseWriter
@@ -92,8 +92,8 @@ func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.Hijack()
 }
 
-// send writes the whole answer. The error of writing is of no use to anybody: the
-// client is gone.
+// send writes the whole answer. An error of writing is ignored: the client
+// has left.
 func (c *call) send(status int, contentType []string, body []byte) error {
 	h := c.Header()
 	h["Content-Type"] = contentType
@@ -182,8 +182,8 @@ func (c *call) optionalBody() ([]byte, error) {
 	return c.body()
 }
 
-// empty reads the body of a request that has nothing to say: none, or an object
-// without members. It returns the faults of the request.
+// empty reads the body of a request without values: no body, or an object without
+// members. It returns the faults of the request.
 func (c *call) empty() ([]byte, error) {
 	body, err := c.optionalBody()
 	if err != nil {

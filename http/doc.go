@@ -1,5 +1,5 @@
-// Package http serves the API: it checks who asks, and whether what they ask is
-// valid, asks the packages that know, and writes the answer. The API itself is
+// Package http serves the API: it authenticates a request, checks its values, asks the
+// package that it concerns, and writes the answer. The API itself is
 // described in openapi.yaml and asyncapi.yaml, which the service serves too.
 //
 // A request passes these steps, and the first that fails answers it: path (404),

@@ -44,7 +44,7 @@ func (c *call) document(d *document) error {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body) // the client may be gone
+	_, _ = c.Write(body) // the client may have left
 	return nil
 }
 
@@ -69,7 +69,7 @@ func takesGzip(values []string) bool {
 }
 
 // metricsAge is for how long the answer of /metrics is given again: it takes 8 ms to
-// make, and everybody may ask for it.
+// make, and anyone may ask for it.
 const metricsAge = time.Second
 
 // exposition keeps the newest answer of /metrics.

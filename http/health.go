@@ -34,7 +34,7 @@ type Readiness struct {
 	Warnings []string `json:"warnings"`
 }
 
-// Checks says of each check of /readyz whether it is ok or failed.
+// Checks has the outcome of each check of /readyz: ok or failed.
 type Checks struct {
 	Redis   string `json:"redis"`
 	Streams string `json:"streams"`
@@ -74,8 +74,8 @@ func (s *Server) readyz(c *call) error {
 	return c.value(status, r)
 }
 
-// Ready says whether the process should get requests, and what is wrong if not. What
-// else a failed check said is logged, not shown.
+// Ready reports whether the process should get requests, and what is wrong if not. Errors of
+// checks that are not meant for clients are logged, not shown.
 func (s *Server) Ready(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -43,7 +43,7 @@ func idempotencyKey(h http.Header) (key string, given bool) {
 	return values[0], true
 }
 
-// checkIdempotencyKey notes a key that is none: it has 1 to 255 printable
+// checkIdempotencyKey records the faults of a key: it must have 1 to 255 printable
 // characters of ASCII.
 func checkIdempotencyKey(h http.Header, f *request.Faults) {
 	key, given := idempotencyKey(h)
@@ -157,7 +157,7 @@ func (s *Server) once(c *call, body []byte, do, again answerer) error {
 	return s.replayOr(c, c.principal.Account, *key, answer, again)
 }
 
-// onceEmpty is once for a request that has nothing to say.
+// onceEmpty is once for a request without values.
 func (s *Server) onceEmpty(c *call, do, again answerer) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
 	body, err := c.empty()
@@ -181,9 +181,8 @@ func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *
 	return r
 }
 
-// keep stores an answer for those who ask again. If that fails they are told for a
-// while that the first request is under way; the one who asked first must still be
-// told what was done.
+// keep stores an answer for repeated requests. If that fails, they are refused for a while
+// as if the first were under way; the first must get its answer all the same.
 func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
 	r := s.reply(c, key, answer, omit)
 	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
@@ -191,5 +190,5 @@ func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer 
 	}
 }
 
-// replyPurpose is for what an answer that holds a secret is sealed.
+// replyPurpose is the purpose for which an answer that holds a secret is sealed.
 func replyPurpose(c *call, key string) string { return string(c.principal.Account) + " " + key }

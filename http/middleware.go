@@ -23,7 +23,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c.setHeaders()
 	broken := s.guarded(c)
 	if c.status == 0 && !broken {
-		c.status = http.StatusOK // net/http says so where a handler says nothing
+		c.status = http.StatusOK // net/http answers so where a handler sets no status
 	}
 	took := time.Since(c.start)
 	s.o.Metrics.ended(c, took)
@@ -65,7 +65,7 @@ func (s *Server) guarded(c *call) (broken bool) {
 	return false
 }
 
-// setHeaders says what every answer says.
+// setHeaders sets the headers of every answer.
 func (c *call) setHeaders() {
 	h := c.Header()
 	h["X-Request-Id"] = []string{c.id}
@@ -83,7 +83,7 @@ func (c *call) setHeaders() {
 	}
 }
 
-// dispatch answers with what the operation says, or with an error document.
+// dispatch answers with the outcome of the operation, or with an error document.
 func (s *Server) dispatch(c *call) {
 	if err := s.handle(c); err != nil {
 		s.answer(c, err)
@@ -126,8 +126,8 @@ func (s *Server) handle(c *call) error {
 	return c.operation.handle(c)
 }
 
-// answer writes the error document of err, unless the answer has begun or nobody
-// waits for it.
+// answer writes the error document of err, unless the answer has begun or the
+// client has left.
 func (s *Server) answer(c *call, err error) {
 	c.err = err
 	if c.status != 0 {
@@ -144,7 +144,7 @@ func (s *Server) answer(c *call, err error) {
 			p = newProblem(limited)
 		}
 	}
-	s.tellLimit(c)
+	s.showLimit(c)
 	c.fail(&p)
 }
 
@@ -158,7 +158,7 @@ func requestID(h http.Header) string {
 	return values[0]
 }
 
-// isRequestID says that s has 1 to 64 letters, digits, dots, underscores and
+// isRequestID reports whether s has 1 to 64 letters, digits, dots, underscores and
 // hyphens.
 func isRequestID(s string) bool {
 	if s == "" || len(s) > 64 {

@@ -60,7 +60,7 @@ var problemsByCode = func() map[string]*problemKind {
 	return m
 }()
 
-// defaultCodes names the problem of an error whose own code is none of the list.
+// defaultCodes names the problem of an error whose own code is not in the list.
 // Conflicts and limits have no default: they must name themselves.
 var defaultCodes = map[signal.Kind]string{
 	signal.KindInvalid:      "invalid_request",
@@ -71,7 +71,7 @@ var defaultCodes = map[signal.Kind]string{
 }
 
 // statusClientGone is counted and logged when the client left before the answer;
-// nobody receives it.
+// it is never sent.
 const statusClientGone = 499
 
 // Errors of this package.
@@ -103,10 +103,10 @@ type runFailed struct {
 	*signal.RunError
 }
 
-// Unwrap tells the log that this was no unexpected error: the run failed as runs may.
+// Unwrap lets the log see that this was no unexpected error: runs may fail.
 func (e *runFailed) Unwrap() error { return e.RunError }
 
-// problem is an error document (RFC 9457), with what its answer's headers say.
+// problem is an error document (RFC 9457), with what the headers of its answer hold.
 type problem struct {
 	*problemKind
 	Detail     string
@@ -117,7 +117,7 @@ type problem struct {
 	run     *runFailed            // of agent_failed
 }
 
-// newProblem returns the document that tells a client of err. Errors that are not
+// newProblem returns the document by which a client learns of err. Errors that are not
 // meant for clients become internal, without their text.
 func newProblem(err error) problem {
 	if e, ok := errors.AsType[*request.InvalidError](err); ok {
@@ -176,7 +176,7 @@ var lists = map[string]string{
 	"API key":        "/v1/auth/api-keys",
 }
 
-// setHeaders says in headers what belongs there.
+// setHeaders sets the headers that go with the problem.
 func (p *problem) setHeaders(h http.Header) {
 	h["Content-Type"] = headerProblem
 	switch {

@@ -13,11 +13,11 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// guard says which credential an operation wants.
+// guard is the credential that an operation requires.
 type guard uint8
 
 const (
-	public    guard = iota // none; one that is sent is not looked at
+	public    guard = iota // no credential; one that is sent is ignored
 	anyToken               // an API key or an access token
 	jwtOnly                // an access token
 	handshake              // the stream's own rules; see stream.go
@@ -26,8 +26,8 @@ const (
 // operation is one method of a path.
 type operation struct {
 	guard  guard
-	scope  signal.Scope // that the credential must carry; "" for none
-	class  limits.Class // of its rate limit; "" for none
+	scope  signal.Scope // that the credential must carry; "" for no scope
+	class  limits.Class // of its rate limit; "" for no limit
 	handle func(*call) error
 	params []string // of its query; others are refused
 	// anyQuery leaves the query alone: what links to a page carries is not ours.
@@ -67,7 +67,7 @@ func change(scope signal.Scope, handle func(*call) error) *operation {
 	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle}
 }
 
-// open is an operation for everybody, without a limit, that is also answered while
+// open is an operation without a credential and without a limit, that is also answered while
 // the process ends. Of the request's values it looks only at the version.
 func open(handle func(*call) error) methods {
 	return methods{http.MethodGet: {always: true, handle: func(c *call) error {
@@ -210,7 +210,7 @@ func (s *Server) add(template string, m methods) *endpoint {
 	return e
 }
 
-// match finds the endpoint of a path and its variables; nil if there is none.
+// match finds the endpoint of a path and its variables; nil if no route fits.
 func (s *Server) match(r *http.Request) (*endpoint, map[string]string) {
 	var m mux.RouteMatch
 	if !s.router.Match(r, &m) || m.MatchErr != nil {

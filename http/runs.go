@@ -72,7 +72,7 @@ func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) err
 	return c.value(http.StatusOK, viewJob(&job))
 }
 
-// jobHeader is what the answer to an asynchronous run says beside the job.
+// jobHeader has the headers of the answer to an asynchronous run.
 func jobHeader(j signal.Job) map[string]string {
 	return map[string]string{"Location": "/v1/jobs/" + string(j.ID), "Retry-After": "1", "X-Run-Id": string(j.Run)}
 }

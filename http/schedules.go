@@ -41,11 +41,11 @@ const (
 	everyRule = `must be "bar" or minutes from "1m" to "1440m"`
 )
 
-// errBusySchedule is a change that others have always forestalled.
+// errBusySchedule refuses a change before which others have always come.
 var errBusySchedule = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this schedule at once"}
 
-// scheduleInput is what a body says of a schedule. A zero member was not given.
+// scheduleInput holds the members of a body about a schedule. A zero one was not given.
 type scheduleInput struct {
 	agent     signal.AgentID
 	assets    []string
@@ -90,8 +90,7 @@ func parseEvery(s string) (time.Duration, bool) {
 	return time.Duration(n) * time.Minute, true
 }
 
-// apply changes w to what was given. replan says that it runs at another time than it
-// would have.
+// apply changes w to what was given. replan reports whether that changes when it runs.
 func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	before := *w
 	if in.agent != "" {
@@ -124,9 +123,9 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	return changed, replan
 }
 
-// checkSchedule notes what the agent of w cannot accept of it. With find, its assets must
-// be ones of which there can be prices: a schedule whose asset has gone can be changed
-// all the same.
+// checkSchedule records what the agent of w cannot accept. With find, a source must have
+// prices for its assets; without it, a schedule whose asset no source has any more can still
+// be changed.
 func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
 	known, err := s.agentNamed(string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
@@ -214,8 +213,8 @@ func (s *Server) scheduleByID(c *call) error {
 	return c.value(http.StatusOK, viewSchedule(&w))
 }
 
-// scheduleID returns the schedule that the path names, or KindNotFound if there can be
-// none of that name, if the values of the request are in order.
+// scheduleID returns the schedule that the path names, if the values of the request are
+// valid; KindNotFound for a malformed name.
 func (c *call) scheduleID() (signal.ScheduleID, error) {
 	if err := c.faults.Err(); err != nil {
 		return "", err
@@ -237,7 +236,7 @@ func (s *Server) schedule(c *call) (signal.Schedule, error) {
 }
 
 // changeSchedule answers PATCH /v1/schedules/{id}. If another change comes first, it is
-// made anew.
+// made again.
 func (s *Server) changeSchedule(c *call) error {
 	var in scheduleInput
 	if err := c.decode(func(o *request.Object) {

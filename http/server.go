@@ -33,7 +33,7 @@ type Options struct {
 	Replies     Replies
 	Hub         Hub
 
-	// Webhooks and what goes with them; without the first, none of the others is
+	// Webhooks and what goes with them; without the first, the others are not
 	// needed, and their paths do not exist.
 	Webhooks   Webhooks
 	Deliveries Deliveries
@@ -104,8 +104,8 @@ type Server struct {
 	refusing atomic.Bool // requests that come now are refused
 }
 
-// New returns a server that does not listen yet. The error names a CORS origin
-// that is none.
+// New returns a server that does not listen yet. The error names a malformed CORS
+// origin.
 func New(o Options) (*Server, error) {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 90*time.Second)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, headerTimeout)

@@ -26,7 +26,7 @@ const handshakeTimeout = 10 * time.Second
 
 // newUpgrader returns what answers handshakes. Who may connect is checked before.
 // The hub reads and writes by itself, so it needs no buffers: without a size and
-// with a pool, none are made.
+// with a pool, it makes none.
 func newUpgrader() websocket.Upgrader {
 	return websocket.Upgrader{
 		HandshakeTimeout: handshakeTimeout,
@@ -36,8 +36,8 @@ func newUpgrader() websocket.Upgrader {
 	}
 }
 
-// authenticateStream finds out who opens a stream, by the header or, since
-// browsers can set none, by the query; without either the first message says it.
+// authenticateStream finds out who opens a stream: by the header or, since browsers cannot
+// set one, by the query; without either, the first message authenticates.
 // The header counts if both are given. Pages of foreign origins are refused.
 func (s *Server) authenticateStream(c *call) error {
 	token := bearerToken(c.r.Header)
@@ -75,7 +75,7 @@ func credentialOf(raw string) (token string) {
 	return token
 }
 
-// originAllowed says that a page of the request's origin may open the stream: the
+// originAllowed reports whether a page of the request's origin may open the stream: the
 // service's own, and those of the list. Clients that are no browsers send none.
 func (s *Server) originAllowed(r *http.Request) bool {
 	values := r.Header["Origin"]
@@ -129,7 +129,7 @@ func (s *Server) stream(c *call) error {
 	return nil
 }
 
-// checkHandshake notes what keeps a request from being a handshake (RFC 6455).
+// checkHandshake records what keeps a request from being a handshake (RFC 6455).
 func checkHandshake(h http.Header, f *request.Faults) {
 	if !hasToken(h["Connection"], "upgrade") {
 		f.Add(request.InHeader, "Connection", request.CodeInvalidValue, "must be Upgrade")
@@ -145,7 +145,7 @@ func checkHandshake(h http.Header, f *request.Faults) {
 	}
 }
 
-// hasToken says that a comma-separated header holds token, in any case.
+// hasToken reports whether a comma-separated header holds token, in any case.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {
@@ -157,7 +157,7 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// isHandshakeKey says that s is the base64 of 16 bytes.
+// isHandshakeKey reports whether s is the base64 of 16 bytes.
 func isHandshakeKey(s string) bool {
 	const base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	return len(s) == 24 && strings.HasSuffix(s, "==") && strings.Trim(s[:22], base64) == ""

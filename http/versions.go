@@ -40,8 +40,8 @@ type versionList struct {
 	Default  string        `json:"default"`
 }
 
-// selectVersion answers in the version that the request names, or notes that there
-// is none of that name.
+// selectVersion answers in the version that the request names, or records a fault if it is
+// unknown.
 func (s *Server) selectVersion(c *call) {
 	values := c.r.Header[versionHeader]
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// webhookInput is what a body says of a webhook. A zero member was not given.
+// webhookInput holds the members of a body about a webhook. A zero one was not given.
 type webhookInput struct {
 	url         string
 	events      []signal.EventType
@@ -41,7 +41,7 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	return in
 }
 
-// readURL reads where deliveries shall go.
+// readURL reads where to send deliveries.
 func (s *Server) readURL(ctx context.Context, o *request.Object) string {
 	text, ok := o.Text("url")
 	if !ok {
@@ -58,7 +58,7 @@ func (s *Server) readURL(ctx context.Context, o *request.Object) string {
 	return text
 }
 
-// badURL notes what Addresses found.
+// badURL records what Addresses found.
 func badURL(o *request.Object, name string, err error) {
 	if err == nil {
 		return
@@ -106,8 +106,8 @@ func readSecret(o *request.Object) string {
 	return secret
 }
 
-// apply changes w to what was given, but not its secret. It returns false if nothing
-// is another than before.
+// apply changes w to what was given, but not its secret. It reports whether
+// anything has changed.
 func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool) {
 	if in.url != "" && in.url != w.URL {
 		w.URL, changed = in.url, true

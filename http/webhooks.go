@@ -67,12 +67,12 @@ const (
 	maxUpdates = 5
 )
 
-// errBusyWebhook is a change that others have always forestalled.
+// errBusyWebhook refuses a change before which others have always come.
 var errBusyWebhook = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this webhook at once"}
 
-// webhookID returns the webhook that the path names, or KindNotFound if there can be
-// none of that name.
+// webhookID returns the webhook that the path names, or KindNotFound for a
+// malformed name.
 func (c *call) webhookID() (signal.WebhookID, error) {
 	id, ok := signal.ParseWebhookID(c.vars["id"])
 	if !ok {
@@ -238,7 +238,7 @@ func (s *Server) changeWebhook(c *call) error {
 }
 
 // update changes the webhook that the path names by change, which reports whether
-// anything is another than before. If another change comes first, it is made again. The
+// anything has changed. If another change comes first, it is made again. The
 // log names what was done.
 func (s *Server) update(c *call, what string, change func(w *delivery.Webhook, now time.Time) bool) (delivery.Webhook, error) {
 	for range maxUpdates {

@@ -11,13 +11,13 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Work queues jobs that are no runs. See agent.Agents.
+// Work queues scans and backtests. See agent.Agents.
 type Work interface {
 	SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error)
 	SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error)
 }
 
-// Scorecards says how signals ended. See scorecard.Scorecards.
+// Scorecards reports how signals ended. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
 }
@@ -118,7 +118,7 @@ func (s *Server) scorecard(c *call) error {
 	return c.value(http.StatusOK, card)
 }
 
-// addWork adds what is about jobs that are no runs, and about how signals ended.
+// addWork adds the routes of scans, backtests and scorecards.
 func (s *Server) addWork() {
 	if s.o.Work != nil {
 		s.add("/v1/agents/{id}/scan", methods{"POST": change(signal.AgentsRun, s.scanAgent)})

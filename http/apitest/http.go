@@ -1,4 +1,4 @@
-// Package apitest holds what the service says and hears against its descriptions,
+// Package apitest compares what the service receives and sends with its descriptions,
 // openapi.yaml and asyncapi.yaml. It is for tests, of package http and of the whole
 // service:
 //
@@ -176,7 +176,7 @@ func (h *HTTP) Check(x Exchange) error {
 	return nil
 }
 
-// accepted says that the values of a request with this answer were in order.
+// accepted reports whether the values of a request with this answer were valid.
 func accepted(status int) bool {
 	return status < 300 || status == http.StatusConflict || status == http.StatusUnprocessableEntity
 }

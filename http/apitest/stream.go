@@ -97,7 +97,7 @@ func (s *Stream) FromServer(message []byte) error { return check(s.fromServer, "
 // FromClient is FromServer for a message of a client.
 func (s *Stream) FromClient(message []byte) error { return check(s.fromClient, "action", message) }
 
-// CloseCode says that the service may close a connection with the code.
+// CloseCode reports whether the service may close a connection with the code.
 func (s *Stream) CloseCode(code int) bool { return s.closeCodes[code] }
 
 // Types returns how many types of messages the service and clients may send.

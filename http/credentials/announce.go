@@ -29,7 +29,7 @@ const (
 
 // announce makes this process forget what events end, at once, and appends them,
 // so that all others do. The change is stored and its events with it: if they
-// cannot be appended now, Run of any process does it later. So the caller is told
+// cannot be appended now, Run of any process does it later. So the caller learns
 // of the change, not of the delay.
 func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	if len(events) == 0 {

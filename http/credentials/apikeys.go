@@ -14,7 +14,7 @@ import (
 
 // keyStore keeps API keys by the digest of their secrets.
 type keyStore interface {
-	CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error
+	CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, max int) error
 	KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error)
 	Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error)
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error)
@@ -58,7 +58,7 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 // scopeNames lists those that there are.
 const scopeNames = "agents:read, agents:run, signals:read, webhooks:manage"
 
-// checkScopes returns the set of scopes and notes unknown ones.
+// checkScopes returns the set of scopes and records unknown ones.
 func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 	if scopes == nil {
 		return signal.AllScopes
@@ -89,7 +89,7 @@ func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, off
 	return keys[from:to], len(keys), nil
 }
 
-// KeyExpired says that k no longer authenticates, though it is not revoked.
+// KeyExpired reports whether k no longer authenticates, though it is not revoked.
 func (s *Service) KeyExpired(k credential.APIKey) bool {
 	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
 }

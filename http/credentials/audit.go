@@ -7,7 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Client is where a request came from, for the lines of the log that say who used or
+// Client is where a request came from, for the lines of the log about who used or
 // changed which credential.
 type Client struct {
 	Address string
@@ -22,7 +22,7 @@ func WithClient(ctx context.Context, c Client) context.Context {
 }
 
 // audit writes one line about a credential of an account. Neither attrs nor anything
-// else in it may be a secret or an email; account is empty where none is known.
+// else in it may be a secret or an email; account is empty where it is not known.
 func (s *Service) audit(ctx context.Context, level slog.Level, what string, account signal.AccountID, attrs ...slog.Attr) {
 	line := make([]slog.Attr, 0, len(attrs)+3)
 	if account != "" {

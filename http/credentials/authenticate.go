@@ -148,7 +148,7 @@ func (s *Service) fetchSession(ctx context.Context, id signal.SessionID) (*entry
 	})
 }
 
-// Forget drops what account.deleted, key.revoked and session.ended events say is
+// Forget drops what account.deleted, key.revoked and session.ended events report as
 // no longer valid; other events are passed over. It does not block, so that it may
 // be called from the loop that reads the logs.
 func (s *Service) Forget(events []signal.Event) {

@@ -70,8 +70,8 @@ func newCache[K comparable, V any](most int, log *slog.Logger, lookups *tasks.Gr
 	}
 }
 
-// get returns a fresh answer, or nil. renew says that the caller should ask again
-// beside its work; one caller is told so.
+// get returns a fresh answer, or nil. renew is set for one caller, who should ask
+// again beside its work.
 func (c *cache[K, V]) get(k K) (e *entry[V], renew bool) {
 	c.mu.RLock()
 	e = c.present[k]
@@ -232,7 +232,7 @@ func (c *cache[K, V]) prune() {
 	}
 }
 
-// size returns how many answers are remembered: records, and that there is none.
+// size returns how many answers are remembered: records, and that there is no record.
 func (c *cache[K, V]) size() (present, missing int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

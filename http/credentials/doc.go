@@ -1,4 +1,4 @@
-// Package credentials says who a caller is, and keeps accounts, sessions and API
+// Package credentials authenticates callers, and keeps accounts, sessions and API
 // keys.
 //
 // A credential is an API key or an access token (JWT) of a session. Authenticate
@@ -6,7 +6,7 @@
 // counted from the start of the question to the store. So what another process
 // ends is refused within a second, and what this one ends is refused at once.
 //
-// Every change is one atomic step in the store, which also notes an event that
+// Every change is one atomic step in the store, which also records an event that
 // announces it. The event is appended to the account's event log at once, or, if
 // that fails, by Run of this or another process, so that every process forgets
 // what has ended and closes its connections even if the one that ended it dies.

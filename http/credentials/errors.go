@@ -7,7 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Errors have one text for all of a kind: they tell nothing of why.
+// Errors have one text for all of a kind, which does not reveal the reason.
 var (
 	errMissing = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
 		Message: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an access token."}
@@ -25,7 +25,7 @@ var (
 // busyFor is when a client should come back that found too many passwords waiting.
 const busyFor = 5 * time.Second
 
-// locked says that logins of an email are refused for d.
+// locked returns the refusal of logins of an email for d.
 func locked(d time.Duration) error {
 	return &signal.Error{Kind: signal.KindTooMany, Code: "account_locked", RetryAfter: d,
 		Message: "There were too many failed logins. Try again later."}

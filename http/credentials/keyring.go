@@ -12,7 +12,7 @@ type Key struct {
 }
 
 // KeyRing holds the keys of access tokens: the first signs, all verify. The zero
-// value holds none. It does not print its keys.
+// value has no keys. It does not print its keys.
 type KeyRing struct {
 	keys []Key
 }
@@ -20,7 +20,7 @@ type KeyRing struct {
 // NewKeyRing returns a ring of keys with different names.
 func NewKeyRing(keys ...Key) KeyRing { return KeyRing{keys} }
 
-// Empty says that the ring holds no key.
+// Empty reports whether the ring holds no key.
 func (r KeyRing) Empty() bool { return len(r.keys) == 0 }
 
 // String names the keys without showing them.

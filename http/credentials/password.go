@@ -35,7 +35,7 @@ var lookAlikes = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!"
 // foldPassword makes passwords equal that a guesser tries together.
 func foldPassword(p string) string { return lookAlikes.Replace(strings.ToLower(p)) }
 
-// isCommon says that a guesser would try p early: it is in the list, or one
+// isCommon reports whether a guesser would try p early: it is in the list, or one
 // character repeated.
 func isCommon(p string) bool {
 	folded := foldPassword(p)
@@ -105,8 +105,8 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return text, nil
 }
 
-// compare says whether password has the hash, and whether the hash was made with
-// other parameters than those of now. An empty hash takes as long and is never
+// compare reports whether password has the hash, and whether the hash was made with
+// other parameters than the present ones. An empty hash takes as long and is never
 // right.
 func (h *hasher) compare(ctx context.Context, password, hash string) (right, outdated bool, err error) {
 	if err := h.acquire(ctx); err != nil {

@@ -64,7 +64,7 @@ func keyChecksum(random string) [keyCheck]byte {
 	return out
 }
 
-// isKeySecret says that s has the form of an API key and its checksum is right,
+// isKeySecret reports whether s has the form of an API key and its checksum is right,
 // so that asking the store is worth it.
 func isKeySecret(s string) bool {
 	if len(s) != keyLength || !strings.HasPrefix(s, keyPrefix) || !isBase62(s[len(keyPrefix):]) {

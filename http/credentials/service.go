@@ -174,7 +174,7 @@ func (s *Service) prune() {
 	s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
 }
 
-// is says that err has the kind. It is for answers of the store, whose kinds
+// is reports whether err has the kind. It is for answers of the store, whose kinds
 // credentials translates into its own errors.
 func is(err error, kind signal.Kind) bool {
 	e, ok := errors.AsType[*signal.Error](err)

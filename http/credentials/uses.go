@@ -26,7 +26,7 @@ func minuteOf(t time.Time) int64 {
 	return t.Unix() / 60
 }
 
-// note notes a use, once a minute for each key: lists show minutes.
+// note records a use, once a minute for each key: lists show minutes.
 func (u *keyUses) note(d credential.Digest, last *atomic.Int64, now time.Time) {
 	minute := minuteOf(now)
 	before := last.Load()
@@ -52,7 +52,7 @@ func (u *keyUses) take() map[credential.Digest]time.Time {
 	return uses
 }
 
-// putBack notes uses again that could not be stored.
+// putBack records again the uses that could not be stored.
 func (u *keyUses) putBack(uses map[credential.Digest]time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -18,11 +18,10 @@ type bucket struct {
 	leased   int
 	leaseEnd time.Duration
 	size     int // of the next lease
-	// empty says that the store had no token to give when it was last asked. It has
-	// none until full says that one has come.
+	// empty is set while the store has no token to give: from when it answered so until full.
 	empty bool
 	// asking is closed when the question under way to the store is answered; nil if
-	// there is none.
+	// there is no question.
 	asking  chan struct{}
 	waiting int // requests that wait for it
 	gone    bool
@@ -31,7 +30,7 @@ type bucket struct {
 // All methods are called with mu held.
 
 // settle adapts b to a quota that was changed: no more is owed than the new period
-// allows, and the store shall say anew whether it has a token.
+// allows, and the store is asked again whether it has a token.
 func (b *bucket) settle(q Quota, now time.Duration) {
 	if b.quota != q {
 		b.quota, b.empty = q, false
@@ -79,7 +78,7 @@ func (b *bucket) unlease(q Quota) int {
 	return n
 }
 
-// idle says that forgetting b changes nothing.
+// idle reports whether forgetting b changes nothing.
 func (b *bucket) idle(now time.Duration) bool {
 	return b.asking == nil && b.leased == 0 && b.full <= now
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Decision says whether a request may pass, and what is left.
+// Decision holds whether a request may pass, and what is left.
 type Decision struct {
 	Class     Class
 	Allowed   bool
 	Limit     int           // the quota; 0: the class is off, and the rest is zero
 	Window    time.Duration // in which an empty bucket fills up
 	Remaining int
-	// Reset is the time until a request is possible, if none remains, else until
+	// Reset is the time until a request is possible, if nothing remains, else until
 	// the bucket is full.
 	Reset time.Duration
 	// RetryAfter is when to come back: 0 if the request was allowed, else at least

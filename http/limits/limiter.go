@@ -126,8 +126,8 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 	}
 }
 
-// try decides with what is known, or returns what to wait for. waited says that
-// the request has waited for an answer of the store: then one that the store has
+// try decides with what is known, or returns what to wait for. waited is set
+// if the request has waited for an answer of the store: then one that the store has
 // no token is final, whatever rounding makes of the time at which one comes.
 func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota, waited bool) (Decision, <-chan struct{}) {
 	class, now := Classes[id.class], l.now()
@@ -233,7 +233,7 @@ func (l *Limiter) alone(err error) {
 	}
 }
 
-// Peek says whether a request of class by who would pass, as far as this process
+// Peek reports whether a request of class by who would pass, as far as this process
 // knows, without counting one. It never asks the store.
 func (l *Limiter) Peek(class Class, who string) Decision {
 	i, ok := class.index()

@@ -47,7 +47,7 @@ type Quota struct {
 	Period   time.Duration // a second, a minute or an hour
 }
 
-// Off says that nothing is limited.
+// Off reports whether nothing is limited.
 func (q Quota) Off() bool { return q.Requests <= 0 || q.Period <= 0 }
 
 // each returns the time in which one token comes, in nanoseconds.

@@ -170,7 +170,7 @@ func (q *Query) Page() Page {
 		case !digits:
 			q.bad("limit", CodeInvalidType, "must be an integer")
 		case n < 1 || n > maxLimit || v[0] == '-':
-			q.bad("limit", CodeOutOfRange, "must be from 1 to 100")
+			q.bad("limit", CodeOutOfRange, "must be from 1 to "+strconv.Itoa(maxLimit))
 		default:
 			p.Limit = n
 		}
