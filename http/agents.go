@@ -15,7 +15,8 @@ type Agents interface {
 	Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
 	Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
 	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
-	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
+	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus,
+		limit, offset int) ([]signal.Job, int, error)
 }
 
 // agentView is an agent in answers.

@@ -68,9 +68,11 @@ const refusalTime = time.Second
 
 // tooManyConnections is the answer of a connection that is refused.
 var tooManyConnections = func() []byte {
-	p := problem{problemKind: problemsByCode["rate_limited"], Detail: "too many connections of this address have shown no credential"}
+	p := problem{problemKind: problemsByCode["rate_limited"],
+		Detail: "too many connections of this address have shown no credential"}
 	body := p.document("/", signal.NewRequestID())
-	head := "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 10\r\nConnection: close\r\n\r\n"
+	head := "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 10\r\nConnection: " +
+		"close\r\n\r\n"
 	return append([]byte(head), body...)
 }()
 

@@ -176,7 +176,8 @@ func TestStreamsThatWaitForACredentialAreBounded(t *testing.T) {
 		if resp == nil || resp.StatusCode != want {
 			t.Fatalf("%s: %+v, want %d", path, resp, want)
 		}
-		if want == 429 && (resp.Header.Get("Retry-After") != "10" || !strings.Contains(resp.Header.Get("Content-Type"), "problem")) {
+		if want == 429 && (resp.Header.Get("Retry-After") != "10" ||
+			!strings.Contains(resp.Header.Get("Content-Type"), "problem")) {
 			t.Errorf("headers %v", resp.Header)
 		}
 	}

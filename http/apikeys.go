@@ -91,8 +91,16 @@ func (s *Server) listKeys(c *call) error {
 	}
 	list, now := make([]keyView, len(keys)), s.o.Now()
 	for i, k := range keys {
-		list[i] = keyView{KeyID: k.ID, Name: k.Name, Scopes: k.Scopes.List(), CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt),
-			Prefix: k.Prefix, LastUsedAt: instant(k.LastUsedAt), Status: keyStatus(k, now)}
+		list[i] = keyView{
+			KeyID:      k.ID,
+			Name:       k.Name,
+			Scopes:     k.Scopes.List(),
+			CreatedAt:  instant(k.CreatedAt),
+			ExpiresAt:  instant(k.ExpiresAt),
+			Prefix:     k.Prefix,
+			LastUsedAt: instant(k.LastUsedAt),
+			Status:     keyStatus(k, now),
+		}
 	}
 	return c.value(http.StatusOK, keyList{APIKeys: list, Total: total})
 }

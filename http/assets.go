@@ -55,7 +55,8 @@ func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string
 
 // findAssets records the assets for which no source has prices, unless they have another
 // fault.
-func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
+func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string,
+	f *request.Faults) {
 	if a.Category == signal.Content {
 		return
 	}
@@ -68,9 +69,11 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 		switch {
 		case ok:
 		case len(nearest) == 0:
-			f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset: GET /v1/assets lists those that there are")
+			f.Body(pointer, request.CodeInvalidValue,
+				"no source of this service knows such an asset: GET /v1/assets lists those that there are")
 		default:
-			f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset; the nearest names are "+strings.Join(nearest, ", "))
+			f.Body(pointer, request.CodeInvalidValue,
+				"no source of this service knows such an asset; the nearest names are "+strings.Join(nearest, ", "))
 		}
 	}
 }

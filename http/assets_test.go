@@ -23,7 +23,8 @@ func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, 
 type fakeAssets struct{ list []market.AssetState }
 
 func (fakeAssets) Name(asset string) string {
-	if name := map[string]string{"BTC": "BTC", "BTCUSDT": "BTC", "GOLD": "XAUUSD", "CRUDE": "oil"}[strings.ToUpper(asset)]; name != "" {
+	if name := map[string]string{"BTC": "BTC", "BTCUSDT": "BTC", "GOLD": "XAUUSD",
+		"CRUDE": "oil"}[strings.ToUpper(asset)]; name != "" {
 		return name
 	}
 	return asset
@@ -52,16 +53,23 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 		method, path, body string
 		want               []string
 	}{
-		"run":      {"POST", "/v1/agents/trading/run", `{"asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
-		"job":      {"POST", "/v1/agents/trading/run", `{"asset":"BTCC","async":true` + rest + `}`, []string{"body /asset invalid_value"}},
-		"scan":     {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","BTCC","zz"]` + rest + `}`, []string{"body /assets/1 invalid_value", "body /assets/2 invalid_value"}},
-		"backtest": {"POST", "/v1/backtests", `{"agent_id":"trading","asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
-		"schedule": {"POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["BTCC"]` + rest + `}`, []string{"body /assets/0 invalid_value"}},
-		"change":   {"PATCH", aSchedule, `{"assets":["BTC","BTCC"]}`, []string{"body /assets/1 invalid_value"}},
-		"aliases":  {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","btcusdt"]` + rest + `}`, []string{"body /assets/1 duplicate"}},
-		"in a schedule": {"POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["btcusdt","BTC"]` + rest + `}`,
+		"run": {"POST", "/v1/agents/trading/run", `{"asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
+		"job": {"POST", "/v1/agents/trading/run", `{"asset":"BTCC","async":true` + rest + `}`,
+			[]string{"body /asset invalid_value"}},
+		"scan": {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","BTCC","zz"]` + rest + `}`,
+			[]string{"body /assets/1 invalid_value", "body /assets/2 invalid_value"}},
+		"backtest": {"POST", "/v1/backtests", `{"agent_id":"trading","asset":"BTCC"` + rest + `}`,
+			[]string{"body /asset invalid_value"}},
+		"schedule": {"POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["BTCC"]` + rest + `}`,
+			[]string{"body /assets/0 invalid_value"}},
+		"change": {"PATCH", aSchedule, `{"assets":["BTC","BTCC"]}`, []string{"body /assets/1 invalid_value"}},
+		"aliases": {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","btcusdt"]` + rest + `}`,
 			[]string{"body /assets/1 duplicate"}},
-		"one fault each": {"POST", "/v1/agents/weather/run", `{"asset":"BTCC","strategy":"energy_demand"}`, []string{"body /asset invalid_value"}},
+		"in a schedule": {"POST", "/v1/schedules",
+			`{"agent_id":"trading","every":"bar","assets":["btcusdt","BTC"]` + rest + `}`,
+			[]string{"body /assets/1 duplicate"}},
+		"one fault each": {"POST", "/v1/agents/weather/run", `{"asset":"BTCC","strategy":"energy_demand"}`,
+			[]string{"body /asset invalid_value"}},
 	}
 	for name, test := range tests {
 		a := do(t, s, test.method, test.path, test.body)
@@ -74,7 +82,8 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 		}
 	}
 	a := do(t, s, "POST", "/v1/agents/trading/scan", tests["scan"].body)
-	if p := a.problem(t); p.Errors[0].Detail != "no source of this service knows such an asset; the nearest names are BTC" ||
+	if p := a.problem(t); p.Errors[0].Detail != "no source of this service knows such an asset; "+
+		"the nearest names are BTC" ||
 		p.Errors[1].Detail != "no source of this service knows such an asset: GET /v1/assets lists those that there are" {
 		t.Errorf("%s", a.Body)
 	}
@@ -96,7 +105,8 @@ func TestASchedulesAssetMayGo(t *testing.T) {
 	}
 	f.changeSchedule = func(w signal.Schedule, _ bool) (signal.Schedule, error) { return w, nil }
 	s := newServer(t, f, withAssets)
-	if a := do(t, s, "PATCH", aSchedule, `{"status":"disabled"}`); a.Status != 200 || !strings.Contains(a.Body, `"disabled"`) {
+	if a := do(t, s, "PATCH", aSchedule, `{"status":"disabled"}`); a.Status != 200 ||
+		!strings.Contains(a.Body, `"disabled"`) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
@@ -122,7 +132,8 @@ func TestAssetsGoByTheirCatalogueNames(t *testing.T) {
 	if d := cmp.Diff([]string{"BTC"}, scanned); d != "" || tested != "XAUUSD" {
 		t.Errorf("scanned (-want +got):\n%s, tested %s", d, tested)
 	}
-	a := do(t, s, "POST", "/v1/schedules", `{"agent_id":"trading","every":"bar","assets":["btcusdt","Gold"],"strategy":"momentum"}`)
+	a := do(t, s, "POST", "/v1/schedules",
+		`{"agent_id":"trading","every":"bar","assets":["btcusdt","Gold"],"strategy":"momentum"}`)
 	if a.Status != 200 || !strings.Contains(a.Body, `"assets":["BTC","XAUUSD"]`) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -142,10 +153,13 @@ func TestListAssets(t *testing.T) {
 			{Symbol: "BTC", Class: "crypto", Source: "simulated", Simulated: true, Last: 64250.125, LastAt: morning, Open: true},
 			{Symbol: `W "1"`, Source: "stream"}}}
 	})
-	const want = `{"assets":[{"asset":"BTC","class":"crypto","source":"simulated","simulated":true,"last_price":64250.125,` +
+	const want = `{"assets":[{"asset":"BTC","class":"crypto","source":"simulated","simulated":true,` +
+		`"last_price":64250.125,` +
 		`"last_price_at":"2026-11-21T09:30:00.000Z","open":true},` +
-		`{"asset":"W \"1\"","class":null,"source":"stream","simulated":false,"last_price":null,"last_price_at":null,"open":false}]}`
-	if a := do(t, s, "GET", "/v1/assets", "", "Authorization: Bearer reader"); a.Status != 200 || a.Body != want || a.Header.Get("RateLimit") == "" {
+		`{"asset":"W \"1\"","class":null,"source":"stream","simulated":false,"last_price":null,"last_price_at":null,` +
+		`"open":false}]}`
+	if a := do(t, s, "GET", "/v1/assets", "", "Authorization: Bearer reader"); a.Status != 200 || a.Body != want ||
+		a.Header.Get("RateLimit") == "" {
 		t.Errorf("%d %s\nwant %s", a.Status, a.Body, want)
 	}
 	if a := do(t, newServer(t, &fakes{}, withAssets), "GET", "/v1/assets", ""); a.Body != `{"assets":[]}` {

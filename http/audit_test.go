@@ -41,7 +41,8 @@ func TestChangesOfWebhooksAreLogged(t *testing.T) {
 		var want []string
 		if test.want != "" {
 			by := map[string]string{"key": "key=" + string(keyID), "jwt": "session=ses_1"}[test.token]
-			want = []string{fmt.Sprintf("msg=%q component=http account=%s webhook=WEBHOOK %s address=192.0.2.1 request=req-1\n", test.want, accountID, by)}
+			want = []string{fmt.Sprintf("msg=%q component=http account=%s webhook=WEBHOOK %s address=192.0.2.1 request=req-1\n",
+				test.want, accountID, by)}
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s %s %s: %d (-want +got):\n%s", test.method, test.path, test.body, a.Status, d)

@@ -29,7 +29,8 @@ type Credentials interface {
 	ChangePassword(ctx context.Context, p signal.Principal, current, next string) error
 	Account(ctx context.Context, id signal.AccountID) (credential.Account, error)
 
-	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error)
+	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string,
+		expiresIn *int64) (credential.APIKey, string, error)
 	Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error
 }

@@ -56,7 +56,8 @@ func benchmark(b *testing.B, method, target, body string) {
 }
 
 func BenchmarkRun(b *testing.B) {
-	benchmark(b, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum","timeframe":"1h","risk_level":"medium"}`)
+	benchmark(b, "POST", "/v1/agents/trading/run",
+		`{"asset":"BTC","strategy":"momentum","timeframe":"1h","risk_level":"medium"}`)
 }
 
 func BenchmarkListSignals(b *testing.B) {

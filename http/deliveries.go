@@ -17,17 +17,22 @@ type Deliveries interface {
 	// CreateDelivery stores one that is pending, and what it sends.
 	CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error
 	// Delivery returns one and what it sends.
-	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (d delivery.Delivery, body []byte, err error)
+	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+		id signal.DeliveryID) (d delivery.Delivery, body []byte, err error)
 	// Deliveries returns a page of those that q wants, newest first, and how many
 	// there are.
-	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) (list []delivery.Delivery, total int, err error)
+	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+		q delivery.Query) (list []delivery.Delivery, total int, err error)
 	// RetryDelivery makes a failed one pending, for one attempt. KindConflict,
 	// "delivery_not_failed".
-	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error)
+	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+		id signal.DeliveryID) (delivery.Delivery, error)
 	// CancelDelivery lets a pending one fail. KindConflict, "delivery_not_pending".
-	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error)
+	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+		id signal.DeliveryID) (delivery.Delivery, error)
 	// RetryDeliveries makes those that q wants pending, and returns how many they are.
-	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
+	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+		q delivery.RetryQuery) (int, error)
 	// CancelDeliveries lets all that are pending fail, and returns how many they were.
 	CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error)
 }
@@ -37,7 +42,8 @@ type Deliveries interface {
 type Envelope func(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte
 
 // errWebhookDisabled is a retry of what would not be sent.
-var errWebhookDisabled = &signal.Error{Kind: signal.KindConflict, Code: "webhook_disabled", Message: "the webhook is disabled"}
+var errWebhookDisabled = &signal.Error{Kind: signal.KindConflict, Code: "webhook_disabled",
+	Message: "the webhook is disabled"}
 
 // retryable lists the states from which deliveries can be sent again.
 var retryable = []delivery.Status{delivery.Failed, delivery.Succeeded}
@@ -50,8 +56,17 @@ func (s *Server) testWebhook(c *call) error {
 			return nil, err
 		}
 		now := s.o.Now()
-		d := delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: w.ID, Account: w.Account, Event: signal.NewEventID(), Type: signal.WebhookTest,
-			Status: delivery.Pending, CreatedAt: now, NextAttemptAt: now, Single: w.Status == delivery.WebhookDisabled}
+		d := delivery.Delivery{
+			ID:            signal.NewDeliveryID(),
+			Webhook:       w.ID,
+			Account:       w.Account,
+			Event:         signal.NewEventID(),
+			Type:          signal.WebhookTest,
+			Status:        delivery.Pending,
+			CreatedAt:     now,
+			NextAttemptAt: now,
+			Single:        w.Status == delivery.WebhookDisabled,
+		}
 		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, testData(w.ID, c.principal))
 		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
 			return nil, err
@@ -73,8 +88,12 @@ func testData(id signal.WebhookID, p signal.Principal) []byte {
 func (s *Server) listDeliveries(c *call) error {
 	q := c.query
 	p := q.Page()
-	wanted := delivery.Query{Status: request.Option(q, "status", delivery.Statuses), Type: request.Option(q, "event", delivery.WebhookEvents),
-		Limit: p.Limit, Offset: p.Offset}
+	wanted := delivery.Query{
+		Status: request.Option(q, "status", delivery.Statuses),
+		Type:   request.Option(q, "event", delivery.WebhookEvents),
+		Limit:  p.Limit,
+		Offset: p.Offset,
+	}
 	w, err := s.webhook(c)
 	if err != nil {
 		return err

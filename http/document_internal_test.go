@@ -7,8 +7,10 @@ import (
 
 func TestTakesGzip(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]bool{"": false, "gzip": true, "GZIP": true, "br, gzip": true, "br": false, "identity": false, "*": true, "*;q=0": false,
-		"gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0.001": true, "gzip;q=x": false, "*;q=0, gzip": true, "gzip;q=0, *": false, "xgzip": false, "gzip;v=1": true} {
+	for value, want := range map[string]bool{"": false, "gzip": true, "GZIP": true, "br, gzip": true, "br": false,
+		"identity": false, "*": true, "*;q=0": false,
+		"gzip;q=0": false, "gzip; q=0.0": false, "gzip;Q=0.001": true, "gzip;q=x": false, "*;q=0, gzip": true,
+		"gzip;q=0, *": false, "xgzip": false, "gzip;v=1": true} {
 		if got := takesGzip([]string{value}); got != want {
 			t.Errorf("%q: %v", value, got)
 		}

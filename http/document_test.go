@@ -60,14 +60,16 @@ func TestMetricsAreMadeOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "ticks_total", Help: strings.Repeat("A long text. ", 200)})
+		counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "ticks_total",
+			Help: strings.Repeat("A long text. ", 200)})
 		registry.MustRegister(counter)
 		g := &gathered{Gatherer: registry}
 		h := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = g }).Handler()
 		for second, want := range []string{"ticks_total 0", "ticks_total 1000"} {
 			for range 1000 {
 				w := get(h, "/metrics")
-				if w.Code != 200 || !strings.Contains(w.Body.String(), want) || w.Header().Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8; escaping=underscores" {
+				if w.Code != 200 || !strings.Contains(w.Body.String(), want) ||
+					w.Header().Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8; escaping=underscores" {
 					t.Fatalf("second %d: %d %v\n%s", second, w.Code, w.Header(), w.Body)
 				}
 				counter.Inc()
@@ -117,11 +119,13 @@ func TestDescriptionsAreCompressed(t *testing.T) {
 	h := newServer(t, &fakes{}).Handler()
 	for _, path := range []string{"/v1/openapi.json", "/v1/openapi.yaml", "/v1/asyncapi.yaml"} {
 		plain, small := get(h, path), get(h, path, "Accept-Encoding: gzip")
-		if small.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" || unzip(t, small.Body.Bytes()) != plain.Body.String() {
+		if small.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" ||
+			unzip(t, small.Body.Bytes()) != plain.Body.String() {
 			t.Errorf("%s: %v and %v", path, plain.Header(), small.Header())
 		}
 		for _, w := range []*httptest.ResponseRecorder{plain, small} {
-			if w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Cache-Control") != "public, max-age=300" {
+			if w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) ||
+				w.Header().Get("Cache-Control") != "public, max-age=300" {
 				t.Errorf("%s: %v", path, w.Header())
 			}
 		}

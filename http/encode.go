@@ -44,7 +44,8 @@ func appendSignalState(b []byte, s *signal.Signal) []byte {
 	b = signal.AppendTime(b, s.ExpiresAt)
 	c := s.Closing
 	if c == nil {
-		return append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":null}`...)
+		return append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,`+
+			`"duration_minutes":null}`...)
 	}
 	b = append(b, `,"closed_at":`...)
 	b = signal.AppendTime(b, c.At)
@@ -64,7 +65,8 @@ func appendListing(b []byte, l *signal.Listing) []byte {
 
 // appendList adds a page of a list: the items under their name, and where the page
 // stands in the list.
-func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) []byte, p request.Page, total int) []byte {
+func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) []byte, p request.Page,
+	total int) []byte {
 	b = append(b, `{"`...)
 	b = append(b, name...)
 	b = append(b, `":[`...)

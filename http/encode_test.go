@@ -49,16 +49,19 @@ func TestEncodersWriteWhatEncodingJSONWould(t *testing.T) {
 		CreatedAt  string           `json:"created_at"`
 	}
 	at := time.Date(2026, 11, 21, 9, 30, 0, 7_000_000, time.FixedZone("", 3600))
-	for _, asset := range []string{"BTC", `quote " backslash \`, "tab\tnull\x00del\x7f", "élan 😀 \u2028", "bad \xff\xc3 bytes", "<a href='x'>&"} {
+	for _, asset := range []string{"BTC", `quote " backslash \`, "tab\tnull\x00del\x7f", "élan 😀 \u2028",
+		"bad \xff\xc3 bytes", "<a href='x'>&"} {
 		for _, price := range []float64{64250.125, 0.00000001, 1e15, 1.1, 100, 0} {
-			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum", Direction: signal.Short, Confidence: 0.43724999,
-				Levels: &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
+			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum", Direction: signal.Short,
+				Confidence: 0.43724999,
+				Levels:     &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
 			l := s.Listing()
 			var got, want any
 			if err := json.Unmarshal(appendListing(nil, &l), &got); err != nil {
 				t.Fatalf("%q: %v", asset, err)
 			}
-			text, err := json.Marshal(listing{"sig_1", "trading", asset, "momentum", signal.Short, 0.4372, &price, "2026-11-21T08:30:00.007Z"})
+			text, err := json.Marshal(listing{"sig_1", "trading", asset, "momentum", signal.Short, 0.4372, &price,
+				"2026-11-21T08:30:00.007Z"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,9 +57,10 @@ type fakes struct {
 	register func(email, password string) (credential.Account, error)
 	password func(p signal.Principal, current, next string) error
 	account  func(id signal.AccountID) (credential.Account, error)
-	key      func(account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error)
-	keys     func(account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
-	revoke   func(account signal.AccountID, id signal.KeyID) error
+	key      func(account signal.AccountID, name string, scopes []string,
+		expiresIn *int64) (credential.APIKey, string, error)
+	keys   func(account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
+	revoke func(account signal.AccountID, id signal.KeyID) error
 
 	webhookFakes
 	workFakes
@@ -85,7 +86,8 @@ func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outco
 	return f.run(ctx, req)
 }
 
-func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
+	reply func(signal.Job) *signal.Reply) (signal.Job, error) {
 	if ctx.Err() != nil {
 		return signal.Job{}, signal.Unavailable(ctx.Err())
 	}
@@ -102,7 +104,8 @@ func (f fakeAgents) Job(_ context.Context, account signal.AccountID, id signal.J
 	return f.job(account, id)
 }
 
-func (f fakeAgents) Jobs(_ context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+func (f fakeAgents) Jobs(_ context.Context, account signal.AccountID, status signal.JobStatus,
+	limit, offset int) ([]signal.Job, int, error) {
 	if f.jobs == nil {
 		return []signal.Job{newJob()}, 1, nil
 	}
@@ -116,14 +119,16 @@ func (f fakeCatalogue) List(_ context.Context, q catalogue.Query) ([]signal.List
 	return f.list(q)
 }
 
-func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error) {
+func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID,
+	id signal.SignalID) (created, closed signal.Position, err error) {
 	if f.find == nil {
 		return signal.Position{MS: 1}, signal.Position{}, nil
 	}
 	return f.find(account, id)
 }
 
-func (f fakeRecords) SignalByID(_ context.Context, _ signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
+func (f fakeRecords) SignalByID(_ context.Context, _ signal.AccountID, id signal.SignalID,
+	created, closed signal.Position) (*signal.Signal, error) {
 	if f.record == nil {
 		return newSignal(), nil
 	}
@@ -132,7 +137,8 @@ func (f fakeRecords) SignalByID(_ context.Context, _ signal.AccountID, id signal
 
 func (f fakeLimits) Take(_ context.Context, class limits.Class, who string) limits.Decision {
 	if f.take == nil {
-		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599, Reset: 100 * time.Millisecond}
+		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599,
+			Reset: 100 * time.Millisecond}
 	}
 	return f.take(class, who)
 }
@@ -190,7 +196,8 @@ func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.P
 	case "reader":
 		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.ScopesOf(signal.SignalsRead)}, nil
 	case "":
-		return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials", Message: "no token"}
+		return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
+			Message: "no token"}
 	}
 	return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "not valid"}
 }
@@ -203,7 +210,8 @@ func (f fakeCredentials) RequireJWT(p signal.Principal) error {
 }
 
 func newTokens() credentials.Tokens {
-	return credentials.Tokens{Access: "eyJ", ExpiresIn: 15 * time.Minute, Refresh: "rt_q3V0xH7mW2cY8nB5kR1tZ6pL4sD9fG0jA7eU2iO5vXw"}
+	return credentials.Tokens{Access: "eyJ", ExpiresIn: 15 * time.Minute,
+		Refresh: "rt_q3V0xH7mW2cY8nB5kR1tZ6pL4sD9fG0jA7eU2iO5vXw"}
 }
 
 func (f fakeCredentials) Login(_ context.Context, email, password string) (credentials.Tokens, error) {
@@ -248,14 +256,17 @@ func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (creden
 	return f.account(id)
 }
 
-func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error) {
+func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string,
+	expiresIn *int64) (credential.APIKey, string, error) {
 	if f.key == nil {
-		return credential.APIKey{ID: keyID, Account: account, Name: name, Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning}, secret, nil
+		return credential.APIKey{ID: keyID, Account: account, Name: name, Prefix: secret[:8], Scopes: signal.AllScopes,
+			CreatedAt: morning}, secret, nil
 	}
 	return f.key(account, name, scopes, expiresIn)
 }
 
-func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error) {
+func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID,
+	limit, offset int) ([]credential.APIKey, int, error) {
 	if f.keys == nil {
 		return nil, 0, nil
 	}
@@ -270,15 +281,18 @@ func (f fakeCredentials) RevokeKey(_ context.Context, account signal.AccountID, 
 }
 
 func newSignal() *signal.Signal {
-	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
-		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372, Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
+	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC",
+		Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
+		Levels:    &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
 		Metadata:  json.RawMessage(`{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."}`),
 		CreatedAt: morning, ExpiresAt: morning.Add(24 * time.Hour), UpdatedAt: morning, Sequence: 1}
 }
 
 func newJob() signal.Job {
 	return signal.Job{ID: jobID, Run: runID, Status: signal.JobQueued, CreatedAt: morning,
-		Request: signal.RunRequest{Account: accountID, Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk}}
+		Request: signal.RunRequest{Account: accountID, Agent: "trading", Asset: "BTC", Strategy: "momentum",
+			Timeframe: signal.H1, Risk: signal.MediumRisk}}
 }
 
 // checker is shared: the description is the same for all tests.
@@ -294,9 +308,11 @@ var checker = sync.OnceValue(func() func(testing.TB) *apitest.HTTP {
 // newServer returns a server over fakes.
 func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *signalhttp.Server {
 	tb.Helper()
-	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f}, Credentials: fakeCredentials{f},
-		Limits: fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true, Gatherer: prometheus.NewRegistry(),
-		Now: func() time.Time { return morning }}
+	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f},
+		Credentials: fakeCredentials{f},
+		Limits:      fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true,
+		Gatherer: prometheus.NewRegistry(),
+		Now:      func() time.Time { return morning }}
 	f.use(&o)
 	f.addWork(&o)
 	f.addSchedules(&o)

@@ -33,12 +33,15 @@ func TestTraceID(t *testing.T) {
 func TestDeprecatedVersions(t *testing.T) {
 	t.Parallel()
 	old := newVersion("2026-05-01", "deprecated")
-	old.DeprecatedAt, old.SunsetAt = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 6, 1, 0, 0, 0, 0, time.UTC)
+	old.DeprecatedAt, old.SunsetAt = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2027, 6, 1, 0, 0, 0, 0, time.UTC)
 	s := &Server{versions: []apiVersion{newVersion("2026-11-01", "current"), old}}
 	h := http.Header{}
-	c := &call{ResponseWriter: headerOnly(h), r: &http.Request{Header: http.Header{versionHeader: {"2026-05-01"}}}, server: s}
+	c := &call{ResponseWriter: headerOnly(h),
+		r: &http.Request{Header: http.Header{versionHeader: {"2026-05-01"}}}, server: s}
 	s.selectVersion(c)
-	want := http.Header{versionHeader: {"2026-05-01"}, "Deprecation": {"@1793491200"}, "Sunset": {"Tue, 01 Jun 2027 00:00:00 GMT"}}
+	want := http.Header{versionHeader: {"2026-05-01"}, "Deprecation": {"@1793491200"},
+		"Sunset": {"Tue, 01 Jun 2027 00:00:00 GMT"}}
 	if d := cmp.Diff(want, h); d != "" || c.faults.Any() {
 		t.Errorf("headers (-want +got):\n%s", d)
 	}

@@ -132,7 +132,13 @@ func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
 	// By a key, since a body may hold a secret, and its digest is kept for a day.
 	digests := s.o.Sealer.Digests(body, "request "+replyPurpose(c, key))
 	former := append(digests[1:], sha256.Sum256(body)) // as version 1.0 kept them
-	return &signal.ReplyKey{Method: c.r.Method, Path: c.r.URL.Path, Key: key, RequestHash: digests[0], FormerHashes: former}
+	return &signal.ReplyKey{
+		Method:       c.r.Method,
+		Path:         c.r.URL.Path,
+		Key:          key,
+		RequestHash:  digests[0],
+		FormerHashes: former,
+	}
 }
 
 // once answers 200 with what do returns. With an Idempotency-Key it is done for the

@@ -28,13 +28,16 @@ func TestIdempotency(t *testing.T) {
 	body := `{"asset":"BTC","strategy":"momentum"}`
 
 	a := post("/v1/agents/trading/run", body)
-	if a.Status != 200 || len(claimed) != 1 || len(released) != 0 || claimed[0].Key != "k 1" || claimed[0].Method != "POST" ||
-		claimed[0].Path != "/v1/agents/trading/run" || claimed[0].RequestHash == [32]byte{} || a.Header.Get("Idempotency-Replayed") != "" {
+	if a.Status != 200 || len(claimed) != 1 || len(released) != 0 || claimed[0].Key != "k 1" ||
+		claimed[0].Method != "POST" ||
+		claimed[0].Path != "/v1/agents/trading/run" || claimed[0].RequestHash == [32]byte{} ||
+		a.Header.Get("Idempotency-Replayed") != "" {
 		t.Errorf("first: %d, claimed %v, released %v", a.Status, claimed, released)
 	}
 	first := a.Body
 	kept = &signal.Reply{Status: 200, Header: map[string]string{"X-Run-Id": string(runID)}, Signal: newSignal()}
-	if a := post("/v1/agents/trading/run", body); a.Status != 200 || a.Body != first || a.Header.Get("Idempotency-Replayed") != "true" || a.Header.Get("X-Run-Id") != string(runID) {
+	if a := post("/v1/agents/trading/run", body); a.Status != 200 || a.Body != first ||
+		a.Header.Get("Idempotency-Replayed") != "true" || a.Header.Get("X-Run-Id") != string(runID) {
 		t.Errorf("replayed: %d %v %s", a.Status, a.Header, a.Body)
 	}
 	kept = nil

@@ -22,9 +22,11 @@ func TestRateLimits(t *testing.T) {
 	f := &fakes{take: func(class limits.Class, who string) limits.Decision {
 		got = append(got, taken{class, who})
 		if class == refuse {
-			return limits.Decision{Class: class, Limit: 600, Window: time.Minute, Reset: 300 * time.Millisecond, RetryAfter: time.Second}
+			return limits.Decision{Class: class, Limit: 600, Window: time.Minute, Reset: 300 * time.Millisecond,
+				RetryAfter: time.Second}
 		}
-		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599, Reset: 100 * time.Millisecond}
+		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599,
+			Reset: 100 * time.Millisecond}
 	}}
 	s := newServer(t, f)
 	account, address := string(accountID), "192.0.2.1"
@@ -59,7 +61,8 @@ func TestRateLimits(t *testing.T) {
 
 	fields := func(a answer) string {
 		h := a.Header
-		return strings.Join([]string{h.Get("RateLimit-Policy"), h.Get("RateLimit"), h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset"), h.Get("Retry-After")}, " | ")
+		return strings.Join([]string{h.Get("RateLimit-Policy"), h.Get("RateLimit"), h.Get("X-RateLimit-Limit"),
+			h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset"), h.Get("Retry-After")}, " | ")
 	}
 	a := do(t, s, "GET", "/v1/signals?limit=0", "")
 	if want := `"reads";q=600;w=60 | "reads";r=599;t=1 | 600 | 599 | 1795253401 | `; fields(a) != want {
@@ -67,12 +70,14 @@ func TestRateLimits(t *testing.T) {
 	}
 	refuse = limits.Reads
 	a = do(t, s, "GET", "/v1/signals", "")
-	if want := `"reads";q=600;w=60 | "reads";r=0;t=1 | 600 | 0 | 1795253401 | 1`; fields(a) != want || a.problem(t).Code != "rate_limited" {
+	if want := `"reads";q=600;w=60 | "reads";r=0;t=1 | 600 | 0 | 1795253401 | 1`; fields(a) != want ||
+		a.problem(t).Code != "rate_limited" {
 		t.Errorf("refused: %s %s", fields(a), a.Body)
 	}
 	refuse = limits.Failures
 	a = do(t, s, "GET", "/v1/signals", "", "Authorization: Bearer wrong")
-	if a.Status != 429 || a.problem(t).Code != "rate_limited" || a.Header.Get("Www-Authenticate") != "" || !strings.HasPrefix(fields(a), `"failures"`) {
+	if a.Status != 429 || a.problem(t).Code != "rate_limited" || a.Header.Get("Www-Authenticate") != "" ||
+		!strings.HasPrefix(fields(a), `"failures"`) {
 		t.Errorf("after too many failures: %d %s %s", a.Status, fields(a), a.Body)
 	}
 	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
@@ -101,9 +106,11 @@ func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
 	}{
 		{"no credential", "GET", "/v1/signals", "", "", 401, `"failures";r=1;t=0`},
 		{"a bad one", "POST", "/v1/agents/trading/run", "Bearer wrong", "", 401, `"failures";r=1;t=0`},
-		{"a bad one, failures not limited", "POST", "/v1/agents/trading/run", "Bearer wrong", limits.Failures, 401, `"runs";r=` + address + `;t=0`},
+		{"a bad one, failures not limited", "POST", "/v1/agents/trading/run", "Bearer wrong", limits.Failures, 401,
+			`"runs";r=` + address + `;t=0`},
 		{"a key where none is taken", "POST", "/v1/auth/api-key", "Bearer key", "", 401, `"failures";r=1;t=0`},
-		{"a key where none is taken, failures not limited", "POST", "/v1/auth/api-key", "Bearer key", limits.Failures, 401, `"writes";r=` + account + `;t=0`},
+		{"a key where none is taken, failures not limited", "POST", "/v1/auth/api-key", "Bearer key", limits.Failures, 401,
+			`"writes";r=` + account + `;t=0`},
 		{"no scope", "POST", "/v1/agents/trading/run", "Bearer reader", "", 403, `"runs";r=` + account + `;t=0`},
 		{"a wrong value", "GET", "/v1/signals?limit=0", "Bearer key", "", 400, `"reads";r=1;t=0`},
 		{"no such thing", "GET", "/v1/signals/x", "Bearer key", "", 404, `"reads";r=1;t=0`},
@@ -115,7 +122,8 @@ func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
 		off = map[limits.Class]bool{test.off: true}
 		a := do(t, s, test.method, test.path, "", "Authorization:"+test.authorization)
 		h := a.Header
-		if a.Status != test.status || h.Get("RateLimit") != test.want || (h.Get("RateLimit-Policy") == "") != (test.want == "") {
+		if a.Status != test.status || h.Get("RateLimit") != test.want ||
+			(h.Get("RateLimit-Policy") == "") != (test.want == "") {
 			t.Errorf("%s: %d with %q, want %d with %q", test.name, a.Status, h.Get("RateLimit"), test.status, test.want)
 		}
 		if retry := h.Get("Retry-After"); retry != "" {

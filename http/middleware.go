@@ -17,7 +17,14 @@ import (
 // serve is what every request passes: it is given an identity, guarded against
 // panics, answered, counted and logged.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, r: r, server: s, start: time.Now(), id: requestID(r.Header), address: clientAddress(r, s.o.TrustedProxies)}
+	c := &call{
+		ResponseWriter: w,
+		r:              r,
+		server:         s,
+		start:          time.Now(),
+		id:             requestID(r.Header),
+		address:        clientAddress(r, s.o.TrustedProxies),
+	}
 	s.o.Metrics.began()
 	c.endpoint, c.vars = s.match(r)
 	c.setHeaders()
@@ -198,7 +205,8 @@ func (s *Server) logCall(c *call, took time.Duration) {
 		path = path[:maxLoggedPath]
 	}
 	var room [12]slog.Attr
-	attrs := append(room[:0], slog.String("method", methodLabel(c.r.Method)), slog.String("path", path), slog.Int("status", c.status),
+	attrs := append(room[:0], slog.String("method", methodLabel(c.r.Method)), slog.String("path", path),
+		slog.Int("status", c.status),
 		slog.Int64("bytes", c.bytes), slog.Float64("ms", float64(took.Microseconds())/1000))
 	if !probe || level == slog.LevelDebug { // a probe that fails is the same fault again, whoever asks
 		attrs = append(attrs, slog.String("request", c.id), slog.String("address", c.address))

@@ -55,7 +55,8 @@ func TestPathsAndMethods(t *testing.T) {
 		}
 		a := do(t, s, test.method, test.path, body)
 		if a.Status != test.want || a.Header.Get("Allow") != test.allow {
-			t.Errorf("%s %s: got %d, Allow %q; want %d %q", test.method, test.path, a.Status, a.Header.Get("Allow"), test.want, test.allow)
+			t.Errorf("%s %s: got %d, Allow %q; want %d %q", test.method, test.path, a.Status, a.Header.Get("Allow"),
+				test.want, test.allow)
 		}
 		if test.method == "HEAD" && a.Body != "" {
 			t.Errorf("HEAD %s has a body", test.path)
@@ -87,16 +88,21 @@ func TestCredentials(t *testing.T) {
 		{"POST", "/v1/auth/logout", "Bearer key", 401, "jwt_required", invalid},
 		{"POST", "/v1/auth/password", "Bearer key", 401, "jwt_required", invalid},
 		{"DELETE", "/v1/auth/api-keys/x", "Bearer key", 401, "jwt_required", invalid},
-		{"GET", "/v1/agents", "Bearer reader", 403, "insufficient_scope", `Bearer realm="agent-signals", error="insufficient_scope", scope="agents:read"`},
-		{"GET", "/v1/agents/trading", "Bearer reader", 403, "insufficient_scope", `Bearer realm="agent-signals", error="insufficient_scope", scope="agents:read"`},
-		{"POST", "/v1/agents/nosuch/run", "Bearer reader", 403, "insufficient_scope", `Bearer realm="agent-signals", error="insufficient_scope", scope="agents:run"`},
-		{"GET", "/v1/jobs", "Bearer reader", 403, "insufficient_scope", `Bearer realm="agent-signals", error="insufficient_scope", scope="agents:run"`},
+		{"GET", "/v1/agents", "Bearer reader", 403, "insufficient_scope",
+			`Bearer realm="agent-signals", error="insufficient_scope", scope="agents:read"`},
+		{"GET", "/v1/agents/trading", "Bearer reader", 403, "insufficient_scope",
+			`Bearer realm="agent-signals", error="insufficient_scope", scope="agents:read"`},
+		{"POST", "/v1/agents/nosuch/run", "Bearer reader", 403, "insufficient_scope",
+			`Bearer realm="agent-signals", error="insufficient_scope", scope="agents:run"`},
+		{"GET", "/v1/jobs", "Bearer reader", 403, "insufficient_scope",
+			`Bearer realm="agent-signals", error="insufficient_scope", scope="agents:run"`},
 	}
 	for _, test := range tests {
 		a := do(t, s, test.method, test.path, "", "Authorization:"+test.authorization)
 		p := a.problem(t)
 		if a.Status != test.status || p.Code != test.code || a.Header.Get("Www-Authenticate") != test.challenge {
-			t.Errorf("%s %s with %q: got %d %s %q", test.method, test.path, test.authorization, a.Status, p.Code, a.Header.Get("Www-Authenticate"))
+			t.Errorf("%s %s with %q: got %d %s %q", test.method, test.path, test.authorization, a.Status, p.Code,
+				a.Header.Get("Www-Authenticate"))
 		}
 		malformed := test.authorization != "" && !strings.HasPrefix(test.authorization, "Bearer ")
 		if told := strings.Contains(p.Detail, "the word Bearer, a space and the token"); told != malformed {
@@ -138,7 +144,8 @@ func TestOrderOfChecks(t *testing.T) {
 		{"PUT", "/v1/agents/nosuch/runs", huge, []string{"Authorization:", "Content-Type: text/plain"}, true, 404},
 		{"PUT", "/v1/agents/nosuch/run", huge, []string{"Authorization:", "Content-Type: text/plain"}, true, 405},
 		{"POST", "/v1/agents/nosuch/run", huge, []string{"Authorization:", "Content-Type: text/plain"}, true, 401},
-		{"POST", "/v1/agents/nosuch/run", huge, []string{"Authorization: Bearer reader", "Content-Type: text/plain"}, true, 403},
+		{"POST", "/v1/agents/nosuch/run", huge, []string{"Authorization: Bearer reader",
+			"Content-Type: text/plain"}, true, 403},
 		{"POST", "/v1/agents/nosuch/run", huge, []string{"Content-Type: text/plain"}, true, 429},
 		{"POST", "/v1/agents/nosuch/run", huge, []string{"Content-Type: text/plain"}, false, 415},
 		{"POST", "/v1/agents/nosuch/run", huge, nil, false, 413},
@@ -158,11 +165,13 @@ func TestOrderOfChecks(t *testing.T) {
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
-	for _, target := range []string{"GET /v1/signals", "GET /v1/nosuch", "PUT /v1/signals", "POST /v1/auth/login", "GET /healthz", "OPTIONS /v1/signals"} {
+	for _, target := range []string{"GET /v1/signals", "GET /v1/nosuch", "PUT /v1/signals", "POST /v1/auth/login",
+		"GET /healthz", "OPTIONS /v1/signals"} {
 		method, path, _ := strings.Cut(target, " ")
 		a := do(t, s, method, path, "")
 		h := a.Header
-		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy":         "no-referrer",
 			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Service-Version": "2026-11-01"} {
 			if h.Get(name) != want {
 				t.Errorf("%s: %s is %q", target, name, h.Get(name))
@@ -175,7 +184,8 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 			t.Errorf("%s: media type %q", target, h.Get("Content-Type"))
 		}
 	}
-	for id, kept := range map[string]bool{"checkout-4711_A.b": true, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false, "a b": false, "": false, "é": false} {
+	for id, kept := range map[string]bool{"checkout-4711_A.b": true, strings.Repeat("x", 64): true,
+		strings.Repeat("x", 65): false, "a b": false, "": false, "é": false} {
 		a := do(t, s, "GET", "/v1/nosuch", "", "X-Request-Id: "+id)
 		if got := a.Header.Get("X-Request-Id"); (got == id) != kept || a.problem(t).RequestID != got {
 			t.Errorf("%q became %q, in the document %q", id, got, a.problem(t).RequestID)
@@ -186,19 +196,22 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	off := newServer(t, &fakes{})
-	if a := do(t, off, "GET", "/v1/signals", "", "Origin: https://app.example.com"); a.Header.Get("Access-Control-Allow-Origin") != "" || a.Status != 200 {
+	if a := do(t, off, "GET", "/v1/signals", "",
+		"Origin: https://app.example.com"); a.Header.Get("Access-Control-Allow-Origin") != "" || a.Status != 200 {
 		t.Errorf("off: %v", a.Header)
 	}
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
 	a := do(t, s, "OPTIONS", "/v1/agents/trading/run", "", "Authorization:", "Origin: https://app.example.com",
 		"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type,idempotency-key")
 	h := a.Header
-	if a.Status != 204 || h.Get("Allow") != "OPTIONS, POST" || h.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
+	if a.Status != 204 || h.Get("Allow") != "OPTIONS, POST" ||
+		h.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
 		h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("preflight: %d %v", a.Status, h)
 	}
 	a = do(t, s, "GET", "/v1/signals?limit=0", "", "Origin: https://app.example.com")
-	if a.Status != 400 || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || !strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "X-Run-Id") {
+	if a.Status != 400 || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
+		!strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "X-Run-Id") {
 		t.Errorf("request: %d %v", a.Status, a.Header)
 	}
 	for _, origin := range []string{"https://evil.example.com", "http://app.example.com", "null"} {
@@ -206,7 +219,8 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s is allowed", origin)
 		}
 	}
-	for _, origin := range []string{"*", "https://*.example.com", "app.example.com", "https://app.example.com/", "https://"} {
+	for _, origin := range []string{"*", "https://*.example.com", "app.example.com",
+		"https://app.example.com/", "https://"} {
 		if _, err := signalhttp.New(signalhttp.Options{CORSOrigins: []string{origin}}); err == nil {
 			t.Errorf("%q is taken for an origin", origin)
 		}
@@ -224,7 +238,8 @@ func TestRefusesWhileItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := do(t, s, "GET", "/v1/signals", "")
-	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") != "5" || a.Header.Get("Connection") != "close" {
+	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") != "5" ||
+		a.Header.Get("Connection") != "close" {
 		t.Errorf("after: %d %v", a.Status, a.Header)
 	}
 	if a := do(t, s, "GET", "/healthz", ""); a.Status != 200 {

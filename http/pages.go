@@ -47,7 +47,8 @@ var openAPIJSON = func() []byte {
 }()
 
 // pagePolicy is the Content-Security-Policy of the pages.
-var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 
 // headerCached lets caches keep what changes only with the service's version.
@@ -115,7 +116,8 @@ func (s *Server) docsFile(c *call) error {
 	return c.send(http.StatusOK, []string{contentType}, file)
 }
 
-var problemTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles, "docs/problem*.html"))
+var problemTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles,
+	"docs/problem*.html"))
 
 // slug is the form of a code in a path.
 func slug(code string) string { return strings.ReplaceAll(code, "_", "-") }

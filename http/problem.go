@@ -23,33 +23,61 @@ type problemKind struct {
 
 // problemKinds lists every error code that an answer may carry.
 var problemKinds = []problemKind{
-	{"invalid_request", 400, "The request is not valid", "The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, unknown or out of range. The member errors lists every fault with the place where it lies."},
-	{"missing_credentials", 401, "Credentials are missing", "The request has no Authorization header. Send Authorization: Bearer and an API key or an access token."},
-	{"invalid_token", 401, "The token is not valid", "The API key is unknown, revoked or expired, or the access token is malformed, forged or expired, or its session has ended."},
-	{"jwt_required", 401, "An access token is required", "An API key was sent to an endpoint that takes only an access token. Sign in to get one."},
+	{"invalid_request", 400, "The request is not valid",
+		"The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, unknown or " +
+			"out of range. The member errors lists every fault with the place where it lies."},
+	{"missing_credentials", 401, "Credentials are missing",
+		"The request has no Authorization header. Send Authorization: Bearer and an API key or an access token."},
+	{"invalid_token", 401, "The token is not valid",
+		"The API key is unknown, revoked or expired, or the access token is malformed, forged or expired, or its session " +
+			"has ended."},
+	{"jwt_required", 401, "An access token is required",
+		"An API key was sent to an endpoint that takes only an access token. Sign in to get one."},
 	{"invalid_credentials", 401, "The email or the password is wrong", "No account has this email and this password."},
-	{"invalid_refresh_token", 401, "The refresh token is not valid", "The refresh token is unknown, expired, used or revoked. Sign in again."},
-	{"insufficient_scope", 403, "A scope is missing", "The API key is valid but lacks the scope that the member required_scope names."},
-	{"origin_not_allowed", 403, "The origin is not allowed", "A page of a foreign origin opened the stream. The operator lists allowed origins in http.cors_origins."},
+	{"invalid_refresh_token", 401, "The refresh token is not valid",
+		"The refresh token is unknown, expired, used or revoked. Sign in again."},
+	{"insufficient_scope", 403, "A scope is missing",
+		"The API key is valid but lacks the scope that the member required_scope names."},
+	{"origin_not_allowed", 403, "The origin is not allowed",
+		"A page of a foreign origin opened the stream. The operator lists allowed origins in http.cors_origins."},
 	{"not_found", 404, "Not found", "No such path exists, or no such resource, or it belongs to another account."},
-	{"method_not_allowed", 405, "The method is not allowed", "The path exists but not with this method. The header Allow lists those it has."},
-	{"name_taken", 409, "The name is taken", "Another API key of the account has this name. Revoke it first, or choose another name."},
+	{"method_not_allowed", 405, "The method is not allowed",
+		"The path exists but not with this method. The header Allow lists those it has."},
+	{"name_taken", 409, "The name is taken",
+		"Another API key of the account has this name. Revoke it first, or choose another name."},
 	{"email_taken", 409, "The email is taken", "An account with this email exists."},
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
-	{"webhook_disabled", 409, "The webhook is disabled", "Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
-	{"delivery_not_failed", 409, "The delivery has not failed", "Only a delivery that has failed can be tried again. One that succeeded is sent again by the bulk retry with the status succeeded."},
-	{"delivery_not_pending", 409, "The delivery is not pending", "Only a delivery that is still to be sent can be cancelled; this one has ended."},
-	{"idempotency_in_progress", 409, "The first request is still running", "A request with the same Idempotency-Key has not been answered yet. Try again in a moment."},
+	{"webhook_disabled", 409, "The webhook is disabled",
+		"Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
+	{"delivery_not_failed", 409, "The delivery has not failed",
+		"Only a delivery that has failed can be tried again. One that succeeded is sent again by the bulk retry with the " +
+			"status succeeded."},
+	{"delivery_not_pending", 409, "The delivery is not pending",
+		"Only a delivery that is still to be sent can be cancelled; this one has ended."},
+	{"idempotency_in_progress", 409, "The first request is still running",
+		"A request with the same Idempotency-Key has not been answered yet. Try again in a moment."},
 	{"body_too_large", 413, "The body is too large", "A body may have at most 1 MiB, under /v1/auth 64 KiB."},
-	{"unsupported_media_type", 415, "The media type is not supported", "Bodies must be JSON: Content-Type application/json, application/*+json or none, without a Content-Encoding."},
-	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request", "The same Idempotency-Key came with another body. Make a new key for each request."},
-	{"rate_limited", 429, "Too many requests", "The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is left."},
-	{"too_many_runs", 429, "Too many runs at once", "The account has as many runs under way, or jobs waiting, as it may have."},
-	{"too_many_signals", 429, "Too many open signals", "The account has as many open signals as it may have. Runs are possible again when some of them have closed. The operator sets the number by signals.max_open."},
-	{"account_locked", 429, "The account is locked for a while", "Too many logins failed. The header Retry-After says when the lock ends."},
-	{"agent_failed", 500, "The agent's run failed", "The request was valid but the run ended with an error. The members error_code and retryable say which and whether trying again may help."},
-	{"internal", 500, "Something went wrong", "An unexpected error. Its cause is in the log of the service, under the request_id."},
-	{"unavailable", 503, "The service is not available", "The service cannot reach its store, its store refuses to be written (it may be full), the service is about to stop, or it has too many passwords waiting to be checked. Try again after the time in the header Retry-After."},
+	{"unsupported_media_type", 415, "The media type is not supported",
+		"Bodies must be JSON: Content-Type application/json, application/*+json or none, without a Content-Encoding."},
+	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request",
+		"The same Idempotency-Key came with another body. Make a new key for each request."},
+	{"rate_limited", 429, "Too many requests",
+		"The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is left."},
+	{"too_many_runs", 429, "Too many runs at once",
+		"The account has as many runs under way, or jobs waiting, as it may have."},
+	{"too_many_signals", 429, "Too many open signals",
+		"The account has as many open signals as it may have. Runs are possible again when some of them have closed. The " +
+			"operator sets the number by signals.max_open."},
+	{"account_locked", 429, "The account is locked for a while",
+		"Too many logins failed. The header Retry-After says when the lock ends."},
+	{"agent_failed", 500, "The agent's run failed",
+		"The request was valid but the run ended with an error. The members error_code and retryable say which and whether " +
+			"trying again may help."},
+	{"internal", 500, "Something went wrong",
+		"An unexpected error. Its cause is in the log of the service, under the request_id."},
+	{"unavailable", 503, "The service is not available",
+		"The service cannot reach its store, its store refuses to be written (it may be full), the service is about to " +
+			"stop, or it has too many passwords waiting to be checked. Try again after the time in the header Retry-After."},
 }
 
 var problemsByCode = func() map[string]*problemKind {
@@ -76,14 +104,20 @@ const statusClientGone = 499
 
 // Errors of this package.
 var (
-	errNotFound         = &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such path: GET /v1/openapi.json lists all, /docs shows them"}
-	errMediaType        = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type", Message: "the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"}
-	errForeignOrigin    = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed", Message: "this origin may not open the stream"}
-	errDraining         = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "the service is about to stop", RetryAfter: retryUnavailable}
-	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "too many connections of this address wait for a credential", RetryAfter: 10 * time.Second}
-	errRateLimited      = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited", Message: "the rate limit is used up"}
-	retryUnavailable    = 5 * time.Second
-	internalErrorText   = "The service met an unexpected error. Name the request_id when you report it."
+	errNotFound = &signal.Error{Kind: signal.KindNotFound, Code: "not_found",
+		Message: "no such path: GET /v1/openapi.json lists all, /docs shows them"}
+	errMediaType = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type",
+		Message: "the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"}
+	errForeignOrigin = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed",
+		Message: "this origin may not open the stream"}
+	errDraining = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
+		Message: "the service is about to stop", RetryAfter: retryUnavailable}
+	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited",
+		Message: "too many connections of this address wait for a credential", RetryAfter: 10 * time.Second}
+	errRateLimited = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited",
+		Message: "the rate limit is used up"}
+	retryUnavailable  = 5 * time.Second
+	internalErrorText = "The service met an unexpected error. Name the request_id when you report it."
 )
 
 // tooLarge is a body of more than limit bytes.
@@ -136,7 +170,8 @@ func newProblem(err error) problem {
 		return knownProblem(e)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return problem{problemKind: problemsByCode["unavailable"], Detail: "the answer took too long", RetryAfter: retryUnavailable}
+		return problem{problemKind: problemsByCode["unavailable"], Detail: "the answer took too long",
+			RetryAfter: retryUnavailable}
 	}
 	return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
 }
@@ -185,7 +220,8 @@ func (p *problem) setHeaders(h http.Header) {
 	case p.Status == http.StatusUnauthorized:
 		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals", error="invalid_token"`}
 	case p.scope != "":
-		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals", error="insufficient_scope", scope="` + string(p.scope) + `"`}
+		h["Www-Authenticate"] = []string{`Bearer realm="agent-signals", error="insufficient_scope", scope="` +
+			string(p.scope) + `"`}
 	}
 	if p.RetryAfter > 0 {
 		h["Retry-After"] = []string{wholeSeconds(p.RetryAfter)}
@@ -268,7 +304,8 @@ func viewFault(f request.Fault) faultView {
 // asInvalid returns the faults behind an error of the kind KindInvalid that
 // another package raised. Such an error has no pointer, so it concerns the body.
 func asInvalid(e *signal.Error) *request.InvalidError {
-	return &request.InvalidError{Faults: []request.Fault{{In: request.InBody, Code: request.CodeInvalidValue, Detail: e.Message}}}
+	return &request.InvalidError{Faults: []request.Fault{{In: request.InBody, Code: request.CodeInvalidValue,
+		Detail: e.Message}}}
 }
 
 // invalidCredentials returns the faults that the credentials found in a body.

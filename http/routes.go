@@ -100,7 +100,8 @@ func (s *Server) addRoutes() {
 	s.router = mux.NewRouter().SkipClean(true)
 
 	// A token with a scope.
-	s.add("/v1/agents/{id}/run", methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
+	s.add("/v1/agents/{id}/run",
+		methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
 	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals,
 		"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")})
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
@@ -164,10 +165,12 @@ func (s *Server) addWebhooks() {
 	create := change(scope, s.createWebhook)
 	create.secret = true
 	s.add("/v1/webhooks", methods{"GET": get(scope, s.listWebhooks, "status", "limit", "offset"), "POST": create})
-	s.add("/v1/webhooks/{id}", methods{"GET": get(scope, s.webhookByID), "PATCH": change(scope, s.changeWebhook), "DELETE": change(scope, s.removeWebhook)})
+	s.add("/v1/webhooks/{id}", methods{"GET": get(scope, s.webhookByID), "PATCH": change(scope, s.changeWebhook),
+		"DELETE": change(scope, s.removeWebhook)})
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
-	s.add("/v1/webhooks/{id}/deliveries", methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
+	s.add("/v1/webhooks/{id}/deliveries",
+		methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
 	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})
@@ -190,7 +193,12 @@ func (s *Server) addPages() {
 // stream are compressed when asked for.
 func (s *Server) add(template string, m methods) *endpoint {
 	auth := strings.HasPrefix(template, "/v1/auth/")
-	e := &endpoint{template: template, methods: m, compress: !auth && !strings.HasSuffix(template, "/ws/dashboard"), bodyLimit: maxBodyBytes}
+	e := &endpoint{
+		template:  template,
+		methods:   m,
+		compress:  !auth && !strings.HasSuffix(template, "/ws/dashboard"),
+		bodyLimit: maxBodyBytes,
+	}
 	if auth {
 		e.bodyLimit = maxAuthBodyBytes
 	}

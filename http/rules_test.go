@@ -34,52 +34,79 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 		{"a byte order mark", run, "\ufeff{}", []string{"body  invalid_format"}},
 		{"a trailing comma", run, `{"asset":"BTC",}`, []string{"body  invalid_format"}},
 		{"NaN", run, `{"asset":NaN}`, []string{"body  invalid_format"}},
-		{"nested too deeply", run, strings.Repeat(`{"a":`, 33) + "1" + strings.Repeat("}", 33), []string{"body  invalid_format"}},
+		{"nested too deeply", run, strings.Repeat(`{"a":`, 33) + "1" + strings.Repeat("}", 33),
+			[]string{"body  invalid_format"}},
 		{"nothing given", run, `{}`, []string{"body /asset required", "body /strategy required"}},
-		{"null is absence", run, `{"asset":null,"strategy":null,"timeframe":null,"risk_level":null,"async":null,"parameters":null}`,
+		{"null is absence", run, `{"asset":null,"strategy":null,"timeframe":null,"risk_level":null,"async":null,` +
+			`"parameters":null}`,
 			[]string{"body /asset required", "body /strategy required"}},
-		{"all faults at once", run, `{"asset":7,"strategy":"nosuch","timeframe":"2h","risk_level":"none","async":"yes","x":1,"parameters":{"y":1,"region":"us"}}`,
-			[]string{"body /asset invalid_type", "body /timeframe invalid_value", "body /risk_level invalid_value", "body /async invalid_type",
-				"body /parameters/y unknown_field", "body /x unknown_field", "body /strategy invalid_value", "body /parameters/region unknown_field"}},
-		{"names are case-sensitive", run, `{"ASSET":"BTC","asset":"BTC","strategy":"momentum"}`, []string{"body /ASSET unknown_field"}},
+		{"all faults at once", run,
+			`{"asset":7,"strategy":"nosuch","timeframe":"2h","risk_level":"none","async":"yes","x":1,"parameters":{"y":1,` +
+				`"region":"us"}}`,
+			[]string{"body /asset invalid_type", "body /timeframe invalid_value", "body /risk_level invalid_value",
+				"body /async invalid_type",
+				"body /parameters/y unknown_field", "body /x unknown_field", "body /strategy invalid_value",
+				"body /parameters/region unknown_field"}},
+		{"names are case-sensitive", run, `{"ASSET":"BTC","asset":"BTC","strategy":"momentum"}`,
+			[]string{"body /ASSET unknown_field"}},
 		{"given twice", run, `{"asset":"BTC","asset":"ETH","strategy":"momentum"}`, []string{"body /asset duplicate"}},
-		{"given twice in disguise", run, `{"asset":"BTC","\u0061sset":"ETH","strategy":"momentum"}`, []string{"body /asset duplicate"}},
+		{"given twice in disguise", run, `{"asset":"BTC","\u0061sset":"ETH","strategy":"momentum"}`,
+			[]string{"body /asset duplicate"}},
 		{"given twice inside", run, `{"asset":"BTC","strategy":"momentum","parameters":{"z":1,"z":2}}`,
 			[]string{"body /parameters/z duplicate", "body /parameters/z unknown_field"}},
-		{"a pointer is escaped", run, `{"asset":"BTC","strategy":"momentum","a/b~c":1}`, []string{"body /a~1b~0c unknown_field"}},
+		{"a pointer is escaped", run, `{"asset":"BTC","strategy":"momentum","a/b~c":1}`,
+			[]string{"body /a~1b~0c unknown_field"}},
 		{"asset of white space", run, `{"asset":" \t ","strategy":"momentum"}`, []string{"body /asset too_short"}},
-		{"asset too long", run, `{"asset":"` + strings.Repeat("é", 65) + `","strategy":"momentum"}`, []string{"body /asset too_long"}},
-		{"asset with a control character", run, `{"asset":"B\u0000C","strategy":"momentum"}`, []string{"body /asset invalid_format"}},
+		{"asset too long", run, `{"asset":"` + strings.Repeat("é", 65) + `","strategy":"momentum"}`,
+			[]string{"body /asset too_long"}},
+		{"asset with a control character", run, `{"asset":"B\u0000C","strategy":"momentum"}`,
+			[]string{"body /asset invalid_format"}},
 		{"empty strategy", run, `{"asset":"BTC","strategy":""}`, []string{"body /strategy invalid_value"}},
 		{"another agent's strategy", run, `{"asset":"BTC","strategy":"blog_post"}`, []string{"body /strategy invalid_value"}},
-		{"parameters of the wrong type", run, `{"asset":"BTC","strategy":"momentum","parameters":[]}`, []string{"body /parameters invalid_type"}},
-		{"weather of no commodity", "/v1/agents/weather/run", `{"asset":"BTC","strategy":"energy_demand","parameters":{"region":""}}`,
+		{"parameters of the wrong type", run, `{"asset":"BTC","strategy":"momentum","parameters":[]}`,
+			[]string{"body /parameters invalid_type"}},
+		{"weather of no commodity", "/v1/agents/weather/run",
+			`{"asset":"BTC","strategy":"energy_demand","parameters":{"region":""}}`,
 			[]string{"body /parameters/region invalid_value", "body /asset invalid_value"}},
-		{"commodity that does not fit", "/v1/agents/weather/run", `{"asset":"oil","strategy":"agriculture"}`, []string{"body /asset invalid_value"}},
-		{"phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["a",7,"` + long + `"],"features":"x","locale":""}}`,
-			[]string{"body /parameters/keywords/1 invalid_type", "body /parameters/features invalid_type", "body /parameters/locale too_short",
+		{"commodity that does not fit", "/v1/agents/weather/run", `{"asset":"oil","strategy":"agriculture"}`,
+			[]string{"body /asset invalid_value"}},
+		{"phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["a",7,"` + long +
+			`"],"features":"x","locale":""}}`,
+			[]string{"body /parameters/keywords/1 invalid_type", "body /parameters/features invalid_type",
+				"body /parameters/locale too_short",
 				"body /parameters/keywords/2 too_long"}},
-		{"a phrase too long", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["` + long + `"],"locale":"english"}}`,
+		{"a phrase too long", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["` +
+			long + `"],"locale":"english"}}`,
 			[]string{"body /parameters/keywords/0 too_long", "body /parameters/locale invalid_format"}},
-		{"too many phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"features":[` + strings.Repeat(`"a",`, 20) + `"a"]}}`,
+		{"too many phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"features":[` +
+			strings.Repeat(`"a",`, 20) + `"a"]}}`,
 			[]string{"body /parameters/features too_long"}},
-		{"unknown agent, body invalid for every agent", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"nosuch"}`, []string{"body /strategy invalid_value"}},
-		{"unknown agent, body invalid for the strategy's agent", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"agriculture"}`, []string{"body /asset invalid_value"}},
+		{"unknown agent, body invalid for every agent", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"nosuch"}`,
+			[]string{"body /strategy invalid_value"}},
+		{"unknown agent, body invalid for the strategy's agent", "/v1/agents/nosuch/run",
+			`{"asset":"BTC","strategy":"agriculture"}`, []string{"body /asset invalid_value"}},
 		{"login without values", login, `{}`, []string{"body /email required", "body /password required"}},
-		{"login with empty values", login, `{"email":"","password":""}`, []string{"body /email required", "body /password required"}},
-		{"login with more", login, `{"email":"a","password":1,"remember":true}`, []string{"body /password invalid_type", "body /remember unknown_field"}},
+		{"login with empty values", login, `{"email":"","password":""}`,
+			[]string{"body /email required", "body /password required"}},
+		{"login with more", login, `{"email":"a","password":1,"remember":true}`,
+			[]string{"body /password invalid_type", "body /remember unknown_field"}},
 		{"refresh without token", "/v1/auth/refresh", `{}`, []string{"body /refresh_token required"}},
-		{"register with a short password", "/v1/auth/register", `{"email":"","password":"short"}`, []string{"body /email required", "body /password too_short"}},
+		{"register with a short password", "/v1/auth/register", `{"email":"","password":"short"}`,
+			[]string{"body /email required", "body /password too_short"}},
 		{"all faults of a registration", "/v1/auth/register", `{"email":"nobody","password":"short","x":1}`,
 			[]string{"body /email invalid_format", "body /password too_short", "body /x unknown_field"}},
-		{"register with values of the wrong type", "/v1/auth/register", `{"email":1,"password":null}`, []string{"body /email invalid_type", "body /password required"}},
-		{"password too long", "/v1/auth/password", `{"new_password":"` + strings.Repeat("x", 129) + `"}`, []string{"body /current_password required", "body /new_password too_long"}},
+		{"register with values of the wrong type", "/v1/auth/register", `{"email":1,"password":null}`,
+			[]string{"body /email invalid_type", "body /password required"}},
+		{"password too long", "/v1/auth/password", `{"new_password":"` + strings.Repeat("x", 129) + `"}`,
+			[]string{"body /current_password required", "body /new_password too_long"}},
 		{"logout of everything", "/v1/auth/logout", `{"all":"yes"}`, []string{"body /all invalid_type"}},
 		{"logout with no object", "/v1/auth/logout", `true`, []string{"body  invalid_type"}},
-		{"key without a name", key, `{"name":null,"scopes":[],"expires_in":0}`, []string{"body /name required", "body /scopes too_short", "body /expires_in out_of_range"}},
+		{"key without a name", key, `{"name":null,"scopes":[],"expires_in":0}`,
+			[]string{"body /name required", "body /scopes too_short", "body /expires_in out_of_range"}},
 		{"key with a name of the wrong type", key, `{"name":5}`, []string{"body /name invalid_type"}},
 		{"key with a blank name", key, `{"name":"  ","scopes":["agents:read","all",3],"expires_in":315360001}`,
-			[]string{"body /name too_short", "body /scopes/1 invalid_value", "body /scopes/2 invalid_type", "body /expires_in out_of_range"}},
+			[]string{"body /name too_short", "body /scopes/1 invalid_value", "body /scopes/2 invalid_type",
+				"body /expires_in out_of_range"}},
 		{"key with a long name", key, `{"name":"` + long + `","scopes":"agents:read","expires_in":1.5}`,
 			[]string{"body /name too_long", "body /scopes invalid_type", "body /expires_in invalid_type"}},
 		{"a huge number", key, `{"name":"k","expires_in":1e999}`, []string{"body /expires_in out_of_range"}},
@@ -115,7 +142,8 @@ func TestFaultsAreListedUpToALimit(t *testing.T) {
 	}
 	s := newServer(t, &fakes{})
 	a := do(t, s, "POST", "/v1/agents/trading/run", `{`+b.String()+`"asset":"BTC","strategy":"momentum"}`)
-	if p := a.problem(t); a.Status != 400 || len(p.Errors) != 100 || p.Detail != "200 values are not valid; the first 100 are listed." {
+	if p := a.problem(t); a.Status != 400 || len(p.Errors) != 100 ||
+		p.Detail != "200 values are not valid; the first 100 are listed." {
 		t.Errorf("got %d with %d faults: %s", a.Status, len(p.Errors), p.Detail)
 	}
 	many := strings.Repeat(`"a":1,`, 300)
@@ -146,8 +174,9 @@ func TestQueriesThatAreNotValid(t *testing.T) {
 		{"/v1/signals?min_confidence=NaN", []string{"query min_confidence invalid_type"}},
 		{"/v1/signals?min_confidence=0x1", []string{"query min_confidence invalid_type"}},
 		{"/v1/signals?min_confidence=1e999", []string{"query min_confidence out_of_range"}},
-		{"/v1/signals?direction=LONG&status=done&strategy=nosuch&agent_id=nosuch", []string{"query strategy invalid_value", "query agent_id invalid_value",
-			"query direction invalid_value", "query status invalid_value"}},
+		{"/v1/signals?direction=LONG&status=done&strategy=nosuch&agent_id=nosuch",
+			[]string{"query strategy invalid_value", "query agent_id invalid_value",
+				"query direction invalid_value", "query status invalid_value"}},
 		{"/v1/signals?asset=" + strings.Repeat("x", 65), []string{"query asset too_long"}},
 		{"/v1/signals?asset=%20", []string{"query asset too_short"}},
 		{"/v1/signals?asset=%00", []string{"query asset invalid_format"}},
@@ -158,15 +187,20 @@ func TestQueriesThatAreNotValid(t *testing.T) {
 		{"/v1/signals?since=2026-11-21T9:30:00Z", []string{"query since invalid_format"}},
 		{"/v1/signals?since=2026-11-21T09:30:00,5Z", []string{"query since invalid_format"}},
 		{"/v1/signals?since=1795253400", []string{"query since invalid_format"}},
-		{"/v1/signals/weather?region=mars&commodity=gold&severity=mild&limit=0", []string{"query limit out_of_range", "query region invalid_value",
-			"query commodity invalid_value", "query severity invalid_value"}},
-		{"/v1/agents?category=sport&status=gone&limit=101", []string{"query category invalid_value", "query status invalid_value", "query limit out_of_range"}},
+		{"/v1/signals/weather?region=mars&commodity=gold&severity=mild&limit=0",
+			[]string{"query limit out_of_range", "query region invalid_value",
+				"query commodity invalid_value", "query severity invalid_value"}},
+		{"/v1/agents?category=sport&status=gone&limit=101",
+			[]string{"query category invalid_value", "query status invalid_value", "query limit out_of_range"}},
 		{"/v1/jobs?status=done&limit=x", []string{"query status invalid_value", "query limit invalid_type"}},
 		{"/v1/auth/api-keys?limit=1000", []string{"query limit out_of_range"}},
 		{"/v1/signals?assets=BTC&assets=ETH", []string{"query assets unknown_field"}},
-		{"/v1/signals?Asset=BTC&asset%20=x&limit=x", []string{"query Asset unknown_field", "query asset  unknown_field", "query limit invalid_type"}},
-		{"/v1/signals?%zz=1&%ff=2&&=3", []string{"query %zz unknown_field", "query \uFFFD unknown_field", "query  unknown_field"}},
-		{"/v1/signals?" + strings.Repeat("é", 65) + "=1", []string{"query " + strings.Repeat("é", 64) + "… unknown_field"}},
+		{"/v1/signals?Asset=BTC&asset%20=x&limit=x",
+			[]string{"query Asset unknown_field", "query asset  unknown_field", "query limit invalid_type"}},
+		{"/v1/signals?%zz=1&%ff=2&&=3", []string{"query %zz unknown_field", "query \uFFFD unknown_field",
+			"query  unknown_field"}},
+		{"/v1/signals?" + strings.Repeat("é", 65) + "=1",
+			[]string{"query " + strings.Repeat("é", 64) + "… unknown_field"}},
 		{"/v1/account?limit=1", []string{"query limit unknown_field"}},
 	}
 	s := newServer(t, &fakes{})
@@ -199,8 +233,10 @@ func TestHeadersThatAreNotValid(t *testing.T) {
 		{"key beyond ASCII", []string{"Idempotency-Key: schl\u00fcssel"}, []string{"header Idempotency-Key invalid_format"}},
 		{"two keys", []string{"Idempotency-Key: a", "Idempotency-Key: b"}, []string{"header Idempotency-Key duplicate"}},
 		{"unknown version", []string{"X-Service-Version: 2020-01-01"}, []string{"header X-Service-Version invalid_value"}},
-		{"two versions", []string{"X-Service-Version: 2026-11-01", "X-Service-Version: 2026-11-01"}, []string{"header X-Service-Version duplicate"}},
-		{"both", []string{"X-Service-Version: v1", "Idempotency-Key:"}, []string{"header X-Service-Version invalid_value", "header Idempotency-Key too_short"}},
+		{"two versions", []string{"X-Service-Version: 2026-11-01", "X-Service-Version: 2026-11-01"},
+			[]string{"header X-Service-Version duplicate"}},
+		{"both", []string{"X-Service-Version: v1", "Idempotency-Key:"},
+			[]string{"header X-Service-Version invalid_value", "header Idempotency-Key too_short"}},
 	}
 	for _, test := range tests {
 		a := do(t, s, "POST", "/v1/agents/trading/run", body, test.headers...)
@@ -208,7 +244,8 @@ func TestHeadersThatAreNotValid(t *testing.T) {
 			t.Errorf("%s: %d (-want +got):\n%s", test.name, a.Status, d)
 		}
 	}
-	if a := do(t, s, "POST", "/v1/agents/trading/run", body, "Idempotency-Key: "+strings.Repeat("~", 255), "X-Service-Version:"); a.Status != 200 {
+	if a := do(t, s, "POST", "/v1/agents/trading/run", body, "Idempotency-Key: "+strings.Repeat("~", 255),
+		"X-Service-Version:"); a.Status != 200 {
 		t.Errorf("the longest key: %d %s", a.Status, a.Body)
 	}
 	if a := do(t, s, "GET", "/v1/signals", "", "Idempotency-Key:"); a.Status != 200 {
@@ -322,9 +359,11 @@ func TestMediaTypes(t *testing.T) {
 		headers string
 		want    int
 	}{
-		{"", 200}, {"Content-Type:", 200}, {"Content-Type: application/json", 200}, {"Content-Type: Application/JSON; charset=utf-8", 200},
+		{"", 200}, {"Content-Type:", 200}, {"Content-Type: application/json", 200},
+		{"Content-Type: Application/JSON; charset=utf-8", 200},
 		{"Content-Type: application/vnd.api+json", 200}, {"Content-Encoding: identity", 200},
-		{"Content-Type: application/+json", 415}, {"Content-Type: text/json", 415}, {"Content-Type: text/plain", 415}, {"Content-Type: application/jsonx", 415},
+		{"Content-Type: application/+json", 415}, {"Content-Type: text/json", 415}, {"Content-Type: text/plain", 415},
+		{"Content-Type: application/jsonx", 415},
 		{"Content-Type: application/x-www-form-urlencoded", 415}, {"Content-Type: ;", 415}, {"Content-Encoding: gzip", 415},
 	}
 	for _, test := range tests {
@@ -332,11 +371,13 @@ func TestMediaTypes(t *testing.T) {
 		if test.headers != "" {
 			headers = append(headers, test.headers)
 		}
-		if a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`, headers...); a.Status != test.want {
+		if a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`,
+			headers...); a.Status != test.want {
 			t.Errorf("%q: got %d, want %d", test.headers, a.Status, test.want)
 		}
 	}
-	if a := do(t, s, "POST", "/v1/auth/logout", "", "Authorization: Bearer jwt", "Content-Type: text/plain"); a.Status != 204 {
+	if a := do(t, s, "POST", "/v1/auth/logout", "", "Authorization: Bearer jwt",
+		"Content-Type: text/plain"); a.Status != 204 {
 		t.Errorf("without a body its type does not matter: %d", a.Status)
 	}
 }

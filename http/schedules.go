@@ -119,7 +119,8 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	}
 	bars := w.Timeframe != before.Timeframe || !slices.Equal(w.Assets, before.Assets) // may close at other times
 	replan = w.Status != before.Status || w.Every != before.Every || w.Every == 0 && bars
-	changed = replan || bars || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Risk != before.Risk || w.MaxOpen != before.MaxOpen
+	changed = replan || bars || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Risk != before.Risk ||
+		w.MaxOpen != before.MaxOpen
 	return changed, replan
 }
 
@@ -166,8 +167,16 @@ func (s *Server) plan(ctx context.Context, w *signal.Schedule, now time.Time) {
 // createSchedule answers POST /v1/schedules.
 func (s *Server) createSchedule(c *call) error {
 	now := s.o.Now().UTC().Truncate(time.Millisecond)
-	w := signal.Schedule{ID: signal.NewScheduleID(), Account: c.principal.Account, Timeframe: signal.H1, Risk: signal.MediumRisk, MaxOpen: 1,
-		Status: signal.ScheduleEnabled, CreatedAt: now, UpdatedAt: now}
+	w := signal.Schedule{
+		ID:        signal.NewScheduleID(),
+		Account:   c.principal.Account,
+		Timeframe: signal.H1,
+		Risk:      signal.MediumRisk,
+		MaxOpen:   1,
+		Status:    signal.ScheduleEnabled,
+		CreatedAt: now,
+		UpdatedAt: now,
+	}
 	if err := c.decode(func(o *request.Object) {
 		in := s.readSchedule(o)
 		o.Require("agent_id", request.OneOf(s.agentIDs()))
@@ -289,8 +298,10 @@ func (s *Server) addSchedules() {
 		return
 	}
 	const scope = signal.AgentsRun
-	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules, "status", "limit", "offset"), "POST": change(scope, s.createSchedule)})
-	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule), "DELETE": change(scope, s.removeSchedule)})
+	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules, "status", "limit", "offset"),
+		"POST": change(scope, s.createSchedule)})
+	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule),
+		"DELETE": change(scope, s.removeSchedule)})
 }
 
 // scheduleView is the record of a schedule.

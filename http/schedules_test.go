@@ -22,7 +22,8 @@ const (
 )
 
 // scheduleRecord is newSchedule in answers.
-const scheduleRecord = `{"schedule_id":"sch_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","assets":["BTC","eth"],"strategy":"momentum","timeframe":"5m",` +
+const scheduleRecord = `{"schedule_id":"sch_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","assets":["BTC","eth"],` +
+	`"strategy":"momentum","timeframe":"5m",` +
 	`"risk_level":"medium","every":"bar","max_open":2,"status":"enabled","next_run_at":"2026-11-21T09:35:02.000Z",` +
 	`"last_run_at":null,"last_error":null,"failures":0,"skipped":0,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"}`
@@ -41,8 +42,10 @@ func (f *scheduleFakes) addSchedules(o *signalhttp.Options) { o.Schedules = fake
 type fakeSchedules struct{ *scheduleFakes }
 
 func newSchedule() signal.Schedule {
-	return signal.Schedule{ID: scheduleID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"}, Strategy: "momentum", Timeframe: signal.M5,
-		Risk: signal.MediumRisk, MaxOpen: 2, Status: signal.ScheduleEnabled, NextRunAt: morning.Add(5*time.Minute + 2*time.Second), CreatedAt: morning,
+	return signal.Schedule{ID: scheduleID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"},
+		Strategy: "momentum", Timeframe: signal.M5,
+		Risk: signal.MediumRisk, MaxOpen: 2, Status: signal.ScheduleEnabled,
+		NextRunAt: morning.Add(5*time.Minute + 2*time.Second), CreatedAt: morning,
 		UpdatedAt: morning, Revision: "1"}
 }
 
@@ -53,7 +56,8 @@ func (f fakeSchedules) AddSchedule(_ context.Context, s signal.Schedule, limit i
 	return f.addSchedule(s, limit)
 }
 
-func (f fakeSchedules) Schedule(_ context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
+func (f fakeSchedules) Schedule(_ context.Context, account signal.AccountID,
+	id signal.ScheduleID) (signal.Schedule, error) {
 	if f.schedule == nil {
 		return newSchedule(), nil
 	}
@@ -96,19 +100,27 @@ func TestSchedulesAreCreated(t *testing.T) {
 		return s, nil
 	}
 	s := newServer(t, f, func(o *signalhttp.Options) { o.Speed = func(context.Context, string) int64 { return 60 } })
-	a := do(t, s, "POST", "/v1/schedules", `{"agent_id":"trading","assets":[" BTC ","eth"],"strategy":"breakout","timeframe":"5m","risk_level":"high","every":"1440m","max_open":100}`)
-	want := signal.Schedule{ID: got.ID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"}, Strategy: "breakout", Timeframe: signal.M5, Risk: signal.HighRisk,
-		Every: 24 * time.Hour, MaxOpen: 100, Status: signal.ScheduleEnabled, NextRunAt: morning, CreatedAt: morning, UpdatedAt: morning}
+	a := do(t, s, "POST", "/v1/schedules",
+		`{"agent_id":"trading","assets":[" BTC ","eth"],"strategy":"breakout","timeframe":"5m","risk_level":"high",`+
+			`"every":"1440m","max_open":100}`)
+	want := signal.Schedule{ID: got.ID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"},
+		Strategy: "breakout", Timeframe: signal.M5, Risk: signal.HighRisk,
+		Every: 24 * time.Hour, MaxOpen: 100, Status: signal.ScheduleEnabled, NextRunAt: morning, CreatedAt: morning,
+		UpdatedAt: morning}
 	if d := cmp.Diff(want, got); d != "" || a.Status != 200 || class != limits.Writes {
 		t.Errorf("%d %s, class %s (-want +got):\n%s", a.Status, a.Body, class, d)
 	}
 	if _, ok := signal.ParseScheduleID(string(got.ID)); !ok {
 		t.Errorf("identifier %s", got.ID)
 	}
-	a = do(t, s, "POST", "/v1/schedules", `{"agent_id":"seo","assets":["standing desk"],"strategy":"meta_tags","every":"bar","timeframe":null,"max_open":null}`)
-	want = signal.Schedule{ID: got.ID, Account: accountID, Agent: "seo", Assets: []string{"standing desk"}, Strategy: "meta_tags", Timeframe: signal.H1, Risk: signal.MediumRisk,
-		MaxOpen: 1, Status: signal.ScheduleEnabled, NextRunAt: morning.Add(2 * time.Second), CreatedAt: morning, UpdatedAt: morning}
-	if d := cmp.Diff(want, got); d != "" || a.Status != 200 || !strings.Contains(a.Body, `"every":"bar","max_open":1,"status":"enabled","next_run_at":"2026-11-21T09:30:02.000Z"`) {
+	a = do(t, s, "POST", "/v1/schedules",
+		`{"agent_id":"seo","assets":["standing desk"],"strategy":"meta_tags","every":"bar","timeframe":null,"max_open":null}`)
+	want = signal.Schedule{ID: got.ID, Account: accountID, Agent: "seo", Assets: []string{"standing desk"},
+		Strategy: "meta_tags", Timeframe: signal.H1, Risk: signal.MediumRisk,
+		MaxOpen: 1, Status: signal.ScheduleEnabled, NextRunAt: morning.Add(2 * time.Second), CreatedAt: morning,
+		UpdatedAt: morning}
+	if d := cmp.Diff(want, got); d != "" || a.Status != 200 ||
+		!strings.Contains(a.Body, `"every":"bar","max_open":1,"status":"enabled","next_run_at":"2026-11-21T09:30:02.000Z"`) {
 		t.Errorf("%d %s (-want +got):\n%s", a.Status, a.Body, d)
 	}
 }
@@ -127,12 +139,16 @@ func TestFaultsOfSchedules(t *testing.T) {
 	}{
 		{`{}`, []string{"/agent_id required", "/assets required", "/strategy required", "/every required"}},
 		{`{"agent_id":"none","assets":[],"strategy":"x","every":"5","timeframe":"2m","risk_level":"none","max_open":0}`,
-			[]string{"/agent_id invalid_value", "/assets too_short", "/strategy invalid_value", "/timeframe invalid_value", "/risk_level invalid_value", "/every invalid_value", "/max_open out_of_range"}},
-		{`{"agent_id":"weather","assets":["corn","BTC","oil"],"strategy":"agriculture","every":"bar"}`, []string{"/assets/1 invalid_value", "/assets/2 invalid_value"}},
-		{`{"agent_id":"weather","assets":["corn","wheat"],"strategy":"momentum","every":"bar"}`, []string{"/strategy invalid_value"}},
+			[]string{"/agent_id invalid_value", "/assets too_short", "/strategy invalid_value", "/timeframe invalid_value",
+				"/risk_level invalid_value", "/every invalid_value", "/max_open out_of_range"}},
+		{`{"agent_id":"weather","assets":["corn","BTC","oil"],"strategy":"agriculture","every":"bar"}`,
+			[]string{"/assets/1 invalid_value", "/assets/2 invalid_value"}},
+		{`{"agent_id":"weather","assets":["corn","wheat"],"strategy":"momentum","every":"bar"}`,
+			[]string{"/strategy invalid_value"}},
 		{`{"agent_id":"trading","assets":["a","A",7,""],"strategy":"blog_post","every":"bar"}`,
 			[]string{"/assets/1 duplicate", "/assets/2 invalid_type", "/assets/3 too_short", "/strategy invalid_value"}},
-		{`{` + well + `,"status":"disabled","next_run_at":null}`, []string{"/status unknown_field", "/next_run_at unknown_field"}},
+		{`{` + well + `,"status":"disabled","next_run_at":null}`,
+			[]string{"/status unknown_field", "/next_run_at unknown_field"}},
 		{`{` + strings.Replace(well, `"BTC"`, many, 1) + `}`, []string{"/assets too_long"}},
 		{`{` + strings.Replace(well, "5m", "1441m", 1) + `}`, []string{"/every invalid_value"}},
 		{`{` + strings.Replace(well, "5m", "05m", 1) + `}`, []string{"/every invalid_value"}},
@@ -166,7 +182,8 @@ func TestTheLimitOfSchedulesIsAConflict(t *testing.T) {
 	f.addSchedule = func(signal.Schedule, int) (signal.Schedule, error) {
 		return signal.Schedule{}, conflict("limit_reached")
 	}
-	a := do(t, newServer(t, f), "POST", "/v1/schedules", `{"agent_id":"trading","assets":["BTC"],"strategy":"momentum","every":"5m"}`)
+	a := do(t, newServer(t, f), "POST", "/v1/schedules",
+		`{"agent_id":"trading","assets":["BTC"],"strategy":"momentum","every":"5m"}`)
 	if a.Status != 409 || !strings.Contains(a.Body, `"code":"limit_reached"`) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -179,7 +196,8 @@ func TestSchedulesAreReadAndListed(t *testing.T) {
 		disabled := newSchedule()
 		disabled.Status, disabled.NextRunAt, disabled.Every = signal.ScheduleDisabled, time.Time{}, 5*time.Minute
 		disabled.LastRunAt, disabled.Failures, disabled.Skipped = morning, 2, 3
-		disabled.LastError = &signal.ScheduleError{Code: "STALE_DATA", Message: `the price of "eth" is old`, At: morning.Add(time.Second)}
+		disabled.LastError = &signal.ScheduleError{Code: "STALE_DATA", Message: `the price of "eth" is old`,
+			At: morning.Add(time.Second)}
 		return []signal.Schedule{newSchedule(), disabled}, nil
 	}
 	s := newServer(t, f)
@@ -187,8 +205,10 @@ func TestSchedulesAreReadAndListed(t *testing.T) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	disabled := strings.NewReplacer(`"bar"`, `"5m"`, `"enabled"`, `"disabled"`, `"2026-11-21T09:35:02.000Z"`, `null`,
-		`"last_run_at":null,"last_error":null,"failures":0,"skipped":0`, `"last_run_at":"2026-11-21T09:30:00.000Z","last_error":{"error_code":"STALE_DATA",`+
-			`"message":"the price of \"eth\" is old","at":"2026-11-21T09:30:01.000Z"},"failures":2,"skipped":3`).Replace(scheduleRecord)
+		`"last_run_at":null,"last_error":null,"failures":0,"skipped":0`,
+		`"last_run_at":"2026-11-21T09:30:00.000Z","last_error":{"error_code":"STALE_DATA",`+
+			`"message":"the price of \"eth\" is old","at":"2026-11-21T09:30:01.000Z"},`+
+			`"failures":2,"skipped":3`).Replace(scheduleRecord)
 	for query, want := range map[string]string{
 		"":                  scheduleRecord + `,` + disabled + `],"total":2,"limit":25,"offset":0,"has_more":false}`,
 		"?status=disabled":  disabled + `],"total":1,"limit":25,"offset":0,"has_more":false}`,
@@ -247,12 +267,14 @@ func TestSchedulesAreChanged(t *testing.T) {
 			return s, nil
 		}
 		a := do(t, newServer(t, f), "PATCH", aSchedule, test.body)
-		if want := strings.NewReplacer(strings.Fields(test.want)...).Replace(scheduleRecord); a.Status != 200 || a.Body != want || stored != test.stored || replanned != test.replan {
+		if want := strings.NewReplacer(strings.Fields(test.want)...).Replace(scheduleRecord); a.Status != 200 ||
+			a.Body != want || stored != test.stored || replanned != test.replan {
 			t.Errorf("%s: %d %s, stored %t, replan %t\nwant %s", test.body, a.Status, a.Body, stored, replanned, want)
 		}
 	}
 	// Together with what was there before, it must be valid.
-	for _, body := range []string{`{"strategy":"blog_post"}`, `{"agent_id":"weather"}`, `{"agent_id":"weather","strategy":"agriculture"}`, `{"every":"0m"}`, `{"assets":[]}`} {
+	for _, body := range []string{`{"strategy":"blog_post"}`, `{"agent_id":"weather"}`,
+		`{"agent_id":"weather","strategy":"agriculture"}`, `{"every":"0m"}`, `{"assets":[]}`} {
 		f := &fakes{}
 		f.changeSchedule = func(s signal.Schedule, _ bool) (signal.Schedule, error) {
 			t.Errorf("%s is stored", body)

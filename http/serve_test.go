@@ -44,13 +44,15 @@ func TestStreamDescriptionIsSound(t *testing.T) {
 	if server, client := stream.Types(); server != 11 || client != 4 {
 		t.Errorf("%d messages of the server and %d of clients are described", server, client)
 	}
-	for _, bad := range []string{`{"type":"heartbeat"}`, `{"type":"heartbeat","data":{},"timestamp":"2026-11-21T09:30:30.000Z"}`,
+	for _, bad := range []string{`{"type":"heartbeat"}`,
+		`{"type":"heartbeat","data":{},"timestamp":"2026-11-21T09:30:30.000Z"}`,
 		`{"type":"heartbeat","timestamp":"2026-11-21T09:30:30Z"}`, `{"type":"nosuch"}`, `7`, `{`} {
 		if stream.FromServer([]byte(bad)) == nil {
 			t.Errorf("%s is taken for a message", bad)
 		}
 	}
-	for _, bad := range []string{`{"action":"subscribe","channels":["signal.old"]}`, `{"action":"auth"}`, `{"action":"ping","more":1}`} {
+	for _, bad := range []string{`{"action":"subscribe","channels":["signal.old"]}`, `{"action":"auth"}`,
+		`{"action":"ping","more":1}`} {
 		if stream.FromClient([]byte(bad)) == nil {
 			t.Errorf("%s is taken for a message", bad)
 		}
@@ -73,15 +75,23 @@ func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
 		x    apitest.Exchange
 		ok   bool
 	}{
-		{"as described", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(list)}, true},
-		{"one member more", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(list[:len(list)-1] + `,"x":1}`)}, false},
-		{"one member less", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header, Body: []byte(`{"signals":[]}`)}, false},
-		{"an unknown status", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 202, Header: header, Body: []byte(list)}, false},
-		{"no headers", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(list)}, false},
-		{"a bad request that was accepted", apitest.Exchange{Request: request("GET", "/v1/signals?limit=101"), Status: 200, Header: header, Body: []byte(list)}, false},
-		{"an undescribed path", apitest.Exchange{Request: request("GET", "/v1/nosuch"), Status: 200, Header: header, Body: []byte(list)}, false},
+		{"as described", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header,
+			Body: []byte(list)}, true},
+		{"one member more", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header,
+			Body: []byte(list[:len(list)-1] + `,"x":1}`)}, false},
+		{"one member less", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200, Header: header,
+			Body: []byte(`{"signals":[]}`)}, false},
+		{"an unknown status", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 202, Header: header,
+			Body: []byte(list)}, false},
+		{"no headers", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200,
+			Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(list)}, false},
+		{"a bad request that was accepted", apitest.Exchange{Request: request("GET", "/v1/signals?limit=101"), Status: 200,
+			Header: header, Body: []byte(list)}, false},
+		{"an undescribed path", apitest.Exchange{Request: request("GET", "/v1/nosuch"), Status: 200, Header: header,
+			Body: []byte(list)}, false},
 		{"more in an object of ours", apitest.Exchange{Request: request("GET", "/v1/account"), Status: 200, Header: header,
-			Body: []byte(`{"account_id":"acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV","email":"a","created_at":"2026-11-21T09:30:00.000Z","x":1}`)}, false},
+			Body: []byte(`{"account_id":"acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV","email":"a","created_at":"2026-11-21T09:30:00.000Z",` +
+				`"x":1}`)}, false},
 	}
 	for _, test := range tests {
 		if err := checker(t).Check(test.x); (err == nil) != test.ok {
@@ -109,16 +119,20 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	want("/healthz", 200, `{"status":"ok"}`)
-	want("/readyz", 200, `{"status":"ready","checks":{"redis":"ok","streams":"ok","actors":"ok"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 200, `{"status":"ready","checks":{"redis":"ok","streams":"ok","actors":"ok"},`+
+		`"warnings":["nothing survives a restart"]}`)
 	redis, streams = down, down
 	want("/healthz", 200, `{"status":"ok"}`)
-	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"failed","actors":"ok"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"failed","actors":"ok"},`+
+		`"warnings":["nothing survives a restart"]}`)
 	redis, streams = &signal.Error{Kind: signal.KindUnavailable, Message: "redis is full", Cause: down}, nil
-	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"ok","actors":"ok"},"warnings":["redis is full","nothing survives a restart"]}`)
+	want("/readyz", 503, `{"status":"not_ready","checks":{"redis":"failed","streams":"ok","actors":"ok"},`+
+		`"warnings":["redis is full","nothing survives a restart"]}`)
 	redis, streams, alive = nil, nil, down
 	want("/healthz", 503, `{"status":"failed"}`)
 	s.Drain()
-	want("/readyz", 503, `{"status":"draining","checks":{"redis":"ok","streams":"ok","actors":"ok"},"warnings":["nothing survives a restart"]}`)
+	want("/readyz", 503, `{"status":"draining","checks":{"redis":"ok","streams":"ok","actors":"ok"},`+
+		`"warnings":["nothing survives a restart"]}`)
 }
 
 func TestPages(t *testing.T) {
@@ -134,10 +148,12 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: Cache-Control %q", path, a.Header.Get("Cache-Control"))
 		}
 		if strings.HasPrefix(contentType, "text/html") {
-			if strings.Contains(a.Body, "style=") || strings.Contains(a.Body, "<style") || strings.Contains(a.Body, "<script>") || strings.Contains(a.Body, "onclick") {
+			if strings.Contains(a.Body, "style=") || strings.Contains(a.Body, "<style") ||
+				strings.Contains(a.Body, "<script>") || strings.Contains(a.Body, "onclick") {
 				t.Errorf("%s has inline script or style, which its policy forbids", path)
 			}
-			if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
+			if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") ||
+				strings.Contains(policy, "unsafe") {
 				t.Errorf("%s: policy %q", path, policy)
 			}
 		}
@@ -153,9 +169,11 @@ func TestPages(t *testing.T) {
 	page("/v1/openapi.json", "application/json", `"openapi":"3.1.0"`)
 	page("/problems", "text/html; charset=utf-8", "/problems/rate-limited")
 	page("/problems/rate-limited", "text/html; charset=utf-8", "<code>rate_limited</code>, status 429")
-	for _, path := range []string{"/docs/index.html", "/docs/openapi.yaml", "/problems/rate_limited", "/problems/nosuch", "/docs/"} {
+	for _, path := range []string{"/docs/index.html", "/docs/openapi.yaml", "/problems/rate_limited",
+		"/problems/nosuch", "/docs/"} {
 		a := do(t, s, "GET", path, "")
-		if a.Status != 404 || a.Header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header.Get("Content-Security-Policy"), "default-src 'none'; frame") {
+		if a.Status != 404 || a.Header.Get("Cache-Control") != "no-store" ||
+			!strings.HasPrefix(a.Header.Get("Content-Security-Policy"), "default-src 'none'; frame") {
 			t.Errorf("%s: %d %v", path, a.Status, a.Header)
 		}
 	}
@@ -182,7 +200,8 @@ func TestEveryErrorCodeHasAPage(t *testing.T) {
 		t.Errorf("%d codes are described", len(codes))
 	}
 	for _, code := range codes {
-		if a := do(t, s, "GET", "/problems/"+strings.ReplaceAll(code, "_", "-"), ""); a.Status != 200 || !strings.Contains(a.Body, code) {
+		if a := do(t, s, "GET", "/problems/"+strings.ReplaceAll(code, "_", "-"), ""); a.Status != 200 ||
+			!strings.Contains(a.Body, code) {
 			t.Errorf("%s: %d", code, a.Status)
 		}
 	}
@@ -197,7 +216,8 @@ func TestCompression(t *testing.T) {
 	f := &fakes{
 		list: func(catalogue.Query) ([]signal.Listing, int, error) { return many, 25, nil },
 		keys: func(signal.AccountID, int, int) ([]credential.APIKey, int, error) {
-			return slices.Repeat([]credential.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes, CreatedAt: morning}}, 25), 25, nil
+			return slices.Repeat([]credential.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes,
+				CreatedAt: morning}}, 25), 25, nil
 		},
 	}
 	s := newServer(t, f)
@@ -240,7 +260,8 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 	if a.Status != 500 || a.problem(t).Code != "internal" || strings.Contains(a.Body, "secret") {
 		t.Errorf("got %d %s", a.Status, a.Body)
 	}
-	if text := log.String(); !strings.Contains(text, "secret state") || !strings.Contains(text, "serve_test.go") || !strings.Contains(text, `"level":"ERROR"`) {
+	if text := log.String(); !strings.Contains(text, "secret state") || !strings.Contains(text, "serve_test.go") ||
+		!strings.Contains(text, `"level":"ERROR"`) {
 		t.Errorf("the log does not say where: %s", text)
 	}
 	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
@@ -252,7 +273,8 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
-	do(t, s, "GET", "/v1/signals?asset=private", "", "X-Request-Id: r1", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	do(t, s, "GET", "/v1/signals?asset=private", "", "X-Request-Id: r1",
+		"Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	do(t, s, "GET", "/v1/"+strings.Repeat("x", 5000), "")
 	do(t, s, "GET", "/ws/dashboard?api_key=hidden", "", "Authorization:")
 	lines := bufio.NewScanner(&log)
@@ -271,8 +293,10 @@ func TestAccessLog(t *testing.T) {
 		t.Fatalf("%d lines for 3 requests", len(got))
 	}
 	first := got[0]
-	for key, want := range map[string]any{"msg": "request", "component": "http", "method": "GET", "path": "/v1/signals", "status": 200.0, "request": "r1",
-		"address": "192.0.2.1", "account": string(accountID), "trace_id": "0af7651916cd43dd8448eb211c80319c", "level": "INFO"} {
+	for key, want := range map[string]any{"msg": "request", "component": "http", "method": "GET", "path": "/v1/signals",
+		"status": 200.0, "request": "r1",
+		"address": "192.0.2.1", "account": string(accountID), "trace_id": "0af7651916cd43dd8448eb211c80319c",
+		"level": "INFO"} {
 		if first[key] != want {
 			t.Errorf("%s is %v, want %v", key, first[key], want)
 		}
@@ -285,7 +309,10 @@ func TestAccessLog(t *testing.T) {
 func TestMetricsOfOddInputStayFew(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Metrics, o.Gatherer = signalhttp.NewMetrics(registry), registry })
+	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+		o.Metrics,
+			o.Gatherer = signalhttp.NewMetrics(registry), registry
+	})
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
@@ -298,9 +325,11 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 	}
 	for _, route := range s.Routes() {
 		_, path, _ := strings.Cut(route, " ")
-		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW", "x'y"} {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
+			"BREW", "x'y"} {
 			for i := range 3 {
-				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}", fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
+				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}", fmt.Sprint(i),
+					"{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
 			}
 		}
 	}
@@ -323,15 +352,18 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 	if series > 1500 {
 		t.Errorf("%d series", series)
 	}
-	send("HEAD", "/docs/swagger-ui.css")                                                    // whose handler sets no status
-	served := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = registry }) // its answer was not asked for yet
+	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status
+	// its answer was not asked for yet
+	served := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = registry })
 	body := do(t, served, "GET", "/metrics", "", "Authorization:").Body
 	if strings.Contains(body, `code="0"`) {
 		t.Error("an answer is counted without its status")
 	}
 	for _, part := range []string{`agentsignal_http_requests_total{code="404",method="GET",route="unmatched"} `,
-		`agentsignal_http_requests_total{code="405",method="other",route="/v1/agents/{id}/run"} `, `agentsignal_http_requests_in_flight 0`,
-		`agentsignal_http_rate_limited_total{class="logins"} 0`, `agentsignal_http_request_duration_seconds_bucket{method="GET",route="/v1/signals",le="0.0025"}`} {
+		`agentsignal_http_requests_total{code="405",method="other",route="/v1/agents/{id}/run"} `,
+		`agentsignal_http_requests_in_flight 0`,
+		`agentsignal_http_rate_limited_total{class="logins"} 0`,
+		`agentsignal_http_request_duration_seconds_bucket{method="GET",route="/v1/signals",le="0.0025"}`} {
 		if !strings.Contains(body, part) {
 			t.Errorf("no %s", part)
 		}
@@ -356,7 +388,8 @@ func TestServesAndShutsDown(t *testing.T) {
 	client := &http.Client{Transport: checker(t).Transport(t, &http.Transport{})}
 	answered := make(chan int, 1)
 	go func() {
-		r, err := http.NewRequest("POST", "http://"+ln.Addr().String()+"/v1/agents/trading/run", strings.NewReader(`{"asset":"BTC","strategy":"momentum"}`))
+		r, err := http.NewRequest("POST", "http://"+ln.Addr().String()+"/v1/agents/trading/run",
+			strings.NewReader(`{"asset":"BTC","strategy":"momentum"}`))
 		if err != nil {
 			t.Error(err)
 		}
@@ -397,7 +430,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Length: 100\r\n\r\n{\"asset\":")
+	fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Length: "+
+		"100\r\n\r\n{\"asset\":")
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}

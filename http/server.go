@@ -142,10 +142,18 @@ func New(o Options) (*Server, error) {
 	if o.Tracing {
 		s.handler = traced(s.handler)
 	}
-	s.http = &http.Server{Handler: s.handler, TLSConfig: o.TLS, ReadHeaderTimeout: o.HeaderTimeout, ReadTimeout: o.WriteTimeout,
-		WriteTimeout: o.WriteTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: s.anonymous.context, ConnState: s.anonymous.state,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	s.http = &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         o.TLS,
+		ReadHeaderTimeout: o.HeaderTimeout,
+		ReadTimeout:       o.WriteTimeout,
+		WriteTimeout:      o.WriteTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ConnContext:       s.anonymous.context,
+		ConnState:         s.anonymous.state,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
 	return s, nil
 }
 
@@ -164,9 +172,12 @@ func (s *Server) allowOrigins(origins []string) error {
 	s.cors = cors.New(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent", "X-Request-Id", "X-Service-Version"},
-		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "Sunset",
-			"WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id", "X-Run-Id", "X-Service-Version"},
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent", "X-Request-Id",
+			"X-Service-Version"},
+		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy",
+			"Retry-After", "Sunset",
+			"WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id", "X-Run-Id",
+			"X-Service-Version"},
 		MaxAge:             600,
 		OptionsPassthrough: true,
 	})

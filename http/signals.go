@@ -19,7 +19,8 @@ type Catalogue interface {
 
 // Signals holds the records of signals. See persistence.Store.
 type Signals interface {
-	SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
+	SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID,
+		created, closed signal.Position) (*signal.Signal, error)
 }
 
 // Enumerations of the query of listSignals.
@@ -61,7 +62,8 @@ func (s *Server) listSignals(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+listingBytes*len(items)), "signals", items, appendListing, p, total))
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+listingBytes*len(items)), "signals", items,
+		appendListing, p, total))
 }
 
 // signalByID answers GET /v1/signals/{id}.

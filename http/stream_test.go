@@ -14,7 +14,8 @@ import (
 )
 
 // dial opens the stream of a listening server.
-func dial(tb testing.TB, server *httptest.Server, path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+func dial(tb testing.TB, server *httptest.Server, path string,
+	header http.Header) (*websocket.Conn, *http.Response, error) {
 	tb.Helper()
 	ws, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server.URL, "http")+path, header)
 	if ws != nil {
@@ -54,9 +55,12 @@ func TestStreamHandshakes(t *testing.T) {
 		{"a listed origin", "/ws/dashboard", http.Header{"Origin": {"https://APP.example.com"}}, 101, ""},
 		{"its own origin", "/ws/dashboard", http.Header{"Origin": {server.URL}}, 101, ""},
 		{"a foreign origin", "/ws/dashboard?api_key=key", http.Header{"Origin": {"https://evil.example.com"}}, 403, ""},
-		{"an origin that ends like its own", "/ws/dashboard?api_key=key", http.Header{"Origin": {"http://evil" + server.Listener.Addr().String()}}, 403, ""},
-		{"an origin that begins like its own", "/ws/dashboard?api_key=key", http.Header{"Origin": {server.URL + "0"}}, 403, ""},
-		{"two origins", "/ws/dashboard?api_key=key", http.Header{"Origin": {server.URL, "https://evil.example.com"}}, 403, ""},
+		{"an origin that ends like its own", "/ws/dashboard?api_key=key",
+			http.Header{"Origin": {"http://evil" + server.Listener.Addr().String()}}, 403, ""},
+		{"an origin that begins like its own", "/ws/dashboard?api_key=key",
+			http.Header{"Origin": {server.URL + "0"}}, 403, ""},
+		{"two origins", "/ws/dashboard?api_key=key",
+			http.Header{"Origin": {server.URL, "https://evil.example.com"}}, 403, ""},
 		{"no origin at all", "/ws/dashboard", http.Header{"Origin": {"null"}}, 403, ""},
 		{"an unknown version", "/ws/dashboard", http.Header{"X-Service-Version": {"nosuch"}}, 400, ""},
 	}
@@ -66,7 +70,8 @@ func TestStreamHandshakes(t *testing.T) {
 			t.Errorf("%s: %v, %v", test.name, resp, err)
 			continue
 		}
-		if resp.Header.Get("X-Request-Id") == "" || resp.Header.Get("X-Service-Version") == "" || test.want == 101 && resp.Header.Get("RateLimit") == "" {
+		if resp.Header.Get("X-Request-Id") == "" || resp.Header.Get("X-Service-Version") == "" || test.want == 101 &&
+			resp.Header.Get("RateLimit") == "" {
 			t.Errorf("%s: headers %v", test.name, resp.Header)
 		}
 		if test.want != 101 {
@@ -89,12 +94,14 @@ func TestRequestsThatAreNoHandshake(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
 	a := do(t, s, "GET", "/ws/dashboard?api_key=key", "", "Authorization:")
-	want := []string{"header Connection invalid_value", "header Upgrade invalid_value", "header Sec-WebSocket-Version invalid_value", "header Sec-WebSocket-Key invalid_format"}
+	want := []string{"header Connection invalid_value", "header Upgrade invalid_value",
+		"header Sec-WebSocket-Version invalid_value", "header Sec-WebSocket-Key invalid_format"}
 	if d := cmp.Diff(want, a.faults(t)); d != "" || a.Status != 400 || a.Header.Get("Sec-Websocket-Version") != "13" {
 		t.Errorf("%d (-want +got):\n%s", a.Status, d)
 	}
 	r := httptest.NewRequest("GET", "/ws/dashboard", nil)
-	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"8"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"8"},
+		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r)
 	if w.Code != 400 {

@@ -33,8 +33,15 @@ func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (signa
 func (s *Server) listWeather(c *call) error {
 	q := c.query
 	p := q.Page()
-	wanted := catalogue.WeatherQuery{Account: c.principal.Account, Region: request.Option(q, "region", agent.Regions), Commodity: request.Option(q, "commodity", agent.Commodities),
-		Severity: request.Option(q, "severity", signal.Severities), Since: q.Since(), Limit: p.Limit, Offset: p.Offset}
+	wanted := catalogue.WeatherQuery{
+		Account:   c.principal.Account,
+		Region:    request.Option(q, "region", agent.Regions),
+		Commodity: request.Option(q, "commodity", agent.Commodities),
+		Severity:  request.Option(q, "severity", signal.Severities),
+		Since:     q.Since(),
+		Limit:     p.Limit,
+		Offset:    p.Offset,
+	}
 	if err := c.faults.Err(); err != nil {
 		return err
 	}

@@ -26,12 +26,14 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 		asked              []string // with which secret
 		stored             int
 	}{
-		"answered":                 {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
-		"not answered":             {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery staple"}, 0},
-		"not asked":                {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
-		"another URL":              {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
-		"another URL, no answer":   {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},
-		"the same URL":             {"PATCH", aWebhook, `{"url":"https://example.com/hooks/signals","description":"d"}`, refused, 200, nil, 1},
+		"answered": {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
+		"not answered": {"POST", "/v1/webhooks", create, refused, 400,
+			[]string{"correct horse battery staple"}, 0},
+		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
+		"another URL":            {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
+		"another URL, no answer": {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},
+		"the same URL": {"PATCH", aWebhook, `{"url":"https://example.com/hooks/signals","description":"d"}`,
+			refused, 200, nil, 1},
 		"another description only": {"PATCH", aWebhook, `{"description":"d"}`, refused, 200, nil, 1},
 	}
 	for name, test := range tests {
@@ -74,11 +76,13 @@ func TestRefusedURLsAreNotChallenged(t *testing.T) {
 		err                error
 		status             int
 	}{
-		"a URL twice": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`, duplicate, 400},
+		"a URL twice": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`,
+			duplicate, 400},
 		"one too many": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`,
 			&signal.Error{Kind: signal.KindConflict, Code: "limit_reached", Message: "m"}, 409},
 		"a change": {"PATCH", aWebhook, `{"url":"https://example.com/new"}`, duplicate, 400},
-		"unknown":  {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`, errors.New("m"), 500},
+		"unknown": {"POST", "/v1/webhooks", `{"url":"https://example.com/new","events":["signal.created"]}`,
+			errors.New("m"), 500},
 	}
 	for name, test := range tests {
 		f := &fakes{}

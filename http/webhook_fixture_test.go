@@ -21,20 +21,22 @@ const (
 )
 
 // sentBody is what newDelivery sends.
-const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created","api_version":"2026-11-01","created_at":"2026-11-21T09:30:00.000Z","data":{"a":"<&>", "b":1.50}}`
+const sentBody = `{"id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0","type":"signal.created","api_version":"2026-11-01",` +
+	`"created_at":"2026-11-21T09:30:00.000Z","data":{"a":"<&>", "b":1.50}}`
 
 // webhookFakes are the packages behind the webhooks. A nil function has a plain
 // answer.
 type webhookFakes struct {
-	allowed    func(w *delivery.Webhook, limit int) error
-	add        func(w delivery.Webhook, limit int) (delivery.Webhook, error)
-	kept       func(answer *signal.Reply) // with the new webhook
-	webhook    func(account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
-	webhooks   func(account signal.AccountID) ([]delivery.Webhook, error)
-	change     func(w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
-	remove     func(account signal.AccountID, id signal.WebhookID) error
-	create     func(d delivery.Delivery, body []byte) error
-	delivery   func(account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error)
+	allowed  func(w *delivery.Webhook, limit int) error
+	add      func(w delivery.Webhook, limit int) (delivery.Webhook, error)
+	kept     func(answer *signal.Reply) // with the new webhook
+	webhook  func(account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
+	webhooks func(account signal.AccountID) ([]delivery.Webhook, error)
+	change   func(w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
+	remove   func(account signal.AccountID, id signal.WebhookID) error
+	create   func(d delivery.Delivery, body []byte) error
+	delivery func(account signal.AccountID, webhook signal.WebhookID,
+		id signal.DeliveryID) (delivery.Delivery, []byte, error)
 	deliveries func(account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error)
 	retry      func(id signal.DeliveryID) (delivery.Delivery, error)
 	cancel     func(id signal.DeliveryID) (delivery.Delivery, error)
@@ -54,7 +56,8 @@ type (
 
 // use lets o answer requests about webhooks.
 func (f *fakes) use(o *signalhttp.Options) {
-	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f}, fakeSealer{}, fakeEnvelope
+	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f},
+		fakeSealer{}, fakeEnvelope
 	if f.challenge != nil {
 		o.Challenges = fakeChallenges{f}
 	}
@@ -65,14 +68,18 @@ func (f fakeChallenges) Challenge(_ context.Context, w *delivery.Webhook, secret
 }
 
 func newWebhook() delivery.Webhook {
-	return delivery.Webhook{ID: webhookID, Account: accountID, URL: "https://example.com/hooks/signals", Events: []signal.EventType{signal.SignalCreated, signal.SignalClosed},
-		APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning, Secret: []byte("old"), Revision: "1"}
+	return delivery.Webhook{ID: webhookID, Account: accountID, URL: "https://example.com/hooks/signals",
+		Events:     []signal.EventType{signal.SignalCreated, signal.SignalClosed},
+		APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning,
+		Secret: []byte("old"), Revision: "1"}
 }
 
 func newDelivery() delivery.Delivery {
-	return delivery.Delivery{ID: deliveryID, Webhook: webhookID, Account: accountID, Event: eventID, Type: signal.SignalCreated, Status: delivery.Pending,
+	return delivery.Delivery{ID: deliveryID, Webhook: webhookID, Account: accountID, Event: eventID,
+		Type: signal.SignalCreated, Status: delivery.Pending,
 		CreatedAt: morning, NextAttemptAt: morning.Add(31120 * time.Millisecond), Scheduled: 1, Error: "status 503",
-		Attempts: []delivery.Attempt{{Number: 1, Trigger: delivery.Scheduled, At: morning.Add(410 * time.Millisecond), Duration: 710*time.Millisecond + 999*time.Microsecond,
+		Attempts: []delivery.Attempt{{Number: 1, Trigger: delivery.Scheduled, At: morning.Add(410 * time.Millisecond),
+			Duration:       710*time.Millisecond + 999*time.Microsecond,
 			ResponseStatus: 503, Error: "status 503", ResponseBody: "busy"}}}
 }
 
@@ -83,7 +90,8 @@ func (f fakeWebhooks) CheckRegistration(_ context.Context, w *delivery.Webhook, 
 	return f.allowed(w, limit)
 }
 
-func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error) {
+func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int,
+	answer *signal.Reply) (delivery.Webhook, error) {
 	if f.add != nil {
 		var err error
 		if w, err = f.add(w, limit); err != nil {
@@ -96,7 +104,8 @@ func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int,
 	return w, nil
 }
 
-func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
+func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID,
+	id signal.WebhookID) (delivery.Webhook, error) {
 	if f.webhook == nil {
 		return newWebhook(), nil
 	}
@@ -131,35 +140,40 @@ func (f fakeDeliveries) CreateDelivery(_ context.Context, d delivery.Delivery, b
 	return f.create(d, body)
 }
 
-func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
+func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID,
+	id signal.DeliveryID) (delivery.Delivery, []byte, error) {
 	if f.delivery == nil {
 		return newDelivery(), []byte(sentBody), nil
 	}
 	return f.delivery(account, webhook, id)
 }
 
-func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
+func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, webhook signal.WebhookID,
+	q delivery.Query) ([]delivery.Delivery, int, error) {
 	if f.deliveries == nil {
 		return nil, 0, nil
 	}
 	return f.deliveries(account, webhook, q)
 }
 
-func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
+func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID,
+	id signal.DeliveryID) (delivery.Delivery, error) {
 	if f.retry == nil {
 		return newDelivery(), nil
 	}
 	return f.retry(id)
 }
 
-func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
+func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID,
+	id signal.DeliveryID) (delivery.Delivery, error) {
 	if f.cancel == nil {
 		return newDelivery(), nil
 	}
 	return f.cancel(id)
 }
 
-func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
+func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID,
+	q delivery.RetryQuery) (int, error) {
 	if f.retryAll == nil {
 		return 0, nil
 	}
@@ -189,7 +203,8 @@ func (fakeSealer) Seal(plain []byte, purpose string) []byte {
 
 // Digests are by a present key and by a former one.
 func (fakeSealer) Digests(data []byte, purpose string) [][32]byte {
-	return [][32]byte{sha256.Sum256([]byte("present " + purpose + string(data))), sha256.Sum256([]byte("former " + purpose + string(data)))}
+	return [][32]byte{sha256.Sum256([]byte("present " + purpose + string(data))),
+		sha256.Sum256([]byte("former " + purpose + string(data)))}
 }
 
 func (fakeSealer) Open(sealed []byte, purpose string) ([]byte, error) {

@@ -87,7 +87,8 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 		}
 		if bare := sha256.Sum256([]byte(test.body)); k.saved.RequestHash == bare || k.saved.RequestHash == [32]byte{} ||
 			len(k.saved.FormerHashes) != 2 || k.saved.FormerHashes[1] != bare {
-			t.Errorf("%s: the digest of the body needs no key, or those of before are not known: %x", test.path, k.saved.RequestHash)
+			t.Errorf("%s: the digest of the body needs no key, or those of before are not known: %x", test.path,
+				k.saved.RequestHash)
 		}
 		if alone := test.path == "/v1/webhooks"; alone != (k.saves == 0) {
 			t.Errorf("%s: %d answers are stored by a step of their own", test.path, k.saves)
@@ -95,7 +96,8 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 		if a := do(t, s, "POST", test.path, test.body, "Idempotency-Key: k2"); a.Status != 200 || done != 2 {
 			t.Errorf("%s: another key: %d, done %d times", test.path, a.Status, done)
 		}
-		if a := do(t, s, "POST", test.path, test.body, "Idempotency-Key:"); a.Status != 400 || !slices.Equal(a.faults(t), []string{"header Idempotency-Key too_short"}) {
+		if a := do(t, s, "POST", test.path, test.body, "Idempotency-Key:"); a.Status != 400 ||
+			!slices.Equal(a.faults(t), []string{"header Idempotency-Key too_short"}) {
 			t.Errorf("%s: an empty key: %d %s", test.path, a.Status, a.Body)
 		}
 	}
@@ -130,11 +132,13 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	if first.Status != 200 || len(first.Body) < 50_000 || k.saved == nil || len(k.saved.Body) > 0 || !k.saved.Omitted {
 		t.Fatalf("%d, %d bytes, kept %+v", first.Status, len(first.Body), k.saved)
 	}
-	if again := post("k1"); again.Status != 200 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" || retries != 1 {
+	if again := post("k1"); again.Status != 200 || again.Body != first.Body ||
+		again.Header.Get("Idempotency-Replayed") != "true" || retries != 1 {
 		t.Errorf("replayed: %d, %d bytes, %d retries", again.Status, len(again.Body), retries)
 	}
 	now.Status = delivery.Succeeded
-	if again := post("k1"); again.Status != 200 || !strings.Contains(again.Body, `"status":"succeeded"`) || again.Header.Get("Idempotency-Replayed") != "true" {
+	if again := post("k1"); again.Status != 200 || !strings.Contains(again.Body, `"status":"succeeded"`) ||
+		again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("replayed after a success: %d %v", again.Status, again.Header)
 	}
 	now.ID = ""
@@ -159,7 +163,8 @@ func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) + `","events":["signal.created"],"secret":"hidden"}`
 	first := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
-	if first.Status != 200 || len(first.Body) < maxKept || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+	if first.Status != 200 || len(first.Body) < maxKept || again.Body != first.Body ||
+		again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d with %d bytes, replayed %d with %d", first.Status, len(first.Body), again.Status, len(again.Body))
 	}
 }
@@ -174,10 +179,12 @@ func TestKeptSecretsAreSealed(t *testing.T) {
 	s := newServer(t, f)
 	const body = `{"url":"https://example.com","events":["signal.created"],"secret":"hidden"}`
 	first := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
-	if k.saved == nil || bytes.Contains(k.saved.Body, []byte("hidden")) || bytes.Contains(k.saved.Body, []byte("example.com")) {
+	if k.saved == nil || bytes.Contains(k.saved.Body, []byte("hidden")) ||
+		bytes.Contains(k.saved.Body, []byte("example.com")) {
 		t.Fatalf("kept %+v", k.saved)
 	}
-	if again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1"); again.Body != first.Body || !strings.Contains(again.Body, `"secret":"hidden"`) {
+	if again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1"); again.Body != first.Body ||
+		!strings.Contains(again.Body, `"secret":"hidden"`) {
 		t.Errorf("replayed %s, first %s", again.Body, first.Body)
 	}
 	do(t, s, "POST", aWebhook+"/test", "", "Idempotency-Key: k1")
@@ -187,7 +194,8 @@ func TestKeptSecretsAreSealed(t *testing.T) {
 	// What was sealed for one key opens for no other.
 	do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	k.saved.Key = "k2"
-	if a := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k2"); a.Status != 500 || strings.Contains(a.Body, "purpose") {
+	if a := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k2"); a.Status != 500 ||
+		strings.Contains(a.Body, "purpose") {
 		t.Errorf("a foreign reply: %d %s", a.Status, a.Body)
 	}
 }
@@ -199,7 +207,8 @@ func TestFailedWebhookRequestsFreeTheirKey(t *testing.T) {
 	s := newServer(t, f)
 	send := func(path, body string) int { return do(t, s, "POST", path, body, "Idempotency-Key: k1").Status }
 	const hook = `{"url":"https://example.com","events":["signal.created"]}`
-	for path, body := range map[string]string{"/v1/webhooks": `{}`, aWebhook + "/test": `{"x":1}`, aWebhook + "/deliveries/retry": `[]`} {
+	for path, body := range map[string]string{"/v1/webhooks": `{}`, aWebhook + "/test": `{"x":1}`, aWebhook +
+		"/deliveries/retry": `[]`} {
 		if status := send(path, body); status != 400 || k.released != 0 {
 			t.Errorf("%s: %d: the key is looked at before the values", path, status)
 		}

@@ -30,7 +30,8 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	in.events = readEvents(o)
 	if text, ok := o.Text("description"); ok {
 		if in.description = &text; utf8.RuneCountInString(text) > delivery.MaxWebhookDescription {
-			o.Bad("description", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookDescription))
+			o.Bad("description", request.CodeTooLong, fmt.Sprintf("must have at most %d characters",
+				delivery.MaxWebhookDescription))
 		}
 	}
 	names := make([]string, len(s.versions))
@@ -80,17 +81,18 @@ func badURL(o *request.Object, name string, err error) {
 // not valid.
 func readEvents(o *request.Object) []signal.EventType {
 	var list []signal.EventType
-	_, ok := o.Texts("events", len(delivery.WebhookEvents), request.SomeOf(delivery.WebhookEvents), func(item string) (code, detail string) {
-		t := signal.EventType(item)
-		switch {
-		case !slices.Contains(delivery.WebhookEvents, t):
-			return request.CodeInvalidValue, request.OneOf(delivery.WebhookEvents)
-		case slices.Contains(list, t):
-			return request.CodeDuplicate, "is given more than once"
-		}
-		list = append(list, t)
-		return "", ""
-	})
+	_, ok := o.Texts("events", len(delivery.WebhookEvents), request.SomeOf(delivery.WebhookEvents),
+		func(item string) (code, detail string) {
+			t := signal.EventType(item)
+			switch {
+			case !slices.Contains(delivery.WebhookEvents, t):
+				return request.CodeInvalidValue, request.OneOf(delivery.WebhookEvents)
+			case slices.Contains(list, t):
+				return request.CodeDuplicate, "is given more than once"
+			}
+			list = append(list, t)
+			return "", ""
+		})
 	if ok && len(list) == 0 {
 		o.Bad("events", request.CodeTooShort, request.SomeOf(delivery.WebhookEvents))
 	}

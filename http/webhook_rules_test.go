@@ -47,31 +47,45 @@ func TestRefusedWebhooks(t *testing.T) {
 		{"two values", `{` + ok + `}{}`, []string{"body  invalid_format"}, nil},
 		{"an array", `[]`, []string{"body  invalid_type"}, nil},
 		{"no body", ``, []string{"body  invalid_format"}, nil},
-		{"nested too deeply", strings.Repeat(`{"url":`, 33) + "1" + strings.Repeat("}", 33), []string{"body  invalid_format"}, nil},
+		{"nested too deeply", strings.Repeat(`{"url":`, 33) + "1" + strings.Repeat("}", 33),
+			[]string{"body  invalid_format"}, nil},
 		{"nested a little", `{` + ok + `,"description":{"a":[{}]}}`, []string{"body /description invalid_type"}, nil},
 		{"bad UTF-8", "{" + ok + ",\"description\":\"\xff\"}", []string{"body  invalid_format"}, nil},
 		{"given twice", `{` + ok + `,"url":"https://example.com"}`, []string{"body /url duplicate"}, nil},
 		{"empty", `{"url":"","events":[]}`, []string{"body /url too_short", "body /events too_short"}, nil},
-		{"too long", `{"url":"` + long + `","events":["signal.created","signal.updated","signal.closed","agent.started","agent.completed","agent.error","webhook.test","signal.created"],"description":"` + long[:201] + `"}`,
+		{"too long", `{"url":"` + long +
+			`","events":["signal.created","signal.updated","signal.closed","agent.started","agent.completed","agent.error",` +
+			`"webhook.test","signal.created"],"description":"` + long[:201] + `"}`,
 			[]string{"body /url too_long", "body /events too_long", "body /description too_long"}, nil},
 		{"wrong types", `{"url":7,"events":"signal.created","description":false,"api_version":20261101}`,
-			[]string{"body /url invalid_type", "body /events invalid_type", "body /description invalid_type", "body /api_version invalid_type"}, nil},
-		{"wrong events", `{"url":"https://example.com","events":["signal.created","*","signal.old","signal.created","SIGNAL.CREATED",7,null,"system.notification"]}`,
-			[]string{"body /events/1 invalid_value", "body /events/2 invalid_value", "body /events/3 duplicate", "body /events/4 invalid_value", "body /events/5 invalid_type", "body /events/6 invalid_type", "body /events too_long"}, nil},
-		{"internal events", `{"url":"https://example.com","events":["webhook.changed","key.revoked"]}`, []string{"body /events/0 invalid_value", "body /events/1 invalid_value"}, nil},
+			[]string{"body /url invalid_type", "body /events invalid_type", "body /description invalid_type",
+				"body /api_version invalid_type"}, nil},
+		{"wrong events", `{"url":"https://example.com","events":["signal.created","*","signal.old","signal.created",` +
+			`"SIGNAL.CREATED",7,null,"system.notification"]}`,
+			[]string{"body /events/1 invalid_value", "body /events/2 invalid_value", "body /events/3 duplicate",
+				"body /events/4 invalid_value", "body /events/5 invalid_type", "body /events/6 invalid_type",
+				"body /events too_long"}, nil},
+		{"internal events", `{"url":"https://example.com","events":["webhook.changed","key.revoked"]}`,
+			[]string{"body /events/0 invalid_value", "body /events/1 invalid_value"}, nil},
 		{"an unknown version", `{` + ok + `,"api_version":"2026-11-02"}`, []string{"body /api_version invalid_value"}, nil},
 		{"an empty version", `{` + ok + `,"api_version":""}`, []string{"body /api_version invalid_value"}, nil},
 		{"a private address", `{"url":"private","events":["signal.created"]}`, []string{"body /url url_not_allowed"}, nil},
 		{"plain HTTP", `{"url":"plain","events":["signal.created"]}`, []string{"body /url https_required"}, nil},
-		{"both", `{"url":"both","events":["signal.created"]}`, []string{"body /url url_not_allowed", "body /url https_required"}, nil},
+		{"both", `{"url":"both","events":["signal.created"]}`,
+			[]string{"body /url url_not_allowed", "body /url https_required"}, nil},
 		{"what cannot be checked", `{"url":"broken","events":["signal.created"]}`, []string{"body /url invalid_format"}, nil},
 		{"other people's members", `{` + ok + `,"webhook_id":"whk_1","created_at":"","failing_since":null,"Url":""}`,
-			[]string{"body /webhook_id unknown_field", "body /created_at unknown_field", "body /failing_since unknown_field", "body /Url unknown_field"}, nil},
-		{"a status", `{` + ok + `,"status":"paused"}`, []string{"body /status unknown_field"}, []string{"body /status invalid_value"}},
-		{"a secret", `{` + ok + `,"secret":7}`, []string{"body /secret invalid_type"}, []string{"body /secret unknown_field"}},
-		{"a long secret", `{` + ok + `,"secret":"` + long[:257] + `"}`, []string{"body /secret too_long"}, []string{"body /secret unknown_field"}},
-		{"all at once", `{"url":"both","events":[],"description":1,"api_version":"v1","x":0}`, []string{"body /url url_not_allowed", "body /url https_required", "body /events too_short",
-			"body /description invalid_type", "body /api_version invalid_value", "body /x unknown_field"}, nil},
+			[]string{"body /webhook_id unknown_field", "body /created_at unknown_field", "body /failing_since unknown_field",
+				"body /Url unknown_field"}, nil},
+		{"a status", `{` + ok + `,"status":"paused"}`, []string{"body /status unknown_field"},
+			[]string{"body /status invalid_value"}},
+		{"a secret", `{` + ok + `,"secret":7}`, []string{"body /secret invalid_type"},
+			[]string{"body /secret unknown_field"}},
+		{"a long secret", `{` + ok + `,"secret":"` + long[:257] + `"}`, []string{"body /secret too_long"},
+			[]string{"body /secret unknown_field"}},
+		{"all at once", `{"url":"both","events":[],"description":1,"api_version":"v1","x":0}`,
+			[]string{"body /url url_not_allowed", "body /url https_required", "body /events too_short",
+				"body /description invalid_type", "body /api_version invalid_value", "body /x unknown_field"}, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,16 +99,19 @@ func TestRefusedWebhooks(t *testing.T) {
 			if want == nil {
 				want = test.post
 			}
-			if a := do(t, s, "PATCH", aWebhook, test.body); len(want) == 0 && a.Status != 200 || len(want) > 0 && a.Status != 400 {
+			if a := do(t, s, "PATCH", aWebhook, test.body); len(want) == 0 && a.Status != 200 || len(want) > 0 &&
+				a.Status != 400 {
 				t.Errorf("PATCH: got %d %s", a.Status, a.Body)
 			} else if len(want) > 0 && !slices.Equal(want, a.faults(t)) {
 				t.Errorf("PATCH: %v, want %v", a.faults(t), want)
 			}
 		})
 	}
-	for body, want := range map[string]string{`{"secret":7}`: "body /secret invalid_type", `{"secret":"` + long[:257] + `"}`: "body /secret too_long",
+	for body, want := range map[string]string{`{"secret":7}`: "body /secret invalid_type", `{"secret":"` + long[:257] +
+		`"}`: "body /secret too_long",
 		`{"url":""}`: "body /url unknown_field", `[]`: "body  invalid_type", `{} {}`: "body  invalid_format"} {
-		if a := do(t, s, "POST", aWebhook+"/rotate-secret", body); a.Status != 400 || !slices.Equal(a.faults(t), []string{want}) {
+		if a := do(t, s, "POST", aWebhook+"/rotate-secret", body); a.Status != 400 ||
+			!slices.Equal(a.faults(t), []string{want}) {
 			t.Errorf("rotate %s: got %d %s", body, a.Status, a.Body)
 		}
 	}
@@ -160,10 +177,12 @@ func TestRulesOfAllWebhookRequests(t *testing.T) {
 		if a := do(t, s, r.method, r.path, r.body, "Authorization:"); a.Status != 401 {
 			t.Errorf("%s without a credential: %d", name, a.Status)
 		}
-		if a := do(t, s, r.method, r.path, "{", "Authorization: Bearer reader"); a.Status != 403 || a.problem(t).RequiredScope != "webhooks:manage" {
+		if a := do(t, s, r.method, r.path, "{", "Authorization: Bearer reader"); a.Status != 403 ||
+			a.problem(t).RequiredScope != "webhooks:manage" {
 			t.Errorf("%s without the scope: %d %s", name, a.Status, a.Body)
 		}
-		if a := do(t, s, r.method, r.path, r.body, "X-Service-Version: nosuch"); a.Status != 400 || !slices.Equal(a.faults(t), []string{"header X-Service-Version invalid_value"}) {
+		if a := do(t, s, r.method, r.path, r.body, "X-Service-Version: nosuch"); a.Status != 400 ||
+			!slices.Equal(a.faults(t), []string{"header X-Service-Version invalid_value"}) {
 			t.Errorf("%s in an unknown version: %d %s", name, a.Status, a.Body)
 		}
 		if a := do(t, s, "PUT", r.path, r.body); a.Status != 405 {
@@ -175,7 +194,8 @@ func TestRulesOfAllWebhookRequests(t *testing.T) {
 		if a := do(t, empty, r.method, r.path, r.body); a.Status != 404 || a.problem(t).Code != "not_found" {
 			t.Errorf("%s of another account: %d %s", name, a.Status, a.Body)
 		}
-		for _, id := range []string{"whk_1", string(signalID), strings.ToLower(string(webhookID)), "whk_01M7YQ1WTVKN9DZNWV9NV456V1x", "%00"} {
+		for _, id := range []string{"whk_1", string(signalID), strings.ToLower(string(webhookID)),
+			"whk_01M7YQ1WTVKN9DZNWV9NV456V1x", "%00"} {
 			if a := do(t, s, r.method, strings.Replace(r.path, string(webhookID), id, 1), r.body); a.Status != 404 {
 				t.Errorf("%s of the webhook %s: %d", name, id, a.Status)
 			}

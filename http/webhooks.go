@@ -109,8 +109,14 @@ func (s *Server) createWebhook(c *call) error {
 // client that goes away ends nothing.
 func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
 	now := s.o.Now()
-	w := delivery.Webhook{ID: signal.NewWebhookID(), Account: c.principal.Account, APIVersion: s.versions[0].Name,
-		Status: delivery.WebhookEnabled, CreatedAt: now, UpdatedAt: now}
+	w := delivery.Webhook{
+		ID:         signal.NewWebhookID(),
+		Account:    c.principal.Account,
+		APIVersion: s.versions[0].Name,
+		Status:     delivery.WebhookEnabled,
+		CreatedAt:  now,
+		UpdatedAt:  now,
+	}
 	in.apply(&w, now)
 	secret := in.secret
 	if secret == "" {
@@ -142,7 +148,8 @@ func (c *call) urlFault(err error) error {
 	if signal.CodeOf(err) != signal.CodeDuplicateURL {
 		return err
 	}
-	c.faults.Body("/url", request.CodeDuplicate, "another webhook of the account has this URL: change that one, or give this one another URL")
+	c.faults.Body("/url", request.CodeDuplicate,
+		"another webhook of the account has this URL: change that one, or give this one another URL")
 	return c.faults.Err()
 }
 
@@ -240,7 +247,8 @@ func (s *Server) changeWebhook(c *call) error {
 // update changes the webhook that the path names by change, which reports whether
 // anything has changed. If another change comes first, it is made again. The
 // log names what was done.
-func (s *Server) update(c *call, what string, change func(w *delivery.Webhook, now time.Time) bool) (delivery.Webhook, error) {
+func (s *Server) update(c *call, what string,
+	change func(w *delivery.Webhook, now time.Time) bool) (delivery.Webhook, error) {
 	for range maxUpdates {
 		w, err := s.webhook(c)
 		if err != nil {

@@ -21,8 +21,10 @@ const (
 )
 
 // record is newWebhook in answers, without the closing brace.
-const record = `{"webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],` +
-	`"description":null,"api_version":"2026-11-01","status":"enabled","disabled_at":null,"disabled_reason":null,"failing_since":null,` +
+const record = `{"webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","url":"https://example.com/hooks/signals",` +
+	`"events":["signal.created","signal.closed"],` +
+	`"description":null,"api_version":"2026-11-01","status":"enabled","disabled_at":null,"disabled_reason":null,` +
+	`"failing_since":null,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"`
 
 // conflict returns an error that a store raises.
@@ -40,17 +42,22 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 		}
 		return w, nil
 	}
-	a := do(t, newServer(t, f), "POST", "/v1/webhooks", `{"url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"secret":"gehe\u0000im\"","description":"","api_version":"2026-11-01"}`)
-	want := `{"webhook_id":"` + string(got.ID) + `","url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"description":"",` +
+	a := do(t, newServer(t, f), "POST", "/v1/webhooks",
+		`{"url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"secret":"gehe\u0000im\"",`+
+			`"description":"","api_version":"2026-11-01"}`)
+	want := `{"webhook_id":"` + string(got.ID) +
+		`","url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"description":"",` +
 		`"api_version":"2026-11-01","status":"enabled","disabled_at":null,"disabled_reason":null,"failing_since":null,` +
 		`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z","secret":"gehe\u0000im\""}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
 	empty := ""
-	wantWebhook := delivery.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>", Events: []signal.EventType{signal.AgentFailed, signal.SignalCreated},
-		Description: &empty, APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning, UpdatedAt: morning,
-		Secret: fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
+	wantWebhook := delivery.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>",
+		Events:      []signal.EventType{signal.AgentFailed, signal.SignalCreated},
+		Description: &empty, APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning,
+		UpdatedAt: morning,
+		Secret:    fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
 	if d := cmp.Diff(wantWebhook, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
@@ -70,7 +77,8 @@ func TestSecretsAreGenerated(t *testing.T) {
 			Secret     string
 			APIVersion string `json:"api_version"`
 		}
-		if err := json.Unmarshal([]byte(a.Body), &view); err != nil || a.Status != 200 || !form.MatchString(view.Secret) || view.APIVersion != "2026-11-01" {
+		if err := json.Unmarshal([]byte(a.Body), &view); err != nil || a.Status != 200 || !form.MatchString(view.Secret) ||
+			view.APIVersion != "2026-11-01" {
 			t.Errorf("with %q: %d %s", member, a.Status, a.Body)
 		}
 		seen[view.Secret] = true
@@ -84,7 +92,8 @@ func TestSecretsAreGenerated(t *testing.T) {
 // bytes.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
-	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20), "events": delivery.WebhookEvents,
+	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20),
+		"events": delivery.WebhookEvents,
 		"secret": strings.Repeat("ü", 256), "description": strings.Repeat("ü", 200)})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +108,8 @@ func TestSecretsAreShownNowhereElse(t *testing.T) {
 	f := &fakes{}
 	f.webhooks = func(signal.AccountID) ([]delivery.Webhook, error) { return []delivery.Webhook{newWebhook()}, nil }
 	s := newServer(t, f)
-	for request, body := range map[string]string{"GET /v1/webhooks": "", "GET " + aWebhook: "", "PATCH " + aWebhook: `{"description":"d"}`} {
+	for request, body := range map[string]string{"GET /v1/webhooks": "", "GET " + aWebhook: "", "PATCH " +
+		aWebhook: `{"description":"d"}`} {
 		method, path, _ := strings.Cut(request, " ")
 		if a := do(t, s, method, path, body); a.Status != 200 || strings.Contains(a.Body, "secret") {
 			t.Errorf("%s: %d %s", request, a.Status, a.Body)
@@ -117,14 +127,16 @@ func TestWebhooksAreListed(t *testing.T) {
 		failing := newWebhook()
 		failing.Health = delivery.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3}
 		disabled := newWebhook()
-		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled, morning.Add(time.Hour), delivery.DisabledFailing
+		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled, morning.Add(time.Hour),
+			delivery.DisabledFailing
 		text := "d"
 		disabled.Description = &text
 		return []delivery.Webhook{failing, disabled, newWebhook()}, nil
 	}
 	s := newServer(t, f)
 	failing := strings.Replace(record, `"failing_since":null`, `"failing_since":"2026-11-21T09:31:00.000Z"`, 1) + `}`
-	disabled := strings.NewReplacer(`"status":"enabled","disabled_at":null,"disabled_reason":null`, `"status":"disabled","disabled_at":"2026-11-21T10:30:00.000Z","disabled_reason":"failing"`,
+	disabled := strings.NewReplacer(`"status":"enabled","disabled_at":null,"disabled_reason":null`,
+		`"status":"disabled","disabled_at":"2026-11-21T10:30:00.000Z","disabled_reason":"failing"`,
 		`"description":null`, `"description":"d"`).Replace(record) + `}`
 	tests := []struct{ query, want string }{
 		{"", failing + `,` + disabled + `,` + record + `}],"total":3,"limit":25,"offset":0,"has_more":false}`},
@@ -139,7 +151,8 @@ func TestWebhooksAreListed(t *testing.T) {
 		}
 	}
 	f.webhooks = nil
-	if a := do(t, s, "GET", "/v1/webhooks", ""); a.Body != `{"webhooks":[],"total":0,"limit":25,"offset":0,"has_more":false}` {
+	if a := do(t, s, "GET", "/v1/webhooks",
+		""); a.Body != `{"webhooks":[],"total":0,"limit":25,"offset":0,"has_more":false}` {
 		t.Errorf("none: %s", a.Body)
 	}
 }
@@ -175,7 +188,8 @@ func TestChangesOfWebhooks(t *testing.T) {
 		return w
 	}
 	disabled := of(func(w *delivery.Webhook) {
-		w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookDisabled, morning, delivery.DisabledFailing, failing
+		w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookDisabled, morning,
+			delivery.DisabledFailing, failing
 	})
 	described := of(func(w *delivery.Webhook) { w.Description = &text })
 	empty := ""
@@ -187,31 +201,44 @@ func TestChangesOfWebhooks(t *testing.T) {
 		clear      bool
 	}{
 		{"nothing given", `{}`, newWebhook(), nil, false},
-		{"absence by null", `{"url":null,"events":null,"description":null,"api_version":null,"status":null}`, described, nil, false},
-		{"all as it is", `{"url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],"description":null,"api_version":"2026-11-01","status":"enabled"}`, newWebhook(), nil, false},
+		{"absence by null", `{"url":null,"events":null,"description":null,"api_version":null,"status":null}`,
+			described, nil, false},
+		{"all as it is", `{"url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],` +
+			`"description":null,"api_version":"2026-11-01","status":"enabled"}`, newWebhook(), nil, false},
 		{"the same description", `{"description":"text"}`, described, nil, false},
-		{"the address", `{"url":"https://example.org"}`, newWebhook(), func(w *delivery.Webhook) { w.URL = "https://example.org" }, false},
-		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(), func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
-		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(), func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
+		{"the address", `{"url":"https://example.org"}`, newWebhook(),
+			func(w *delivery.Webhook) { w.URL = "https://example.org" }, false},
+		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(),
+			func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
+		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(),
+			func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
 		{"a description", `{"description":"text"}`, newWebhook(), func(w *delivery.Webhook) { w.Description = &text }, false},
-		{"another description", `{"description":"text"}`, emptied, func(w *delivery.Webhook) { w.Description = &text }, false},
-		{"an empty description", `{"description":""}`, described, func(w *delivery.Webhook) { w.Description = &empty }, false},
+		{"another description", `{"description":"text"}`, emptied,
+			func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"an empty description", `{"description":""}`, described,
+			func(w *delivery.Webhook) { w.Description = &empty }, false},
 		{"the empty description again", `{"description":""}`, emptied, nil, false},
 		{"disable", `{"status":"disabled"}`, newWebhook(), func(w *delivery.Webhook) {
 			w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, now, delivery.DisabledManual
 		}, false},
-		{"disable what fails", `{"status":"disabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) {
-			w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, now, delivery.DisabledManual
-		}, false},
+		{"disable what fails", `{"status":"disabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }),
+			func(w *delivery.Webhook) {
+				w.Status, w.DisabledAt, w.DisabledReason = delivery.WebhookDisabled, now, delivery.DisabledManual
+			}, false},
 		{"disable what is disabled", `{"status":"disabled"}`, disabled, nil, false},
 		{"enable", `{"status":"enabled"}`, disabled, func(w *delivery.Webhook) {
-			w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookEnabled, time.Time{}, "", delivery.WebhookHealth{}
+			w.Status, w.DisabledAt, w.DisabledReason, w.Health = delivery.WebhookEnabled, time.Time{}, "",
+				delivery.WebhookHealth{}
 		}, true},
-		{"enable what fails", `{"status":"enabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) { w.Health = delivery.WebhookHealth{} }, true},
-		{"describe what fails", `{"description":"text"}`, of(func(w *delivery.Webhook) { w.Health = failing }), func(w *delivery.Webhook) { w.Description = &text }, false},
-		{"several", `{"url":"https://example.org","description":"text","status":"disabled"}`, newWebhook(), func(w *delivery.Webhook) {
-			w.URL, w.Description, w.Status, w.DisabledAt, w.DisabledReason = "https://example.org", &text, delivery.WebhookDisabled, now, delivery.DisabledManual
-		}, false},
+		{"enable what fails", `{"status":"enabled"}`, of(func(w *delivery.Webhook) { w.Health = failing }),
+			func(w *delivery.Webhook) { w.Health = delivery.WebhookHealth{} }, true},
+		{"describe what fails", `{"description":"text"}`, of(func(w *delivery.Webhook) { w.Health = failing }),
+			func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"several", `{"url":"https://example.org","description":"text","status":"disabled"}`, newWebhook(),
+			func(w *delivery.Webhook) {
+				w.URL, w.Description, w.Status, w.DisabledAt, w.DisabledReason = "https://example.org", &text,
+					delivery.WebhookDisabled, now, delivery.DisabledManual
+			}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -225,7 +252,8 @@ func TestChangesOfWebhooks(t *testing.T) {
 				}
 				return w, nil
 			}
-			a := do(t, newServer(t, f, func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH", aWebhook, test.body)
+			a := do(t, newServer(t, f, func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH",
+				aWebhook, test.body)
 			var want *delivery.Webhook
 			if test.change != nil {
 				w := test.before
@@ -261,7 +289,8 @@ func TestChangesMeetOthers(t *testing.T) {
 		}
 		f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) {
 			writes++
-			if w.Revision != fmt.Sprint(reads) || w.URL != fmt.Sprintf("https://example.com/%d", reads) || *w.Description != "d" {
+			if w.Revision != fmt.Sprint(reads) || w.URL != fmt.Sprintf("https://example.com/%d", reads) ||
+				*w.Description != "d" {
 				t.Errorf("after %d reads the change is made to %+v", reads, w)
 			}
 			if writes <= others {
@@ -302,7 +331,8 @@ func TestSecretsAreReplaced(t *testing.T) {
 	}
 	s := newServer(t, f)
 	const until = `"previous_secret_expires_at":"2026-11-22T09:30:00.000Z"}`
-	form := regexp.MustCompile(`^{"webhook_id":"` + string(webhookID) + `","secret":"(whsec_[A-Za-z0-9+/]{43}=|given)",` + until + `$`)
+	form := regexp.MustCompile(`^{"webhook_id":"` + string(webhookID) +
+		`","secret":"(whsec_[A-Za-z0-9+/]{43}=|given)",` + until + `$`)
 	for _, body := range []string{``, `{}`, `{"secret":null}`, `{"secret":""}`, `{"secret":"given"}`} {
 		a := do(t, s, "POST", aWebhook+"/rotate-secret", body)
 		m := form.FindStringSubmatch(a.Body)
@@ -311,7 +341,8 @@ func TestSecretsAreReplaced(t *testing.T) {
 			continue
 		}
 		want := newWebhook()
-		want.Secret, want.PreviousSecret, want.PreviousUntil = fakeSealer{}.Seal([]byte(m[1]), string(webhookID)), []byte("old"), morning.Add(24*time.Hour)
+		want.Secret, want.PreviousSecret, want.PreviousUntil = fakeSealer{}.Seal([]byte(m[1]), string(webhookID)),
+			[]byte("old"), morning.Add(24*time.Hour)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: stored (-want +got):\n%s", body, d)
 		}

@@ -125,6 +125,7 @@ func (s *Server) addWork() {
 		s.add("/v1/backtests", methods{"POST": change(signal.AgentsRun, s.createBacktest)})
 	}
 	if s.o.Scorecards != nil {
-		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard, "agent_id", "strategy", "asset", "timeframe", "since")})
+		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard, "agent_id", "strategy", "asset",
+			"timeframe", "since")})
 	}
 }

@@ -78,16 +78,20 @@ func TestScansAreQueued(t *testing.T) {
 		return limits.Decision{Class: c, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 599}
 	}}
 	f.scan = func(req signal.RunRequest, assets []string) (signal.Job, error) {
-		want := signal.RunRequest{Account: accountID, Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Risk: signal.HighRisk}
+		want := signal.RunRequest{Account: accountID, Agent: "trading", Strategy: "breakout", Timeframe: signal.M5,
+			Risk: signal.HighRisk}
 		if d := cmp.Diff(want, req); d != "" || !cmp.Equal(assets, []string{"BTC", "eth"}) {
 			t.Errorf("scan of %q by (-want +got):\n%s", assets, d)
 		}
 		return newScan(), nil
 	}
 	s := newServer(t, f)
-	a := do(t, s, "POST", "/v1/agents/trading/scan", `{"assets":["BTC"," eth "],"strategy":"breakout","timeframe":"5m","risk_level":"high"}`)
-	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"scan","agent_id":"trading","assets":["BTC","a \"b\""],` +
-		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","status":"queued","created_at":"2026-11-21T09:30:00.000Z",` +
+	a := do(t, s, "POST", "/v1/agents/trading/scan",
+		`{"assets":["BTC"," eth "],"strategy":"breakout","timeframe":"5m","risk_level":"high"}`)
+	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"scan",` +
+		`"agent_id":"trading","assets":["BTC","a \"b\""],` +
+		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","status":"queued",` +
+		`"created_at":"2026-11-21T09:30:00.000Z",` +
 		`"started_at":null,"completed_at":null,"expires_at":null,"result":null,"error":null}`
 	if a.Status != 200 || a.Body != want || class != limits.Writes {
 		t.Errorf("class %s, got %d %s\nwant %s", class, a.Status, a.Body, want)
@@ -101,24 +105,33 @@ func TestBacktestsAreQueued(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	f.backtest = func(req signal.RunRequest, from, to time.Time) (signal.Job, error) {
-		want := signal.RunRequest{Account: accountID, Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk}
-		if d := cmp.Diff(want, req); d != "" || !from.Equal(morning.Add(-150*time.Minute)) || !to.Equal(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)) {
+		want := signal.RunRequest{Account: accountID, Agent: "trading", Asset: "BTC", Strategy: "momentum",
+			Timeframe: signal.H1, Risk: signal.MediumRisk}
+		if d := cmp.Diff(want, req); d != "" || !from.Equal(morning.Add(-150*time.Minute)) ||
+			!to.Equal(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)) {
 			t.Errorf("backtest from %s to %s of (-want +got):\n%s", from, to, d)
 		}
 		return newBacktest(), nil
 	}
 	s := newServer(t, f)
-	a := do(t, s, "POST", "/v1/backtests", `{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00","to":"2026-11-22"}`)
-	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"backtest","agent_id":"trading","asset":"BTC",` +
-		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","from":"2026-11-21T08:30:00.000Z","to":null,"status":"queued",` +
-		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,"result":null,"error":null}`
+	a := do(t, s, "POST", "/v1/backtests",
+		`{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00","to":"2026-11-22"}`)
+	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"backtest",` +
+		`"agent_id":"trading","asset":"BTC",` +
+		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","from":"2026-11-21T08:30:00.000Z","to":null,` +
+		`"status":"queued",` +
+		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,"result":null,` +
+		`"error":null}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
 	f.backtest = func(signal.RunRequest, time.Time, time.Time) (signal.Job, error) {
-		return signal.Job{}, &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: "full", RetryAfter: time.Second}
+		return signal.Job{}, &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: "full",
+			RetryAfter: time.Second}
 	}
-	if a := do(t, s, "POST", "/v1/backtests", `{"agent_id":"trading","asset":"BTC","strategy":"momentum"}`); a.Status != http.StatusTooManyRequests || a.problem(t).Code != "too_many_runs" {
+	if a := do(t, s, "POST", "/v1/backtests",
+		`{"agent_id":"trading","asset":"BTC","strategy":"momentum"}`); a.Status != http.StatusTooManyRequests ||
+		a.problem(t).Code != "too_many_runs" {
 		t.Errorf("a full queue: %d %s", a.Status, a.Body)
 	}
 }
@@ -130,18 +143,33 @@ func TestWorkThatIsNotValidIsRefused(t *testing.T) {
 		path, body string
 		want       []string
 	}{
-		"nothing":            {"/v1/agents/trading/scan", `{}`, []string{"body /assets required", "body /strategy required"}},
-		"no assets":          {"/v1/agents/trading/scan", `{"assets":[],"strategy":"momentum"}`, []string{"body /assets too_short"}},
-		"too many assets":    {"/v1/agents/trading/scan", `{"assets":[` + many + `],"strategy":"momentum"}`, []string{"body /assets/1 duplicate", "body /assets too_long"}},
-		"odd assets":         {"/v1/agents/trading/scan", `{"assets":["BTC"," ",7,"btc"],"strategy":"luck","asset":"x"}`, []string{"body /assets/1 too_short", "body /assets/2 invalid_type", "body /assets/3 duplicate", "body /asset unknown_field", "body /strategy invalid_value"}},
-		"no commodity":       {"/v1/agents/weather/scan", `{"assets":["corn","BTC"],"strategy":"agriculture"}`, []string{"body /assets/1 invalid_value"}},
-		"unknown agent":      {"/v1/agents/nosuch/scan", `{"assets":["BTC"],"strategy":"luck"}`, []string{"body /strategy invalid_value"}},
-		"nothing to replay":  {"/v1/backtests", `{}`, []string{"body /agent_id required", "body /asset required", "body /strategy required"}},
-		"no trading":         {"/v1/backtests", `{"agent_id":"weather","asset":"corn","strategy":"agriculture"}`, []string{"body /agent_id invalid_value"}},
-		"no agent":           {"/v1/backtests", `{"agent_id":"nosuch","asset":"corn","strategy":"momentum"}`, []string{"body /agent_id invalid_value"}},
-		"odd values":         {"/v1/backtests", `{"agent_id":"trading","asset":"","strategy":"","timeframe":"2h","risk_level":1,"from":"soon","x":1}`, []string{"body /asset too_short", "body /timeframe invalid_value", "body /risk_level invalid_type", "body /from invalid_format", "body /x unknown_field", "body /strategy invalid_value"}},
-		"an end too early":   {"/v1/backtests", `{"agent_id":"trading","asset":"BTC","strategy":"momentum","from":"2026-11-21","to":"2026-11-20"}`, []string{"body /to out_of_range"}},
-		"another's strategy": {"/v1/backtests", `{"agent_id":"trading","asset":"BTC","strategy":"agriculture"}`, []string{"body /strategy invalid_value"}},
+		"nothing": {"/v1/agents/trading/scan", `{}`, []string{"body /assets required", "body /strategy required"}},
+		"no assets": {"/v1/agents/trading/scan", `{"assets":[],"strategy":"momentum"}`,
+			[]string{"body /assets too_short"}},
+		"too many assets": {"/v1/agents/trading/scan", `{"assets":[` + many + `],"strategy":"momentum"}`,
+			[]string{"body /assets/1 duplicate", "body /assets too_long"}},
+		"odd assets": {"/v1/agents/trading/scan", `{"assets":["BTC"," ",7,"btc"],"strategy":"luck","asset":"x"}`,
+			[]string{"body /assets/1 too_short", "body /assets/2 invalid_type", "body /assets/3 duplicate",
+				"body /asset unknown_field", "body /strategy invalid_value"}},
+		"no commodity": {"/v1/agents/weather/scan", `{"assets":["corn","BTC"],"strategy":"agriculture"}`,
+			[]string{"body /assets/1 invalid_value"}},
+		"unknown agent": {"/v1/agents/nosuch/scan", `{"assets":["BTC"],"strategy":"luck"}`,
+			[]string{"body /strategy invalid_value"}},
+		"nothing to replay": {"/v1/backtests", `{}`,
+			[]string{"body /agent_id required", "body /asset required", "body /strategy required"}},
+		"no trading": {"/v1/backtests", `{"agent_id":"weather","asset":"corn","strategy":"agriculture"}`,
+			[]string{"body /agent_id invalid_value"}},
+		"no agent": {"/v1/backtests", `{"agent_id":"nosuch","asset":"corn","strategy":"momentum"}`,
+			[]string{"body /agent_id invalid_value"}},
+		"odd values": {"/v1/backtests",
+			`{"agent_id":"trading","asset":"","strategy":"","timeframe":"2h","risk_level":1,"from":"soon","x":1}`,
+			[]string{"body /asset too_short", "body /timeframe invalid_value", "body /risk_level invalid_type",
+				"body /from invalid_format", "body /x unknown_field", "body /strategy invalid_value"}},
+		"an end too early": {"/v1/backtests",
+			`{"agent_id":"trading","asset":"BTC","strategy":"momentum","from":"2026-11-21","to":"2026-11-20"}`,
+			[]string{"body /to out_of_range"}},
+		"another's strategy": {"/v1/backtests", `{"agent_id":"trading","asset":"BTC","strategy":"agriculture"}`,
+			[]string{"body /strategy invalid_value"}},
 	} {
 		a := do(t, newServer(t, &fakes{}), "POST", c.path, c.body)
 		if a.Status != 400 {
@@ -158,7 +186,8 @@ func TestWorkThatIsNotValidIsRefused(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
-	if a := do(t, newServer(t, &fakes{}), "POST", "/v1/agents/nosuch/scan", `{"assets":["BTC"],"strategy":"momentum"}`); a.Status != 404 {
+	if a := do(t, newServer(t, &fakes{}), "POST", "/v1/agents/nosuch/scan",
+		`{"assets":["BTC"],"strategy":"momentum"}`); a.Status != 404 {
 		t.Errorf("unknown agent: %d", a.Status)
 	}
 }
@@ -168,7 +197,8 @@ func TestWorkNeedsItsScopes(t *testing.T) {
 	s := newServer(t, &fakes{})
 	for path, body := range map[string]string{"/v1/agents/trading/scan": `{"assets":["BTC"],"strategy":"momentum"}`,
 		"/v1/backtests": `{"agent_id":"trading","asset":"BTC","strategy":"momentum"}`} {
-		if a := do(t, s, "POST", path, body, "Authorization: Bearer reader"); a.Status != 403 || a.problem(t).RequiredScope != "agents:run" {
+		if a := do(t, s, "POST", path, body, "Authorization: Bearer reader"); a.Status != 403 ||
+			a.problem(t).RequiredScope != "agents:run" {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}
@@ -182,9 +212,11 @@ func TestWorkNeedsItsScopes(t *testing.T) {
 
 func TestResultsOfWorkAreShown(t *testing.T) {
 	t.Parallel()
-	outcomes := []backtest.Outcome{{At: morning.UnixMilli(), R: 1.5, Cost: .1, Confidence: .4, Minutes: 7, MFE: 1.5, Reason: signal.TakeProfit},
+	outcomes := []backtest.Outcome{{At: morning.UnixMilli(), R: 1.5, Cost: .1, Confidence: .4, Minutes: 7, MFE: 1.5,
+		Reason: signal.TakeProfit},
 		{At: morning.UnixMilli() + 1, R: -1, Cost: .1, Confidence: .5, Minutes: 8, MAE: -1, Reason: signal.StopLoss}}
-	result, err := json.Marshal(backtest.Result{Statistics: backtest.Summarize(outcomes), Equity: []backtest.Point{{At: morning.UnixMilli(), R: 1.4}}})
+	result, err := json.Marshal(backtest.Result{Statistics: backtest.Summarize(outcomes),
+		Equity: []backtest.Point{{At: morning.UnixMilli(), R: 1.4}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,19 +225,24 @@ func TestResultsOfWorkAreShown(t *testing.T) {
 		j.Status, j.StartedAt, j.CompletedAt, j.ExpiresAt = signal.JobCompleted, morning, morning, morning
 	}
 	replayed.Result = result
-	scanned.Result = json.RawMessage(`{"ranked":[{"asset":"BTC","direction":"long","confidence":0.42,"strength":0.9,"entry_price":1,"stop_loss":0.5,"take_profit":2},` +
-		`{"asset":"x","direction":"long","confidence":0.42,"strength":null,"entry_price":null,"stop_loss":null,"take_profit":null}],"errors":[{"asset":"y","error_code":"STALE_DATA"}]}`)
-	failed.Status, failed.Error = signal.JobFailed, &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
+	scanned.Result = json.RawMessage(`{"ranked":[{"asset":"BTC","direction":"long","confidence":0.42,"strength":0.9,` +
+		`"entry_price":1,"stop_loss":0.5,"take_profit":2},` +
+		`{"asset":"x","direction":"long","confidence":0.42,"strength":null,"entry_price":null,"stop_loss":null,` +
+		`"take_profit":null}],"errors":[{"asset":"y","error_code":"STALE_DATA"}]}`)
+	failed.Status, failed.Error = signal.JobFailed,
+		&signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
 	f := &fakes{jobs: func(signal.AccountID, signal.JobStatus, int, int) ([]signal.Job, int, error) {
 		return []signal.Job{replayed, scanned, failed, newJob()}, 4, nil
 	}}
 	s := newServer(t, f)
-	if a := do(t, s, "GET", "/v1/jobs", ""); a.Status != 200 || !strings.Contains(a.Body, string(result)) || !strings.Contains(a.Body, `"result":null,"error":{"error_code":"TIMEOUT"`) {
+	if a := do(t, s, "GET", "/v1/jobs", ""); a.Status != 200 || !strings.Contains(a.Body, string(result)) ||
+		!strings.Contains(a.Body, `"result":null,"error":{"error_code":"TIMEOUT"`) {
 		t.Errorf("jobs: %d %s", a.Status, a.Body)
 	}
 	for _, j := range []signal.Job{replayed, scanned, failed} {
 		f.job = func(signal.AccountID, signal.JobID) (signal.Job, error) { return j, nil }
-		if a := do(t, s, "GET", "/v1/jobs/"+string(jobID), ""); a.Status != 200 || !strings.Contains(a.Body, `"kind":"`+string(j.Kind)) || strings.Contains(a.Body, `"signal":`) {
+		if a := do(t, s, "GET", "/v1/jobs/"+string(jobID), ""); a.Status != 200 ||
+			!strings.Contains(a.Body, `"kind":"`+string(j.Kind)) || strings.Contains(a.Body, `"signal":`) {
 			t.Errorf("job: %d %s", a.Status, a.Body)
 		}
 	}
@@ -213,18 +250,23 @@ func TestResultsOfWorkAreShown(t *testing.T) {
 
 func TestScorecardPassesEveryFilterOn(t *testing.T) {
 	t.Parallel()
-	outcomes := []backtest.Outcome{{At: 1, R: 1.5, Confidence: .4, Reason: signal.TakeProfit}, {At: 2, R: -1, Confidence: .5, Reason: signal.StopLoss}}
+	outcomes := []backtest.Outcome{{At: 1, R: 1.5, Confidence: .4, Reason: signal.TakeProfit},
+		{At: 2, R: -1, Confidence: .5, Reason: signal.StopLoss}}
 	f := &fakes{}
 	f.card = func(q scorecard.Query) (scorecard.Card, error) {
-		want := scorecard.Query{Account: accountID, Agent: "trading", Strategy: "momentum", Asset: "btc", Timeframe: signal.H1, Since: morning}
+		want := scorecard.Query{Account: accountID, Agent: "trading", Strategy: "momentum", Asset: "btc",
+			Timeframe: signal.H1, Since: morning}
 		if d := cmp.Diff(want, q); d != "" {
 			t.Errorf("query (-want +got):\n%s", d)
 		}
 		s := backtest.Summarize(outcomes)
-		return scorecard.Card{Statistics: s, Groups: []scorecard.Group{{Agent: "trading", Strategy: "momentum", Asset: "BTC", Timeframe: signal.H1, Risk: signal.LowRisk, Statistics: s}}}, nil
+		return scorecard.Card{Statistics: s,
+			Groups: []scorecard.Group{{Agent: "trading", Strategy: "momentum", Asset: "BTC", Timeframe: signal.H1,
+				Risk: signal.LowRisk, Statistics: s}}}, nil
 	}
 	s := newServer(t, f)
-	a := do(t, s, "GET", "/v1/scorecard?agent_id=trading&strategy=momentum&asset=btc&timeframe=1h&since=2026-11-21T09:30:00Z", "")
+	a := do(t, s, "GET",
+		"/v1/scorecard?agent_id=trading&strategy=momentum&asset=btc&timeframe=1h&since=2026-11-21T09:30:00Z", "")
 	var got struct {
 		Statistics struct {
 			Count    int
@@ -234,11 +276,13 @@ func TestScorecardPassesEveryFilterOn(t *testing.T) {
 			Risk string `json:"risk_level"`
 		}
 	}
-	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != 200 || got.Statistics.Count != 2 || len(got.Groups) != 1 || got.Groups[0].Risk != "low" {
+	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != 200 || got.Statistics.Count != 2 ||
+		len(got.Groups) != 1 || got.Groups[0].Risk != "low" {
 		t.Errorf("got %d %s (%v)", a.Status, a.Body, err)
 	}
 	f.card = nil
-	for _, bad := range []string{"agent_id=nobody", "strategy=luck", "timeframe=2h", "since=soon", "asset=" + strings.Repeat("x", 65), "since=2026-11-21&since=2026-11-22"} {
+	for _, bad := range []string{"agent_id=nobody", "strategy=luck", "timeframe=2h", "since=soon", "asset=" +
+		strings.Repeat("x", 65), "since=2026-11-21&since=2026-11-22"} {
 		if a := do(t, s, "GET", "/v1/scorecard?"+bad, ""); a.Status != 400 {
 			t.Errorf("%s: %s", bad, strconv.Itoa(a.Status))
 		}

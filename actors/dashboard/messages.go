@@ -83,7 +83,8 @@ func decodeMessage(text []byte) (message, *fault) {
 	var m message
 	list, problem := decodeObject(text)
 	if list == nil {
-		return m, faultf(codeInvalidMessage, `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`)
+		return m, faultf(codeInvalidMessage,
+			`a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`)
 	}
 	bad := m.decodeRef(list.value("ref"))
 	if problem != "" {
@@ -166,7 +167,8 @@ func (m *message) decodeSubscribe(member string, value []byte) *fault {
 			return faultf(codeInvalidMessage, `last_event_id must be the id of a message as a string, such as "1795253400000-0"`)
 		}
 		if _, position := signal.ParsePosition(id); given && !position {
-			return faultf(codeInvalidMessage, "last_event_id %q is not the id of a message, such as 1795253400000-0", shorten(id))
+			return faultf(codeInvalidMessage,
+				"last_event_id %q is not the id of a message, such as 1795253400000-0", shorten(id))
 		}
 		if given {
 			m.lastEventID = &id

@@ -23,14 +23,17 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"ping","ref":""}`, message{action: actionPing, ref: text("")}, ""},
 		{`{"action":"ping","ref":null}`, message{action: actionPing}, ""},
 		{`{"action":"auth","api_key":"k"}`, message{action: actionAuth, token: "k"}, ""},
-		{`{"action":"auth","api_key":null,"token":"k","ref":"r"}`, message{action: actionAuth, token: "k", ref: text("r")}, ""},
+		{`{"action":"auth","api_key":null,"token":"k","ref":"r"}`,
+			message{action: actionAuth, token: "k", ref: text("r")}, ""},
 		{`{"action":"subscribe"}`, message{action: actionSubscribe}, ""},
-		{`{"action":"subscribe","channels":[],"filters":{},"last_event_id":"1-0"}`, message{action: actionSubscribe, named: true, lastEventID: text("1-0")}, ""},
+		{`{"action":"subscribe","channels":[],"filters":{},"last_event_id":"1-0"}`,
+			message{action: actionSubscribe, named: true, lastEventID: text("1-0")}, ""},
 		{`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`,
 			message{action: actionSubscribe, named: true, channels: []channel{signalNew}, assets: []string{"BTC"}}, ""},
 		{`{"action":"subscribe","channels":null,"filters":null,"last_event_id":null}`, message{action: actionSubscribe}, ""},
 		{`{"action":"subscribe","filters":{"assets":null}}`, message{action: actionSubscribe}, ""},
-		{`{"action":"unsubscribe","channels":["agent.status","agent.status"]}`, message{action: actionUnsubscribe, named: true, channels: []channel{agentStatus}}, ""},
+		{`{"action":"unsubscribe","channels":["agent.status","agent.status"]}`,
+			message{action: actionUnsubscribe, named: true, channels: []channel{agentStatus}}, ""},
 
 		{``, message{}, codeInvalidMessage},
 		{`null`, message{}, codeInvalidMessage},
@@ -55,8 +58,10 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"subscribe","filters":{"assets":[""]}}`, message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"subscribe","filters":{"assets":[" BTC"]}}`, message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"subscribe","filters":{"assets":["B\u0000C"]}}`, message{action: actionSubscribe}, codeInvalidFilter},
-		{`{"action":"subscribe","filters":{"assets":["` + strings.Repeat("x", 65) + `"]}}`, message{action: actionSubscribe}, codeInvalidFilter},
-		{`{"action":"subscribe","filters":{"assets":["a"` + strings.Repeat(`,"a"`, 100) + `]}}`, message{action: actionSubscribe}, codeInvalidFilter},
+		{`{"action":"subscribe","filters":{"assets":["` + strings.Repeat("x", 65) + `"]}}`, message{action: actionSubscribe},
+			codeInvalidFilter},
+		{`{"action":"subscribe","filters":{"assets":["a"` + strings.Repeat(`,"a"`, 100) + `]}}`,
+			message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"subscribe","last_event_id":1795253400000}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"subscribe","last_event_id":"abc"}`, message{action: actionSubscribe}, codeInvalidMessage},
 		{`{"action":"subscribe","last_event_id":""}`, message{action: actionSubscribe}, codeInvalidMessage},
@@ -69,7 +74,8 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"subscribe","channels":[],"ch\u0061nnels":[]}`, message{}, codeInvalidMessage},
 		{`{"action":"subscribe","filters":{"assets":[],"assets":[]}}`, message{action: actionSubscribe}, codeInvalidFilter},
 		{`{"action":"ping"` + strings.Repeat(`,"":1`, 2) + `}`, message{}, codeInvalidMessage},
-		{`{"action":"ping","ref":"r","1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}`,
+		{`{"action":"ping","ref":"r","1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1,"a":1,"b":1,"c":1,"d":1,"e":1,` +
+			`"f":1}`,
 			message{ref: text("r")}, codeInvalidMessage},
 	}
 	for _, test := range tests {
@@ -102,29 +108,37 @@ func TestDecodeMessage(t *testing.T) {
 func TestFaultsListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"type":"subscribe"}`:                "action is required and must be one of: auth, subscribe, unsubscribe, ping",
-		`{"action":7}`:                        "action is required and must be one of: auth, subscribe, unsubscribe, ping",
-		`{"action":"subscrbe"}`:               `no action "subscrbe" (did you mean subscribe?): must be one of: auth, subscribe, unsubscribe, ping`,
-		`{"action":"nap"}`:                    `no action "nap": must be one of: auth, subscribe, unsubscribe, ping`,
-		`{"action":"ping","reff":""}`:         `no member "reff" (did you mean ref?): must be one of: action, ref`,
-		`{"action":"subscribe","chanels":[]}`: `no member "chanels" (did you mean channels?): must be one of: action, ref, channels, filters, last_event_id`,
+		`{"type":"subscribe"}`: "action is required and must be one of: auth, subscribe, unsubscribe, ping",
+		`{"action":7}`:         "action is required and must be one of: auth, subscribe, unsubscribe, ping",
+		`{"action":"subscrbe"}`: `no action "subscrbe" (did you mean subscribe?): must be one of: auth,` +
+			` subscribe, unsubscribe, ping`,
+		`{"action":"nap"}`:            `no action "nap": must be one of: auth, subscribe, unsubscribe, ping`,
+		`{"action":"ping","reff":""}`: `no member "reff" (did you mean ref?): must be one of: action, ref`,
+		`{"action":"subscribe","chanels":[]}`: `no member "chanels" (did you mean channels?): must be one of: action, ref,` +
+			` channels, filters, last_event_id`,
 		`{"action":"subscribe","channels":["signals.new"]}`: `no channel "signals.new" (did you mean signal.new?): must be one of: ` +
 			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
 		`{"action":"subscribe","filters":{"asset":["BTC"]}}`: `no filter "asset" (did you mean assets?): must be one of: assets`,
-		`{"action":"subscribe","last_event_id":"abc"}`:       `last_event_id "abc" is not the id of a message, such as 1795253400000-0`,
-		`{"action":"subscribe","last_event_id":5}`:           `last_event_id must be the id of a message as a string, such as "1795253400000-0"`,
+		`{"action":"subscribe","last_event_id":"abc"}`: `last_event_id "abc" is not the id of a message,` +
+			` such as 1795253400000-0`,
+		`{"action":"subscribe","last_event_id":5}`: `last_event_id must be the id of a message as a string,` +
+			` such as "1795253400000-0"`,
 		`{"action":"subscribe","channels":"signal.new"}`: `channels must be an array of some of: ` +
 			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
 		`{"action":"unsubscribe","channels":[null]}`: `channels must be an array of some of: ` +
 			`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat`,
-		`{"action":"subscribe","filters":[]}`:                  `filters must be an object such as {"assets":["BTC"]}`,
-		`{"action":"subscribe","filters":{"assets":"BTC"}}`:    `filters.assets must be an array of assets such as ["BTC"]`,
-		`{"action":"subscribe","filters":{"assets":["BTC "]}}`: "an asset must have no control characters and no space at its ends",
-		`{"action":"auth"}`:                                    "api_key or token is required: an API key, or an access token from login",
-		`{"action":"auth","api_key":7}`:                        "api_key must be a credential as a string: an API key, or an access token from login",
-		`{"action":"auth","token":""}`:                         "token must be a credential as a string: an API key, or an access token from login",
-		`subscribe`:                                            `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
-		`[]`:                                                   `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
+		`{"action":"subscribe","filters":[]}`:               `filters must be an object such as {"assets":["BTC"]}`,
+		`{"action":"subscribe","filters":{"assets":"BTC"}}`: `filters.assets must be an array of assets such as ["BTC"]`,
+		`{"action":"subscribe","filters":{"assets":["BTC "]}}`: "an asset must have no control characters and no space at " +
+			"its ends",
+		`{"action":"auth"}`: "api_key or token is required: an API key, or an access " +
+			"token from login",
+		`{"action":"auth","api_key":7}`: "api_key must be a credential as a string: an API key, or " +
+			"an access token from login",
+		`{"action":"auth","token":""}`: "token must be a credential as a string: an API key, or an " +
+			"access token from login",
+		`subscribe`: `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
+		`[]`:        `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`,
 	} {
 		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
 			t.Errorf("%s: %v, want %s", text, f, want)

@@ -244,7 +244,8 @@ func (h *HTTP) Handler(tb testing.TB, next http.Handler) http.Handler {
 		rec := httptest.NewRecorder()
 		next.ServeHTTP(rec, r)
 		answer := rec.Result()
-		h.report(tb, Exchange{Request: original, RequestBody: body, Status: answer.StatusCode, Header: answer.Header, Body: plain(tb, answer.Header, rec.Body.Bytes())})
+		h.report(tb, Exchange{Request: original, RequestBody: body, Status: answer.StatusCode, Header: answer.Header,
+			Body: plain(tb, answer.Header, rec.Body.Bytes())})
 		for name, values := range answer.Header {
 			w.Header()[name] = values
 		}
@@ -273,7 +274,8 @@ func (h *HTTP) Transport(tb testing.TB, base http.RoundTripper) http.RoundTrippe
 		received := readAll(tb, answer.Body)
 		_ = answer.Body.Close()
 		answer.Body = io.NopCloser(bytes.NewReader(received))
-		h.report(tb, Exchange{Request: r, RequestBody: sent, Status: answer.StatusCode, Header: answer.Header, Body: plain(tb, answer.Header, received)})
+		h.report(tb, Exchange{Request: r, RequestBody: sent, Status: answer.StatusCode, Header: answer.Header,
+			Body: plain(tb, answer.Header, received)})
 		return answer, nil
 	})
 }
@@ -286,7 +288,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // report fails the test if an exchange is not as it is described.
 func (h *HTTP) report(tb testing.TB, x Exchange) {
 	if err := h.Check(x); err != nil {
-		tb.Errorf("%s %s: %v\nrequest: %.500s\nanswer: %.1000s", x.Request.Method, x.Request.URL.RequestURI(), err, x.RequestBody, x.Body)
+		tb.Errorf("%s %s: %v\nrequest: %.500s\nanswer: %.1000s", x.Request.Method, x.Request.URL.RequestURI(), err,
+			x.RequestBody, x.Body)
 	}
 }
 

@@ -55,7 +55,8 @@ func NewStream(tb testing.TB, description []byte) *Stream {
 	if err := compiler.AddResource(at, resource); err != nil {
 		tb.Fatalf("add description: %v", err)
 	}
-	s := &Stream{fromServer: make(map[string]*jsonschema.Schema), fromClient: make(map[string]*jsonschema.Schema), closeCodes: make(map[int]bool)}
+	s := &Stream{fromServer: make(map[string]*jsonschema.Schema), fromClient: make(map[string]*jsonschema.Schema),
+		closeCodes: make(map[int]bool)}
 	for _, c := range doc.Closing {
 		s.closeCodes[c.Code] = true
 	}

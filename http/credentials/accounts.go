@@ -20,7 +20,8 @@ type accountStore interface {
 
 // passwordStore keeps their passwords.
 type passwordStore interface {
-	SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error)
+	SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID,
+		now time.Time) ([]signal.Event, error)
 	Rehash(ctx context.Context, id signal.AccountID, from, to string) error
 }
 

@@ -80,7 +80,8 @@ func TestEmailsAndPasswordsAreChecked(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) { wantFields(t, err, c.want...) })
-		if err != nil && c.password != "" && strings.TrimSpace(c.password) != "" && strings.Contains(err.Error(), c.password) {
+		if err != nil && c.password != "" && strings.TrimSpace(c.password) != "" &&
+			strings.Contains(err.Error(), c.password) {
 			t.Errorf("%s: the error shows the password: %v", name, err)
 		}
 	}
@@ -361,7 +362,8 @@ func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
 	w.clock.forward(sweepAge + time.Second)
 	w.sweep(ctx)
 	w.sweep(ctx)
-	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}}, w.log.take()); d != "" {
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
+		w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }

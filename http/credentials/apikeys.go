@@ -25,7 +25,8 @@ type keyStore interface {
 // nowhere. scopes nil means all; expiresIn, in seconds, nil means never.
 // ValidationError: the faults of "name", "scopes", "scopes/i" and "expires_in".
 // KindConflict: "name_taken", "limit_reached".
-func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64) (credential.APIKey, string, error) {
+func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string,
+	expiresIn *int64) (credential.APIKey, string, error) {
 	var v ValidationError
 	granted := checkScopes(&v, scopes)
 	trimmed := strings.TrimSpace(name)
@@ -44,7 +45,14 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 		return credential.APIKey{}, "", err
 	}
 	secret := newKeySecret()
-	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: trimmed, Prefix: secret[:keyShown], Scopes: granted, CreatedAt: s.now()}
+	k := credential.APIKey{
+		ID:        signal.NewKeyID(),
+		Account:   account,
+		Name:      trimmed,
+		Prefix:    secret[:keyShown],
+		Scopes:    granted,
+		CreatedAt: s.now(),
+	}
 	if expiresIn != nil {
 		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
 	}
@@ -79,7 +87,8 @@ func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 
 // Keys returns at most limit keys of the account that are not revoked, after the
 // first offset ones, newest first, and how many there are.
-func (s *Service) Keys(ctx context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error) {
+func (s *Service) Keys(ctx context.Context, account signal.AccountID,
+	limit, offset int) ([]credential.APIKey, int, error) {
 	keys, err := s.store.Keys(ctx, account)
 	if err != nil {
 		return nil, 0, err

@@ -19,15 +19,17 @@ func TestCreateKey(t *testing.T) {
 	ctx := t.Context()
 	a := w.register(t, "a@example.com")
 	hour := int64(3600)
-	k, secret, err := w.CreateKey(ctx, a.ID, "  deploy bot ", []string{"signals:read", "agents:run", "signals:read"}, &hour)
+	k, secret, err := w.CreateKey(ctx, a.ID, "  deploy bot ",
+		[]string{"signals:read", "agents:run", "signals:read"}, &hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`).MatchString(secret) || !isKeySecret(secret) {
 		t.Errorf("secret %q", secret)
 	}
-	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt, ExpiresAt: k.CreatedAt.Add(time.Hour),
-		Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
+	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt,
+		ExpiresAt: k.CreatedAt.Add(time.Hour),
+		Scopes:    signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
 	if d := cmp.Diff(want, k); d != "" || !strings.HasPrefix(string(k.ID), "key_") {
 		t.Errorf("%s (-want +got):\n%s", k.ID, d)
 	}
@@ -72,13 +74,15 @@ func TestKeyValuesAreChecked(t *testing.T) {
 		"100 characters": {" " + strings.Repeat("ä", 100) + " ", nil, nil, nil},
 		"101 characters": {strings.Repeat("ä", 101), nil, nil, []string{"name too_long"}},
 		"no scopes":      {"a", []string{}, nil, []string{"scopes too_short"}},
-		"unknown scopes": {"a", []string{"agents:read", "admin", ""}, nil, []string{"scopes/1 invalid_value", "scopes/2 invalid_value"}},
+		"unknown scopes": {"a", []string{"agents:read", "admin", ""}, nil,
+			[]string{"scopes/1 invalid_value", "scopes/2 invalid_value"}},
 		"0 seconds":      {"a", nil, n(0), []string{"expires_in out_of_range"}},
 		"-1 seconds":     {"a", nil, n(-1), []string{"expires_in out_of_range"}},
 		"1 second":       {"b", nil, n(1), nil},
 		"ten years":      {"c", nil, n(315_360_000), nil},
 		"over ten years": {"a", nil, n(315_360_001), []string{"expires_in out_of_range"}},
-		"all at once":    {"", []string{"x"}, n(0), []string{"scopes/0 invalid_value", "name required", "expires_in out_of_range"}},
+		"all at once": {"", []string{"x"}, n(0), []string{"scopes/0 invalid_value", "name required",
+			"expires_in out_of_range"}},
 	} {
 		_, _, err := w.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
 		if c.want == nil && err != nil {
@@ -147,7 +151,8 @@ func TestRevokeKey(t *testing.T) {
 	w.wantRefused(t, secret)
 	w.principal(t, other)
 	wantCode(t, w.RevokeKey(ctx, a.ID, k.ID), "not_found")
-	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}}, w.log.take()); d != "" {
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
+		w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }

@@ -23,7 +23,8 @@ func WithClient(ctx context.Context, c Client) context.Context {
 
 // audit writes one line about a credential of an account. Neither attrs nor anything
 // else in it may be a secret or an email; account is empty where it is not known.
-func (s *Service) audit(ctx context.Context, level slog.Level, what string, account signal.AccountID, attrs ...slog.Attr) {
+func (s *Service) audit(ctx context.Context, level slog.Level, what string, account signal.AccountID,
+	attrs ...slog.Attr) {
 	line := make([]slog.Attr, 0, len(attrs)+3)
 	if account != "" {
 		line = append(line, slog.String("account", string(account)))

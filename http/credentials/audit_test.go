@@ -93,7 +93,8 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	third := login()
 	lines()
 	fourth := login()
-	want("one session too many", "INFO: sessions ended: the account has too many"+account+" ended=1", "INFO: login"+account+" session="+string(fourth.Session))
+	want("one session too many", "INFO: sessions ended: the account has too many"+account+" ended=1",
+		"INFO: login"+account+" session="+string(fourth.Session))
 	check(w.Logout(ctx, w.principal(t, third.Access), false))
 	want("logout", "INFO: logout"+account+" session="+string(third.Session)+" all=false")
 	check(w.Logout(ctx, w.principal(t, fourth.Access), true))

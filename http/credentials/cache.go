@@ -92,7 +92,8 @@ func (c *cache[K, V]) get(k K) (e *entry[V], renew bool) {
 // fetch asks the store by load and remembers the answer. Callers that ask the
 // same at the same time share one question. name is k as text. load returns
 // KindNotFound if there is no record.
-func (c *cache[K, V]) fetch(ctx context.Context, k K, name string, load func(context.Context) (V, signal.AccountID, error)) (*entry[V], error) {
+func (c *cache[K, V]) fetch(ctx context.Context, k K, name string,
+	load func(context.Context) (V, signal.AccountID, error)) (*entry[V], error) {
 	const attempts = 2
 	for range attempts {
 		c.mu.RLock()

@@ -179,11 +179,16 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 			event signal.Event
 			asked []bool // of tokens: whether the store is asked again
 		}{
-			{"key", signal.Event{Type: signal.KeyRevoked, Account: "acc_1", Subject: "key_1"}, []bool{true, false, false, false, false, false}},
-			{"session", signal.Event{Type: signal.SessionEnded, Account: "acc_1", Subject: string(one)}, []bool{false, false, false, true, false, false}},
-			{"all sessions", signal.Event{Type: signal.SessionEnded, Account: "acc_1"}, []bool{false, false, false, true, true, false}},
-			{"account", signal.Event{Type: signal.AccountDeleted, Account: "acc_1"}, []bool{true, true, false, true, true, false}},
-			{"other events", signal.Event{Type: signal.SignalCreated, Account: "acc_1"}, []bool{false, false, false, false, false, false}},
+			{"key", signal.Event{Type: signal.KeyRevoked, Account: "acc_1", Subject: "key_1"},
+				[]bool{true, false, false, false, false, false}},
+			{"session", signal.Event{Type: signal.SessionEnded, Account: "acc_1", Subject: string(one)},
+				[]bool{false, false, false, true, false, false}},
+			{"all sessions", signal.Event{Type: signal.SessionEnded, Account: "acc_1"},
+				[]bool{false, false, false, true, true, false}},
+			{"account", signal.Event{Type: signal.AccountDeleted, Account: "acc_1"},
+				[]bool{true, true, false, true, true, false}},
+			{"other events", signal.Event{Type: signal.SignalCreated, Account: "acc_1"},
+				[]bool{false, false, false, false, false, false}},
 		} {
 			for _, token := range tokens {
 				accepted(t, s, token)
@@ -356,7 +361,8 @@ func TestUnknownKeysAreRememberedForASecond(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	inBubble(t, Options{Cached: 100}, func(t *testing.T, s *Service, m *memory) {
 		for i := range 500 {
-			accepted(t, s, m.addKey(credential.APIKey{ID: signal.KeyID(fmt.Sprint("key_", i)), Account: signal.AccountID(fmt.Sprint("acc_", i%7))}))
+			accepted(t, s, m.addKey(credential.APIKey{ID: signal.KeyID(fmt.Sprint("key_", i)),
+				Account: signal.AccountID(fmt.Sprint("acc_", i%7))}))
 			_, access := m.addSession(t, s, "acc_1")
 			accepted(t, s, access)
 		}
@@ -446,7 +452,8 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 
 func TestRunAnnouncesWhatOthersCouldNot(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		left := []signal.Event{{ID: "evt_1", Type: signal.AccountDeleted, Account: "acc_1"}, {ID: "evt_2", Type: signal.SessionEnded, Account: "acc_2"},
+		left := []signal.Event{{ID: "evt_1", Type: signal.AccountDeleted, Account: "acc_1"},
+			{ID: "evt_2", Type: signal.SessionEnded, Account: "acc_2"},
 			{ID: "evt_3", Type: signal.KeyRevoked, Account: "acc_2", Subject: "key_1"}}
 		m.unsettled = left
 		ctx, cancel := context.WithCancel(t.Context())
@@ -473,7 +480,8 @@ func TestManyEventsAreAppendedInParts(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		var events []signal.Event
 		for i := range 250 {
-			events = append(events, signal.Event{ID: "evt_1", Type: signal.SessionEnded, Account: "acc_1", Subject: fmt.Sprint("ses_", i)})
+			events = append(events, signal.Event{ID: "evt_1", Type: signal.SessionEnded, Account: "acc_1",
+				Subject: fmt.Sprint("ses_", i)})
 		}
 		s.announce(t.Context(), events)
 		if n := len(s.events.(*eventLog).take()); n != 250 || len(m.settled) != 250 {
@@ -501,7 +509,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 				got[why] = n
 			}
 		}
-		want := map[reason]float64{missingCredentials: 1, malformedKey: 1, unknownKey: 1, expiredKey: 1, invalidJWT: 1, endedSession: 1, expiredJWT: 1}
+		want := map[reason]float64{missingCredentials: 1, malformedKey: 1, unknownKey: 1, expiredKey: 1, invalidJWT: 1,
+			endedSession: 1, expiredJWT: 1}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}

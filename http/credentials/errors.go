@@ -10,13 +10,15 @@ import (
 // Errors have one text for all of a kind, which does not reveal the reason.
 var (
 	errMissing = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
-		Message: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an access token."}
+		Message: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an " +
+			"access token."}
 	errInvalidToken = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
 		Message: "The token is unknown, revoked or expired: use another API key, or log in again."}
 	errJWTRequired = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required",
 		Message: "This needs an access token from login (POST /v1/auth/login); an API key is not accepted."}
-	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials", Message: "The email or the password is wrong."}
-	errBusy               = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
+	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials",
+		Message: "The email or the password is wrong."}
+	errBusy = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
 		Message: "Too many passwords are being checked. Try again in a moment.", RetryAfter: busyFor}
 	errInvalidRefresh = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token",
 		Message: "The refresh token is unknown, used, revoked or expired: log in again."}

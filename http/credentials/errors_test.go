@@ -14,12 +14,15 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 	}{
 		"nothing given": {CheckAccount("", ""), "email is required and must be an email address such as name@example.com; " +
 			"password is required and must have 12 to 128 characters"},
-		"nothing right": {CheckAccount("ada", "short"), "email must be an email address such as name@example.com; password must have at least 12 characters"},
+		"nothing right": {CheckAccount("ada", "short"),
+			"email must be an email address such as name@example.com; password must have at least 12 characters"},
 		"a common password": {CheckAccount("ada@example.com", "passwordpassword"),
 			"password is one of the commonest: choose another of 12 to 128 characters"},
-		"the email as password": {CheckAccount("ada.l@example.com", "ada.l@example.com"), "password must not be the email: choose another of 12 to 128 characters"},
-		"an unknown scope":      {scopes, "scopes/0 must be one of: agents:read, agents:run, signals:read, webhooks:manage"},
-		"no scope":              {none, "scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
+		"the email as password": {CheckAccount("ada.l@example.com", "ada.l@example.com"),
+			"password must not be the email: choose another of 12 to 128 characters"},
+		"an unknown scope": {scopes, "scopes/0 must be one of: agents:read, agents:run, signals:read, webhooks:manage"},
+		"no scope": {none,
+			"scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
 	}
 	for name, test := range tests {
 		if got := test.faults.Error(); got != test.want {
@@ -32,7 +35,8 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 func TestRefusedTokensSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
-		errMissing:        "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an access token.",
+		errMissing: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key " +
+			"or an access token.",
 		errInvalidToken:   "The token is unknown, revoked or expired: use another API key, or log in again.",
 		errInvalidRefresh: "The refresh token is unknown, used, revoked or expired: log in again.",
 		errJWTRequired:    "This needs an access token from login (POST /v1/auth/login); an API key is not accepted.",

@@ -23,7 +23,8 @@ var cheap = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength
 
 // testKeys is a ring of two keys.
 func testKeys() KeyRing {
-	return NewKeyRing(Key{"new", [keyBytes]byte(bytes.Repeat([]byte{2}, keyBytes))}, Key{"old", [keyBytes]byte(bytes.Repeat([]byte{1}, keyBytes))})
+	return NewKeyRing(Key{"new", [keyBytes]byte(bytes.Repeat([]byte{2}, keyBytes))},
+		Key{"old", [keyBytes]byte(bytes.Repeat([]byte{1}, keyBytes))})
 }
 
 // eventLog remembers what is appended.
@@ -214,7 +215,8 @@ func (m *memory) SessionByID(_ context.Context, id signal.SessionID) (n credenti
 	return n, nil
 }
 
-func (m *memory) RevokeKey(_ context.Context, a signal.AccountID, id signal.KeyID, _ time.Time) ([]signal.Event, error) {
+func (m *memory) RevokeKey(_ context.Context, a signal.AccountID, id signal.KeyID,
+	_ time.Time) ([]signal.Event, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for d, k := range m.keys {
@@ -225,7 +227,8 @@ func (m *memory) RevokeKey(_ context.Context, a signal.AccountID, id signal.KeyI
 	return []signal.Event{{Account: a, Type: signal.KeyRevoked, Subject: string(id)}}, nil
 }
 
-func (m *memory) EndSession(_ context.Context, a signal.AccountID, id signal.SessionID, _ time.Time) ([]signal.Event, error) {
+func (m *memory) EndSession(_ context.Context, a signal.AccountID, id signal.SessionID,
+	_ time.Time) ([]signal.Event, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sessions, id)

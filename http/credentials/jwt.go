@@ -56,7 +56,8 @@ func newTokenIssuer(keys KeyRing, issuer, audience string, now func() time.Time)
 
 // issue returns a token of the session that is valid until expires, in whole
 // seconds.
-func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, now, expires time.Time) (string, error) {
+func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, now,
+	expires time.Time) (string, error) {
 	if t.keys.Empty() {
 		return "", errNoKey
 	}
@@ -86,7 +87,8 @@ func (t *tokenIssuer) verify(token string) (accessToken, error) {
 	var c claims
 	parsed, err := t.parser.ParseWithClaims(token, &c, t.key)
 	if err != nil {
-		if errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenInvalidIssuer) && !errors.Is(err, jwt.ErrTokenInvalidAudience) {
+		if errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenInvalidIssuer) &&
+			!errors.Is(err, jwt.ErrTokenInvalidAudience) {
 			return accessToken{}, errExpired
 		}
 		return accessToken{}, errors.Join(errBadToken, err)
@@ -107,8 +109,9 @@ func (t *tokenIssuer) verify(token string) (accessToken, error) {
 	for s := range strings.FieldsSeq(c.Scope) {
 		scopes |= signal.ScopesOf(signal.Scope(s))
 	}
-	return accessToken{principal: signal.Principal{Account: signal.AccountID(c.Subject), Session: signal.SessionID(c.Session),
-		Scopes: scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
+	return accessToken{principal: signal.Principal{Account: signal.AccountID(c.Subject),
+		Session: signal.SessionID(c.Session),
+		Scopes:  scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
 }
 
 // key returns the key that the token's header names.

@@ -31,8 +31,9 @@ func testIssuer(t testing.TB) *tokenIssuer {
 
 // goodClaims are those of a token that is valid at testNow.
 func goodClaims() map[string]any {
-	return map[string]any{"iss": "issuer", "aud": "audience", "sub": "acc_1", "sid": "ses_1", "jti": "1", "scope": "agents:read agents:run signals:read webhooks:manage",
-		"iat": testNow.Unix(), "nbf": testNow.Unix(), "exp": testNow.Unix() + 900}
+	return map[string]any{"iss": "issuer", "aud": "audience", "sub": "acc_1", "sid": "ses_1", "jti": "1",
+		"scope": "agents:read agents:run signals:read webhooks:manage",
+		"iat":   testNow.Unix(), "nbf": testNow.Unix(), "exp": testNow.Unix() + 900}
 }
 
 // forge writes a token by hand, so that no library keeps it from being wrong.
@@ -69,14 +70,18 @@ func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 	oldKey, _ := keys.find("old")
 	type m = map[string]any
 	for name, token := range map[string]string{
-		"by the first key":           forge(m{"alg": "HS256", "kid": "new", "typ": "JWT"}, goodClaims(), newKey, sha256.New),
-		"by another key":             forge(m{"alg": "HS256", "kid": "old"}, goodClaims(), oldKey, sha256.New),
-		"several audiences":          forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"aud": []string{"x", "audience"}}), newKey, sha256.New),
-		"nbf and iat 30 s ahead":     forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"nbf": testNow.Unix() + 30, "iat": testNow.Unix() + 30}), newKey, sha256.New),
-		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"exp": testNow.Unix() + 1}), newKey, sha256.New),
+		"by the first key": forge(m{"alg": "HS256", "kid": "new", "typ": "JWT"}, goodClaims(), newKey, sha256.New),
+		"by another key":   forge(m{"alg": "HS256", "kid": "old"}, goodClaims(), oldKey, sha256.New),
+		"several audiences": forge(m{"alg": "HS256", "kid": "new"},
+			with(goodClaims(), m{"aud": []string{"x", "audience"}}), newKey, sha256.New),
+		"nbf and iat 30 s ahead": forge(m{"alg": "HS256", "kid": "new"},
+			with(goodClaims(), m{"nbf": testNow.Unix() + 30, "iat": testNow.Unix() + 30}), newKey, sha256.New),
+		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"exp": testNow.Unix() + 1}),
+			newKey, sha256.New),
 	} {
 		got, err := issuer.verify(token)
-		if err != nil || got.principal.Account != "acc_1" || got.principal.Session != "ses_1" || got.principal.Scopes != signal.AllScopes {
+		if err != nil || got.principal.Account != "acc_1" || got.principal.Session != "ses_1" ||
+			got.principal.Scopes != signal.AllScopes {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -85,7 +90,8 @@ func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := issuer.verify(issued)
-	want := signal.Principal{Account: "acc_1", Session: "ses_1", Scopes: signal.AllScopes, ExpiresAt: testNow.Add(time.Minute)}
+	want := signal.Principal{Account: "acc_1", Session: "ses_1", Scopes: signal.AllScopes,
+		ExpiresAt: testNow.Add(time.Minute)}
 	if d := cmp.Diff(want, got.principal); err != nil || d != "" {
 		t.Errorf("issued: %v (-want +got):\n%s", err, d)
 	}
@@ -124,61 +130,65 @@ func TestVerifyRefusesForgedTokens(t *testing.T) {
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"new","typ":"JWT"}`))
 	now := testNow.Unix()
 	for name, token := range map[string]string{
-		"alg none":                              none + "." + parts[1] + ".",
-		"alg none, with a signature":            none + "." + parts[1] + "." + parts[2],
-		"alg None":                              headed(m{"alg": "None"}),
-		"no alg":                                headed(m{"alg": nil}),
-		"alg of another type":                   headed(m{"alg": 256}),
-		"alg hs256":                             headed(m{"alg": "hs256"}),
-		"HS512 with our key":                    forge(with(header, m{"alg": "HS512"}), goodClaims(), key, sha512.New),
-		"HS384 named, HS256 used":               headed(m{"alg": "HS384"}),
-		"RS256":                                 signedRSA,
-		"RS256 named, HMAC with our key":        headed(m{"alg": "RS256"}),
-		"HMAC with an RSA public key":           forge(header, goodClaims(), publicPEM, sha256.New),
-		"an empty key":                          forge(header, goodClaims(), nil, sha256.New),
-		"our key in base64 as text":             forge(header, goodClaims(), []byte("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="), sha256.New),
-		"no kid":                                headed(m{"kid": nil}),
-		"unknown kid":                           headed(m{"kid": "newer"}),
-		"empty kid":                             headed(m{"kid": ""}),
-		"kid of another type":                   headed(m{"kid": []string{"new"}}),
-		"kid of another key":                    headed(m{"kid": "old"}),
-		"signed by another key":                 forge(header, goodClaims(), oldKey, sha256.New),
-		"kid as a path":                         headed(m{"kid": "../../dev/null"}),
-		"crit":                                  headed(m{"crit": []string{"exp"}}),
-		"a key in the header":                   headed(m{"jwk": m{"kty": "oct", "k": "AA"}}),
-		"another issuer":                        signed(m{"iss": "someone"}),
-		"no issuer":                             signed(m{"iss": nil}),
-		"issuer of another type":                signed(m{"iss": 1}),
-		"another audience":                      signed(m{"aud": "someone"}),
-		"no audience":                           signed(m{"aud": nil}),
-		"no audiences":                          signed(m{"aud": []string{}}),
-		"expired now":                           signed(m{"exp": now}),
-		"expired a second ago, within leeway":   signed(m{"exp": now - 1}),
-		"expired long ago":                      signed(m{"exp": 1}),
-		"no expiry":                             signed(m{"exp": nil}),
-		"expiry 0":                              signed(m{"exp": 0}),
-		"valid in 31 s":                         signed(m{"nbf": now + 31}),
-		"no nbf":                                signed(m{"nbf": nil}),
-		"issued in 31 s":                        signed(m{"iat": now + 31}),
-		"no iat":                                signed(m{"iat": nil}),
-		"no account":                            signed(m{"sub": nil}),
-		"no session":                            signed(m{"sid": nil}),
-		"no jti":                                signed(m{"jti": nil}),
-		"session of another type":               signed(m{"sid": 1}),
-		"claims changed":                        parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"acc_2"}`)) + "." + parts[2],
-		"signature cut":                         good[:len(good)-4],
-		"no signature":                          parts[0] + "." + parts[1] + ".",
-		"two parts":                             parts[0] + "." + parts[1],
-		"four parts":                            good + ".",
-		"padding":                               good + "=",
-		"a space before":                        " " + good,
-		"a line end within":                     good[:10] + "\n" + good[10:],
-		"empty parts":                           "..",
-		"garbage":                               "garbage",
-		"garbage in three parts":                "a.b.c",
-		"binary":                                "\x00\xff.\x00.\x00",
-		"null header":                           base64.RawURLEncoding.EncodeToString([]byte("null")) + "." + parts[1] + "." + parts[2],
-		"claims that are no object":             parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte("[]")) + "." + parts[2],
+		"alg none":                       none + "." + parts[1] + ".",
+		"alg none, with a signature":     none + "." + parts[1] + "." + parts[2],
+		"alg None":                       headed(m{"alg": "None"}),
+		"no alg":                         headed(m{"alg": nil}),
+		"alg of another type":            headed(m{"alg": 256}),
+		"alg hs256":                      headed(m{"alg": "hs256"}),
+		"HS512 with our key":             forge(with(header, m{"alg": "HS512"}), goodClaims(), key, sha512.New),
+		"HS384 named, HS256 used":        headed(m{"alg": "HS384"}),
+		"RS256":                          signedRSA,
+		"RS256 named, HMAC with our key": headed(m{"alg": "RS256"}),
+		"HMAC with an RSA public key":    forge(header, goodClaims(), publicPEM, sha256.New),
+		"an empty key":                   forge(header, goodClaims(), nil, sha256.New),
+		"our key in base64 as text": forge(header, goodClaims(),
+			[]byte("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="), sha256.New),
+		"no kid":                              headed(m{"kid": nil}),
+		"unknown kid":                         headed(m{"kid": "newer"}),
+		"empty kid":                           headed(m{"kid": ""}),
+		"kid of another type":                 headed(m{"kid": []string{"new"}}),
+		"kid of another key":                  headed(m{"kid": "old"}),
+		"signed by another key":               forge(header, goodClaims(), oldKey, sha256.New),
+		"kid as a path":                       headed(m{"kid": "../../dev/null"}),
+		"crit":                                headed(m{"crit": []string{"exp"}}),
+		"a key in the header":                 headed(m{"jwk": m{"kty": "oct", "k": "AA"}}),
+		"another issuer":                      signed(m{"iss": "someone"}),
+		"no issuer":                           signed(m{"iss": nil}),
+		"issuer of another type":              signed(m{"iss": 1}),
+		"another audience":                    signed(m{"aud": "someone"}),
+		"no audience":                         signed(m{"aud": nil}),
+		"no audiences":                        signed(m{"aud": []string{}}),
+		"expired now":                         signed(m{"exp": now}),
+		"expired a second ago, within leeway": signed(m{"exp": now - 1}),
+		"expired long ago":                    signed(m{"exp": 1}),
+		"no expiry":                           signed(m{"exp": nil}),
+		"expiry 0":                            signed(m{"exp": 0}),
+		"valid in 31 s":                       signed(m{"nbf": now + 31}),
+		"no nbf":                              signed(m{"nbf": nil}),
+		"issued in 31 s":                      signed(m{"iat": now + 31}),
+		"no iat":                              signed(m{"iat": nil}),
+		"no account":                          signed(m{"sub": nil}),
+		"no session":                          signed(m{"sid": nil}),
+		"no jti":                              signed(m{"jti": nil}),
+		"session of another type":             signed(m{"sid": 1}),
+		"claims changed": parts[0] + "." +
+			base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"acc_2"}`)) + "." + parts[2],
+		"signature cut":          good[:len(good)-4],
+		"no signature":           parts[0] + "." + parts[1] + ".",
+		"two parts":              parts[0] + "." + parts[1],
+		"four parts":             good + ".",
+		"padding":                good + "=",
+		"a space before":         " " + good,
+		"a line end within":      good[:10] + "\n" + good[10:],
+		"empty parts":            "..",
+		"garbage":                "garbage",
+		"garbage in three parts": "a.b.c",
+		"binary":                 "\x00\xff.\x00.\x00",
+		"null header": base64.RawURLEncoding.EncodeToString([]byte("null")) + "." + parts[1] +
+			"." + parts[2],
+		"claims that are no object": parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte("[]")) +
+			"." + parts[2],
 		"10 KB":                                 strings.Repeat("a", 10_240),
 		"10 KB of claims, signed by us":         signed(m{"more": strings.Repeat("a", 10_240)}),
 		"10 KB of dots":                         strings.Repeat(".", 10_240),
@@ -212,8 +222,10 @@ func TestForgedTokensAreAllAnsweredAlike(t *testing.T) {
 	s := New(nil, nil, testKeys(), Options{})
 	key, _ := testKeys().find("new")
 	expired := forge(map[string]any{"alg": "HS256", "kid": "new"}, goodClaims(), key, sha256.New)
-	for _, token := range []string{"x", "ask_x", "ask_" + strings.Repeat("0", 46), "rt_x", "a.b.c", expired, strings.Repeat("y", 10_240)} {
-		if _, err := s.Authenticate(t.Context(), token); err != error(errInvalidToken) { // the store is nil: it must not be asked
+	for _, token := range []string{"x", "ask_x", "ask_" + strings.Repeat("0", 46), "rt_x", "a.b.c", expired,
+		strings.Repeat("y", 10_240)} {
+		// the store is nil: it must not be asked
+		if _, err := s.Authenticate(t.Context(), token); err != error(errInvalidToken) {
 			t.Errorf("%.20q: %v", token, err)
 		}
 	}
@@ -225,7 +237,8 @@ func TestWithoutKeysNoTokenIsIssuedOrAccepted(t *testing.T) {
 	if token, err := issuer.issue("acc_1", "ses_1", testNow, testNow.Add(time.Minute)); err == nil {
 		t.Errorf("issued %s", token)
 	}
-	if _, err := issuer.verify(forge(map[string]any{"alg": "HS256", "kid": ""}, goodClaims(), nil, sha256.New)); err == nil {
+	if _, err := issuer.verify(forge(map[string]any{"alg": "HS256", "kid": ""}, goodClaims(), nil,
+		sha256.New)); err == nil {
 		t.Error("accepted")
 	}
 }

@@ -13,11 +13,13 @@ import (
 // sessionStore keeps sessions. Methods that end sessions return the events to
 // announce, which are in the outbox by then.
 type sessionStore interface {
-	CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
-		ended []signal.Event, lockedUntil time.Time, err error)
+	CreateSession(
+		ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, max int, now time.Time,
+	) (ended []signal.Event, lockedUntil time.Time, err error)
 	SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error)
 	SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error)
-	RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error)
+	RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
+		now time.Time) ([]signal.Event, error)
 	EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error)
 	EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error)
 }
@@ -25,7 +27,8 @@ type sessionStore interface {
 // lockStore counts failed logins by the digest of the email.
 type lockStore interface {
 	LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error)
-	FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error)
+	FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules,
+		now time.Time) (until time.Time, locked bool, err error)
 	Unlock(ctx context.Context, email credential.Digest) error
 }
 
@@ -130,9 +133,15 @@ func (s *Service) rehash(ctx context.Context, account signal.AccountID, password
 
 // begin makes a session after a right password. Of too many sessions it ends those
 // that were not refreshed for longest.
-func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64, email credential.Digest) (Tokens, error) {
+func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64,
+	email credential.Digest) (Tokens, error) {
 	now := s.now()
-	n := credential.Session{ID: signal.NewSessionIDAt(now), Account: account, CreatedAt: now, EndsAt: now.Add(s.o.SessionTTL)}
+	n := credential.Session{
+		ID:        signal.NewSessionIDAt(now),
+		Account:   account,
+		CreatedAt: now,
+		EndsAt:    now.Add(s.o.SessionTTL),
+	}
 	tokens, n, err := s.renew(n, "", now)
 	if err != nil {
 		return Tokens{}, err
@@ -186,7 +195,8 @@ func earlier(a, b time.Time) time.Time {
 // expired, or revoked; also if it was used before, which ends the session.
 func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 	if token == "" {
-		return Tokens{}, ValidationError{{Field: "refresh_token", Code: "required", Detail: "refresh_token is required and must be the one of the last login or refresh"}}
+		return Tokens{}, ValidationError{{Field: "refresh_token", Code: "required",
+			Detail: "refresh_token is required and must be the one of the last login or refresh"}}
 	}
 	refuse := func(why reason) (Tokens, error) {
 		s.metrics.refused(why)

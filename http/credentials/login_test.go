@@ -44,7 +44,8 @@ func TestLoginGivesTokens(t *testing.T) {
 		t.Errorf("header (-want +got):\n%s", d)
 	}
 	c := token.Claims.(jwt.MapClaims)
-	for name, want := range map[string]any{"iss": "agentsignal", "sub": string(a.ID), "aud": []any{"agentsignal"}, "sid": string(tokens.Session),
+	for name, want := range map[string]any{"iss": "agentsignal", "sub": string(a.ID), "aud": []any{"agentsignal"},
+		"sid":   string(tokens.Session),
 		"scope": "agents:read agents:run signals:read webhooks:manage", "exp": c["iat"].(float64) + 900, "nbf": c["iat"]} {
 		if d := cmp.Diff(want, c[name]); d != "" {
 			t.Errorf("claim %s (-want +got):\n%s", name, d)
@@ -53,7 +54,8 @@ func TestLoginGivesTokens(t *testing.T) {
 	if jti, _ := c["jti"].(string); len(jti) < 16 || len(c) != 9 {
 		t.Errorf("claims %v", c)
 	}
-	want := signal.Principal{Account: a.ID, Session: tokens.Session, Scopes: signal.AllScopes, ExpiresAt: time.Unix(int64(c["exp"].(float64)), 0).UTC()}
+	want := signal.Principal{Account: a.ID, Session: tokens.Session, Scopes: signal.AllScopes,
+		ExpiresAt: time.Unix(int64(c["exp"].(float64)), 0).UTC()}
 	if d := cmp.Diff(want, w.principal(t, tokens.Access)); d != "" {
 		t.Errorf("principal (-want +got):\n%s", d)
 	}
@@ -78,7 +80,8 @@ func TestLoginTellsNothingOfAccounts(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.register(t, "a@example.com")
 	texts := map[string]bool{}
-	for _, c := range [][2]string{{"a@example.com", "wrong password"}, {"b@example.com", goodPassword}, {"no address", goodPassword},
+	for _, c := range [][2]string{{"a@example.com", "wrong password"}, {"b@example.com", goodPassword},
+		{"no address", goodPassword},
 		{strings.Repeat("x", 10_000), "x"}, {"a@example.com", strings.Repeat("x", 10_000)}, {"\x00", "\x00"}} {
 		_, err := w.Login(t.Context(), c[0], c[1])
 		wantCode(t, err, "invalid_credentials")
@@ -141,7 +144,8 @@ func TestRefreshUsesTheTokenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.Refresh == first.Refresh || second.Access == first.Access || second.Session != first.Session || second.ExpiresIn != 900*time.Second {
+	if second.Refresh == first.Refresh || second.Access == first.Access || second.Session != first.Session ||
+		second.ExpiresIn != 900*time.Second {
 		t.Errorf("%+v after %+v", second, first)
 	}
 	w.principal(t, first.Access) // lives until it expires
@@ -234,7 +238,8 @@ func TestRefreshRefusesWhatIsNoToken(t *testing.T) {
 	tokens := w.login(t, "a@example.com")
 	_, err := w.Refresh(t.Context(), "")
 	wantFields(t, err, "refresh_token required")
-	for _, token := range []string{"rt_", "x", newRefreshToken(""), tokens.Access, tokens.Refresh + "0", tokens.Refresh[:len(tokens.Refresh)-1],
+	for _, token := range []string{"rt_", "x", newRefreshToken(""), tokens.Access, tokens.Refresh + "0",
+		tokens.Refresh[:len(tokens.Refresh)-1],
 		"rt_" + strings.Repeat("!", 43), strings.ToUpper(tokens.Refresh), strings.Repeat("rt_", 5000)} {
 		_, err := w.Refresh(t.Context(), token)
 		wantCode(t, err, "invalid_refresh_token")
@@ -317,7 +322,8 @@ func TestALoginTooManyEndsTheOldest(t *testing.T) {
 
 func TestFailedLoginsLockTheEmail(t *testing.T) {
 	t.Parallel()
-	for name, email := range map[string]string{"an account's": "a@example.com", "an unknown one": "b@example.com", "no address": "nonsense"} {
+	for name, email := range map[string]string{"an account's": "a@example.com", "an unknown one": "b@example.com",
+		"no address": "nonsense"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := prometheus.NewRegistry()
@@ -333,7 +339,8 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 					_, err := w.Login(t.Context(), strings.ToUpper(email), goodPassword)
 					wantCode(t, err, "account_locked")
 					e, _ := errors.AsType[*signal.Error](err)
-					if e == nil || e.Kind != signal.KindTooMany || e.RetryAfter > lock || e.RetryAfter < lock-time.Minute-time.Since(start) {
+					if e == nil || e.Kind != signal.KindTooMany || e.RetryAfter > lock ||
+						e.RetryAfter < lock-time.Minute-time.Since(start) {
 						t.Errorf("lock %d: %+v, want about %v", i+1, e, lock)
 					}
 				}
@@ -356,7 +363,8 @@ type hangingUp struct {
 	hangUp context.CancelFunc
 }
 
-func (s hangingUp) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (time.Time, bool, error) {
+func (s hangingUp) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules,
+	now time.Time) (time.Time, bool, error) {
 	s.hangUp()
 	return s.Store.FailLogin(ctx, email, r, now)
 }
@@ -392,7 +400,8 @@ type leaving struct {
 	leave context.CancelFunc
 }
 
-func (s leaving) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
+func (s leaving) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID,
+	now time.Time) ([]signal.Event, error) {
 	defer s.leave()
 	return s.Store.RevokeKey(ctx, account, id, now)
 }
@@ -411,7 +420,8 @@ func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
 	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if events := w.log.take(); len(events) != 1 || events[0].Type != signal.KeyRevoked || events[0].Subject != string(k.ID) {
+	if events := w.log.take(); len(events) != 1 || events[0].Type != signal.KeyRevoked ||
+		events[0].Subject != string(k.ID) {
 		t.Errorf("events %+v, want the revocation", events)
 	}
 }
@@ -422,7 +432,8 @@ type overtaken struct {
 	first func()
 }
 
-func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID,
+func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64,
+	keep signal.SessionID,
 	now time.Time) ([]signal.Event, error) {
 	s.first()
 	return s.Store.SetPassword(ctx, id, hash, version, keep, now)
@@ -580,7 +591,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	if out.Len() == 0 {
 		t.Error("nothing is logged")
 	}
-	for _, s := range []string{secret, first.Access, first.Refresh, second.Access, second.Refresh, goodPassword, "wrong password", a.Email} {
+	for _, s := range []string{secret, first.Access, first.Refresh, second.Access, second.Refresh, goodPassword,
+		"wrong password", a.Email} {
 		if strings.Contains(out.String(), s) {
 			t.Errorf("the log shows %q:\n%s", s, out.String())
 		}
@@ -610,7 +622,8 @@ func TestSecretsAreNotStored(t *testing.T) {
 			t.Errorf("Redis holds %q", s)
 		}
 	}
-	if !strings.Contains(all.String(), credential.DigestOf(secret).String()) || !strings.Contains(all.String(), credential.DigestOf(tokens.Refresh).String()) {
+	if !strings.Contains(all.String(), credential.DigestOf(secret).String()) ||
+		!strings.Contains(all.String(), credential.DigestOf(tokens.Refresh).String()) {
 		t.Error("Redis does not hold the digests")
 	}
 }

@@ -75,7 +75,8 @@ func TestUpkeepGoesOnAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, events := &memory{}, &panickingEvents{}
-		m.unsettled = []signal.Event{{ID: "evt_1", Type: signal.KeyRevoked, Account: "acc_1"}, {ID: "evt_2", Type: signal.KeyRevoked, Account: "acc_2"}}
+		m.unsettled = []signal.Event{{ID: "evt_1", Type: signal.KeyRevoked, Account: "acc_1"},
+			{ID: "evt_2", Type: signal.KeyRevoked, Account: "acc_2"}}
 		store := &panickingUpkeep{memory: m}
 		s := New(store, events, testKeys(), Options{})
 		ctx, cancel := context.WithCancel(t.Context())

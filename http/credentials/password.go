@@ -30,7 +30,8 @@ var commonPasswords = func() map[string]bool {
 }()
 
 // lookAlikes undoes the usual replacements of letters.
-var lookAlikes = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
+var lookAlikes = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5",
+	"s", "7", "t")
 
 // foldPassword makes passwords equal that a guesser tries together.
 func foldPassword(p string) string { return lookAlikes.Replace(strings.ToLower(p)) }
@@ -66,8 +67,14 @@ func newHasher(p argon2id.Params, atOnce, waiting int) *hasher {
 	rand.Read(key)
 	encode := base64.RawStdEncoding.EncodeToString
 	const argon2Version = 0x13
-	return &hasher{params: p, check: argon2id.CheckHash, slots: make(chan struct{}, atOnce), places: make(chan struct{}, atOnce+waiting),
-		dummy: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2Version, p.Memory, p.Iterations, p.Parallelism, encode(salt), encode(key))}
+	return &hasher{
+		params: p,
+		check:  argon2id.CheckHash,
+		slots:  make(chan struct{}, atOnce),
+		places: make(chan struct{}, atOnce+waiting),
+		dummy: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2Version, p.Memory, p.Iterations, p.Parallelism,
+			encode(salt), encode(key)),
+	}
 }
 
 // acquire waits for its turn. KindUnavailable if too many wait already, or if ctx

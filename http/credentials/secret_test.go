@@ -109,7 +109,8 @@ func FuzzSecrets(f *testing.F) {
 		}
 		isCommon(s)
 		var v ValidationError
-		if email := checkEmail(&v, "email", s); len(v) == 0 && (email == "" || !strings.Contains(email, "@") || NormalizeEmail(email) != email) {
+		if email := checkEmail(&v, "email", s); len(v) == 0 &&
+			(email == "" || !strings.Contains(email, "@") || NormalizeEmail(email) != email) {
 			t.Errorf("%q passes for an email as %q", s, email)
 		}
 	})

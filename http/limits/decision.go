@@ -23,7 +23,14 @@ type Decision struct {
 
 // decide makes a decision of class c with quota q.
 func decide(c Class, q Quota, allowed bool, remaining int, reset time.Duration) Decision {
-	d := Decision{Class: c, Allowed: allowed, Limit: q.Requests, Window: q.Period, Remaining: remaining, Reset: max(0, reset)}
+	d := Decision{
+		Class:     c,
+		Allowed:   allowed,
+		Limit:     q.Requests,
+		Window:    q.Period,
+		Remaining: remaining,
+		Reset:     max(0, reset),
+	}
 	if !allowed {
 		d.RetryAfter = max(time.Second, d.Reset)
 	}

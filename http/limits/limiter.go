@@ -39,7 +39,8 @@ const (
 type Store interface {
 	// TakeTokens gives back tokens taken before, takes at most want, and returns how
 	// many were taken and how long the bucket would take to be full again.
-	TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error)
+	TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration,
+		want, back int) (taken int, full time.Duration, err error)
 }
 
 // Options change how a Limiter works.
@@ -78,7 +79,13 @@ type bucketID struct {
 
 // New returns a limiter over store; nil counts in this process only.
 func New(store Store, o Options) *Limiter {
-	l := &Limiter{store: store, log: o.Log, start: time.Now(), seed: maphash.MakeSeed(), most: max(1, cmp.Or(o.Buckets, defaultMost)/shards)}
+	l := &Limiter{
+		store: store,
+		log:   o.Log,
+		start: time.Now(),
+		seed:  maphash.MakeSeed(),
+		most:  max(1, cmp.Or(o.Buckets, defaultMost)/shards),
+	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -363,7 +370,8 @@ func (l *Limiter) sweep(ctx context.Context) {
 		s.mu.Lock()
 		for id, b := range s.buckets {
 			b.mu.Lock()
-			if q := quotas[id.class]; b.leased > 0 && b.asking == nil && now >= b.leaseEnd && len(back) < mostReturned && !q.Off() {
+			if q := quotas[id.class]; b.leased > 0 && b.asking == nil && now >= b.leaseEnd &&
+				len(back) < mostReturned && !q.Off() {
 				back = append(back, unused{id, q, b.unlease(q)})
 				b.size = 1
 			}
@@ -382,7 +390,8 @@ func (l *Limiter) sweep(ctx context.Context) {
 		if ctx.Err() != nil || l.now() < time.Duration(l.aloneUntil.Load()) {
 			return
 		}
-		if _, _, err := l.store.TakeTokens(ctx, string(Classes[u.id.class]), u.id.who, u.q.Requests, u.q.Period, 0, u.n); err != nil {
+		if _, _, err := l.store.TakeTokens(ctx, string(Classes[u.id.class]), u.id.who, u.q.Requests, u.q.Period, 0,
+			u.n); err != nil {
 			l.alone(err)
 		}
 	}

@@ -25,7 +25,8 @@ type fakeStore struct {
 	delay time.Duration
 }
 
-func (f *fakeStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+func (f *fakeStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration,
+	want, back int) (int, time.Duration, error) {
 	f.mu.Lock()
 	f.calls++
 	delay := f.delay
@@ -107,7 +108,8 @@ func TestQuotaIsAllowedAtOnceAndNoMore(t *testing.T) {
 				l := New(store, Options{Quotas: tenAnHour})
 				for i := range 10 {
 					d := l.Take(t.Context(), Runs, "acc_1")
-					want := Decision{Class: Runs, Allowed: true, Limit: 10, Window: time.Hour, Remaining: 9 - i, Reset: time.Duration(i+1) * 6 * time.Minute}
+					want := Decision{Class: Runs, Allowed: true, Limit: 10, Window: time.Hour, Remaining: 9 - i,
+						Reset: time.Duration(i+1) * 6 * time.Minute}
 					if i == 9 {
 						want.Reset = 6 * time.Minute // until the next one
 					}
@@ -340,7 +342,8 @@ func TestQuotasChangeAtRunTime(t *testing.T) {
 			t.Errorf("at once after the change: %+v", d)
 		}
 		time.Sleep(time.Second)
-		if d := l.Take(t.Context(), Runs, "acc_1"); !d.Allowed || d.Limit != 100 || d.Window != time.Second || d.Remaining != 99 {
+		if d := l.Take(t.Context(), Runs, "acc_1"); !d.Allowed || d.Limit != 100 || d.Window != time.Second ||
+			d.Remaining != 99 {
 			t.Errorf("after the change: %+v", d)
 		}
 		if d := l.Take(t.Context(), Writes, "acc_1"); !d.Allowed || d.Remaining != 1 {
@@ -466,12 +469,14 @@ func TestHeaders(t *testing.T) {
 		},
 		"refused for long": {
 			decide(Registrations, Quota{5, time.Hour}, false, 0, 719*time.Second+1),
-			http.Header{"Ratelimit-Policy": {`"registrations";q=5;w=3600`}, "Ratelimit": {`"registrations";r=0;t=720`}, "X-Ratelimit-Limit": {"5"},
+			http.Header{"Ratelimit-Policy": {`"registrations";q=5;w=3600`}, "Ratelimit": {`"registrations";r=0;t=720`},
+				"X-Ratelimit-Limit":     {"5"},
 				"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795254126"}, "Retry-After": {"720"}},
 		},
 		"allowed": {
 			decide(Reads, Quota{3000, time.Minute}, true, 2999, 20*time.Millisecond),
-			http.Header{"Ratelimit-Policy": {`"reads";q=3000;w=60`}, "Ratelimit": {`"reads";r=2999;t=1`}, "X-Ratelimit-Limit": {"3000"},
+			http.Header{"Ratelimit-Policy": {`"reads";q=3000;w=60`}, "Ratelimit": {`"reads";r=2999;t=1`},
+				"X-Ratelimit-Limit":     {"3000"},
 				"X-Ratelimit-Remaining": {"2999"}, "X-Ratelimit-Reset": {"1795253407"}},
 		},
 		"off": {Decision{Class: Runs, Allowed: true}, http.Header{}},

@@ -13,7 +13,8 @@ type panickingStore struct {
 	asked bool
 }
 
-func (s *panickingStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+func (s *panickingStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration,
+	want, back int) (int, time.Duration, error) {
 	if !s.asked {
 		s.asked = true
 		panic("broken")
@@ -44,7 +45,8 @@ type panickingReturn struct {
 	returned int
 }
 
-func (s *panickingReturn) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (int, time.Duration, error) {
+func (s *panickingReturn) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration,
+	want, back int) (int, time.Duration, error) {
 	if want == 0 {
 		if s.returned++; s.returned == 1 {
 			panic("at a return")

@@ -10,7 +10,8 @@ import (
 func TestParseQuota(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Quota{
-		"3000/m": {3000, time.Minute}, "1/s": {1, time.Second}, "5/h": {5, time.Hour}, "1000000/s": {1_000_000, time.Second}, "off": {},
+		"3000/m": {3000, time.Minute}, "1/s": {1, time.Second}, "5/h": {5, time.Hour},
+		"1000000/s": {1_000_000, time.Second}, "off": {},
 	} {
 		got, err := ParseQuota(text)
 		if err != nil || got != want {
@@ -20,7 +21,8 @@ func TestParseQuota(t *testing.T) {
 			t.Errorf("%q is written as %q", text, got)
 		}
 	}
-	for _, text := range []string{"", "/", "/m", "0/m", "-1/m", "+1/m", "1", "1/", "1/d", "1/M", "1 /m", " 1/m", "1/m ", "1.5/s", "1e3/s", "1000001/s", "99999999999999999999/s", "OFF", "1/m/m"} {
+	for _, text := range []string{"", "/", "/m", "0/m", "-1/m", "+1/m", "1", "1/", "1/d", "1/M", "1 /m", " 1/m", "1/m ",
+		"1.5/s", "1e3/s", "1000001/s", "99999999999999999999/s", "OFF", "1/m/m"} {
 		if got, err := ParseQuota(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}

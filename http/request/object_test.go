@@ -11,7 +11,9 @@ import (
 // FuzzDecodeObject: what the reader finds encoding/json finds too; no fault that it notes
 // breaks an answer.
 func FuzzDecodeObject(f *testing.F) {
-	for _, seed := range []string{`{"asset":"BTC","strategy":"momentum","parameters":{"keywords":["a","b"],"region":null}}`, `{"a":{"b":[1,2.5e-3,"\ud83d\ude00"]},"a":2}`,
+	for _, seed := range []string{
+		`{"asset":"BTC","strategy":"momentum","parameters":{"keywords":["a","b"],"region":null}}`,
+		`{"a":{"b":[1,2.5e-3,"\ud83d\ude00"]},"a":2}`,
 		`{"\u0061":"\\\"","":0}`, `[]`, `{"a":"`, "{\"\xff\":1}", `"\ud800"`, strings.Repeat("[", 40)} {
 		f.Add([]byte(seed))
 	}

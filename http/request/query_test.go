@@ -37,7 +37,8 @@ func TestSince(t *testing.T) {
 }
 
 func FuzzQuery(f *testing.F) {
-	for _, seed := range []string{"limit=5&offset=2&since=2026-11-21T09:30:00Z", "limit=%35&limit=5", "min_confidence=1e-3&x=%zz", "asset=%ff;a=b", "since=2026-11-21 09:30"} {
+	for _, seed := range []string{"limit=5&offset=2&since=2026-11-21T09:30:00Z", "limit=%35&limit=5",
+		"min_confidence=1e-3&x=%zz", "asset=%ff;a=b", "since=2026-11-21 09:30"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -45,7 +46,8 @@ func FuzzQuery(f *testing.F) {
 		q := NewQuery(raw, &f, "limit", "offset", "since", "asset", "min_confidence")
 		p := q.Page()
 		since, asset, least := q.Since(), q.Text("asset", 64), q.Fraction("min_confidence")
-		if p.Limit < 1 || p.Limit > maxLimit || p.Offset < 0 || least < 0 || least > 1 || !utf8.ValidString(asset) || since.Location() != time.UTC {
+		if p.Limit < 1 || p.Limit > maxLimit || p.Offset < 0 || least < 0 || least > 1 || !utf8.ValidString(asset) ||
+			since.Location() != time.UTC {
 			t.Fatalf("%q: %+v %v %q %v", raw, p, since, asset, least)
 		}
 		if !json.Valid([]byte(p.Written)) {
