@@ -69,7 +69,7 @@ func TestChallenge(t *testing.T) {
 			http.Redirect(w, r, "/hooks", http.StatusTemporaryRedirect)
 		}, "status 307"},
 	}
-	n := New(newFakeStore(), newSender(t, SenderOptions{}), newKeyring(t, keyNamed("2026", 1)), Options{})
+	n := New(newFakeStore(), newSender(t, SenderOptions{}), ringOf(t, "2026"), Options{})
 	for name, test := range tests {
 		asked := 0
 		server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func TestChallenge(t *testing.T) {
 	if used := n.gate.inFlight(); used+len(n.gate.flows) != 0 {
 		t.Errorf("%d slots and %d flows are left at the gate", used, len(n.gate.flows))
 	}
-	guarded := New(newFakeStore(), NewSender(SenderOptions{}), newKeyring(t, keyNamed("2026", 1)), Options{})
+	guarded := New(newFakeStore(), NewSender(SenderOptions{}), ringOf(t, "2026"), Options{})
 	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
 	if signal.CodeOf(err) != CodeNotAllowed {
 		t.Errorf("an address that is not allowed: %v", err)
@@ -108,7 +108,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		courier := &fakeCourier{}
-		n := New(newFakeStore(), courier, newKeyring(t, keyNamed("2026", 1)), Options{HostConcurrency: 4})
+		n := New(newFakeStore(), courier, ringOf(t, "2026"), Options{HostConcurrency: 4})
 		account := signal.NewAccountID()
 		var held []slot
 		for range 2 { // all that an account may have at a host

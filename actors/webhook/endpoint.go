@@ -264,7 +264,7 @@ func (e *endpoint) disabled() bool { return e.record.Status == delivery.WebhookD
 // open opens the secrets of the record, so that requests can be signed. If no key does,
 // the deliveries stay in Redis until one does.
 func (e *endpoint) open(c engine.Context) bool {
-	t, err := e.o.keys.target(&e.record, e.o.now())
+	t, err := openTarget(e.o.keys, &e.record, e.o.now())
 	e.sealed = err != nil
 	e.queue.aim(t)
 	if err != nil {
@@ -273,7 +273,7 @@ func (e *endpoint) open(c engine.Context) bool {
 		e.loadIn(c, sealedRetry)
 		return false
 	}
-	if e.o.keys.outdated(&e.record, e.o.now()) {
+	if outdated(e.o.keys, &e.record, e.o.now()) {
 		o, w := e.o, e.record
 		c.Go(func(ctx context.Context) any {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 )
 
 // Store is what the actors ask of Redis: each part stands with its caller.
@@ -85,7 +86,7 @@ const (
 type Node struct {
 	store   Store
 	courier Courier
-	keys    *Keyring
+	keys    *keyring.Ring
 	options Options
 	gate    *gate
 	// room is how many more deliveries may wait in live queues.
@@ -95,7 +96,7 @@ type Node struct {
 
 // New returns a node that keeps webhooks in store, sends by courier and opens their
 // secrets with keys.
-func New(store Store, courier Courier, keys *Keyring, o Options) *Node {
+func New(store Store, courier Courier, keys *keyring.Ring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, DefaultHostConcurrency)
 	o.AccountConcurrency = cmp.Or(o.AccountConcurrency, DefaultAccountConcurrency)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 )
 
 // target is where an endpoint's requests go. It does not change.
@@ -24,15 +25,15 @@ func (g *target) at(t time.Time) *Destination {
 	return g.to
 }
 
-// target opens the secrets of w that sign at the given time, or later.
-func (r *Keyring) target(w *delivery.Webhook, at time.Time) (*target, error) {
-	secret, err := r.Open(w.Secret, string(w.ID))
+// openTarget opens the secrets of w that sign at the given time, or later.
+func openTarget(keys *keyring.Ring, w *delivery.Webhook, at time.Time) (*target, error) {
+	secret, err := keys.Open(w.Secret, string(w.ID))
 	if err != nil {
 		return nil, err
 	}
 	t := &target{to: NewDestination(w.URL, string(secret))}
 	if overlaps(w, at) {
-		previous, err := r.Open(w.PreviousSecret, string(w.ID))
+		previous, err := keys.Open(w.PreviousSecret, string(w.ID))
 		if err != nil {
 			return nil, fmt.Errorf("previous secret: %w", err)
 		}
@@ -41,19 +42,19 @@ func (r *Keyring) target(w *delivery.Webhook, at time.Time) (*target, error) {
 	return t, nil
 }
 
-// overlaps says that w has a previous secret that still signs. One that has ended is
-// not looked at: the key that has sealed it may be gone.
+// overlaps reports whether w has a previous secret that still signs. One that has ended is
+// not read: the key that has sealed it may have been removed.
 func overlaps(w *delivery.Webhook, at time.Time) bool {
 	return w.PreviousSecret != nil && at.Before(w.PreviousUntil)
 }
 
-// outdated says that a secret of w that is needed is not sealed by the newest key.
-func (r *Keyring) outdated(w *delivery.Webhook, at time.Time) bool {
-	return !r.Current(w.Secret) || overlaps(w, at) && !r.Current(w.PreviousSecret)
+// outdated reports whether a secret of w that is in use is sealed by another key than the newest.
+func outdated(keys *keyring.Ring, w *delivery.Webhook, at time.Time) bool {
+	return !keys.Current(w.Secret) || overlaps(w, at) && !keys.Current(w.PreviousSecret)
 }
 
-// reseal stores w with its secrets sealed by the newest key. If its record is another
-// one by now, or gone, that is left to whoever reads the new one.
+// reseal stores w with its secrets sealed by the newest key. If the record was changed or
+// removed meanwhile, it does nothing: the new record is checked when it is read.
 func (o *owned) reseal(ctx context.Context, w delivery.Webhook) error {
 	secret, err := o.keys.Open(w.Secret, string(w.ID))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 func TestASecretThatNoKeyOpens(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		lost := newKeyring(t, keyNamed("lost", 9))
+		lost := ringOf(t, "lost")
 		id := w.register()
 		good := w.store.hook(id).Secret
 		w.store.change(id, func(h *delivery.Webhook) { h.Secret = lost.Seal([]byte("secret"), string(h.ID)) })
@@ -76,7 +76,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 // An old secret that no key opens any more is in nobody's way once it has ended.
 func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		lost := newKeyring(t, keyNamed("lost", 9))
+		lost := ringOf(t, "lost")
 		id := w.register(func(h *delivery.Webhook) {
 			h.PreviousSecret, h.PreviousUntil = lost.Seal([]byte("old"), string(h.ID)), time.Now().Add(time.Hour)
 		})
@@ -95,14 +95,14 @@ func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
 			h.PreviousSecret, h.PreviousUntil = w.keys.Seal([]byte("old"), string(h.ID)), time.Now().Add(24*time.Hour)
 		})
 		quiet := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
-		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
+		w.node.keys = ringOf(t, "2027", "2026")
 		w.start()
 		events := w.emit(1)
 		pass(time.Minute)
 		w.once(id, events)
 		for _, id := range []signal.WebhookID{id, quiet} {
 			hook := w.store.hook(id)
-			if w.node.keys.outdated(&hook, time.Now()) {
+			if outdated(w.node.keys, &hook, time.Now()) {
 				t.Errorf("%s: not sealed with the newest key", id)
 			}
 			secret, err := w.node.keys.Open(hook.Secret, string(id))
@@ -118,7 +118,7 @@ func TestSecretsAreSealedWithTheNewestKey(t *testing.T) {
 func TestSecretsAreSealedAgainInEveryPass(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.node.keys = newKeyring(t, keyNamed("2027", 2), keyNamed("2026", 1))
+		w.node.keys = ringOf(t, "2027", "2026")
 		down := true
 		w.store.fail = func(op string) (error, bool) {
 			if op == "ChangeWebhook" && down {
@@ -133,7 +133,7 @@ func TestSecretsAreSealedAgainInEveryPass(t *testing.T) {
 		}
 		w.store.set(func() { down = false })
 		pass(upkeepEvery)
-		if hook := w.store.hook(id); w.node.keys.outdated(&hook, time.Now()) {
+		if hook := w.store.hook(id); outdated(w.node.keys, &hook, time.Now()) {
 			t.Error("not sealed with the newest key")
 		}
 	})

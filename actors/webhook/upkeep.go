@@ -21,7 +21,7 @@ const (
 
 // firstUpkeep returns how long after its start an owner makes its first pass.
 func (n *Node) firstUpkeep() time.Duration {
-	if len(n.keys.ciphers) > 1 {
+	if n.keys.Len() > 1 {
 		return resealStart
 	}
 	return upkeepStart
@@ -42,7 +42,7 @@ func (o *owned) upkeep(ctx context.Context) error {
 		}
 		for i := range list {
 			w := &list[i]
-			if o.keys.outdated(w, o.now()) {
+			if outdated(o.keys, w, o.now()) {
 				if err := o.reseal(ctx, *w); err != nil {
 					o.log.Error("secret is not sealed with the newest key", "webhook", string(w.ID), "err", err)
 				}

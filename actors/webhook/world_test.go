@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 )
 
 // world is a node that owns one partition, with fakes round it. It lives in a bubble
@@ -26,7 +28,7 @@ type world struct {
 	t       *testing.T
 	store   *fakeStore
 	courier *fakeCourier
-	keys    *Keyring
+	keys    *keyring.Ring
 	node    *Node
 	system  *engine.System
 	metrics *prometheus.Registry
@@ -63,6 +65,20 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
+// ringOf returns a ring with a key for each name, the newest first.
+func ringOf(tb testing.TB, names ...string) *keyring.Ring {
+	tb.Helper()
+	keys := make([]keyring.Key, len(names))
+	for i, name := range names {
+		keys[i] = keyring.Key{Name: name, Value: sha256.Sum256([]byte(name))}
+	}
+	r, err := keyring.New(keys)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
 // owner is the partition's actor, as far as webhooks need it.
 type owner struct {
 	w     *world
@@ -91,7 +107,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 
 // newWorld makes the fakes. start sets them going.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
-	w := &world{t: t, epoch: 1, store: newFakeStore(), courier: &fakeCourier{}, keys: newKeyring(t, keyNamed("2026", 1)), account: signal.NewAccountID(),
+	w := &world{t: t, epoch: 1, store: newFakeStore(), courier: &fakeCourier{}, keys: ringOf(t, "2026"), account: signal.NewAccountID(),
 		metrics: prometheus.NewRegistry(), actors: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}

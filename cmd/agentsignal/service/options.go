@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
@@ -47,16 +47,16 @@ func signingKeys(c configs.Config) (credentials.KeyRing, error) {
 }
 
 // encryptionKeys returns the keys of the secrets of webhooks.
-func encryptionKeys(c configs.Config) (*webhook.Keyring, error) {
+func encryptionKeys(c configs.Config) (*keyring.Ring, error) {
 	keys, err := keysOf(c.Security.EncryptionKeys, c.DataDir, encryptionKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("security.encryption_keys: %w", err)
 	}
-	list := make([]webhook.Key, len(keys))
+	list := make([]keyring.Key, len(keys))
 	for i, k := range keys {
-		list[i] = webhook.Key(k)
+		list[i] = keyring.Key(k)
 	}
-	return webhook.NewKeyring(list)
+	return keyring.New(list)
 }
 
 // checkOptions returns all faults of settings whose form only the packages know that use

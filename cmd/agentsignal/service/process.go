@@ -26,6 +26,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
@@ -81,7 +82,7 @@ type process struct {
 	catalogue  *catalogue.Catalogue
 	agents     *agent.Agents
 	lifecycle  *lifecycle.Node
-	secrets    *webhook.Keyring // of webhooks
+	secrets    *keyring.Ring // of webhooks
 	guard      *webhook.Guard
 	webhooks   *persistence.Webhooks
 	attempts   *webhook.Metrics

@@ -1,4 +1,4 @@
-package webhook
+package keyring
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ func keyNamed(name string, fill byte) Key {
 	return k
 }
 
-func newKeyring(tb testing.TB, keys ...Key) *Keyring {
+func newKeyring(tb testing.TB, keys ...Key) *Ring {
 	tb.Helper()
-	r, err := NewKeyring(keys)
+	r, err := New(keys)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestKeyringOpensNothingElse(t *testing.T) {
 	}
 	tests := []struct {
 		name    string
-		ring    *Keyring
+		ring    *Ring
 		sealed  []byte
 		purpose string
 	}{
@@ -116,7 +116,7 @@ func TestKeyringRefusesBadKeys(t *testing.T) {
 		{"two of one name", []Key{keyNamed("a", 1), keyNamed("a", 2)}},
 	}
 	for _, test := range tests {
-		if _, err := NewKeyring(test.keys); err == nil {
+		if _, err := New(test.keys); err == nil {
 			t.Errorf("made a ring of keys: %s", test.name)
 		}
 	}

@@ -1,4 +1,6 @@
-package webhook
+// Package keyring encrypts secrets at rest with named keys, so that a key can be replaced
+// while what the old one has sealed is still in use.
+package keyring
 
 import (
 	"crypto/aes"
@@ -16,22 +18,22 @@ type Key struct {
 	Value [32]byte
 }
 
-// Keyring encrypts the secrets of webhooks, with AES-256-GCM. Its first key seals,
+// Ring encrypts the secrets of webhooks, with AES-256-GCM. Its first key seals,
 // all of them open, so that a new key can be put in front of an old one and the old
 // one be removed once nothing is sealed by it. It is safe for concurrent use.
-type Keyring struct {
+type Ring struct {
 	current string
 	ciphers map[string]cipher.AEAD
 	digests [][]byte // keys of Digests, in the order of the ring
 }
 
-// NewKeyring returns a ring of keys, of which there must be at least one, with
+// New returns a ring of keys, of which there must be at least one, with
 // different names.
-func NewKeyring(keys []Key) (*Keyring, error) {
+func New(keys []Key) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("make keyring: no key is given")
 	}
-	r := &Keyring{current: keys[0].Name, ciphers: make(map[string]cipher.AEAD, len(keys))}
+	r := &Ring{current: keys[0].Name, ciphers: make(map[string]cipher.AEAD, len(keys))}
 	for _, k := range keys {
 		if len(k.Name) == 0 || len(k.Name) > 255 {
 			return nil, fmt.Errorf("make keyring: the name %q must have 1 to 255 bytes", k.Name)
@@ -55,7 +57,7 @@ func NewKeyring(keys []Key) (*Keyring, error) {
 
 // Seal encrypts plain for a purpose, such as the identifier of a webhook: what was
 // sealed for one opens for no other.
-func (r *Keyring) Seal(plain []byte, purpose string) []byte {
+func (r *Ring) Seal(plain []byte, purpose string) []byte {
 	aead := r.ciphers[r.current]
 	b := make([]byte, 0, 1+len(r.current)+len(plain)+aead.Overhead())
 	b = append(b, byte(len(r.current)))
@@ -65,7 +67,7 @@ func (r *Keyring) Seal(plain []byte, purpose string) []byte {
 
 // Open decrypts what Seal has returned. It fails if the key is not in the ring, or
 // if the bytes or the purpose are not those of Seal.
-func (r *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
+func (r *Ring) Open(sealed []byte, purpose string) ([]byte, error) {
 	name, rest, err := cutKeyName(sealed)
 	if err != nil {
 		return nil, err
@@ -81,9 +83,9 @@ func (r *Keyring) Open(sealed []byte, purpose string) ([]byte, error) {
 	return plain, nil
 }
 
-// Digests returns a digest of data for a purpose by each key of the ring. Without the key
-// nobody can find out by trying what data was.
-func (r *Keyring) Digests(data []byte, purpose string) [][32]byte {
+// Digests returns a digest of data for a purpose by each key of the ring. Without the
+// key, data cannot be found by trying.
+func (r *Ring) Digests(data []byte, purpose string) [][32]byte {
 	list := make([][32]byte, len(r.digests))
 	for i, key := range r.digests {
 		mac := hmac.New(sha256.New, key)
@@ -94,8 +96,11 @@ func (r *Keyring) Digests(data []byte, purpose string) [][32]byte {
 	return list
 }
 
-// Current says that sealed was sealed by the first key of the ring.
-func (r *Keyring) Current(sealed []byte) bool {
+// Len returns the number of keys.
+func (r *Ring) Len() int { return len(r.ciphers) }
+
+// Current reports whether sealed was sealed by the first key of the ring.
+func (r *Ring) Current(sealed []byte) bool {
 	name, _, err := cutKeyName(sealed)
 	return err == nil && name == r.current
 }
