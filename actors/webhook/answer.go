@@ -11,7 +11,7 @@ import (
 )
 
 // maxBodyRead is how much of an answer's body is read at most, in bytes, of which
-// signal.MaxResponseBody are kept. A connection whose answer is longer is not used
+// delivery.MaxResponseBody are kept. A connection whose answer is longer is not used
 // again.
 const maxBodyRead = 64 << 10
 
@@ -35,7 +35,7 @@ func readBody(r io.Reader) string {
 	return toText(b[:], more > 0)
 }
 
-// toText returns b as valid UTF-8 of at most signal.MaxResponseBody bytes. Bytes that are no
+// toText returns b as valid UTF-8 of at most delivery.MaxResponseBody bytes. Bytes that are no
 // text become U+FFFD; a character that is cut off at the end is left out if the body
 // goes on.
 func toText(b []byte, cut bool) string {
@@ -66,4 +66,12 @@ func tornBytes(b []byte) int {
 		}
 	}
 	return 0
+}
+
+// CutBody returns the beginning of s, at most n bytes, which end between two characters.
+func CutBody(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-tornBytes([]byte(s[:n]))]
 }

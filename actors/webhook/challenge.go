@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 // EventChallenge is the type of the request by which an endpoint is asked for a proof
@@ -27,7 +28,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
 	to, token, now := NewDestination(w.URL, secret), rand.Text(), n.now()
-	s, err := n.await(ctx, w.Account, to.name)
+	s, err := n.await(ctx, w.Account, to.HostName)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	if why == "" {
 		return nil
 	}
-	return &signal.Error{Kind: signal.KindInvalid, Code: CodeNotAllowed, Message: "the endpoint has not answered the challenge: " + why +
+	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: "the endpoint has not answered the challenge: " + why +
 		`; it must answer the POST of type ` + string(EventChallenge) + ` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`}
 }
 

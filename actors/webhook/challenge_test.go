@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 // tokenOf verifies a challenge and returns its token.
@@ -69,10 +70,10 @@ func TestChallenge(t *testing.T) {
 			http.Redirect(w, r, "/hooks", http.StatusTemporaryRedirect)
 		}, "status 307"},
 	}
-	n := New(newFakeStore(), newSender(t, SenderOptions{}), ringOf(t, "2026"), Options{})
+	n := New(newFakeStore(), localSender(t, SenderOptions{}), ringOf(t, "2026"), Options{})
 	for name, test := range tests {
 		asked := 0
-		server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		server := localServer(t, func(w http.ResponseWriter, r *http.Request) {
 			asked++
 			token := tokenOf(t, r)
 			test.answer(w, token, r)
@@ -85,7 +86,7 @@ func TestChallenge(t *testing.T) {
 		switch {
 		case test.why == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case test.why != "" && (signal.CodeOf(err) != CodeNotAllowed || !strings.Contains(err.Error(), test.why)):
+		case test.why != "" && (signal.CodeOf(err) != guard.CodeNotAllowed || !strings.Contains(err.Error(), test.why)):
 			t.Errorf("%s: %v, want %q", name, err, test.why)
 		}
 		if asked != 1 {
@@ -97,7 +98,7 @@ func TestChallenge(t *testing.T) {
 	}
 	guarded := New(newFakeStore(), NewSender(SenderOptions{}), ringOf(t, "2026"), Options{})
 	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
-	if signal.CodeOf(err) != CodeNotAllowed {
+	if signal.CodeOf(err) != guard.CodeNotAllowed {
 		t.Errorf("an address that is not allowed: %v", err)
 	}
 }
@@ -128,7 +129,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 		go func() { waits <- challenge() }()
 		pass(time.Second)
 		n.gate.leave(held[0])
-		if err := <-waits; signal.CodeOf(err) != CodeNotAllowed || len(courier.sent()) != 1 {
+		if err := <-waits; signal.CodeOf(err) != guard.CodeNotAllowed || len(courier.sent()) != 1 {
 			t.Errorf("with the slot of another one: %v after %d requests", err, len(courier.sent()))
 		}
 		n.gate.leave(held[1])
@@ -136,7 +137,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 			<-ctx.Done()
 			return Result{At: r.At, Error: delivery.Cancelled}
 		})
-		if err := challenge(); signal.CodeOf(err) != CodeNotAllowed || !strings.Contains(err.Error(), "no answer within 10s") {
+		if err := challenge(); signal.CodeOf(err) != guard.CodeNotAllowed || !strings.Contains(err.Error(), "no answer within 10s") {
 			t.Errorf("without an answer: %v", err)
 		}
 		if n := n.gate.inFlight() + len(n.gate.flows); n != 0 {

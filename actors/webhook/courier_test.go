@@ -54,7 +54,7 @@ func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
 // byEffect compares destinations by where they lead and how they sign.
 var byEffect = cmp.Comparer(func(a, b *Destination) bool {
 	sign := func(d *Destination) string {
-		return string(d.appendStandards(d.signers[0].appendSignature(nil, []byte("body")), "evt_1", 1, []byte("body")))
+		return string(d.Signers.AppendStandard(d.Signers.Append(nil, []byte("body")), "evt_1", 1, []byte("body")))
 	}
 	return a.URL == b.URL && sign(a) == sign(b)
 })

@@ -2,45 +2,38 @@ package webhook
 
 import (
 	"cmp"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
-	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
-// Destination is where requests go and what signs them, worked out once for all
-// attempts. It does not change, and is safe for concurrent use.
+// Destination is where requests go and how they are signed, prepared once for all
+// attempts. It is immutable.
 type Destination struct {
-	URL  string
-	to   endpointAddress
-	name string // of the host, without port, by which requests to it are counted
-	host string // as requests name it
-	path string // and query
-	err  error  // why URL leads nowhere
+	URL      string
+	to       endpointAddress
+	HostName string // without port; requests in flight are counted by it
+	host     string // as requests name it
+	path     string // and query
+	err      error  // why nothing can be sent to URL; nil: it can
 
-	signers []*signer // of the secrets, the newest first
+	Signers Signers
 }
 
 // NewDestination returns the destination of a URL. There must be a secret; the newest
 // is the first.
 func NewDestination(url string, secrets ...string) *Destination {
-	d := &Destination{URL: url}
+	d := &Destination{URL: url, Signers: NewSigners(secrets...)}
 	d.to, d.host, d.path, d.err = parseEndpoint(url)
-	d.name = hostName(d.to.address)
-	for _, s := range secrets {
-		d.signers = append(d.signers, newSigner(s))
-	}
+	d.HostName = hostName(d.to.address)
 	return d
 }
 
@@ -64,17 +57,17 @@ func (d *Destination) isAddress() bool {
 		return false
 	}
 	_, err = netip.ParseAddr(name)
-	return err == nil || isLocalhost(name)
+	return err == nil || guard.IsLocalhost(name)
 }
 
-// parseEndpoint returns where a URL leads, and what a request to it says of that.
+// parseEndpoint returns the address a URL leads to, and the Host and path of its requests.
 func parseEndpoint(text string) (to endpointAddress, host, path string, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return to, "", "", err
 	}
 	name, port := u.Hostname(), u.Port()
-	if !isASCII(name) {
+	if strings.ContainsFunc(name, notASCII) {
 		if name, err = idna.Lookup.ToASCII(name); err != nil {
 			return to, "", "", err
 		}
@@ -99,8 +92,10 @@ func parseEndpoint(text string) (to endpointAddress, host, path string, err erro
 	return to, host, u.RequestURI(), nil
 }
 
-// plainQuery returns a query as it may stand in a request line: url.Parse leaves in it
-// spaces and what is no ASCII, as people write them.
+func notASCII(r rune) bool { return r >= utf8.RuneSelf }
+
+// plainQuery returns a query escaped for a request line: url.Parse keeps spaces and
+// characters beyond ASCII as they were written.
 func plainQuery(text string) string {
 	var b []byte
 	for i := range len(text) {
@@ -111,63 +106,4 @@ func plainQuery(text string) string {
 		}
 	}
 	return string(b)
-}
-
-// signer signs by one secret.
-type signer struct {
-	body     macs // of X-Service-Signature
-	standard macs // of Webhook-Signature
-}
-
-func newSigner(secret string) *signer {
-	return &signer{body: macs{key: []byte(secret)}, standard: macs{key: standardKey(secret)}}
-}
-
-// macs keeps HMAC-SHA256 states of a key that are not in use: setting one up takes as
-// long as signing a short body.
-type macs struct {
-	key  []byte
-	pool sync.Pool // of hash.Hash
-}
-
-// sum returns the HMAC of parts, one after the other.
-func (m *macs) sum(parts ...[]byte) (sum [sha256.Size]byte) {
-	mac, ok := m.pool.Get().(hash.Hash)
-	if !ok {
-		mac = hmac.New(sha256.New, m.key)
-	}
-	for _, p := range parts {
-		mac.Write(p)
-	}
-	mac.Sum(sum[:0])
-	mac.Reset()
-	m.pool.Put(mac)
-	return sum
-}
-
-// appendSignature adds the value of X-Service-Signature.
-func (s *signer) appendSignature(b, body []byte) []byte {
-	sum := s.body.sum(body)
-	return hex.AppendEncode(append(b, signaturePrefix...), sum[:])
-}
-
-// appendStandard adds a signature of Webhook-Signature.
-func (s *signer) appendStandard(b []byte, id string, timestamp int64, body []byte) []byte {
-	head := make([]byte, 0, 64)
-	head = append(append(head, id...), '.')
-	head = append(strconv.AppendInt(head, timestamp, 10), '.')
-	sum := s.standard.sum(head, body)
-	return base64.StdEncoding.AppendEncode(append(b, standardPrefix...), sum[:])
-}
-
-// appendStandards adds the value of Webhook-Signature: a signature by each of the
-// secrets, which are more than one while the previous secret is still accepted.
-func (d *Destination) appendStandards(b []byte, id string, timestamp int64, body []byte) []byte {
-	for i, s := range d.signers {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = s.appendStandard(b, id, timestamp, body)
-	}
-	return b
 }

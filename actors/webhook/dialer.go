@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 // maxTLSSessions is how many TLS sessions are remembered, one an endpoint's host, so
@@ -25,13 +26,13 @@ type dialer struct {
 }
 
 func newDialer(o SenderOptions) *dialer {
-	guard := o.Guard
-	if guard == nil {
-		guard = NewGuard(GuardOptions{})
+	g := o.Guard
+	if g == nil {
+		g = guard.New(guard.Options{})
 	}
 	return &dialer{
-		plain:  net.Dialer{Control: recovering(o.Log, guard.ControlPlain), Resolver: o.Resolver},
-		secure: net.Dialer{Control: recovering(o.Log, guard.Control), Resolver: o.Resolver},
+		plain:  net.Dialer{Control: recovering(o.Log, g.ControlPlain), Resolver: o.Resolver},
+		secure: net.Dialer{Control: recovering(o.Log, g.Control), Resolver: o.Resolver},
 		tls: &tls.Config{
 			RootCAs:            o.RootCAs,
 			MinVersion:         tls.VersionTLS12,

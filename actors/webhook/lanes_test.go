@@ -90,9 +90,9 @@ type receiver struct {
 
 func newReceiver(t *testing.T) *receiver {
 	ended := make(chan struct{})
-	r := &receiver{t: t, attempts: map[string]int{}, brief: newSender(t, SenderOptions{Timeout: 50 * time.Millisecond}),
-		patient: newSender(t, SenderOptions{Timeout: time.Hour, ConnectTimeout: time.Minute})}
-	server := newServer(t, func(_ http.ResponseWriter, request *http.Request) {
+	r := &receiver{t: t, attempts: map[string]int{}, brief: localSender(t, SenderOptions{Timeout: 50 * time.Millisecond}),
+		patient: localSender(t, SenderOptions{Timeout: time.Hour, ConnectTimeout: time.Minute})}
+	server := localServer(t, func(_ http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/hangs") {
 			<-ended
 			return

@@ -8,6 +8,15 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
+// Letter is a mail as it is sent: plain text.
+type Letter struct {
+	ID      string // the same if it is sent again
+	To      string
+	Subject string
+	Text    string
+	At      time.Time // when what it tells happened
+}
+
 // letter returns m as it is sent to an address.
 func letter(m *delivery.Mail, to string) Letter {
 	l := Letter{ID: m.ID, To: to, At: m.At}

@@ -9,12 +9,15 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
+// writtenAt is the time of mails.
+var writtenAt = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+
 func TestTextOfMails(t *testing.T) {
 	t.Parallel()
 	m := delivery.Mail{ID: "7", Kind: delivery.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
-		Since: vectorTime.Add(-24 * time.Hour), At: vectorTime}
+		Since: writtenAt.Add(-24 * time.Hour), At: writtenAt}
 	got := letter(&m, "ann@example.com")
-	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: vectorTime, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
+	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: writtenAt, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
 
   URL:            https://example.com/hook
   Failing since:  Fri, 20 Nov 2026 09:30:00 UTC

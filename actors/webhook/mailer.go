@@ -44,15 +44,6 @@ type Addresses interface {
 	Email(ctx context.Context, account signal.AccountID) (string, error)
 }
 
-// Letter is a mail as it is sent: plain text.
-type Letter struct {
-	ID      string // the same if it is sent again
-	To      string
-	Subject string
-	Text    string
-	At      time.Time // when what it tells happened
-}
-
 // mailRetries are the pauses after tries to send a mail that failed. After the last
 // one it is given up.
 var mailRetries = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}

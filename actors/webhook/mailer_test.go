@@ -2,13 +2,18 @@ package webhook
 
 import (
 	"context"
+	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -243,4 +248,64 @@ func TestMailsOfAnotherOwner(t *testing.T) {
 			t.Errorf("the owner was told %d times that it is none", w.losses())
 		}
 	})
+}
+
+// mailbox is a session of an SMTP server that counts the mails it accepts.
+type mailbox struct{ mails atomic.Int32 }
+
+func (*mailbox) Reset() {}
+
+func (*mailbox) Logout() error { return nil }
+
+func (*mailbox) Mail(string, *smtp.MailOptions) error { return nil }
+
+func (*mailbox) Rcpt(string, *smtp.RcptOptions) error { return nil }
+
+func (b *mailbox) Data(r io.Reader) error {
+	b.mails.Add(1)
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// The mails of a partition by a real server.
+func TestMailsReachTheServer(t *testing.T) {
+	t.Parallel()
+	var box mailbox
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &box, nil }))
+	server.Domain = "localhost"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		server.Serve(l)
+	}()
+	defer func() {
+		server.Close()
+		<-served
+	}()
+	post, err := NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", SMTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Post, o.Addresses = post, addresses{} })
+	defer w.stop()
+	o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
+	w.store.set(func() {
+		for _, id := range []string{"1", "2"} {
+			w.store.mailbox[id] = delivery.Mail{ID: id, Kind: delivery.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}
+			w.store.mailDue[id] = time.Now()
+		}
+	})
+	if next, err := o.sendMails(t.Context()); err != nil || !next.IsZero() {
+		t.Errorf("next %v, error %v", next, err)
+	}
+	if n := box.mails.Load(); n != 2 || len(w.store.mailDue) != 0 {
+		t.Errorf("%d mails, %d left, want 2 and 0", n, len(w.store.mailDue))
+	}
+	if w.lines.count("ann@") > 0 {
+		t.Error("the address is logged")
+	}
 }

@@ -173,7 +173,7 @@ func (q *queue) wants() (host string, l lane, more, ok bool) {
 		return "", q.pace.lane, running > 0, false
 	}
 	ok = running < q.pace.limit() && waiting > q.idle && q.unstored+running < maxUnstored
-	return q.target.to.name, q.pace.lane, running > 0, ok
+	return q.target.to.HostName, q.pace.lane, running > 0, ok
 }
 
 // hire notes that a goroutine is about to begin work, which will need a slot in l.
@@ -250,7 +250,7 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 // one too many. q is locked.
 func (q *queue) take(s slot) (*item, *target) {
 	running := q.workers[fastLane] + q.workers[slowLane]
-	if q.target == nil || s.flow.key.host != q.target.to.name || s.lane != q.pace.lane ||
+	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.lane != q.pace.lane ||
 		running > q.pace.limit() || q.unstored+running > maxUnstored {
 		q.workers[s.lane]--
 		return nil, nil

@@ -60,16 +60,7 @@ func withAttempt(all []delivery.Attempt, a delivery.Attempt) []delivery.Attempt 
 	}
 	kept := append(make([]delivery.Attempt, 0, len(all)+1), all...)
 	for i := range kept {
-		kept[i].ResponseBody = cutBody(kept[i].ResponseBody, delivery.MaxEarlierBody)
+		kept[i].ResponseBody = CutBody(kept[i].ResponseBody, delivery.MaxEarlierBody)
 	}
 	return append(kept, a)
-}
-
-// cutBody returns at most n bytes of the beginning of a text, which end between two
-// characters.
-func cutBody(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n-tornBytes([]byte(s[:n]))]
 }

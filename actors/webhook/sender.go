@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/retryafter"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 // The results of attempts, for agentsignal_webhook_attempts_total.
@@ -39,7 +40,7 @@ const maxHeaderBytes = 32 << 10
 
 // SenderOptions are the settings of a Sender.
 type SenderOptions struct {
-	Guard          *Guard         // nil: public addresses, and TLS only
+	Guard          *guard.Guard   // nil: public addresses, and TLS only
 	UserAgent      string         // empty: "agentsignal"
 	Timeout        time.Duration  // of a whole attempt; 0: 15 s
 	ConnectTimeout time.Duration  // of look-up, connection and TLS handshake together; 0: 5 s
@@ -119,7 +120,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	answer, done, err := s.connections.post(ctx, r.To.to, *buffer, start.Add(s.timeout))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
-		if errors.Is(err, errNotPublic) && !r.To.isAddress() {
+		if errors.Is(err, guard.ErrNotPublic) && !r.To.isAddress() {
 			// Nobody learns by it which names there are inside; metrics show it as blocked.
 			result.Error = delivery.HostNotFound
 		}
@@ -168,9 +169,9 @@ func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(r.Body)), 10)
 	b = append(b, "\r\n"+HeaderSignature+": "...)
-	b = r.To.signers[0].appendSignature(b, r.Body)
+	b = r.To.Signers.Append(b, r.Body)
 	b = append(b, "\r\n"+HeaderStandardSignature+": "...)
-	b = r.To.appendStandards(b, string(r.Event), timestamp, r.Body)
+	b = r.To.Signers.AppendStandard(b, string(r.Event), timestamp, r.Body)
 	for _, h := range [...]struct{ name, value string }{
 		{HeaderEvent, string(r.Type)},
 		{HeaderDelivery, string(r.Delivery)},
@@ -210,7 +211,7 @@ func failure(ctx context.Context, err error) (text, class string) {
 	switch {
 	case ctx.Err() != nil:
 		return delivery.Cancelled, ""
-	case errors.Is(err, ErrAddressNotAllowed):
+	case errors.Is(err, guard.ErrAddressNotAllowed):
 		return delivery.Blocked, ClassBlocked
 	case isTimeout(err): // of a look-up, too
 		return delivery.TimedOut, ClassTimeout

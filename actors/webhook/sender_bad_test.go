@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 // rawConn is the server's side of a connection. Its methods return false once the
@@ -388,7 +389,7 @@ func TestANameThatTurnsInwards(t *testing.T) {
 			}
 			return netip.MustParseAddr("93.184.215.14"), true
 		})
-		guard := NewGuard(GuardOptions{AllowHTTP: true, Resolver: resolver})
+		guard := guard.New(guard.Options{AllowHTTP: true, Resolver: resolver})
 		sender := newSender(t, SenderOptions{Guard: guard, Resolver: resolver})
 		for _, scheme := range []string{"http", "https"} {
 			registered.Store(false)
@@ -434,5 +435,19 @@ func TestASenderReachesPublicAddressesOnly(t *testing.T) {
 		if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "address not allowed" {
 			t.Errorf("%s: got %s, error %q", url, got.Class, got.Error)
 		}
+	}
+}
+
+// A request to a name that leads to an address inside ends like one to a name that does
+// not exist.
+func TestANameInsideEndsLikeAnUnknownOne(t *testing.T) {
+	t.Parallel()
+	resolver := newDNS(t, func(name string) (netip.Addr, bool) {
+		return netip.MustParseAddr("10.0.0.1"), strings.HasPrefix(name, "inside.")
+	})
+	s := newSender(t, SenderOptions{Guard: guard.New(guard.Options{AllowHTTP: true}), Resolver: resolver})
+	known, unknown := s.Send(t.Context(), anAttempt("http://inside.example.com./")), s.Send(t.Context(), anAttempt("http://other.example.com./"))
+	if known.Error != unknown.Error || known.Class != ClassBlocked || unknown.Class != ClassDNS {
+		t.Errorf("a name inside: %s (%s), an unknown one: %s (%s)", known.Error, known.Class, unknown.Error, unknown.Class)
 	}
 }

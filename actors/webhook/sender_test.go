@@ -7,22 +7,29 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
+
+const aSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
 
 // anAttempt is a request to a URL.
 func anAttempt(url string) Request {
 	return Request{
-		To: NewDestination(url, vectorSecret), Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
+		To: NewDestination(url, aSecret), Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
 		Attempt: 3, At: time.Now(),
 	}
 }
@@ -31,7 +38,7 @@ func anAttempt(url string) Request {
 func newSender(tb testing.TB, o SenderOptions) *Sender {
 	tb.Helper()
 	if o.Guard == nil {
-		o.Guard = NewGuard(GuardOptions{AllowedNetworks: prefixes("127.0.0.0/8", "::1/128")})
+		o.Guard = guard.New(guard.Options{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})
 	}
 	s := NewSender(o)
 	tb.Cleanup(s.Close)
@@ -57,10 +64,14 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		gotBody, _ = io.ReadAll(r.Body)
 		io.WriteString(w, "thanks")
 	})
+	body, err := os.ReadFile("../testdata/vector.json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := time.Now().Truncate(time.Millisecond)
-	secrets := []string{"the new secret", vectorSecret}
+	secrets := []string{"the new secret", aSecret}
 	r := Request{
-		To: NewDestination(server.URL+"/hooks?x=%20y", secrets...), Body: vectorBody(t), Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
+		To: NewDestination(server.URL+"/hooks?x=%20y", secrets...), Body: body, Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
 		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, At: at,
 	}
 	result := newSender(t, SenderOptions{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
@@ -77,7 +88,11 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	if string(gotBody) != string(r.Body) {
 		t.Errorf("got the body %s", gotBody)
 	}
-	want := signed(secrets, string(r.Event), at, r.Body)
+	want := http.Header{}
+	want.Set(HeaderSignature, Signature(secrets[0], body))
+	want.Set(HeaderStandardID, string(r.Event))
+	want.Set(HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
+	want.Set(HeaderStandardSignature, StandardSignatures(secrets, string(r.Event), at.Unix(), body))
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", HeaderEvent: "webhook.test",
 		HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", HeaderTimestamp: want.Get(HeaderStandardTimestamp), HeaderAttempt: "12",
@@ -91,8 +106,18 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		if err := Verify(secret, got.Header, gotBody, at); err != nil {
 			t.Errorf("verify with %q: %v", secret, err)
 		}
-		if err := official(t, secret).Verify(gotBody, got.Header); err != nil {
-			t.Errorf("the official library with %q: %v", secret, err)
+	}
+	raw, err := standardwebhooks.NewWebhookRaw([]byte(secrets[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := standardwebhooks.NewWebhook(secrets[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, official := range []*standardwebhooks.Webhook{raw, encoded} {
+		if err := official.Verify(gotBody, got.Header); err != nil {
+			t.Errorf("the official library with %q: %v", secrets[i], err)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func standardKey(secret string) []byte {
 
 // StandardSignatures returns the value of Webhook-Signature by several secrets.
 func StandardSignatures(secrets []string, id string, timestamp int64, body []byte) string {
-	return string(NewDestination("", secrets...).appendStandards(nil, id, timestamp, body))
+	return string(NewSigners(secrets...).AppendStandard(nil, id, timestamp, body))
 }
 
 // Errors of Verify.

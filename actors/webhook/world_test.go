@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 )
 
@@ -77,6 +81,23 @@ func ringOf(tb testing.TB, names ...string) *keyring.Ring {
 		tb.Fatal(err)
 	}
 	return r
+}
+
+// localSender returns a sender that may reach this machine.
+func localSender(tb testing.TB, o SenderOptions) *Sender {
+	tb.Helper()
+	o.Guard = guard.New(guard.Options{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s := NewSender(o)
+	tb.Cleanup(s.Close)
+	return s
+}
+
+// localServer starts a server of this machine.
+func localServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
+	tb.Helper()
+	server := httptest.NewServer(h)
+	tb.Cleanup(server.Close)
+	return server
 }
 
 // owner is the partition's actor, as far as webhooks need it.

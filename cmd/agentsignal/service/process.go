@@ -26,6 +26,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/configs"
@@ -83,7 +84,7 @@ type process struct {
 	agents     *agent.Agents
 	lifecycle  *lifecycle.Node
 	secrets    *keyring.Ring // of webhooks
-	guard      *webhook.Guard
+	guard      *guard.Guard
 	webhooks   *persistence.Webhooks
 	attempts   *webhook.Metrics
 	deliverer  *webhook.Node

@@ -21,6 +21,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
 const examplesPath = "../../../deploy/webhooks/"
@@ -209,13 +210,13 @@ func TestExampleReceivers(t *testing.T) {
 func tryDeliveries(t *testing.T, args []string) {
 	made, odd := delivery.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
-	sender := webhook.NewSender(webhook.SenderOptions{Guard: webhook.NewGuard(webhook.GuardOptions{
+	client := webhook.NewSender(webhook.SenderOptions{Guard: guard.New(guard.Options{
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})})
-	t.Cleanup(sender.Close)
+	t.Cleanup(client.Close)
 	for i, secrets := range [][]string{{made}, {odd}, {"a newer one", made}, {odd, "an older one"}} {
 		id := fmt.Sprintf("evt_%d", i)
 		for range 2 {
-			result := sender.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...),
+			result := client.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...),
 				Body: []byte(testEvent(id)), Event: signal.EventID(id),
 				Type: signal.WebhookTest, Delivery: "dlv_1", Attempt: 1, At: time.Now()})
 			if result.Status != http.StatusOK {
@@ -223,7 +224,7 @@ func tryDeliveries(t *testing.T, args []string) {
 			}
 		}
 	}
-	node := webhook.New(nil, sender, nil, webhook.Options{})
+	node := webhook.New(nil, client, nil, webhook.Options{})
 	hook := delivery.Webhook{ID: signal.NewWebhookID(), URL: x.url + "/hooks", APIVersion: "2026-11-01"}
 	if err := node.Challenge(t.Context(), &hook, made); err != nil {
 		t.Errorf("a challenge: %v", err)

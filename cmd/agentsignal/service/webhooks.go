@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -26,11 +27,11 @@ func (p *process) buildWebhooks(context.Context) error {
 		return fmt.Errorf("email.smtp_url: %w", err)
 	}
 	p.webhooks = persistence.NewWebhooks(p.store, p.events)
-	p.guard = webhook.NewGuard(webhook.GuardOptions{
+	p.guard = guard.New(guard.Options{
 		AllowedNetworks: networks,
 		AllowHTTP:       c.AllowHTTP,
 	})
-	sender := webhook.NewSender(webhook.SenderOptions{
+	client := webhook.NewSender(webhook.SenderOptions{
 		Timeout:        time.Duration(c.Timeout),
 		ConnectTimeout: time.Duration(c.ConnectTimeout),
 		Guard:          p.guard,
@@ -38,11 +39,11 @@ func (p *process) buildWebhooks(context.Context) error {
 		Log:            p.log,
 	})
 	p.undo.Add("connections to endpoints", func(context.Context) error {
-		sender.Close()
+		client.Close()
 		return nil
 	})
 	p.attempts = webhook.NewMetrics(p.registry)
-	p.deliverer = webhook.New(p.webhooks, sender, p.secrets, webhook.Options{
+	p.deliverer = webhook.New(p.webhooks, client, p.secrets, webhook.Options{
 		Schedule: webhook.Schedule{
 			Retries: durations(c.RetrySchedule),
 			Jitter:  c.Jitter,

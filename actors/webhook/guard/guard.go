@@ -1,4 +1,6 @@
-package webhook
+// Package guard decides which URLs may be registered as webhooks and which addresses may be
+// connected to, so that nobody makes the service send requests into its own network.
+package guard
 
 import (
 	"cmp"
@@ -28,7 +30,7 @@ const (
 	maxLabelLength = 63
 )
 
-// The codes of what CheckURL finds.
+// The codes of the faults that CheckURL finds.
 const (
 	CodeInvalidFormat = "invalid_format"
 	CodeTooLong       = "too_long"
@@ -36,17 +38,17 @@ const (
 	CodeHTTPSRequired = "https_required"
 )
 
-// ErrAddressNotAllowed says that a connection was refused because of its address.
+// ErrAddressNotAllowed is the error of a connection that was refused because of its address.
 var ErrAddressNotAllowed = errors.New("the address is not allowed")
 
-// errNotPublic is the reason if the address is neither public nor in an allowed network.
-var errNotPublic = errors.New("it is not public")
+// ErrNotPublic is the reason if the address is neither public nor in an allowed network.
+var ErrNotPublic = errors.New("it is not public")
 
-// azureWireServer answers virtual machines of Azure with their credentials. It lies
-// among the public addresses.
+// azureWireServer answers virtual machines of Azure with their credentials, though its
+// address is a public one.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// loopback is what localhost means where no resolver knows it.
+// loopback is the address of localhost where no resolver has one.
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
 // Resolver finds the addresses of a host, as *net.Resolver does.
@@ -54,8 +56,8 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// GuardOptions are the settings of a Guard.
-type GuardOptions struct {
+// Options are the settings of a Guard.
+type Options struct {
 	// AllowedNetworks may be reached though they are not public, and without TLS.
 	AllowedNetworks []netip.Prefix
 	// AllowHTTP lets public addresses be reached without TLS.
@@ -66,18 +68,18 @@ type GuardOptions struct {
 	LookupTimeout time.Duration
 }
 
-// Guard says which URLs may be registered and which addresses be connected to. It
-// is safe for concurrent use.
+// Guard checks URLs at their registration and addresses at each connection. It is safe for
+// concurrent use.
 type Guard struct {
 	allowed       []netip.Prefix
 	allowHTTP     bool
 	resolver      Resolver
 	lookupTimeout time.Duration
-	public        *ssrf.Guardian // knows nothing of allowed
+	public        *ssrf.Guardian // without regard to allowed
 }
 
-// NewGuard returns a guard with the settings o.
-func NewGuard(o GuardOptions) *Guard {
+// New returns a guard with the settings o.
+func New(o Options) *Guard {
 	g := &Guard{
 		allowHTTP:     o.AllowHTTP,
 		resolver:      o.Resolver,
@@ -93,11 +95,11 @@ func NewGuard(o GuardOptions) *Guard {
 	return g
 }
 
-// CheckURL says whether text may be registered: nil, or an error that holds one
-// *signal.Error of KindInvalid for each fault, the gravest first, with Code and
-// Message for the client. More than one are joined by errors.Join. The name of a host
-// is no fault whatever it resolves to: nobody learns here which names there are inside.
-// Its addresses are checked at each connection.
+// CheckURL returns nil if text may be registered, else an error with one *signal.Error of
+// KindInvalid for each fault, the gravest first, with Code and Message for the client.
+// Several are joined by errors.Join. A host name is accepted whatever it resolves to, so
+// that a client cannot find out which names exist inside the operator's network; its
+// addresses are checked at each connection.
 func (g *Guard) CheckURL(ctx context.Context, text string) error {
 	if utf8.RuneCountInString(text) > delivery.MaxWebhookURL {
 		return fault(CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
@@ -122,7 +124,7 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 		faults = append(faults, fault(CodeNotAllowed, "the port must be 443, 80 or 1024 and above"))
 	}
 	addresses := host.addresses
-	if isLocalhost(host.name) {
+	if IsLocalhost(host.name) {
 		if addresses = g.lookUp(ctx, host.name); len(addresses) == 0 {
 			addresses = loopback
 		}
@@ -135,7 +137,8 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 		addresses = g.lookUp(ctx, host.name)
 	}
 	if u.Scheme == "http" && !g.allowHTTP && !g.within(addresses) {
-		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://, unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
+		faults = append(faults, fault(CodeHTTPSRequired,
+			"must begin with https://, unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
 	}
 	if len(faults) == 1 {
 		return faults[0]
@@ -178,28 +181,28 @@ func (g *Guard) check(a netip.Addr) error {
 		return nil
 	}
 	if err := g.public.SafeAddr(a.Unmap()); err != nil {
-		return fmt.Errorf("%w: %w: %w", ErrAddressNotAllowed, errNotPublic, err)
+		return fmt.Errorf("%w: %w: %w", ErrAddressNotAllowed, ErrNotPublic, err)
 	}
 	return nil
 }
 
-// isLocalhost reports whether name is localhost or lies below it.
-func isLocalhost(name string) bool {
+// IsLocalhost reports whether name is localhost or lies below it.
+func IsLocalhost(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isAllowed says that a lies in one of AllowedNetworks.
+// isAllowed reports whether a lies in one of AllowedNetworks.
 func (g *Guard) isAllowed(a netip.Addr) bool {
 	return slices.ContainsFunc(g.allowed, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
-// reachable says that no address is forbidden.
+// reachable reports whether none of the addresses is forbidden.
 func (g *Guard) reachable(addresses []netip.Addr) bool {
 	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return g.check(a) != nil })
 }
 
-// within says that there are addresses and that all lie in AllowedNetworks.
+// within reports whether there are addresses and all lie in AllowedNetworks.
 func (g *Guard) within(addresses []netip.Addr) bool {
 	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !g.isAllowed(a) })
 }
@@ -215,7 +218,7 @@ func (g *Guard) lookUp(ctx context.Context, name string) []netip.Addr {
 	return addresses
 }
 
-// host is what the host of a URL says: a name or one address.
+// host is the host of a URL: a name or one address.
 type host struct {
 	name      string
 	addresses []netip.Addr
@@ -249,7 +252,7 @@ func readHost(text string) (host, error) {
 	return host{name: name}, nil
 }
 
-// isName says that s could be looked up: labels of letters, digits, hyphens and
+// isName reports whether s could be looked up: labels of letters, digits, hyphens and
 // underscores, and perhaps a dot at the end.
 func isName(s string) bool {
 	s = strings.TrimSuffix(s, ".")
@@ -270,7 +273,7 @@ func isName(s string) bool {
 	return true
 }
 
-// endsInNumber says that the last label of a name is a number, decimal, octal or
+// endsInNumber reports whether the last label of a name is a number, decimal, octal or
 // hexadecimal.
 func endsInNumber(name string) bool {
 	name = strings.TrimSuffix(name, ".")
@@ -290,8 +293,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// portAllowed says that the port of a URL may be connected to; empty is the
-// scheme's own, but not if hostport names an empty one.
+// portAllowed reports whether the port of a URL may be connected to. An empty one is the
+// scheme's own, unless hostport ends in a colon.
 func portAllowed(port, hostport string) bool {
 	if port == "" {
 		return !strings.HasSuffix(hostport, ":")
