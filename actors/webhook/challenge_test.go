@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // tokenOf verifies a challenge and returns its token.
@@ -22,7 +23,7 @@ func tokenOf(t *testing.T, r *http.Request) string {
 	if err != nil {
 		t.Error(err)
 	}
-	if got, want := r.Header.Get(HeaderSignature), Signature("secret", body); got != want {
+	if got, want := r.Header.Get(signature.HeaderSignature), signature.Sign("secret", body); got != want {
 		t.Errorf("signature %q, want %q", got, want)
 	}
 	var e struct {
@@ -32,7 +33,7 @@ func tokenOf(t *testing.T, r *http.Request) string {
 	if err := json.Unmarshal(body, &e); err != nil {
 		t.Error(err)
 	}
-	if e.Type != string(EventChallenge) || r.Header.Get(HeaderEvent) != e.Type || r.Header.Get(HeaderStandardID) != e.ID {
+	if e.Type != string(EventChallenge) || r.Header.Get(signature.HeaderEvent) != e.Type || r.Header.Get(signature.HeaderStandardID) != e.ID {
 		t.Errorf("event %+v with headers %v", e, r.Header)
 	}
 	return e.Data.Challenge

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // Destination is where requests go and how they are signed, prepared once for all
@@ -25,13 +26,13 @@ type Destination struct {
 	path     string // and query
 	err      error  // why nothing can be sent to URL; nil: it can
 
-	Signers Signers
+	Signers signature.Signers
 }
 
 // NewDestination returns the destination of a URL. There must be a secret; the newest
 // is the first.
 func NewDestination(url string, secrets ...string) *Destination {
-	d := &Destination{URL: url, Signers: NewSigners(secrets...)}
+	d := &Destination{URL: url, Signers: signature.NewSigners(secrets...)}
 	d.to, d.host, d.path, d.err = parseEndpoint(url)
 	d.HostName = hostName(d.to.address)
 	return d

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // The results of attempts, for agentsignal_webhook_attempts_total.
@@ -168,27 +169,27 @@ func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	b = append(b, s.userAgent...)
 	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(r.Body)), 10)
-	b = append(b, "\r\n"+HeaderSignature+": "...)
+	b = append(b, "\r\n"+signature.HeaderSignature+": "...)
 	b = r.To.Signers.Append(b, r.Body)
-	b = append(b, "\r\n"+HeaderStandardSignature+": "...)
+	b = append(b, "\r\n"+signature.HeaderStandardSignature+": "...)
 	b = r.To.Signers.AppendStandard(b, string(r.Event), timestamp, r.Body)
 	for _, h := range [...]struct{ name, value string }{
-		{HeaderEvent, string(r.Type)},
-		{HeaderDelivery, string(r.Delivery)},
-		{HeaderStandardID, string(r.Event)},
+		{signature.HeaderEvent, string(r.Type)},
+		{signature.HeaderDelivery, string(r.Delivery)},
+		{signature.HeaderStandardID, string(r.Event)},
 	} {
 		b = append(b, "\r\n"...)
 		b = append(b, h.name...)
 		b = append(b, ": "...)
 		b = append(b, h.value...)
 	}
-	for _, name := range [...]string{HeaderTimestamp, HeaderStandardTimestamp} {
+	for _, name := range [...]string{signature.HeaderTimestamp, signature.HeaderStandardTimestamp} {
 		b = append(b, "\r\n"...)
 		b = append(b, name...)
 		b = append(b, ": "...)
 		b = strconv.AppendInt(b, timestamp, 10)
 	}
-	b = append(b, "\r\n"+HeaderAttempt+": "...)
+	b = append(b, "\r\n"+signature.HeaderAttempt+": "...)
 	b = strconv.AppendInt(b, int64(r.Attempt), 10)
 	b = append(b, "\r\n\r\n"...)
 	return append(b, r.Body...)

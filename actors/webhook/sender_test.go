@@ -22,6 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 const aSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
@@ -89,13 +90,13 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		t.Errorf("got the body %s", gotBody)
 	}
 	want := http.Header{}
-	want.Set(HeaderSignature, Signature(secrets[0], body))
-	want.Set(HeaderStandardID, string(r.Event))
-	want.Set(HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	want.Set(HeaderStandardSignature, StandardSignatures(secrets, string(r.Event), at.Unix(), body))
+	want.Set(signature.HeaderSignature, signature.Sign(secrets[0], body))
+	want.Set(signature.HeaderStandardID, string(r.Event))
+	want.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
+	want.Set(signature.HeaderStandardSignature, signature.SignStandardAll(secrets, string(r.Event), at.Unix(), body))
 	for name, value := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", HeaderEvent: "webhook.test",
-		HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", HeaderTimestamp: want.Get(HeaderStandardTimestamp), HeaderAttempt: "12",
+		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", signature.HeaderEvent: "webhook.test",
+		signature.HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", signature.HeaderTimestamp: want.Get(signature.HeaderStandardTimestamp), signature.HeaderAttempt: "12",
 	} {
 		want.Set(name, value)
 	}
@@ -103,7 +104,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 	for _, secret := range secrets {
-		if err := Verify(secret, got.Header, gotBody, at); err != nil {
+		if err := signature.Verify(secret, got.Header, gotBody, at); err != nil {
 			t.Errorf("verify with %q: %v", secret, err)
 		}
 	}

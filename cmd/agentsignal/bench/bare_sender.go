@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // bareOrder is what the reference of the webhooks benchmark must send.
@@ -131,15 +132,15 @@ func barePost(ctx context.Context, transport *http.Transport, url, secret string
 	}
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	r.Header = http.Header{
-		"Content-Type":                  {"application/json"},
-		webhook.HeaderSignature:         {webhook.Signature(secret, body)},
-		webhook.HeaderEvent:             {string(signal.SignalCreated)},
-		webhook.HeaderDelivery:          {"dlv" + id[3:]},
-		webhook.HeaderTimestamp:         {timestamp},
-		webhook.HeaderAttempt:           {"1"},
-		webhook.HeaderStandardID:        {id},
-		webhook.HeaderStandardTimestamp: {timestamp},
-		webhook.HeaderStandardSignature: {webhook.StandardSignature(secret, id, now.Unix(), body)},
+		"Content-Type":                    {"application/json"},
+		signature.HeaderSignature:         {signature.Sign(secret, body)},
+		signature.HeaderEvent:             {string(signal.SignalCreated)},
+		signature.HeaderDelivery:          {"dlv" + id[3:]},
+		signature.HeaderTimestamp:         {timestamp},
+		signature.HeaderAttempt:           {"1"},
+		signature.HeaderStandardID:        {id},
+		signature.HeaderStandardTimestamp: {timestamp},
+		signature.HeaderStandardSignature: {signature.SignStandard(secret, id, now.Unix(), body)},
 	}
 	answer, err := transport.RoundTrip(r)
 	if err != nil {

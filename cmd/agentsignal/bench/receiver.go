@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // clientReceiver stands for the endpoints of clients. It verifies both signatures of every
@@ -241,13 +241,13 @@ func (q *incoming) read(r *bufio.Reader) error {
 			if length, err = strconv.Atoi(string(value)); err != nil || length < 0 || length > maxRequestBody {
 				return fmt.Errorf("read request: a body of %q bytes", value)
 			}
-		case webhook.HeaderSignature:
+		case signature.HeaderSignature:
 			q.signed = string(value)
-		case webhook.HeaderStandardID:
+		case signature.HeaderStandardID:
 			q.id = string(value)
-		case webhook.HeaderStandardTimestamp:
+		case signature.HeaderStandardTimestamp:
 			q.timestamp = string(value)
-		case webhook.HeaderStandardSignature:
+		case signature.HeaderStandardSignature:
 			q.standard = string(value)
 		}
 	}
@@ -262,8 +262,8 @@ func (q *incoming) verify(secret string) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read timestamp: %w", err)
 	}
-	if q.signed != webhook.Signature(secret, q.body) ||
-		q.standard != webhook.StandardSignature(secret, q.id, timestamp, q.body) {
+	if q.signed != signature.Sign(secret, q.body) ||
+		q.standard != signature.SignStandard(secret, q.id, timestamp, q.body) {
 		return 0, errors.New("a signature does not fit")
 	}
 	i := bytes.Index(q.body, []byte(numberMark))

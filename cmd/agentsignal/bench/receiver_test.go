@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // TestReceiverCountsWhatIsSent lets the reference of the webhooks benchmark send for a
@@ -48,9 +48,9 @@ func requestOf(secret string, n uint32) []byte {
 	body := webhookBody(nil, id, at, n)
 	return fmt.Appendf(nil,
 		"POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s", len(body),
-		webhook.HeaderSignature, webhook.Signature(secret, body), webhook.HeaderStandardID, id,
-		webhook.HeaderStandardTimestamp, at.Unix(),
-		webhook.HeaderStandardSignature, webhook.StandardSignature(secret, string(id), at.Unix(), body), body)
+		signature.HeaderSignature, signature.Sign(secret, body), signature.HeaderStandardID, id,
+		signature.HeaderStandardTimestamp, at.Unix(),
+		signature.HeaderStandardSignature, signature.SignStandard(secret, string(id), at.Unix(), body), body)
 }
 
 func TestIncomingIsVerified(t *testing.T) {

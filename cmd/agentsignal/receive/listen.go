@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -261,8 +262,8 @@ type seenDelivery struct {
 }
 
 func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
-	d := seenDelivery{Time: l.now().UTC().Format(signal.TimeLayout), Event: r.Header.Get(webhook.HeaderEvent),
-		Delivery: r.Header.Get(webhook.HeaderDelivery), Attempt: r.Header.Get(webhook.HeaderAttempt), OK: err == nil,
+	d := seenDelivery{Time: l.now().UTC().Format(signal.TimeLayout), Event: r.Header.Get(signature.HeaderEvent),
+		Delivery: r.Header.Get(signature.HeaderDelivery), Attempt: r.Header.Get(signature.HeaderAttempt), OK: err == nil,
 		Status: status, Body: string(body)}
 	if err != nil {
 		d.Why = err.Error()

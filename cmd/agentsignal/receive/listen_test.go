@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
@@ -69,11 +69,11 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 	}
 	now := time.Now().Unix()
 	r.Header = http.Header{"Content-Type": {"application/json"},
-		webhook.HeaderSignature: {webhook.Signature(secrets[0], []byte(body))},
-		webhook.HeaderEvent:     {"webhook.test"}, webhook.HeaderDelivery: {"dlv_1"}, webhook.HeaderAttempt: {"2"},
-		webhook.HeaderTimestamp: {fmt.Sprint(now)}, webhook.HeaderStandardID: {"evt_1"},
-		webhook.HeaderStandardTimestamp: {fmt.Sprint(now)},
-		webhook.HeaderStandardSignature: {webhook.StandardSignatures(secrets, "evt_1", now, []byte(body))}}
+		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
+		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"}, signature.HeaderAttempt: {"2"},
+		signature.HeaderTimestamp: {fmt.Sprint(now)}, signature.HeaderStandardID: {"evt_1"},
+		signature.HeaderStandardTimestamp: {fmt.Sprint(now)},
+		signature.HeaderStandardSignature: {signature.SignStandardAll(secrets, "evt_1", now, []byte(body))}}
 	for _, f := range change {
 		f(r.Header)
 	}
@@ -108,13 +108,13 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 		"too long ago": func() answer {
 			return l.deliver(t, []string{"new"}, body, func(h http.Header) {
 				const old = 1795000000
-				h.Set(webhook.HeaderStandardTimestamp, fmt.Sprint(old))
-				h.Set(webhook.HeaderStandardSignature, webhook.StandardSignature("new", "evt_1", old, []byte(body)))
+				h.Set(signature.HeaderStandardTimestamp, fmt.Sprint(old))
+				h.Set(signature.HeaderStandardSignature, signature.SignStandard("new", "evt_1", old, []byte(body)))
 			})
 		},
 		"no signature": func() answer {
 			return l.deliver(t, []string{"new"}, body,
-				func(h http.Header) { h.Del(webhook.HeaderSignature); h.Del(webhook.HeaderStandardSignature) })
+				func(h http.Header) { h.Del(signature.HeaderSignature); h.Del(signature.HeaderStandardSignature) })
 		},
 	} {
 		send().want(t, http.StatusUnauthorized)
@@ -179,11 +179,11 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 		t.Errorf("answered %+v", a)
 	}
 	r := got.Load()
-	if r.URL.String() != "/in?y=2" || gotBody.Load() != body || r.Header.Get(webhook.HeaderDelivery) != "dlv_1" ||
+	if r.URL.String() != "/in?y=2" || gotBody.Load() != body || r.Header.Get(signature.HeaderDelivery) != "dlv_1" ||
 		r.Header.Get("X-Hop") != "" {
 		t.Errorf("forwarded %s %v %q", r.URL, r.Header, gotBody.Load())
 	}
-	if err := webhook.Verify("s", r.Header, []byte(body), time.Now()); err != nil {
+	if err := signature.Verify("s", r.Header, []byte(body), time.Now()); err != nil {
 		t.Errorf("what is forwarded does not verify: %v", err)
 	}
 	printed := decode[seenDelivery](t, l.out.Line("dlv_1"))

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -69,15 +69,15 @@ func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 var errNoSecret = errors.New("give the secret of the webhook by --secret-file or " + secretVariable)
 
 // verifyBy returns the number, from 0, of the first secret that a delivery was signed with.
-// Otherwise it returns the most telling error of webhook.Verify.
+// Otherwise it returns the most telling error of signature.Verify.
 func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int, error) {
 	var why error
 	for i, secret := range secrets {
-		err := webhook.Verify(secret, h, body, now)
+		err := signature.Verify(secret, h, body, now)
 		if err == nil {
 			return i, nil
 		}
-		if why == nil || errors.Is(err, webhook.ErrBadTime) {
+		if why == nil || errors.Is(err, signature.ErrBadTime) {
 			why = err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -124,7 +124,7 @@ type examination struct {
 	secrets []string
 }
 
-// examine checks all parts of a request. webhook.Verify decides whether it is genuine; the
+// examine checks all parts of a request. signature.Verify decides whether it is genuine; the
 // rest explains that, and checks what no signature covers.
 func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) findings {
 	e := &examination{savedRequest: r, secrets: secrets}
@@ -132,13 +132,13 @@ func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) fi
 		e.add(partNoted, "body", "%s", n)
 	}
 	e.once()
-	sent, err := strconv.ParseInt(r.header.Get(webhook.HeaderStandardTimestamp), 10, 64)
+	sent, err := strconv.ParseInt(r.header.Get(signature.HeaderStandardTimestamp), 10, 64)
 	if timeless && err == nil {
 		now = time.Unix(sent, 0)
 	}
 	by, why := verifyBy(secrets, r.header, r.body, now)
 	e.signatures()
-	if r.header.Get(webhook.HeaderStandardSignature) != "" {
+	if r.header.Get(signature.HeaderStandardSignature) != "" {
 		e.time(sent, err, now, timeless)
 	}
 	e.content()
@@ -153,8 +153,8 @@ func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) fi
 // once fails a header of the verification that is there twice: receivers would differ in
 // which one they read.
 func (e *examination) once() {
-	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderStandardID, webhook.HeaderStandardTimestamp,
-		webhook.HeaderStandardSignature} {
+	for _, name := range []string{signature.HeaderSignature, signature.HeaderStandardID, signature.HeaderStandardTimestamp,
+		signature.HeaderStandardSignature} {
 		if n := len(e.header.Values(name)); n > 1 {
 			e.add(partFails, name, "is there %d times", n)
 		}
@@ -163,37 +163,37 @@ func (e *examination) once() {
 
 // signatures finds the secrets that the signatures were made with.
 func (e *examination) signatures() {
-	given := e.header.Get(webhook.HeaderSignature)
-	standard := e.header.Get(webhook.HeaderStandardSignature)
+	given := e.header.Get(signature.HeaderSignature)
+	standard := e.header.Get(signature.HeaderStandardSignature)
 	ours := e.signedBy(e.body, func(secret string, body []byte) bool {
-		return hmac.Equal([]byte(given), []byte(webhook.Signature(secret, body)))
+		return hmac.Equal([]byte(given), []byte(signature.Sign(secret, body)))
 	})
 	switch {
 	case given == "":
-		e.add(partNoted, webhook.HeaderSignature, "is missing")
+		e.add(partNoted, signature.HeaderSignature, "is missing")
 	case ours > 0:
-		e.add(partFits, webhook.HeaderSignature, "fits secret %d and the body", ours)
+		e.add(partFits, signature.HeaderSignature, "fits secret %d and the body", ours)
 	case !strings.HasPrefix(given, "sha256="):
-		e.add(partFails, webhook.HeaderSignature, "%.40q has not the form sha256=HEX", given)
+		e.add(partFails, signature.HeaderSignature, "%.40q has not the form sha256=HEX", given)
 	case standard != "" && e.standard(e.body) > 0:
 		// During a rotation it is made with the new secret alone.
-		e.add(partNoted, webhook.HeaderSignature, "fits no secret given: after a rotation it is made with the new one")
+		e.add(partNoted, signature.HeaderSignature, "fits no secret given: after a rotation it is made with the new one")
 	default:
-		e.add(partFails, webhook.HeaderSignature, "fits no secret given with this body%s",
+		e.add(partFails, signature.HeaderSignature, "fits no secret given with this body%s",
 			e.hint(func(secret string, body []byte) bool {
-				return given == webhook.Signature(secret, body)
+				return given == signature.Sign(secret, body)
 			}))
 	}
 	if standard == "" {
-		e.add(partNoted, webhook.HeaderStandardSignature,
+		e.add(partNoted, signature.HeaderStandardSignature,
 			"is missing: nothing signs the time, so the request can be sent again by others")
 		return
 	}
 	if by := e.standard(e.body); by > 0 {
-		e.add(partFits, webhook.HeaderStandardSignature, "fits secret %d, the id, the time and the body", by)
+		e.add(partFits, signature.HeaderStandardSignature, "fits secret %d, the id, the time and the body", by)
 		return
 	}
-	e.add(partFails, webhook.HeaderStandardSignature, "fits no secret given with this id, time and body%s",
+	e.add(partFails, signature.HeaderStandardSignature, "fits no secret given with this id, time and body%s",
 		e.hint(e.standardFits))
 }
 
@@ -206,13 +206,13 @@ func (e *examination) signedBy(body []byte, fit func(secret string, body []byte)
 func (e *examination) standard(body []byte) int { return e.signedBy(body, e.standardFits) }
 
 func (e *examination) standardFits(secret string, body []byte) bool {
-	sent, err := strconv.ParseInt(e.header.Get(webhook.HeaderStandardTimestamp), 10, 64)
+	sent, err := strconv.ParseInt(e.header.Get(signature.HeaderStandardTimestamp), 10, 64)
 	if err != nil {
 		return false
 	}
-	want := []byte(webhook.StandardSignature(secret, e.header.Get(webhook.HeaderStandardID), sent, body))
+	want := []byte(signature.SignStandard(secret, e.header.Get(signature.HeaderStandardID), sent, body))
 	any := false
-	for one := range strings.FieldsSeq(e.header.Get(webhook.HeaderStandardSignature)) {
+	for one := range strings.FieldsSeq(e.header.Get(signature.HeaderStandardSignature)) {
 		any = hmac.Equal([]byte(one), want) || any
 	}
 	return any
@@ -233,27 +233,27 @@ func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 
 // time checks when the request was sent.
 func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
-	given := e.header.Get(webhook.HeaderStandardTimestamp)
+	given := e.header.Get(signature.HeaderStandardTimestamp)
 	if err != nil {
-		e.add(partFails, webhook.HeaderStandardTimestamp, "%.40q is no time in Unix seconds", given)
+		e.add(partFails, signature.HeaderStandardTimestamp, "%.40q is no time in Unix seconds", given)
 		return
 	}
 	at := time.Unix(sent, 0).UTC()
 	age := now.Sub(at).Round(time.Second)
 	switch {
 	case timeless:
-		e.add(partNoted, webhook.HeaderStandardTimestamp, "%s: not compared", at.Format(time.RFC3339))
-	case age.Abs() <= webhook.Tolerance:
-		e.add(partFits, webhook.HeaderStandardTimestamp, "%s: within %v", at.Format(time.RFC3339), webhook.Tolerance)
+		e.add(partNoted, signature.HeaderStandardTimestamp, "%s: not compared", at.Format(time.RFC3339))
+	case age.Abs() <= signature.Tolerance:
+		e.add(partFits, signature.HeaderStandardTimestamp, "%s: within %v", at.Format(time.RFC3339), signature.Tolerance)
 	case age > 0:
-		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at",
-			at.Format(time.RFC3339), age, webhook.Tolerance)
+		e.add(partFails, signature.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at",
+			at.Format(time.RFC3339), age, signature.Tolerance)
 	default:
-		e.add(partFails, webhook.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age,
-			webhook.Tolerance)
+		e.add(partFails, signature.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age,
+			signature.Tolerance)
 	}
-	if t := e.header.Get(webhook.HeaderTimestamp); t != "" && t != given {
-		e.add(partFails, webhook.HeaderTimestamp, "%.40q is not that of %s", t, webhook.HeaderStandardTimestamp)
+	if t := e.header.Get(signature.HeaderTimestamp); t != "" && t != given {
+		e.add(partFails, signature.HeaderTimestamp, "%.40q is not that of %s", t, signature.HeaderStandardTimestamp)
 	}
 }
 
@@ -269,7 +269,7 @@ func (e *examination) content() {
 	}
 	e.add(partNoted, "body", "%d bytes, event %.64q of type %.64q", len(e.body), envelope.ID, envelope.Type)
 	for _, pair := range []struct{ name, want, member string }{
-		{webhook.HeaderEvent, envelope.Type, "type"}, {webhook.HeaderStandardID, envelope.ID, "id"},
+		{signature.HeaderEvent, envelope.Type, "type"}, {signature.HeaderStandardID, envelope.ID, "id"},
 	} {
 		switch got := e.header.Get(pair.name); {
 		case got == "":

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
@@ -21,8 +21,8 @@ func signedRequest(secrets []string, event, kind, body string, at time.Time) str
 		"X-Service-Signature: %s\r\nX-Service-Event: %s\r\nX-Service-Delivery: dlv_01M7YQ1X7PE2DGEP087XGX6XDW\r\n"+
 		"X-Service-Timestamp: %d\r\nX-Service-Attempt: 1\r\n"+
 		"webhook-id: %s\r\nwebhook-timestamp: %[4]d\r\nwebhook-signature: %[6]s\r\n\r\n%[7]s",
-		len(body), webhook.Signature(secrets[0], []byte(body)), kind, at.Unix(), event,
-		webhook.StandardSignatures(secrets, event, at.Unix(), []byte(body)), body)
+		len(body), signature.Sign(secrets[0], []byte(body)), kind, at.Unix(), event,
+		signature.SignStandardAll(secrets, event, at.Unix(), []byte(body)), body)
 }
 
 func TestVerifyPassesTheTestVector(t *testing.T) {
@@ -54,7 +54,7 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 		return strings.Replace(good, old, with, 1)
 	}
 	formatted := strings.Replace(vectorBody(t), `"type":`, `"type": `, 1)
-	bare := "X-Service-Signature: " + webhook.Signature("new", []byte(vectorBody(t))) + "\n\n" + vectorBody(t)
+	bare := "X-Service-Signature: " + signature.Sign("new", []byte(vectorBody(t))) + "\n\n" + vectorBody(t)
 	for name, c := range map[string]struct {
 		request string
 		secret  string
@@ -70,7 +70,7 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 		"a line end behind the body": {good + "\n", "new", "no part of the body", true},
 		"the same without a length":  {bare + "\n", "new", "it would without the line end", false},
 		"another body":               {replace(`"api"}}`, `"apx"}}`), "new", "fits no secret given with this body", false},
-		"formatted JSON": {"X-Service-Signature: " + webhook.Signature("new", []byte(vectorBody(t))) + "\n\n" +
+		"formatted JSON": {"X-Service-Signature: " + signature.Sign("new", []byte(vectorBody(t))) + "\n\n" +
 			formatted, "new", "formatted after it came", false},
 		"another time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new",
 			"NO  Webhook-Signature", false},
@@ -134,17 +134,17 @@ func TestVerifyRefusesWhatItCannotRead(t *testing.T) {
 
 func TestVerifyReadsAChunkedBody(t *testing.T) {
 	t.Parallel()
-	request := "X-Service-Signature: " + webhook.Signature("s", []byte("hello")) +
+	request := "X-Service-Signature: " + signature.Sign("s", []byte("hello")) +
 		"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 	operator(t).Do("verify", "--secret", "s", "--request", commandtest.Written(t, request))
 }
 
-// FuzzSavedRequest holds what is said of any request against webhook.Verify.
+// FuzzSavedRequest holds what is said of any request against signature.Verify.
 func FuzzSavedRequest(f *testing.F) {
 	body := vectorBody(f)
 	now := time.Unix(vectorTime, 0)
 	f.Add([]byte(signedRequest([]string{vectorSecret}, "evt_01M7YQ1X3DTRA4S2456P21NJZ0", "webhook.test", body, now)))
-	f.Add([]byte("X-Service-Signature: " + webhook.Signature(vectorSecret, nil) + "\n\n"))
+	f.Add([]byte("X-Service-Signature: " + signature.Sign(vectorSecret, nil) + "\n\n"))
 	f.Add([]byte("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\r\na\r\n0\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := parseRequest(text)
@@ -163,7 +163,7 @@ func FuzzSavedRequest(f *testing.F) {
 		}
 		var out strings.Builder
 		err = examine([]string{"other", vectorSecret}, r, now, false).print(&out)
-		if verified := webhook.Verify(vectorSecret, r.header, r.body, now); err == nil && verified != nil {
+		if verified := signature.Verify(vectorSecret, r.header, r.body, now); err == nil && verified != nil {
 			t.Errorf("genuine, but %v:\n%s", verified, out.String())
 		}
 		for line := range strings.Lines(out.String()) {

@@ -43,6 +43,7 @@ var mayImport = []struct {
 	{"actors/market/...", []string{"actors/signal", "actors/market/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
 	{"actors/webhook/keyring", nil},
+	{"actors/webhook/signature", nil},
 	{"actors/webhook/guard", []string{"actors/signal"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/webhook/..."}},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},

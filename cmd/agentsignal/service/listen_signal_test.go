@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // spawnListener starts agentsignal webhook listen with a secret, and returns the URL of the
@@ -28,7 +28,7 @@ func TestListenEndsWithASignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deliver.Header.Set(webhook.HeaderSignature, webhook.Signature("s", []byte(`{}`)))
+	deliver.Header.Set(signature.HeaderSignature, signature.Sign("s", []byte(`{}`)))
 	w, err := http.DefaultClient.Do(deliver)
 	if err != nil {
 		t.Fatal(err)

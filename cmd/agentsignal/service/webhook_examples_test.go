@@ -22,6 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 const examplesPath = "../../../deploy/webhooks/"
@@ -167,10 +168,10 @@ func (x *exampleReceiver) handled(want ...string) {
 func signedHeader(secrets []string, event, body string, at time.Time) http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
-	h.Set(webhook.HeaderSignature, webhook.Signature(secrets[0], []byte(body)))
-	h.Set(webhook.HeaderStandardID, event)
-	h.Set(webhook.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	h.Set(webhook.HeaderStandardSignature, webhook.StandardSignatures(secrets, event, at.Unix(), []byte(body)))
+	h.Set(signature.HeaderSignature, signature.Sign(secrets[0], []byte(body)))
+	h.Set(signature.HeaderStandardID, event)
+	h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
+	h.Set(signature.HeaderStandardSignature, signature.SignStandardAll(secrets, event, at.Unix(), []byte(body)))
 	return h
 }
 
@@ -262,18 +263,20 @@ func tryForgeries(t *testing.T, args []string) {
 		"an old request":          {age: 5*time.Minute + 30*time.Second, want: 401},
 		"a request of the future": {age: -5*time.Minute - 30*time.Second, want: 401},
 		"an old one with a new time": {age: time.Hour,
-			change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10)) },
-			want:   401},
-		"a time that is none": {change: func(h http.Header) { h.Set(webhook.HeaderStandardTimestamp, "now") },
+			change: func(h http.Header) {
+				h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
+			},
 			want: 401},
-		"another id": {change: func(h http.Header) { h.Set(webhook.HeaderStandardID, "evt_other") },
+		"a time that is none": {change: func(h http.Header) { h.Set(signature.HeaderStandardTimestamp, "now") },
+			want: 401},
+		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") },
 			want: 401},
 		"half a signature": {change: func(h http.Header) {
-			h.Set(webhook.HeaderStandardSignature, h.Get(webhook.HeaderStandardSignature)[:20])
+			h.Set(signature.HeaderStandardSignature, h.Get(signature.HeaderStandardSignature)[:20])
 		}, want: 401},
-		"no signature": {change: without(webhook.HeaderSignature, webhook.HeaderStandardSignature),
+		"no signature": {change: without(signature.HeaderSignature, signature.HeaderStandardSignature),
 			want: 401},
-		"no signature that has a time": {change: without(webhook.HeaderStandardSignature), want: 401},
+		"no signature that has a time": {change: without(signature.HeaderStandardSignature), want: 401},
 	} {
 		id := "evt_" + strings.ReplaceAll(name, " ", "_")
 		body, by := testEvent(id), secret
@@ -336,25 +339,25 @@ func tryVector(t *testing.T, args []string) {
 	if got := x.send(v.header, strings.NewReader(v.body)); got != http.StatusOK {
 		t.Errorf("the vector is answered with %d", got)
 	}
-	x.handled(v.header.Get(webhook.HeaderStandardID))
+	x.handled(v.header.Get(signature.HeaderStandardID))
 	// The signature of the specification alone.
 	x = startExample(t, args, "SECRET="+v.secret, "TOLERANCE=0")
-	ours := http.Header{webhook.HeaderSignature: {v.header.Get(webhook.HeaderSignature)}}
+	ours := http.Header{signature.HeaderSignature: {v.header.Get(signature.HeaderSignature)}}
 	if got := x.send(ours.Clone(), strings.NewReader(v.body)); got != http.StatusOK {
 		t.Errorf("the vector without a signed time is answered with %d", got)
 	}
 	for name, given := range map[string]string{
-		"a digit less":     v.header.Get(webhook.HeaderSignature)[:70],
-		"capitals":         strings.ToUpper(v.header.Get(webhook.HeaderSignature)),
-		"another key":      webhook.Signature("another", []byte(v.body)),
+		"a digit less":     v.header.Get(signature.HeaderSignature)[:70],
+		"capitals":         strings.ToUpper(v.header.Get(signature.HeaderSignature)),
+		"another key":      signature.Sign("another", []byte(v.body)),
 		"an empty one":     "",
-		"a standard one":   v.header.Get(webhook.HeaderStandardSignature),
+		"a standard one":   v.header.Get(signature.HeaderStandardSignature),
 		"nothing after it": "sha256=",
 	} {
-		ours.Set(webhook.HeaderSignature, given)
+		ours.Set(signature.HeaderSignature, given)
 		if got := x.send(ours.Clone(), strings.NewReader(v.body)); got != http.StatusUnauthorized {
 			t.Errorf("%s is answered with %d", name, got)
 		}
 	}
-	x.handled(v.header.Get(webhook.HeaderStandardID))
+	x.handled(v.header.Get(signature.HeaderStandardID))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
 // webhooksPage returns the page for those who receive.
@@ -74,11 +75,11 @@ func TestPageHasTheTestVector(t *testing.T) {
 		t.Errorf("the page does not say that the body has %d bytes", len(v.body))
 	}
 	want := http.Header{}
-	id := v.header.Get(webhook.HeaderStandardID)
-	want.Set(webhook.HeaderSignature, webhook.Signature(v.secret, []byte(v.body)))
-	want.Set(webhook.HeaderStandardID, id)
-	want.Set(webhook.HeaderStandardTimestamp, strconv.Itoa(vectorTime))
-	want.Set(webhook.HeaderStandardSignature, webhook.StandardSignature(v.secret, id, vectorTime, []byte(v.body)))
+	id := v.header.Get(signature.HeaderStandardID)
+	want.Set(signature.HeaderSignature, signature.Sign(v.secret, []byte(v.body)))
+	want.Set(signature.HeaderStandardID, id)
+	want.Set(signature.HeaderStandardTimestamp, strconv.Itoa(vectorTime))
+	want.Set(signature.HeaderStandardSignature, signature.SignStandard(v.secret, id, vectorTime, []byte(v.body)))
 	for name := range want {
 		if v.header.Get(name) != want.Get(name) {
 			t.Errorf("%s is %q, want %q", name, v.header.Get(name), want.Get(name))
@@ -107,17 +108,17 @@ func TestPageSaysWhatTheServiceDoes(t *testing.T) {
 		sum += delay
 	}
 	demand("| Retry | Delay | |---|---| %sIf the sixth retry fails, some %.1f hours", table.String(), sum.Hours())
-	demand("more than %d minutes from your clock", webhook.Tolerance/time.Minute)
+	demand("more than %d minutes from your clock", signature.Tolerance/time.Minute)
 	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(),
 		webhook.DefaultLeastFailures)
 	demand("after %.0f and %.0f hours", webhook.DefaultWarnAfter[0].Hours(), webhook.DefaultWarnAfter[1].Hours())
 	for _, e := range delivery.WebhookEvents {
 		demand("`%s`", e)
 	}
-	for _, name := range []string{webhook.HeaderSignature, webhook.HeaderEvent, webhook.HeaderDelivery,
-		webhook.HeaderTimestamp, webhook.HeaderAttempt,
-		strings.ToLower(webhook.HeaderStandardID), strings.ToLower(webhook.HeaderStandardTimestamp),
-		strings.ToLower(webhook.HeaderStandardSignature)} {
+	for _, name := range []string{signature.HeaderSignature, signature.HeaderEvent, signature.HeaderDelivery,
+		signature.HeaderTimestamp, signature.HeaderAttempt,
+		strings.ToLower(signature.HeaderStandardID), strings.ToLower(signature.HeaderStandardTimestamp),
+		strings.ToLower(signature.HeaderStandardSignature)} {
 		demand("`%s`", name)
 	}
 	example, err := os.ReadFile(examplesPath + "python/receiver.py")

@@ -1,4 +1,4 @@
-package webhook
+package signature
 
 import (
 	"bufio"
@@ -50,10 +50,10 @@ func vectorHeader(tb testing.TB) http.Header {
 // signed returns the signed headers of an attempt as a Sender writes them.
 func signed(secrets []string, id string, at time.Time, body []byte) http.Header {
 	h := http.Header{}
-	h.Set(HeaderSignature, Signature(secrets[0], body))
+	h.Set(HeaderSignature, Sign(secrets[0], body))
 	h.Set(HeaderStandardID, id)
 	h.Set(HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	h.Set(HeaderStandardSignature, StandardSignatures(secrets, id, at.Unix(), body))
+	h.Set(HeaderStandardSignature, SignStandardAll(secrets, id, at.Unix(), body))
 	return h
 }
 
@@ -122,7 +122,7 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 			if err := official(t, "whsec_b3RoZXI=").Verify(body, h); err == nil {
 				t.Error("the official library verifies with another secret")
 			}
-			if got := h.Get(HeaderSignature); got != Signature(test.secrets[0], body) {
+			if got := h.Get(HeaderSignature); got != Sign(test.secrets[0], body) {
 				t.Errorf("%s is %q, not by the newest secret", HeaderSignature, got)
 			}
 		})

@@ -1,4 +1,7 @@
-package webhook
+// Package signature signs and verifies the requests that are sent to webhooks: by the
+// scheme of Standard Webhooks, which covers the time of the attempt, and by a simpler one
+// over the body alone. A Go receiver can use Verify as it is.
+package signature
 
 import (
 	"crypto/hmac"
@@ -21,7 +24,7 @@ const (
 	HeaderTimestamp = "X-Service-Timestamp" // Unix seconds of the attempt
 	HeaderAttempt   = "X-Service-Attempt"
 
-	// Those of Standard Webhooks, which sign the time, too.
+	// The headers of Standard Webhooks, whose signature covers the time, too.
 	HeaderStandardID        = "Webhook-Id"
 	HeaderStandardTimestamp = "Webhook-Timestamp"
 	HeaderStandardSignature = "Webhook-Signature" // "v1," and base64, separated by spaces
@@ -35,16 +38,16 @@ const (
 	Tolerance = 5 * time.Minute
 )
 
-// Signature returns the value of X-Service-Signature: the HMAC-SHA256 of the body
+// Sign returns the value of X-Service-Signature: the HMAC-SHA256 of the body
 // with the secret's whole text as key.
-func Signature(secret string, body []byte) string {
+func Sign(secret string, body []byte) string {
 	return string(newSigner(secret).appendSignature(nil, body))
 }
 
-// StandardSignature returns one signature of Webhook-Signature, for the id of the
-// event and the time of the attempt. Its key is what the base64 of a secret that
-// begins with whsec_ stands for; of any other secret, its bytes.
-func StandardSignature(secret, id string, timestamp int64, body []byte) string {
+// SignStandard returns one signature of Webhook-Signature, for the id of the
+// event and the time of the attempt. Its key is the decoded base64 of a secret that begins
+// with whsec_; of any other secret, its bytes.
+func SignStandard(secret, id string, timestamp int64, body []byte) string {
 	return string(newSigner(secret).appendStandard(nil, id, timestamp, body))
 }
 
@@ -57,8 +60,8 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// StandardSignatures returns the value of Webhook-Signature by several secrets.
-func StandardSignatures(secrets []string, id string, timestamp int64, body []byte) string {
+// SignStandardAll returns the value of Webhook-Signature by several secrets.
+func SignStandardAll(secrets []string, id string, timestamp int64, body []byte) string {
 	return string(NewSigners(secrets...).AppendStandard(nil, id, timestamp, body))
 }
 
@@ -69,11 +72,11 @@ var (
 	ErrBadTime      = errors.New("the request was sent too long ago, or a clock is wrong")
 )
 
-// Verify says whether a request with the given headers and body was signed with the
-// secret, in constant time: nil, or one of the errors above. Where the headers of
-// Standard Webhooks are there they decide, because they sign the time, which must lie
-// within Tolerance of now, and because they hold the signature by a previous secret,
-// too. Else X-Service-Signature decides.
+// Verify returns nil if a request with the given headers and body was signed with the
+// secret, else one of the errors above. It compares in constant time. The signatures of
+// Standard Webhooks decide if there are any, because they cover the time, which must lie
+// within Tolerance of now, and because one by a previous secret is among them. Else
+// X-Service-Signature decides.
 func Verify(secret string, header http.Header, body []byte, now time.Time) error {
 	if list := header.Get(HeaderStandardSignature); list != "" {
 		return verifyStandard(secret, list, header, body, now)
@@ -82,7 +85,7 @@ func Verify(secret string, header http.Header, body []byte, now time.Time) error
 	if given == "" {
 		return ErrNoSignature
 	}
-	if !hmac.Equal([]byte(given), []byte(Signature(secret, body))) {
+	if !hmac.Equal([]byte(given), []byte(Sign(secret, body))) {
 		return ErrBadSignature
 	}
 	return nil
@@ -94,7 +97,7 @@ func verifyStandard(secret, list string, header http.Header, body []byte, now ti
 	if err != nil {
 		return fmt.Errorf("read %s: %w", HeaderStandardTimestamp, ErrBadTime)
 	}
-	want := []byte(StandardSignature(secret, header.Get(HeaderStandardID), sent, body))
+	want := []byte(SignStandard(secret, header.Get(HeaderStandardID), sent, body))
 	fits := false
 	for one := range strings.FieldsSeq(list) {
 		fits = hmac.Equal([]byte(one), want) || fits
