@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // traffic counts the requests that are under way, by account and by host.
@@ -26,8 +27,8 @@ func newTraffic() *traffic {
 }
 
 // through counts what answer answers.
-func (c *traffic) through(answer func(context.Context, Request) Result) func(context.Context, Request) Result {
-	return func(ctx context.Context, r Request) Result {
+func (c *traffic) through(answer func(context.Context, sender.Request) sender.Result) func(context.Context, sender.Request) sender.Result {
+	return func(ctx context.Context, r sender.Request) sender.Result {
 		u, _ := url.Parse(r.To.URL)
 		account, host := "account "+string(c.accounts[r.To.URL]), "host "+u.Hostname()
 		c.add(1, "all", account, host, account+" at "+host)
@@ -68,7 +69,7 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 				h.URL = fmt.Sprintf("https://%s/%d", hosts[i%len(hosts)], i)
 			}))
 		}
-		w.courier.script(func(ctx context.Context, r Request) Result {
+		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			c.add(1, "all")
 			defer c.add(-1, "all")
 			return after(time.Second, answers200)(ctx, r)
@@ -166,7 +167,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	var healed sync.Once
 	well := make(chan struct{})
 	defer healed.Do(func() { close(well) })
-	w.courier.script(c.through(func(ctx context.Context, r Request) Result {
+	w.courier.script(c.through(func(ctx context.Context, r sender.Request) sender.Result {
 		select {
 		case <-well:
 		default:

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // EventChallenge is the type of the request by which an endpoint is asked for a proof
@@ -27,14 +28,14 @@ const challengeTimeout = 10 * time.Second
 func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string) error {
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
-	to, token, now := NewDestination(w.URL, secret), rand.Text(), n.now()
+	to, token, now := sender.NewDestination(w.URL, secret), rand.Text(), n.now()
 	s, err := n.await(ctx, w.Account, to.HostName)
 	if err != nil {
 		return err
 	}
 	defer n.gate.leave(s)
 	id := signal.NewEventID()
-	result := n.courier.Send(ctx, Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
+	result := n.courier.Send(ctx, sender.Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
 		Body: AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`))})
 	why := result.Error
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
@@ -71,7 +72,7 @@ func TestChallenge(t *testing.T) {
 			http.Redirect(w, r, "/hooks", http.StatusTemporaryRedirect)
 		}, "status 307"},
 	}
-	n := New(newFakeStore(), localSender(t, SenderOptions{}), ringOf(t, "2026"), Options{})
+	n := New(newFakeStore(), localSender(t, sender.Options{}), ringOf(t, "2026"), Options{})
 	for name, test := range tests {
 		asked := 0
 		server := localServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +98,7 @@ func TestChallenge(t *testing.T) {
 	if used := n.gate.inFlight(); used+len(n.gate.flows) != 0 {
 		t.Errorf("%d slots and %d flows are left at the gate", used, len(n.gate.flows))
 	}
-	guarded := New(newFakeStore(), NewSender(SenderOptions{}), ringOf(t, "2026"), Options{})
+	guarded := New(newFakeStore(), sender.New(sender.Options{}), ringOf(t, "2026"), Options{})
 	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
 	if signal.CodeOf(err) != guard.CodeNotAllowed {
 		t.Errorf("an address that is not allowed: %v", err)
@@ -134,9 +135,9 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 			t.Errorf("with the slot of another one: %v after %d requests", err, len(courier.sent()))
 		}
 		n.gate.leave(held[1])
-		courier.script(func(ctx context.Context, r Request) Result {
+		courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			<-ctx.Done()
-			return Result{At: r.At, Error: delivery.Cancelled}
+			return sender.Result{At: r.At, Error: delivery.Cancelled}
 		})
 		if err := challenge(); signal.CodeOf(err) != guard.CodeNotAllowed || !strings.Contains(err.Error(), "no answer within 10s") {
 			t.Errorf("without an answer: %v", err)

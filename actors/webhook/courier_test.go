@@ -8,11 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // sent is one attempt that a fakeCourier has made.
 type sent struct {
-	Request
+	sender.Request
 	ended     time.Time // zero while it is under way
 	cancelled bool
 	succeeded bool
@@ -21,13 +22,13 @@ type sent struct {
 // fakeCourier answers as the test says. Its zero value answers 200 at once.
 type fakeCourier struct {
 	mu      sync.Mutex
-	answer  func(ctx context.Context, r Request) Result // nil: success at once
+	answer  func(ctx context.Context, r sender.Request) sender.Result // nil: success at once
 	all     []*sent
 	running map[string]int // by URL
 	most    map[string]int
 }
 
-func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
+func (f *fakeCourier) Send(ctx context.Context, r sender.Request) sender.Result {
 	f.mu.Lock()
 	if f.running == nil {
 		f.running, f.most = map[string]int{}, map[string]int{}
@@ -52,15 +53,15 @@ func (f *fakeCourier) Send(ctx context.Context, r Request) Result {
 }
 
 // byEffect compares destinations by where they lead and how they sign.
-var byEffect = cmp.Comparer(func(a, b *Destination) bool {
-	sign := func(d *Destination) string {
+var byEffect = cmp.Comparer(func(a, b *sender.Destination) bool {
+	sign := func(d *sender.Destination) string {
 		return string(d.Signers.AppendStandard(d.Signers.Append(nil, []byte("body")), "evt_1", 1, []byte("body")))
 	}
 	return a.URL == b.URL && sign(a) == sign(b)
 })
 
 // script has the courier answer in another way from now on.
-func (f *fakeCourier) script(answer func(ctx context.Context, r Request) Result) {
+func (f *fakeCourier) script(answer func(ctx context.Context, r sender.Request) sender.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
@@ -88,22 +89,22 @@ func (f *fakeCourier) peak(url string) int {
 }
 
 // answers200 is the answer 200.
-func answers200(_ context.Context, r Request) Result {
-	return Result{At: r.At, Status: 200, Class: ClassSuccess}
+func answers200(_ context.Context, r sender.Request) sender.Result {
+	return sender.Result{At: r.At, Status: 200, Class: sender.ClassSuccess}
 }
 
 // answers503 is the answer 503.
-func answers503(_ context.Context, r Request) Result {
-	return Result{At: r.At, Status: 503, Class: ClassServerError, Error: "status 503"}
+func answers503(_ context.Context, r sender.Request) sender.Result {
+	return sender.Result{At: r.At, Status: 503, Class: sender.ClassServerError, Error: "status 503"}
 }
 
 // after gives an answer later. Whoever cancels the request gets it sooner.
-func after(d time.Duration, answer func(ctx context.Context, r Request) Result) func(context.Context, Request) Result {
-	return func(ctx context.Context, r Request) Result {
+func after(d time.Duration, answer func(ctx context.Context, r sender.Request) sender.Result) func(context.Context, sender.Request) sender.Result {
+	return func(ctx context.Context, r sender.Request) sender.Result {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return Result{At: r.At, Error: delivery.Cancelled}
+			return sender.Result{At: r.At, Error: delivery.Cancelled}
 		}
 		result := answer(ctx, r)
 		result.Duration = d
@@ -112,6 +113,6 @@ func after(d time.Duration, answer func(ctx context.Context, r Request) Result) 
 }
 
 // hangs does not answer until the attempt is timed out.
-var hangs = after(15*time.Second, func(_ context.Context, r Request) Result {
-	return Result{At: r.At, Class: ClassTimeout, Error: "timeout"}
+var hangs = after(15*time.Second, func(_ context.Context, r sender.Request) sender.Result {
+	return sender.Result{At: r.At, Class: sender.ClassTimeout, Error: "timeout"}
 })

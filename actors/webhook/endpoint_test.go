@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 func TestAnEventIsDeliveredOnce(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 			t.Errorf("%d requests to a webhook that is not subscribed", n)
 		}
 		got := w.courier.sent()[0].Request
-		want := Request{To: NewDestination(w.url(id), "secret"), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
+		want := sender.Request{To: sender.NewDestination(w.url(id), "secret"), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
 			Event: events[0], Type: signal.SignalCreated, Delivery: signal.DeliveryIDOf(events[0], id), Attempt: 1,
 			At: time.Now()}
 		if d := cmp.Diff(want, got, byEffect); d != "" {
@@ -146,7 +147,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.register()
-				w.courier.script(func(ctx context.Context, r Request) Result {
+				w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 					result := answers503(ctx, r)
 					result.RetryAfter = tt.asked
 					return result
@@ -364,7 +365,7 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 	}
 	q.addBacklog(made(0, 5))
 	q.addLive(made(100, 9))
-	q.pace.after(&Result{Error: "status 503", Class: ClassServerError})
+	q.pace.after(&sender.Result{Error: "status 503", Class: sender.ClassServerError})
 	var got []int64
 	take := func(n int) {
 		for range n {
@@ -373,7 +374,7 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 	}
 	take(6)
 	for range DefaultConcurrency {
-		q.pace.after(&Result{Class: ClassSuccess})
+		q.pace.after(&sender.Result{Class: sender.ClassSuccess})
 	}
 	take(8)
 	if d := cmp.Diff([]int64{108, 107, 106, 0, 105, 104, 1, 2, 3, 4, 100, 101, 102, 103}, got); d != "" {

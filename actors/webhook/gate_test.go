@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // waiter is an endpoint at a gate, in a test.
@@ -435,7 +436,7 @@ func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 			w.backlogged(id, 60)
 		}
 		healthy := w.register()
-		w.courier.script(func(ctx context.Context, r Request) Result {
+		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if hanging[r.To.URL] {
 				return hangs(ctx, r)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Endpoints that hang at real receivers take all the slots that they get of a share. Fast
@@ -83,15 +84,15 @@ type receiver struct {
 	hanging atomic.Int64 // attempts that end only with the test
 
 	// brief gives up soon: with it an endpoint that hangs gets to the slow lane.
-	brief, patient *Sender
+	brief, patient *sender.Sender
 	mu             sync.Mutex
 	attempts       map[string]int // by URL
 }
 
 func newReceiver(t *testing.T) *receiver {
 	ended := make(chan struct{})
-	r := &receiver{t: t, attempts: map[string]int{}, brief: localSender(t, SenderOptions{Timeout: 50 * time.Millisecond}),
-		patient: localSender(t, SenderOptions{Timeout: time.Hour, ConnectTimeout: time.Minute})}
+	r := &receiver{t: t, attempts: map[string]int{}, brief: localSender(t, sender.Options{Timeout: 50 * time.Millisecond}),
+		patient: localSender(t, sender.Options{Timeout: time.Hour, ConnectTimeout: time.Minute})}
 	server := localServer(t, func(_ http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/hangs") {
 			<-ended
@@ -107,7 +108,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) url(host, path string) string { return "http://" + host + r.port + path }
 
 // Send implements Courier.
-func (r *receiver) Send(ctx context.Context, request Request) Result {
+func (r *receiver) Send(ctx context.Context, request sender.Request) sender.Result {
 	if !strings.Contains(request.To.URL, "/hangs") {
 		return r.patient.Send(ctx, request)
 	}

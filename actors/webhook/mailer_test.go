@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // addresses knows the address of every account but "gone".
@@ -187,7 +188,7 @@ func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 			o.Health = HealthRules{DisableAfter: time.Minute, LeastFailures: 2}
 		})
 		failing, healthy := w.register(), w.register()
-		w.courier.script(func(ctx context.Context, r Request) Result {
+		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(failing) {
 				return answers503(ctx, r)
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts
@@ -71,7 +72,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"status"}),
 	}
 	r.MustRegister(m.attempts, m.duration, m.deliveries, m.drops, m.disables, m.emails, m.pending, m.lag, m.webhooks)
-	for _, class := range Classes {
+	for _, class := range sender.Classes {
 		m.byClass[class] = m.attempts.WithLabelValues(class)
 	}
 	m.successes, m.failures = m.duration.WithLabelValues("success"), m.duration.WithLabelValues("failure")
@@ -107,7 +108,7 @@ func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
 }
 
 // attempted counts an attempt.
-func (m *Metrics) attempted(r *Result) {
+func (m *Metrics) attempted(r *sender.Result) {
 	if m == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 func TestMetricsOfNothing(t *testing.T) {
@@ -18,7 +19,7 @@ func TestMetricsOfNothing(t *testing.T) {
 	var m *Metrics
 	for name, count := range map[string]func(){
 		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now()) },
-		"attempted": func() { m.attempted(&Result{}) },
+		"attempted": func() { m.attempted(&sender.Result{}) },
 		"recorded":  func() { m.recorded(1) },
 		"ended":     func() { m.ended(delivery.Failed) },
 		"disabled":  func() { m.disabled(delivery.DisabledManual) },
@@ -48,7 +49,7 @@ func TestMetricsStartAtZero(t *testing.T) {
 		got[f.GetName()] = len(f.GetMetric())
 	}
 	want := map[string]int{
-		"agentsignal_webhook_attempts_total":           len(Classes),
+		"agentsignal_webhook_attempts_total":           len(sender.Classes),
 		"agentsignal_webhook_attempt_duration_seconds": 2,
 		"agentsignal_webhook_deliveries_total":         len(delivery.Statuses),
 		"agentsignal_webhook_deliveries_dropped_total": 1,

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Store is what the actors ask of Redis: each part stands with its caller.
@@ -27,7 +28,7 @@ type Store interface {
 
 // Courier makes one attempt. A Sender does.
 type Courier interface {
-	Send(ctx context.Context, r Request) Result
+	Send(ctx context.Context, r sender.Request) sender.Result
 }
 
 // Options are what a Node may be given beyond what it needs. The zero value works.

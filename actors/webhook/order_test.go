@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // allEvents subscribes a webhook to the life of signals and to runs.
@@ -154,7 +155,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	var mu sync.Mutex // guards answers and now
 	answers := rand.New(rand.NewPCG(random.Uint64(), 2))
 	now := mood{takes: 100 * time.Millisecond}
-	w.courier.script(func(ctx context.Context, r Request) Result {
+	w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 		mu.Lock()
 		takes := time.Duration(1 + answers.Int64N(int64(now.takes)))
 		fails, never := answers.Float64() < now.fails, answers.Float64() < now.hangs
@@ -247,7 +248,7 @@ func TestOrderIsGivenUp(t *testing.T) {
 			w.start()
 			pass(time.Second)
 			s := signal.NewSignalID()
-			w.courier.script(func(ctx context.Context, r Request) Result {
+			w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 				if r.Type == signal.SignalCreated {
 					return answers503(ctx, r)
 				}

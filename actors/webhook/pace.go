@@ -1,6 +1,10 @@
 package webhook
 
-import "time"
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
+)
 
 // Limits of a pace.
 const (
@@ -37,12 +41,12 @@ func (p *pace) limit() int {
 func (p *pace) recovering() bool { return p.allowed < p.most }
 
 // after notes how an attempt ended.
-func (p *pace) after(r *Result) {
+func (p *pace) after(r *sender.Result) {
 	success := r.Error == ""
 	switch {
 	case success && p.timeouts >= slowTimeouts && r.Duration <= slowAbove:
 		p.timeouts, p.attempts = 0, 0 // the hanging is over: its times do not count
-	case r.Class == ClassTimeout:
+	case r.Class == sender.ClassTimeout:
 		p.timeouts++
 	default:
 		p.timeouts = 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // pending returns how many deliveries of a webhook are pending in the store.
@@ -54,8 +55,8 @@ func (w *world) notified(want int) {
 }
 
 // fromBad has the requests to one webhook answered in another way than the rest.
-func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, Request) Result) {
-	w.courier.script(func(ctx context.Context, r Request) Result {
+func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, sender.Request) sender.Result) {
+	w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 		if r.To.URL == w.url(bad) {
 			return answer(ctx, r)
 		}
@@ -70,7 +71,7 @@ func most(n int) func(*Options) { return func(o *Options) { o.MaxPending = n } }
 // in the log. The account is notified once an hour.
 func TestPendingDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(context.Context, Request) Result{"hangs": hangs, "fails": answers503} {
+	for name, answer := range map[string]func(context.Context, sender.Request) sender.Result{"hangs": hangs, "fails": answers503} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testPendingDeliveriesAreBounded(t, answer) })
@@ -78,7 +79,7 @@ func TestPendingDeliveriesAreBounded(t *testing.T) {
 	}
 }
 
-func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, Request) Result) {
+func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, sender.Request) sender.Result) {
 	w := newWorld(t, most(500))
 	bad, good := w.register(), w.register()
 	w.fromBad(bad, answer)

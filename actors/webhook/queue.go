@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Limits of what one endpoint keeps in memory.
@@ -50,7 +51,7 @@ type queue struct {
 type attempt struct {
 	item    *item
 	trigger delivery.Trigger
-	result  Result
+	result  sender.Result
 	ended   time.Time
 }
 
@@ -196,7 +197,7 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	for d != nil {
 		now := q.n.now()
 		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		a.result = q.n.courier.Send(ctx, Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
+		a.result = q.n.courier.Send(ctx, sender.Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
 			Attempt: d.AttemptCount() + 1, At: now})
 		if ctx.Err() != nil {
 			break // the actor is gone: the delivery is as it was

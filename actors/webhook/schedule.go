@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
@@ -24,7 +25,7 @@ type Schedule struct {
 // After returns d as it is after an attempt with the result r that ended now. trigger
 // says why the attempt was made; jitter, from -1 to 1, is drawn by the caller. A
 // cancelled result is none: the caller drops it. d itself is not changed.
-func (s Schedule) After(d delivery.Delivery, trigger delivery.Trigger, r Result, now time.Time, jitter float64) delivery.Delivery {
+func (s Schedule) After(d delivery.Delivery, trigger delivery.Trigger, r sender.Result, now time.Time, jitter float64) delivery.Delivery {
 	d.Attempts = withAttempt(d.Attempts, delivery.Attempt{
 		Number: d.AttemptCount() + 1, Trigger: trigger, At: r.At, Duration: r.Duration,
 		ResponseStatus: r.Status, Error: r.Error, ResponseBody: r.Body,
@@ -60,7 +61,7 @@ func withAttempt(all []delivery.Attempt, a delivery.Attempt) []delivery.Attempt 
 	}
 	kept := append(make([]delivery.Attempt, 0, len(all)+1), all...)
 	for i := range kept {
-		kept[i].ResponseBody = CutBody(kept[i].ResponseBody, delivery.MaxEarlierBody)
+		kept[i].ResponseBody = sender.CutBody(kept[i].ResponseBody, delivery.MaxEarlierBody)
 	}
 	return append(kept, a)
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/retryafter"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Results of attempts that took two seconds.
 var (
-	wentWell = Result{At: vectorTime, Duration: 2 * time.Second, Status: 204, Class: ClassSuccess}
-	busy     = Result{At: vectorTime, Duration: 2 * time.Second, Status: 503, Error: "status 503", Class: ClassServerError, Body: "busy"}
-	timedOut = Result{At: vectorTime, Duration: 15 * time.Second, Error: "timeout", Class: ClassTimeout}
+	wentWell = sender.Result{At: vectorTime, Duration: 2 * time.Second, Status: 204, Class: sender.ClassSuccess}
+	busy     = sender.Result{At: vectorTime, Duration: 2 * time.Second, Status: 503, Error: "status 503", Class: sender.ClassServerError, Body: "busy"}
+	timedOut = sender.Result{At: vectorTime, Duration: 15 * time.Second, Error: "timeout", Class: sender.ClassTimeout}
 )
 
 // askingFor is busy with a Retry-After.
-func askingFor(d time.Duration) Result {
+func askingFor(d time.Duration) sender.Result {
 	r := busy
 	r.RetryAfter = d
 	return r
@@ -52,7 +53,7 @@ func TestSchedule(t *testing.T) {
 		schedule Schedule
 		delivery delivery.Delivery
 		trigger  delivery.Trigger
-		result   Result
+		result   sender.Result
 		jitter   float64
 		want     string
 	}{
@@ -179,7 +180,7 @@ func TestEarlierAnswersAreCut(t *testing.T) {
 	odd := "x" + strings.Repeat("ä", delivery.MaxEarlierBody)
 	d := delivery.Delivery{Status: delivery.Pending}
 	for _, body := range []string{long, odd, "short", long} {
-		d = Schedule{}.After(d, delivery.Scheduled, Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
+		d = Schedule{}.After(d, delivery.Scheduled, sender.Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
 	}
 	want := []string{long[:delivery.MaxEarlierBody], odd[:delivery.MaxEarlierBody-1], "short", long}
 	for i, a := range d.Attempts {

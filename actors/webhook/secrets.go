@@ -8,17 +8,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // target is where an endpoint's requests go. It does not change.
 type target struct {
-	to    *Destination
-	both  *Destination // signed by the previous secret, too; nil without one
-	until time.Time    // when the previous secret ends
+	to    *sender.Destination
+	both  *sender.Destination // signed by the previous secret, too; nil without one
+	until time.Time           // when the previous secret ends
 }
 
 // at returns where requests go at t.
-func (g *target) at(t time.Time) *Destination {
+func (g *target) at(t time.Time) *sender.Destination {
 	if g.both != nil && t.Before(g.until) {
 		return g.both
 	}
@@ -31,13 +32,13 @@ func openTarget(keys *keyring.Ring, w *delivery.Webhook, at time.Time) (*target,
 	if err != nil {
 		return nil, err
 	}
-	t := &target{to: NewDestination(w.URL, string(secret))}
+	t := &target{to: sender.NewDestination(w.URL, string(secret))}
 	if overlaps(w, at) {
 		previous, err := keys.Open(w.PreviousSecret, string(w.ID))
 		if err != nil {
 			return nil, fmt.Errorf("previous secret: %w", err)
 		}
-		t.both, t.until = NewDestination(w.URL, string(secret), string(previous)), w.PreviousUntil
+		t.both, t.until = sender.NewDestination(w.URL, string(secret), string(previous)), w.PreviousUntil
 	}
 	return t, nil
 }

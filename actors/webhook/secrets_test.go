@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 func TestASecretThatNoKeyOpens(t *testing.T) {
@@ -66,7 +67,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 			t.Fatalf("%d attempts, want 3", len(all))
 		}
 		for i, s := range all {
-			if d := cmp.Diff(NewDestination(w.url(id), want[i]...), s.To, byEffect); d != "" {
+			if d := cmp.Diff(sender.NewDestination(w.url(id), want[i]...), s.To, byEffect); d != "" {
 				t.Errorf("attempt %d (-want +got):\n%s", i+1, d)
 			}
 		}
@@ -83,7 +84,7 @@ func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 		pass(2 * time.Hour)
 		w.start()
 		w.once(id, w.emitted(1))
-		if d := cmp.Diff(NewDestination(w.url(id), "secret"), w.courier.sent()[0].To, byEffect); d != "" {
+		if d := cmp.Diff(sender.NewDestination(w.url(id), "secret"), w.courier.sent()[0].To, byEffect); d != "" {
 			t.Errorf("sent (-want +got):\n%s", d)
 		}
 	})

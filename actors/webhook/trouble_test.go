@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Outcomes that cannot be stored are kept and stored later; nothing is sent twice.
@@ -127,7 +128,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} })
 		id, healthy := w.register(), w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
-		w.courier.script(func(ctx context.Context, r Request) Result {
+		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(id) {
 				return answers503(ctx, r)
 			}
@@ -163,7 +164,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register()
 		panics := 0
-		w.courier.script(func(ctx context.Context, r Request) Result {
+		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(id) {
 				w.courier.mu.Lock()
 				panics++

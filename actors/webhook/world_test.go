@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // world is a node that owns one partition, with fakes round it. It lives in a bubble
@@ -84,10 +85,10 @@ func ringOf(tb testing.TB, names ...string) *keyring.Ring {
 }
 
 // localSender returns a sender that may reach this machine.
-func localSender(tb testing.TB, o SenderOptions) *Sender {
+func localSender(tb testing.TB, o sender.Options) *sender.Sender {
 	tb.Helper()
 	o.Guard = guard.New(guard.Options{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	s := NewSender(o)
+	s := sender.New(o)
 	tb.Cleanup(s.Close)
 	return s
 }

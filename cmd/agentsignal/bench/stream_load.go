@@ -269,21 +269,21 @@ func (l *streamLoad) note(frame []byte, now int64) {
 	l.recorded = append(l.recorded, time.Duration(now-l.sent[n%len(l.sent)].Load()))
 }
 
-// sender publishes signals, several at once: else the round trip to Redis would
+// signalPublisher publishes signals, several at once: else the round trip to Redis would
 // bound the rate, and what waits for it would count as latency.
-type sender struct {
+type signalPublisher struct {
 	load    *streamLoad
 	publish publisher
 	slots   chan struct{}
 	sending sync.WaitGroup
 }
 
-func (l *streamLoad) sender(f publisher) *sender {
-	return &sender{load: l, publish: f, slots: make(chan struct{}, streamUnderWay)}
+func (l *streamLoad) publisher(f publisher) *signalPublisher {
+	return &signalPublisher{load: l, publish: f, slots: make(chan struct{}, streamUnderWay)}
 }
 
 // send publishes the next signal, which is due at due, and counts the clients that will get it.
-func (s *sender) send(ctx context.Context, due time.Time) {
+func (s *signalPublisher) send(ctx context.Context, due time.Time) {
 	l := s.load
 	l.n++
 	n := l.n
@@ -307,7 +307,7 @@ func (s *sender) send(ctx context.Context, due time.Time) {
 }
 
 // finish waits until all that was sent has come.
-func (s *sender) finish(ctx context.Context) error {
+func (s *signalPublisher) finish(ctx context.Context) error {
 	s.sending.Wait()
 	return s.load.settle(ctx, 0)
 }
@@ -332,7 +332,7 @@ func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Dura
 	l.patient.Store(true)
 	defer l.patient.Store(false)
 	under := int64(streamUnderWay) * int64(l.connections) * streamEach / streamAssets
-	out := l.sender(f)
+	out := l.publisher(f)
 	for start := time.Now(); time.Since(start) < window; {
 		if err := l.settle(ctx, under); err != nil {
 			return err
@@ -347,7 +347,7 @@ func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Dura
 func (l *streamLoad) pace(ctx context.Context, f publisher, window time.Duration, rate float64) error {
 	l.recorded = nil
 	l.record.Store(true)
-	out, start := l.sender(f), time.Now()
+	out, start := l.publisher(f), time.Now()
 	for i := 0; ; i++ {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 		if due.Sub(start) > window {

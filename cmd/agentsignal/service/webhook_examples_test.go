@@ -22,6 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
@@ -211,13 +212,13 @@ func TestExampleReceivers(t *testing.T) {
 func tryDeliveries(t *testing.T, args []string) {
 	made, odd := delivery.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
-	client := webhook.NewSender(webhook.SenderOptions{Guard: guard.New(guard.Options{
+	client := sender.New(sender.Options{Guard: guard.New(guard.Options{
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})})
 	t.Cleanup(client.Close)
 	for i, secrets := range [][]string{{made}, {odd}, {"a newer one", made}, {odd, "an older one"}} {
 		id := fmt.Sprintf("evt_%d", i)
 		for range 2 {
-			result := client.Send(t.Context(), webhook.Request{To: webhook.NewDestination(x.url, secrets...),
+			result := client.Send(t.Context(), sender.Request{To: sender.NewDestination(x.url, secrets...),
 				Body: []byte(testEvent(id)), Event: signal.EventID(id),
 				Type: signal.WebhookTest, Delivery: "dlv_1", Attempt: 1, At: time.Now()})
 			if result.Status != http.StatusOK {

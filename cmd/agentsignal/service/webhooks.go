@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
 )
@@ -31,7 +32,7 @@ func (p *process) buildWebhooks(context.Context) error {
 		AllowedNetworks: networks,
 		AllowHTTP:       c.AllowHTTP,
 	})
-	client := webhook.NewSender(webhook.SenderOptions{
+	client := sender.New(sender.Options{
 		Timeout:        time.Duration(c.Timeout),
 		ConnectTimeout: time.Duration(c.ConnectTimeout),
 		Guard:          p.guard,

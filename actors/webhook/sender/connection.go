@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"bufio"
@@ -21,8 +21,8 @@ import (
 // and again, and most of what they cost is HTTP. So a request is written with one
 // system call by the goroutine that reads the answer: net/http's transport has two more
 // goroutines for each connection and takes half as much time again
-// (deploy/decisions/0012-one-goroutine-a-request.md). What an answer says is read by
-// net/http nevertheless.
+// (deploy/decisions/0012-one-goroutine-a-request.md). Answers are parsed by net/http
+// nevertheless.
 
 // endpointAddress is where a connection leads.
 type endpointAddress struct {
@@ -33,11 +33,11 @@ type endpointAddress struct {
 // connections keeps connections that may be used again. It is safe for concurrent
 // use.
 type connections struct {
-	dialer      *dialer
-	idleTimeout time.Duration
-	most        int // unused ones
-	mostPerHost int
-	log         *slog.Logger
+	dialer         *dialer
+	idleTimeout    time.Duration
+	maxIdle        int
+	maxIdlePerHost int
+	log            *slog.Logger
 
 	mu     sync.Mutex
 	idle   map[endpointAddress][]*connection // the last used at the end
@@ -57,7 +57,7 @@ type connection struct {
 	since  time.Time     // when it came to be unused
 }
 
-// errHeaderTooLong says that an answer has more header than is read.
+// errHeaderTooLong is the error of an answer whose header exceeds maxHeaderBytes.
 var errHeaderTooLong = errors.New("the header of the answer is too long")
 
 // Read implements io.Reader within the limit.
@@ -127,12 +127,12 @@ func (p *connections) give(c *connection) {
 	}
 }
 
-// keep keeps c for another request, unless there are enough. As elsewhere, nothing is
-// closed while p is locked: that tells the endpoint, which may not listen.
+// keep keeps c for another request, unless there are enough. Nothing is closed while p is
+// locked, because closing writes to the endpoint and may wait for it.
 func (p *connections) keep(c *connection) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.count >= p.most || len(p.idle[c.to]) >= p.mostPerHost {
+	if p.closed || p.count >= p.maxIdle || len(p.idle[c.to]) >= p.maxIdlePerHost {
 		return false
 	}
 	if p.idle == nil {
@@ -154,7 +154,7 @@ func (p *connections) closeOld() {
 		func(i int) []any { return []any{"endpoint", old[i].to.address} })
 }
 
-// dropOld returns the connections that were not used for a while. They are p's no more.
+// dropOld takes the connections that were not used for a while out of p and returns them.
 func (p *connections) dropOld() (old []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,11 +195,13 @@ func (p *connections) close() {
 // postRequest is what an answer is read for.
 var postRequest = &http.Request{Method: http.MethodPost}
 
-// post sends a request, which is whole in b, and returns the answer, whose body is to
-// be read by the caller before done is called. A connection that was used before, and
-// that the endpoint closes after the look at it, is replaced: then the endpoint has not
-// answered, and knows the delivery by its id if it got it.
-func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (answer *http.Response, done func(whole bool), err error) {
+// post sends the complete request b and returns the answer, whose body the caller must read
+// before it calls done. A reused connection that the endpoint closes before it has begun to
+// answer is replaced by a new one: an endpoint that has got the request nevertheless knows
+// the delivery by its id.
+func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (
+	answer *http.Response, done func(whole bool), err error,
+) {
 	for fresh := false; ; fresh = true {
 		c, err := p.take(ctx, to, fresh, deadline)
 		if err != nil {
@@ -228,7 +230,7 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 	}
 }
 
-// exchange writes a request and reads the header of its answer; begun says that the
+// exchange writes a request and reads the header of its answer; begun reports whether the
 // endpoint has begun to answer.
 func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err error) {
 	c.left = maxHeaderBytes
@@ -253,7 +255,7 @@ func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err 
 	}
 }
 
-// ended says that all of r was read.
+// ended reports whether all of r was read.
 func ended(r io.Reader) bool {
 	var b [1]byte
 	n, err := r.Read(b[:])

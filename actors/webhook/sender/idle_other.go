@@ -1,6 +1,6 @@
 //go:build !linux
 
-package webhook
+package sender
 
 import "net"
 

@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"bufio"
@@ -161,7 +161,7 @@ func TestBadAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			sender := newSender(t, SenderOptions{Timeout: time.Second})
+			sender := newSender(t, Options{Timeout: time.Second})
 			got := sender.Send(t.Context(), anAttempt(newRawServer(t, test.serve)))
 			if got.Class != test.class || got.Error != test.error || got.Body != test.body {
 				t.Errorf("got %s, error %q, body %.100q", got.Class, got.Error, got.Body)
@@ -186,7 +186,7 @@ func TestAGigabyteIsNotRead(t *testing.T) {
 		}
 		written <- n
 	})
-	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(url))
+	got := newSender(t, Options{}).Send(t.Context(), anAttempt(url))
 	if got.Class != ClassSuccess || got.Body != strings.Repeat("x", delivery.MaxResponseBody) {
 		t.Errorf("got %s, error %q, %d bytes", got.Class, got.Error, len(got.Body))
 	}
@@ -203,7 +203,7 @@ func TestAByteASecondIsASuccess(t *testing.T) {
 		c.write("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
 		c.trickle("x")
 	})
-	got := newSender(t, SenderOptions{Timeout: time.Second}).Send(t.Context(), anAttempt(url))
+	got := newSender(t, Options{Timeout: time.Second}).Send(t.Context(), anAttempt(url))
 	if got.Class != ClassSuccess || got.Error != "" || strings.Trim(got.Body, "x") != "" || got.Body == "" {
 		t.Errorf("got %s, error %q, body %q", got.Class, got.Error, got.Body)
 	}
@@ -269,7 +269,7 @@ func TestBadTLS(t *testing.T) {
 			if !test.unknown {
 				known.AddCert(cert.Leaf)
 			}
-			got := newSender(t, SenderOptions{RootCAs: known}).Send(t.Context(), anAttempt("https://"+l.Addr().String()))
+			got := newSender(t, Options{RootCAs: known}).Send(t.Context(), anAttempt("https://"+l.Addr().String()))
 			if got.Class != test.class || got.Error != test.error {
 				t.Errorf("got %s, error %q", got.Class, got.Error)
 			}
@@ -282,7 +282,7 @@ func TestPeersThatSpeakNoTLS(t *testing.T) {
 	plain := newServer(t, func(http.ResponseWriter, *http.Request) {})
 	silent := newRawServer(t, func(c *rawConn) { io.Copy(io.Discard, c) })
 	broken := newRawServer(t, func(c *rawConn) { c.Read(make([]byte, 1)); c.reset() })
-	sender := newSender(t, SenderOptions{ConnectTimeout: time.Second})
+	sender := newSender(t, Options{ConnectTimeout: time.Second})
 	for url, want := range map[string]string{plain.URL: ClassTLS, silent: ClassTimeout, broken: ClassTLS} {
 		got := sender.Send(t.Context(), anAttempt("https"+strings.TrimPrefix(url, "http")))
 		if got.Class != want || got.Status != 0 {
@@ -298,7 +298,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt("http://"+l.Addr().String()))
+	got := newSender(t, Options{}).Send(t.Context(), anAttempt("http://"+l.Addr().String()))
 	if got.Class != ClassConnection || got.Error != "connection failed" {
 		t.Errorf("got %s, error %q", got.Class, got.Error)
 	}
@@ -357,7 +357,7 @@ func dnsReply(query []byte, answer func(name string) (netip.Addr, bool)) []byte 
 func TestAHostThatVanished(t *testing.T) {
 	t.Parallel()
 	resolver := newDNS(t, func(string) (netip.Addr, bool) { return netip.Addr{}, false })
-	got := newSender(t, SenderOptions{Resolver: resolver}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
+	got := newSender(t, Options{Resolver: resolver}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
 	if got.Class != ClassDNS || got.Error != "host not found" {
 		t.Errorf("got %s, error %q", got.Class, got.Error)
 	}
@@ -369,7 +369,7 @@ func TestANameServerThatIsSilent(t *testing.T) {
 		<-t.Context().Done()
 		return netip.Addr{}, false
 	})
-	got := newSender(t, SenderOptions{Resolver: resolver, ConnectTimeout: 50 * time.Millisecond}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
+	got := newSender(t, Options{Resolver: resolver, ConnectTimeout: 50 * time.Millisecond}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
 	if got.Class != ClassTimeout || got.Error != "timeout" {
 		t.Errorf("got %s, error %q", got.Class, got.Error)
 	}
@@ -390,7 +390,7 @@ func TestANameThatTurnsInwards(t *testing.T) {
 			return netip.MustParseAddr("93.184.215.14"), true
 		})
 		guard := guard.New(guard.Options{AllowHTTP: true, Resolver: resolver})
-		sender := newSender(t, SenderOptions{Guard: guard, Resolver: resolver})
+		sender := newSender(t, Options{Guard: guard, Resolver: resolver})
 		for _, scheme := range []string{"http", "https"} {
 			registered.Store(false)
 			url := scheme + "://hooks.example.com.:" + port + "/"
@@ -416,7 +416,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 			w.Header().Set("Location", location)
 			w.WriteHeader(http.StatusFound)
 		})
-		got := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.URL))
+		got := newSender(t, Options{}).Send(t.Context(), anAttempt(server.URL))
 		if got.Class != ClassRedirect || got.Error != "status 302" || requests.Load() != 1 || reached.Load() != 0 {
 			t.Errorf("to %q: got %s, error %q after %d requests", location, got.Class, got.Error, requests.Load())
 		}
@@ -428,7 +428,7 @@ func TestASenderReachesPublicAddressesOnly(t *testing.T) {
 	plain := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("this machine was reached") })
 	secure := httptest.NewTLSServer(plain.Config.Handler)
 	defer secure.Close()
-	sender := NewSender(SenderOptions{ConnectTimeout: time.Second})
+	sender := New(Options{ConnectTimeout: time.Second})
 	defer sender.Close()
 	for _, url := range []string{plain.URL, secure.URL, strings.Replace(plain.URL, "127.0.0.1", "localhost", 1), strings.Replace(plain.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1),
 		"http://169.254.169.254/", "http://93.184.215.14/", "http://[::1%25lo]:8080/", "https://93.184.215.14:25/", "nonsense\x00"} {
@@ -445,7 +445,7 @@ func TestANameInsideEndsLikeAnUnknownOne(t *testing.T) {
 	resolver := newDNS(t, func(name string) (netip.Addr, bool) {
 		return netip.MustParseAddr("10.0.0.1"), strings.HasPrefix(name, "inside.")
 	})
-	s := newSender(t, SenderOptions{Guard: guard.New(guard.Options{AllowHTTP: true}), Resolver: resolver})
+	s := newSender(t, Options{Guard: guard.New(guard.Options{AllowHTTP: true}), Resolver: resolver})
 	known, unknown := s.Send(t.Context(), anAttempt("http://inside.example.com./")), s.Send(t.Context(), anAttempt("http://other.example.com./"))
 	if known.Error != unknown.Error || known.Class != ClassBlocked || unknown.Class != ClassDNS {
 		t.Errorf("a name inside: %s (%s), an unknown one: %s (%s)", known.Error, known.Class, unknown.Error, unknown.Class)

@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"context"
@@ -36,12 +36,12 @@ func anAttempt(url string) Request {
 }
 
 // newSender returns a sender that may reach this machine.
-func newSender(tb testing.TB, o SenderOptions) *Sender {
+func newSender(tb testing.TB, o Options) *Sender {
 	tb.Helper()
 	if o.Guard == nil {
 		o.Guard = guard.New(guard.Options{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})
 	}
-	s := NewSender(o)
+	s := New(o)
 	tb.Cleanup(s.Close)
 	return s
 }
@@ -75,7 +75,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 		To: NewDestination(server.URL+"/hooks?x=%20y", secrets...), Body: body, Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
 		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, At: at,
 	}
-	result := newSender(t, SenderOptions{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
+	result := newSender(t, Options{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
 	if result.Duration <= 0 {
 		t.Errorf("it took %s", result.Duration)
 	}
@@ -126,7 +126,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
 	t.Parallel()
 	r := anAttempt("http://example.com/")
-	text := newSender(t, SenderOptions{}).appendRequest(nil, &r)
+	text := newSender(t, Options{}).appendRequest(nil, &r)
 	head, _, _ := strings.Cut(string(text), "\r\n\r\n")
 	lines := strings.Split(head, "\r\n")
 	if lines[0] != "POST / HTTP/1.1" || len(lines) != 13 {
@@ -191,7 +191,7 @@ func TestWhatAnswersMean(t *testing.T) {
 		}
 		w.WriteHeader(test.status)
 	})
-	sender := newSender(t, SenderOptions{})
+	sender := newSender(t, Options{})
 	for i, test := range tests {
 		got := sender.Send(t.Context(), anAttempt(server.URL+"/?"+strings.Repeat("x", i)))
 		wantError := ""
@@ -230,7 +230,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 	server.StartTLS()
 	defer server.Close()
-	sender := newSender(t, SenderOptions{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	sender := newSender(t, Options{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
 	for range 5 {
 		for _, path := range []string{"/", "/long", "/failing"} {
 			if r := sender.Send(t.Context(), anAttempt(server.URL+path)); r.Status == 0 {
@@ -253,7 +253,7 @@ func TestAConnectionThatClosedMeanwhile(t *testing.T) {
 			c.readRequest()
 		}
 	})
-	sender := newSender(t, SenderOptions{})
+	sender := newSender(t, Options{})
 	for n := range 5 {
 		if r := sender.Send(t.Context(), anAttempt(server)); r.Status != 204 {
 			t.Fatalf("attempt %d: %+v", n, r)
@@ -269,7 +269,7 @@ func TestAnAttemptCanBeCancelled(t *testing.T) {
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
-	sender := newSender(t, SenderOptions{})
+	sender := newSender(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-arrived
@@ -288,7 +288,7 @@ func TestASenderUsesNoProxy(t *testing.T) {
 		t.Setenv(name, "http://127.0.0.1:1")
 	}
 	server := newServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	if r := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.URL)); r.Status != http.StatusNoContent {
+	if r := newSender(t, Options{}).Send(t.Context(), anAttempt(server.URL)); r.Status != http.StatusNoContent {
 		t.Errorf("an attempt with a proxy in the environment: %+v", r)
 	}
 }

@@ -1,4 +1,7 @@
-package webhook
+// Package sender makes attempts to deliver: signed POST requests over HTTP/1.1, within hard
+// limits of time and size. It is not a general client; why it is not net/http's, and what
+// that saves, is written in deploy/decisions/0012-one-goroutine-a-request.md.
+package sender
 
 import (
 	"cmp"
@@ -33,14 +36,17 @@ const (
 )
 
 // Classes lists them.
-var Classes = []string{ClassSuccess, ClassRedirect, ClassClientError, ClassServerError, ClassTimeout, ClassConnection, ClassTLS, ClassDNS, ClassBlocked}
+var Classes = []string{
+	ClassSuccess, ClassRedirect, ClassClientError, ClassServerError, ClassTimeout,
+	ClassConnection, ClassTLS, ClassDNS, ClassBlocked,
+}
 
 // maxHeaderBytes limits the status line and headers of an answer, those of interim answers
 // (1xx) included.
 const maxHeaderBytes = 32 << 10
 
-// SenderOptions are the settings of a Sender.
-type SenderOptions struct {
+// Options are the settings of a Sender.
+type Options struct {
 	Guard          *guard.Guard   // nil: public addresses, and TLS only
 	UserAgent      string         // empty: "agentsignal"
 	Timeout        time.Duration  // of a whole attempt; 0: 15 s
@@ -54,28 +60,33 @@ type SenderOptions struct {
 }
 
 // Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
-// redirect and knows no proxy, which would dial where the guard does not see it. It is
-// safe for concurrent use.
+// redirect and uses no proxy, which would connect to addresses that the guard cannot check.
+// It is safe for concurrent use.
 type Sender struct {
 	connections connections
 	timeout     time.Duration
 	userAgent   string
 }
 
-// NewSender returns a sender with the settings o. Its connections are closed by Close.
-func NewSender(o SenderOptions) *Sender {
+// New returns a sender with the settings o. Its connections are closed by Close.
+func New(o Options) *Sender {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Sender{
-		connections: connections{log: o.Log, dialer: newDialer(o), idleTimeout: cmp.Or(o.IdleTimeout, 90*time.Second),
-			most: cmp.Or(o.MaxIdle, 2048), mostPerHost: cmp.Or(o.MaxIdlePerHost, 64)},
+		connections: connections{
+			log:            o.Log,
+			dialer:         newDialer(o),
+			idleTimeout:    cmp.Or(o.IdleTimeout, 90*time.Second),
+			maxIdle:        cmp.Or(o.MaxIdle, 2048),
+			maxIdlePerHost: cmp.Or(o.MaxIdlePerHost, 64),
+		},
 		timeout:   cmp.Or(o.Timeout, 15*time.Second),
 		userAgent: cmp.Or(o.UserAgent, "agentsignal"),
 	}
 }
 
-// Close closes the connections; those in use, when their attempt ends.
+// Close closes the connections: those in use when their attempt ends.
 func (s *Sender) Close() { s.connections.close() }
 
 // Request is what one attempt sends.
@@ -97,11 +108,11 @@ type Result struct {
 	Error      string        // empty for a success
 	Class      string        // one of Classes; empty if the attempt was cancelled
 	Body       string        // how the answer's body begins: valid UTF-8, at most 8 KiB
-	RetryAfter time.Duration // as asked for by an answer 429 or 503, at most a year; 0: not
+	RetryAfter time.Duration // of an answer 429 or 503, at most a year; 0: it asks for no delay
 }
 
-// Cancelled says that the attempt was given up because its context had ended. It
-// says nothing of the endpoint, and is to be dropped.
+// Cancelled reports whether the attempt was given up because its context had ended. Such a
+// result has no bearing on the endpoint and must be dropped.
 func (r *Result) Cancelled() bool { return r.Error == delivery.Cancelled }
 
 // Send makes an attempt and returns how it ended, within the sender's timeout. It is
@@ -122,7 +133,8 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
 		if errors.Is(err, guard.ErrNotPublic) && !r.To.isAddress() {
-			// Nobody learns by it which names there are inside; metrics show it as blocked.
+			// The owner of a webhook must not learn which names exist inside the network; the
+			// metrics show the attempt as blocked.
 			result.Error = delivery.HostNotFound
 		}
 		result.Duration = time.Since(start)
@@ -207,7 +219,7 @@ func classOf(status int) string {
 	return ClassServerError // or no status at all, such as 999
 }
 
-// failure says why no answer came. ctx is that of the caller.
+// failure returns why no answer came. ctx is that of the caller.
 func failure(ctx context.Context, err error) (text, class string) {
 	switch {
 	case ctx.Err() != nil:
@@ -224,14 +236,14 @@ func failure(ctx context.Context, err error) (text, class string) {
 	return delivery.NoConnection, ClassConnection
 }
 
-// is says that err is or wraps an error of type E.
+// is reports whether err is or wraps an error of type E.
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
 
-// isAlert says that the endpoint has refused the handshake by an alert that came after
-// the client's part of it, as in TLS 1.3. crypto/tls shows that by the operation only.
+// isAlert reports whether the endpoint has refused the handshake by an alert after the
+// client's part of it, as in TLS 1.3. crypto/tls shows that by the operation only.
 func isAlert(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "remote error"

@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"bufio"
@@ -105,7 +105,7 @@ func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
 		{"with a long body", "HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000), 200, 3},
 	} {
 		server := newCountingServer(t, c.answer)
-		sender := newSender(t, SenderOptions{})
+		sender := newSender(t, Options{})
 		for range 3 {
 			if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != c.status {
 				t.Errorf("an answer %s: %+v", c.name, r)
@@ -128,7 +128,7 @@ func TestAHeaderIsReadWithinItsLimit(t *testing.T) {
 		{"beyond it by interim answers", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n", 40) + okAnswer, false},
 	} {
 		server := newCountingServer(t, c.answer)
-		r := newSender(t, SenderOptions{}).Send(t.Context(), anAttempt(server.url))
+		r := newSender(t, Options{}).Send(t.Context(), anAttempt(server.url))
 		if ok := r.Error == ""; ok != c.ok || !ok && r.Error != "connection failed" {
 			t.Errorf("a header %s: %+v", c.name, r)
 		}
@@ -142,7 +142,7 @@ func TestUnusedConnectionsAreFew(t *testing.T) {
 		started <- struct{}{}
 		<-goOn
 	})
-	sender := newSender(t, SenderOptions{MaxIdlePerHost: 3})
+	sender := newSender(t, Options{MaxIdlePerHost: 3})
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
@@ -171,7 +171,7 @@ func TestUnusedConnectionsAreFew(t *testing.T) {
 func TestOldConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	server := newCountingServer(t, okAnswer)
-	sender := newSender(t, SenderOptions{})
+	sender := newSender(t, Options{})
 	if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != 200 {
 		t.Fatalf("%+v", r)
 	}
@@ -235,7 +235,7 @@ func (c brokenConn) SetDeadline(at time.Time) error {
 func TestConnectionsThatPanicHarmNoOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		sender := NewSender(SenderOptions{})
+		sender := New(Options{})
 		p := &sender.connections
 		here, there := net.Pipe()
 		for _, c := range []net.Conn{brokenConn{}, here} {
@@ -251,7 +251,7 @@ func TestConnectionsThatPanicHarmNoOthers(t *testing.T) {
 func TestAnAttemptWhoseEndPanicsEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &NewSender(SenderOptions{}).connections
+		p := &New(Options{}).connections
 		here, there := net.Pipe()
 		go io.Copy(io.Discard, there)
 		c := &connection{Conn: brokenConn{here}, to: endpointAddress{address: "a:1"}}

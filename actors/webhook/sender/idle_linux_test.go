@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"bufio"
@@ -54,7 +54,7 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 				}()
 			}
 		}()
-		sender := newSender(t, SenderOptions{})
+		sender := newSender(t, Options{})
 		url := "http://" + ln.Addr().String()
 		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
 			t.Fatalf("%s: %+v", name, r)
@@ -84,7 +84,7 @@ func TestAQuietConnectionIsUsedAgain(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	sender := newSender(t, SenderOptions{RootCAs: roots})
+	sender := newSender(t, Options{RootCAs: roots})
 	for range 3 {
 		if r := sender.Send(t.Context(), anAttempt(server.URL)); r.Status != 200 {
 			t.Fatalf("%+v", r)

@@ -1,4 +1,4 @@
-package webhook
+package sender
 
 import (
 	"cmp"
@@ -17,15 +17,15 @@ import (
 // that their next handshakes are short.
 const maxTLSSessions = 1024
 
-// dialer makes the connections of a Sender. Those without TLS are dialled apart,
-// because more addresses are refused to them.
+// dialer makes the connections of a Sender. Those without TLS have a dialer of their own,
+// to which more addresses are refused.
 type dialer struct {
 	plain, secure net.Dialer
 	tls           *tls.Config
 	timeout       time.Duration
 }
 
-func newDialer(o SenderOptions) *dialer {
+func newDialer(o Options) *dialer {
 	g := o.Guard
 	if g == nil {
 		g = guard.New(guard.Options{})
@@ -46,7 +46,7 @@ func newDialer(o SenderOptions) *dialer {
 // dialControl is net.Dialer.Control.
 type dialControl = func(network, address string, c syscall.RawConn) error
 
-// recovering is control for a dialer, which may call it on a goroutine of its own: an
+// recovering wraps control for a dialer, which may call it on a goroutine of its own: an
 // address at which it panics is refused.
 func recovering(log *slog.Logger, control dialControl) dialControl {
 	return func(network, address string, c syscall.RawConn) error {
@@ -56,7 +56,7 @@ func recovering(log *slog.Logger, control dialControl) dialControl {
 	}
 }
 
-// tlsError says that the TLS handshake failed, other than by time.
+// tlsError is the failure of a TLS handshake, other than by time.
 type tlsError struct{ err error }
 
 func (e *tlsError) Error() string { return "make TLS handshake: " + e.err.Error() }
@@ -69,8 +69,7 @@ func (d *dialer) dialPlain(ctx context.Context, network, address string) (net.Co
 	return d.plain.DialContext(ctx, network, address)
 }
 
-// dialTLS returns a connection whose handshake is done. The transport would do it,
-// but its errors cannot be told from those of HTTP.
+// dialTLS returns a connection whose handshake is complete.
 func (d *dialer) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
