@@ -27,7 +27,7 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 		}
 		t.Cleanup(func() { ln.Close() })
 		var connections, requests atomic.Int32
-		next := make(chan struct{}, 1)
+		answered, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			for {
 				conn, err := ln.Accept()
@@ -46,9 +46,9 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 						requests.Add(1)
 						io.WriteString(conn, okAnswer)
 						if first && requests.Load() == 1 {
-							<-next // the answer was read
+							<-answered
 							end(conn.(*net.TCPConn))
-							next <- struct{}{}
+							close(ended)
 						}
 					}
 				}()
@@ -59,8 +59,8 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
 			t.Fatalf("%s: %+v", name, r)
 		}
-		next <- struct{}{}
-		<-next // loopback: what was sent has arrived
+		close(answered)
+		<-ended // loopback: what was sent has arrived
 		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
 			t.Errorf("%s: %+v", name, r)
 		}
