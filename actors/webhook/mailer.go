@@ -8,6 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 )
 
 // mailStored tells the mailer that there are new mails.
@@ -32,10 +33,10 @@ type mails interface {
 	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m delivery.Mail, again time.Time) error
 }
 
-// Post sends mails. SMTP does.
-type Post interface {
+// Mailer sends mails. SMTP does.
+type Mailer interface {
 	// Send hands a mail over to the server. It returns within a limited time.
-	Send(ctx context.Context, l Letter) error
+	Send(ctx context.Context, l mail.Message) error
 }
 
 // Addresses knows the addresses of accounts.
@@ -148,7 +149,7 @@ func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time)
 		return time.Time{} // nobody is left to read it
 	}
 	if err == nil {
-		err = o.post(ctx, letter(&m, to))
+		err = o.post(ctx, mail.Compose(&m, to))
 	}
 	if ctx.Err() != nil {
 		return time.Time{}
@@ -171,7 +172,7 @@ func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time)
 
 // post sends l. A panic, of which what the server has answered may be the cause, fails
 // this mail only: the actor would meet it again at once.
-func (o *owned) post(ctx context.Context, l Letter) (err error) {
+func (o *owned) post(ctx context.Context, l mail.Message) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("send mail: panic: %v", reason)

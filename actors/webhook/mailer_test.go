@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
@@ -35,13 +36,13 @@ func (a addresses) Email(_ context.Context, account signal.AccountID) (string, e
 // fakePost takes mails as the test says. The zero value takes them all.
 type fakePost struct {
 	mu    sync.Mutex
-	fails func(l Letter) error
+	fails func(l mail.Message) error
 	takes time.Duration
 	tries []time.Time
 	ids   []string // of the mails that were taken
 }
 
-func (p *fakePost) Send(ctx context.Context, l Letter) error {
+func (p *fakePost) Send(ctx context.Context, l mail.Message) error {
 	p.mu.Lock()
 	p.tries = append(p.tries, time.Now())
 	fails, takes := p.fails, p.takes
@@ -94,7 +95,7 @@ func (w *world) waiting() int { return peek(w.store, func() int { return len(w.s
 func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{fails: func(l Letter) error {
+		p := &fakePost{fails: func(l mail.Message) error {
 			if l.ID == "bad" {
 				return errDown
 			}
@@ -130,7 +131,7 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 func TestOneMailFailsAndOthersDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{fails: func(l Letter) error {
+		p := &fakePost{fails: func(l mail.Message) error {
 			switch l.ID {
 			case "m0":
 				return errDown
@@ -182,7 +183,7 @@ func TestTheAddressIsNotKnownNow(t *testing.T) {
 func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{takes: 20 * time.Second, fails: func(Letter) error { panic("in the post") }}
+		p := &fakePost{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the post") }}
 		w := newWorld(t, func(o *Options) {
 			o.Post, o.Addresses = p, addresses{}
 			o.Health = HealthRules{DisableAfter: time.Minute, LeastFailures: 2}
@@ -287,7 +288,7 @@ func TestMailsReachTheServer(t *testing.T) {
 		server.Close()
 		<-served
 	}()
-	post, err := NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", SMTPOptions{})
+	post, err := mail.NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", mail.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

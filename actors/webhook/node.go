@@ -60,7 +60,7 @@ type Options struct {
 	MaxPending int
 
 	// Post sends mails. Nil: they are logged as not sent.
-	Post Post
+	Post Mailer
 	// Addresses knows where to. Nil: as without Post.
 	Addresses Addresses
 

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 )
 
 // outcomes stores what became of deliveries.
@@ -151,7 +152,7 @@ func (e *endpoint) judge(v Verdict, before delivery.WebhookHealth, a *attempt) {
 // disabledNotice returns the payload of the notification that a webhook was disabled
 // after it had failed for so long.
 func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
-	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook %s was disabled after %s of failures.", id, duration(failing)))
+	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook %s was disabled after %s of failures.", id, mail.InWords(failing)))
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 

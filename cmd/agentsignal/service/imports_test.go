@@ -46,6 +46,7 @@ var mayImport = []struct {
 	{"actors/webhook/signature", nil},
 	{"actors/webhook/guard", []string{"actors/signal"}},
 	{"actors/webhook/sender", []string{"actors/signal", "actors/webhook/guard", "actors/webhook/signature"}},
+	{"actors/webhook/mail", nil},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/webhook/..."}},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
 	{"persistence/redistest", nil},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -80,11 +81,11 @@ func orderWait(d configs.Duration) time.Duration {
 }
 
 // newMailer returns what sends mails; nil if none is configured.
-func newMailer(c configs.Email) (webhook.Post, error) {
+func newMailer(c configs.Email) (webhook.Mailer, error) {
 	if c.SMTPURL == "" {
 		return nil, nil
 	}
-	return webhook.NewSMTP(string(c.SMTPURL), c.From, webhook.SMTPOptions{})
+	return mail.NewSMTP(string(c.SMTPURL), c.From, mail.Options{})
 }
 
 // observeWebhooks updates the gauges of webhooks and of deliveries that are pending.

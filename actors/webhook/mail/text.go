@@ -1,4 +1,4 @@
-package webhook
+package mail
 
 import (
 	"fmt"
@@ -8,37 +8,37 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// Letter is a mail as it is sent: plain text.
-type Letter struct {
+// Message is a mail as it is sent: plain text.
+type Message struct {
 	ID      string // the same if it is sent again
 	To      string
 	Subject string
 	Text    string
-	At      time.Time // when what it tells happened
+	At      time.Time // of the event that it reports
 }
 
-// letter returns m as it is sent to an address.
-func letter(m *delivery.Mail, to string) Letter {
-	l := Letter{ID: m.ID, To: to, At: m.At}
+// Compose returns m as it is sent to an address.
+func Compose(m *delivery.Mail, to string) Message {
+	l := Message{ID: m.ID, To: to, At: m.At}
 	var b strings.Builder
 	url := oneLine(m.URL)
 	switch m.Kind {
 	case delivery.MailWebhookFailing:
 		l.Subject = "Your webhook is failing"
-		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nIf the webhook goes on failing, it will be disabled. The success of any delivery ends this,\n" +
 			"that of a test event, too.\n")
 	case delivery.MailWebhookDisabled:
 		l.Subject = "Your webhook was disabled"
-		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nNothing is recorded for it any more. Deliveries that were pending have failed. When the\n" +
 			"endpoint works again, set the status of the webhook to \"enabled\", and retry the failed\n" +
 			"deliveries.\n")
 	case delivery.MailWebhookRecovered:
 		l.Subject = "Your webhook works again"
-		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n", m.Webhook, duration(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nDeliveries that failed for good meanwhile are not sent again by themselves: retry them.\n")
 	default:
@@ -59,7 +59,8 @@ func writeFacts(b *strings.Builder, m *delivery.Mail, url string) {
 	}
 }
 
-// oneLine keeps a value that others gave from looking like lines of ours.
+// oneLine returns s without line breaks, so that a value from outside cannot look like lines
+// of the mail.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 {
@@ -69,8 +70,8 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// duration returns d in whole hours, minutes or seconds, as people say it.
-func duration(d time.Duration) string {
+// InWords returns d in whole hours, minutes or seconds.
+func InWords(d time.Duration) string {
 	n, unit := int(d/time.Hour), "hour"
 	if n == 0 {
 		n, unit = int(d/time.Minute), "minute"

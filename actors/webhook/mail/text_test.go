@@ -1,4 +1,4 @@
-package webhook
+package mail
 
 import (
 	"testing"
@@ -16,8 +16,8 @@ func TestTextOfMails(t *testing.T) {
 	t.Parallel()
 	m := delivery.Mail{ID: "7", Kind: delivery.MailWebhookFailing, Webhook: "whk_1", URL: "https://example.com/hook", Error: "status 503",
 		Since: writtenAt.Add(-24 * time.Hour), At: writtenAt}
-	got := letter(&m, "ann@example.com")
-	want := Letter{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: writtenAt, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
+	got := Compose(&m, "ann@example.com")
+	want := Message{ID: "7", To: "ann@example.com", Subject: "Your webhook is failing", At: writtenAt, Text: `All deliveries to your webhook whk_1 have failed for 24 hours.
 
   URL:            https://example.com/hook
   Failing since:  Fri, 20 Nov 2026 09:30:00 UTC
@@ -31,7 +31,7 @@ that of a test event, too.
 	}
 	for d, want := range map[time.Duration]string{0: "0 seconds", time.Second: "1 second", 59 * time.Second: "59 seconds",
 		time.Minute: "1 minute", 59 * time.Minute: "59 minutes", time.Hour: "1 hour", 119 * time.Minute: "1 hour", 72 * time.Hour: "72 hours"} {
-		if got := duration(d); got != want {
+		if got := InWords(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

@@ -1,4 +1,5 @@
-package webhook
+// Package mail writes the mails that owners of webhooks get, and sends them by SMTP.
+package mail
 
 import (
 	"cmp"
@@ -11,28 +12,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wneessen/go-mail"
+	gomail "github.com/wneessen/go-mail"
 )
 
-// The ports of smtp and smtps where the URL names none. Whoever logs in submits mail;
-// else the server is taken for a relay.
+// The ports of smtp and smtps where the URL has none: with a login for the submission of
+// mail, else for a relay.
 const (
 	portRelay  = 25
 	portSubmit = 587
 	portTLS    = 465
 )
 
-// SMTPOptions are the settings of an SMTP.
-type SMTPOptions struct {
+// Options are the settings of an SMTP.
+type Options struct {
 	Timeout time.Duration // of one mail; 0: 20 s
 	TLS     *tls.Config   // nil: the default
 }
 
-// SMTP sends mails by a server, with a connection for each: there are few. It is safe
+// SMTP sends mails by a server, with a connection for each, since there are few. It is safe
 // for concurrent use.
 type SMTP struct {
 	host    string
-	options []mail.Option
+	options []gomail.Option
 	from    string
 	timeout time.Duration
 }
@@ -41,7 +42,7 @@ type SMTP struct {
 // server offers it, smtps://HOST:PORT begins with TLS; USER:PASSWORD@ in front of the
 // host logs in, by a method that does not show the password unless the connection is
 // encrypted. from is the address in the mails. Errors do not show the URL.
-func NewSMTP(server, from string, o SMTPOptions) (*SMTP, error) {
+func NewSMTP(server, from string, o Options) (*SMTP, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
 		return nil, errors.New("read SMTP URL: it is not of the form smtp://host:port or smtps://host:port")
@@ -53,10 +54,10 @@ func NewSMTP(server, from string, o SMTPOptions) (*SMTP, error) {
 		if u.User != nil {
 			port = portSubmit
 		}
-		s.options = append(s.options, mail.WithTLSPolicy(mail.TLSOpportunistic))
+		s.options = append(s.options, gomail.WithTLSPolicy(gomail.TLSOpportunistic))
 	case "smtps":
 		port = portTLS
-		s.options = append(s.options, mail.WithSSL())
+		s.options = append(s.options, gomail.WithSSL())
 	default:
 		return nil, errors.New("read SMTP URL: the scheme must be smtp or smtps")
 	}
@@ -65,32 +66,33 @@ func NewSMTP(server, from string, o SMTPOptions) (*SMTP, error) {
 			return nil, errors.New("read SMTP URL: the port must be 1 to 65535")
 		}
 	}
-	s.options = append(s.options, mail.WithPort(port), mail.WithTimeout(s.timeout), mail.WithoutNoop())
+	s.options = append(s.options, gomail.WithPort(port), gomail.WithTimeout(s.timeout), gomail.WithoutNoop())
 	if o.TLS != nil {
 		config := o.TLS.Clone()
 		config.ServerName = cmp.Or(config.ServerName, s.host)
-		s.options = append(s.options, mail.WithTLSConfig(config))
+		s.options = append(s.options, gomail.WithTLSConfig(config))
 	}
 	if u.User != nil {
 		password, _ := u.User.Password()
-		s.options = append(s.options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(u.User.Username()), mail.WithPassword(password))
+		s.options = append(s.options, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover),
+			gomail.WithUsername(u.User.Username()), gomail.WithPassword(password))
 	}
-	if _, err := s.message(Letter{To: from}); err != nil {
+	if _, err := s.message(Message{To: from}); err != nil {
 		return nil, fmt.Errorf("read sender of mails: %w", err)
 	}
-	if _, err := mail.NewClient(s.host, s.options...); err != nil {
+	if _, err := gomail.NewClient(s.host, s.options...); err != nil {
 		return nil, fmt.Errorf("read settings of SMTP: %w", err)
 	}
 	return s, nil
 }
 
-// Send implements Post.
-func (s *SMTP) Send(ctx context.Context, l Letter) error {
+// Send hands a mail over to the server, within the timeout.
+func (s *SMTP) Send(ctx context.Context, l Message) error {
 	message, err := s.message(l)
 	if err != nil {
 		return err
 	}
-	client, err := mail.NewClient(s.host, s.options...)
+	client, err := gomail.NewClient(s.host, s.options...)
 	if err != nil {
 		return fmt.Errorf("prepare to send mail: %w", err)
 	}
@@ -102,8 +104,8 @@ func (s *SMTP) Send(ctx context.Context, l Letter) error {
 	return nil
 }
 
-func (s *SMTP) message(l Letter) (*mail.Msg, error) {
-	m := mail.NewMsg(mail.WithNoDefaultUserAgent())
+func (s *SMTP) message(l Message) (*gomail.Msg, error) {
+	m := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	if err := m.From(s.from); err != nil {
 		return nil, fmt.Errorf("address mail: %w", err)
 	}
@@ -117,7 +119,7 @@ func (s *SMTP) message(l Letter) (*mail.Msg, error) {
 		m.SetMessageIDWithValue(l.ID + "@" + s.domainOf())
 	}
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
-	m.SetBodyString(mail.TypeTextPlain, l.Text)
+	m.SetBodyString(gomail.TypeTextPlain, l.Text)
 	return m, nil
 }
 

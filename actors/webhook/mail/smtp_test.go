@@ -1,4 +1,4 @@
-package webhook
+package mail
 
 import (
 	"context"
@@ -142,7 +142,7 @@ func (m *mailServer) mails() []received {
 	return m.got
 }
 
-var aLetter = Letter{ID: "m1", To: "ann@example.com", Subject: "Your webhook is failing", Text: "One.\n.\nThree: é\n", At: writtenAt}
+var aLetter = Message{ID: "m1", To: "ann@example.com", Subject: "Your webhook is failing", Text: "One.\n.\nThree: é\n", At: writtenAt}
 
 func TestSendMail(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestSendMail(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := newMailServer(t, tt.server)
-			o := SMTPOptions{Timeout: 5 * time.Second}
+			o := Options{Timeout: 5 * time.Second}
 			if tt.known {
 				o.TLS = m.tls
 			}
@@ -229,7 +229,7 @@ func TestAServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	m := newMailServer(t, starttls)
 	m.fail = &smtp.SMTPError{Code: 550, Message: "no such mailbox"}
-	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", SMTPOptions{TLS: m.tls})
+	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", Options{TLS: m.tls})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestAMailServerThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	post, err := NewSMTP("smtp://"+silent.Addr().String(), "signals@example.org", SMTPOptions{Timeout: 200 * time.Millisecond})
+	post, err := NewSMTP("smtp://"+silent.Addr().String(), "signals@example.org", Options{Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestBadSMTPSettings(t *testing.T) {
 		{"smtp://mail.example.org", "nobody"},
 		{"smtp://mail.example.org", "a@example.org\r\nBcc: b@example.org"},
 	} {
-		_, err := NewSMTP(tt.url, tt.from, SMTPOptions{})
+		_, err := NewSMTP(tt.url, tt.from, Options{})
 		if err == nil {
 			t.Errorf("%q from %q: no error", tt.url, tt.from)
 		} else if strings.Contains(err.Error(), "secret") {
@@ -284,13 +284,13 @@ func TestBadSMTPSettings(t *testing.T) {
 func TestNothingIsInjectedIntoMails(t *testing.T) {
 	t.Parallel()
 	m := newMailServer(t, starttls)
-	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", SMTPOptions{TLS: m.tls})
+	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", Options{TLS: m.tls})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const evil = "x\r\nBcc: eve@example.net\r\n.\r\nMAIL FROM:<eve@example.net>\n\u2028  Last error:     none\x00\x7f"
 	for _, kind := range []delivery.MailKind{delivery.MailWebhookFailing, delivery.MailWebhookDisabled, delivery.MailWebhookRecovered, "another"} {
-		l := letter(&delivery.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
+		l := Compose(&delivery.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
 			Since: writtenAt.Add(-time.Hour), At: writtenAt}, "ann@example.com")
 		if err := post.Send(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -314,7 +314,7 @@ func TestNothingIsInjectedIntoMails(t *testing.T) {
 		t.Errorf("%d mails, want 4", n)
 	}
 	for _, to := range []string{"ann@example.com\r\nBcc: eve@example.net", "ann@example.com>\r\nRCPT TO:<eve@example.net", "ann@example.com, eve@example.net", "", "nobody"} {
-		if err := post.Send(t.Context(), Letter{To: to, Subject: "s", Text: "t", At: writtenAt}); err == nil {
+		if err := post.Send(t.Context(), Message{To: to, Subject: "s", Text: "t", At: writtenAt}); err == nil {
 			t.Errorf("a mail to %q is sent", to)
 		}
 	}
