@@ -157,7 +157,7 @@ func TestStoredWhileItIsUnderWay(t *testing.T) {
 		w.courier.script(after(5*time.Second, answers200))
 		w.start()
 		events := w.emit(3)
-		pass(openFor + 2*openEvery)
+		pass(inFlightFor + 2*inFlightEvery)
 		w.statuses(id, map[string]int{"pending": 3})
 		if got, want := w.stored(), w.store.log[len(w.store.log)-1].Position; got != want {
 			t.Errorf("stored up to %v, want %v", got, want)
@@ -198,7 +198,7 @@ func TestGivenUpWhileOpen(t *testing.T) {
 		events := w.emit(maxLive + 50)
 		pass(10 * time.Millisecond)
 		w.recorder.parent.Tell(webhookPoked{w.account, id})
-		pass(2 * openEvery)
+		pass(2 * inFlightEvery)
 		if n := w.store.statuses(id)["pending"]; n < len(events)-3*8 {
 			t.Errorf("%d are stored, want all but those under way", n)
 		}
@@ -244,14 +244,14 @@ func TestReadBeforeItWasTold(t *testing.T) {
 		pass(time.Second)
 		w.courier.script(after(time.Second, answers200))
 		at := time.Now().Truncate(time.Millisecond)
-		event := &openEvent{at: at}
+		event := &inFlightEvent{at: at}
 		d := delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: signal.NewEventID(), Type: signal.SignalCreated,
 			Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
 		items := []*item{{event: event, PendingDelivery: delivery.PendingDelivery{Delivery: d, Body: []byte("{}")}}}
 		event.items = items
-		event.open.Store(1)
-		w.recorder.open.add([]*openEvent{event})
-		w.storeOpen()
+		event.count.Store(1)
+		w.recorder.inFlight.add([]*inFlightEvent{event})
+		w.storeInFlight()
 		synctest.Wait()
 		w.recorder.parent.Tell(deliveriesMade{byWebhook(items)})
 		pass(time.Minute)

@@ -63,16 +63,24 @@ const (
 )
 
 // endpoint is the actor of one webhook that has something to do. All that it knows is
-// in Redis, too, or will be soon (open.go), so it may end at any time: the next one goes
-// on with it. It has three parts that are kept apart: the queue with what is sent
-// (queue.go), the backlog that fills it from Redis (backlog.go), and the report of
-// outcomes to Redis (report.go). This file is its life: record, slots, rest.
+// in Redis, too, or will be soon (inflight.go), so it may end at any time: the next one
+// continues. It has three parts: the queue decides what may be sent now (queue.go), the
+// backlog what must be read from Redis (backlog.go), and the outcomes what must be stored
+// there (outcomes.go). The parts do not know each other, nor actors; each returns what is
+// to be done, and only the endpoint does it.
+//
+// This file has its life: the record, new deliveries, slots and its end. What it reads and
+// writes is in endpoint_store.go.
 type endpoint struct {
 	o       *owned
 	parent  engine.Ref
 	account signal.AccountID
 	id      signal.WebhookID
 	log     *slog.Logger
+
+	queue    *queue
+	backlog  backlog
+	outcomes outcomes
 
 	record  delivery.Webhook
 	known   bool // the record was read
@@ -82,33 +90,26 @@ type endpoint struct {
 	sealed  bool // no key opens its secret: nothing can be sent
 	loads   engine.Backoff
 	reload  engine.Timer
+	early   []*item // arrived before the record was read
 
-	queue  *queue
-	ticket ticket
-	waits  bool // with the ticket
-	// held are the deliveries that the queue or the report has; a page of the backlog
-	// leaves them out. Those that go back to Redis are false.
-	held    map[signal.DeliveryID]bool
-	backlog backlog
-	report  report
-
-	order  waits
-	behind bool    // Redis may have deliveries that are due and not held
-	more   bool    // it had when it was read last
-	early  []*item // arrived before the record was read
-	shut   bool    // the queue sends no live ones before they are known
-	// unread are the deliveries that were given up before they were stored, until they
-	// are. Redis may have later ones than those that are true: so many are unsorted.
-	unread   map[signal.DeliveryID]bool
-	unsorted int
+	ticket      ticket
+	waits       bool // with the ticket
+	searchTimer engine.Timer
 
 	heard  int64 // messages of the parent
 	worked bool  // something was done since the last look
 }
 
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
-	return &endpoint{o: o, parent: parent, account: account, id: id, log: o.log.With("webhook", string(id)),
-		held: make(map[signal.DeliveryID]bool), unread: make(map[signal.DeliveryID]bool), order: newWaits()}
+	return &endpoint{
+		o:        o,
+		parent:   parent,
+		account:  account,
+		id:       id,
+		log:      o.log.With("webhook", string(id)),
+		backlog:  newBacklog(),
+		outcomes: outcomes{account: account, webhook: id},
+	}
 }
 
 // Receive implements engine.Actor.
@@ -169,8 +170,7 @@ func (e *endpoint) start(c engine.Context) {
 	e.queue = newQueue(e.o.Node, func() { self.Tell(attemptsEnded{}) })
 	e.ticket.account = e.account
 	e.ticket.granted = func() { self.Tell(slotGranted{}) }
-	e.backlog.wanted = true
-	e.fallBehind(true)
+	e.queue.setShut(e.backlog.shut)
 	c.After(restAfter, restDue{})
 	e.load(c)
 }
@@ -224,12 +224,12 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	// Its health is this actor's own, and what was read of it may be older. From outside
 	// it can only be cleared.
 	if first {
-		e.report.health = m.record.Health
+		e.outcomes.health = m.record.Health
 		for _, w := range m.waits {
-			e.order.of[w.Signal] = &w
+			e.backlog.waits.of[w.Signal] = &w
 		}
-	} else if e.report.health.FailingSince.Before(m.record.ClearedAt) {
-		e.report.health = delivery.WebhookHealth{}
+	} else if e.outcomes.health.FailingSince.Before(m.record.ClearedAt) {
+		e.outcomes.health = delivery.WebhookHealth{}
 	}
 	e.record, e.known, e.told = m.record, true, false
 	opened := e.open(c)
@@ -240,7 +240,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		return
 	}
 	if e.disabled() {
-		e.order.forget(e.o.now().Add(everything))
+		e.backlog.waits.forget(e.o.now().Add(everything))
 	}
 	if e.disabled() || !first && before.Status == delivery.WebhookDisabled {
 		e.refill(c) // what is read of a disabled webhook is given up
@@ -306,20 +306,20 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 		e.release(m.items[n:])
 		return
 	}
-	items := make([]*item, 0, len(m.items))
-	missed, back := false, []*item(nil)
+	var items, back []*item
+	missed := false
 	for _, d := range m.items {
-		if d.pending.Load() {
-			missed = e.miss(d) || missed
-			continue
-		}
-		if e.goesBack(d) {
-			back = append(back, d)
-			continue
-		}
-		e.held[d.ID] = true
-		if e.arrive(d) {
+		switch e.backlog.routeNew(d, e.queue.recovering) {
+		case routeSend:
 			items = append(items, d)
+		case routeBehind:
+			e.putBehind(d)
+		case routeBack:
+			back = append(back, d)
+		case routeRead:
+			e.queue.setShut(e.backlog.shut)
+			missed = true
+		case routeKnown:
 		}
 	}
 	dropped := e.queue.addLive(items)
@@ -331,35 +331,14 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.fill(c)
 }
 
-// miss notes that d is, or is being, stored as pending and that the endpoint does not
-// have it. It reports whether that is so.
-func (e *endpoint) miss(d *item) bool {
-	if _, held := e.held[d.ID]; held {
-		return false
-	}
-	e.fallBehind(true)
-	e.await(d)
-	return true
-}
-
 // onStored looks for deliveries that Redis has now, unless they are all held.
 func (e *endpoint) onStored(c engine.Context, m stored) {
-	missed := false
+	wanted := false
 	for _, d := range m.items {
-		unsorted, released := e.unread[d.ID]
-		delete(e.unread, d.ID)
-		if unsorted {
-			e.unsorted--
-		}
-		// It may have been read before, if its write was answered with an error.
-		if _, held := e.held[d.ID]; !held {
-			e.fallBehind(!released)
-			missed = true
-		} else if released {
-			missed = true
-		}
+		wanted = e.backlog.noteStored(d) || wanted
 	}
-	if missed {
+	if wanted {
+		e.queue.setShut(e.backlog.shut)
 		e.search(c)
 	}
 }
@@ -367,11 +346,12 @@ func (e *endpoint) onStored(c engine.Context, m stored) {
 // empty releases what is in the queue.
 func (e *endpoint) empty() {
 	e.release(e.queue.clear())
-	e.fallBehind(true)
-	e.sortUnread()
+	e.backlog.fallBehind(true)
+	e.queue.setShut(e.backlog.shut)
+	e.backlog.sortUnsaved()
 }
 
-// release forgets deliveries that are not sent by this actor: they are in Redis, or
+// release gives deliveries back that are not sent by this actor: they are in Redis, or
 // will be soon.
 func (e *endpoint) release(dropped []*item) {
 	if len(dropped) > 0 {
@@ -380,18 +360,25 @@ func (e *endpoint) release(dropped []*item) {
 		e.queue.expose()
 	}
 	for _, d := range dropped {
-		e.fallBehind(false)
-		delete(e.held, d.ID)
-		d.let.Store(true)
-		e.await(d)
+		e.backlog.giveBack(d)
 	}
 }
 
-// await notes that d will be stored, if it is not yet.
-func (e *endpoint) await(d *item) {
-	if _, known := e.unread[d.ID]; !known && d.isOpen() && !d.past.Load() {
-		e.unread[d.ID] = false
+// putBehind has d sent after what Redis has of its signal. As long as not all of that is
+// known, it goes there as it is, and gets its place when it is read. So does what there
+// is no room for.
+func (e *endpoint) putBehind(d *item) {
+	if e.backlog.behind || len(d.Attempts) > 0 || d.isInFlight() && e.o.recorder.counts.take(e.account, 1) == 0 {
+		e.release([]*item{d})
+	} else {
+		e.postpone(d)
 	}
+}
+
+// postpone stores d as to be tried after what Redis has of its signal.
+func (e *endpoint) postpone(d *item) {
+	e.outcomes.add(e.backlog.postpone(d), d)
+	e.queue.settle(-1)
 }
 
 // fill starts goroutines that send, as many as there is work, leave and slots for.
@@ -429,7 +416,7 @@ func (e *endpoint) fill(c engine.Context) {
 
 func (e *endpoint) onAttemptsEnded(c engine.Context) {
 	e.worked = true
-	e.conclude()
+	e.evaluate()
 	e.o.recorder.counts.tend(c)
 	e.store(c)
 	e.fill(c)
@@ -441,8 +428,8 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 // parent.
 func (e *endpoint) rest(c engine.Context) {
 	c.After(restAfter, restDue{})
-	e.order.forget(e.o.now().Add(-oldWait)) // somebody has cancelled what they were for
-	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.report.idle() && e.backlog.idle(e.o.now())
+	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // somebody has cancelled what they were for
+	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {
 		e.parent.Tell(resting{id: e.id, ref: c.Self(), heard: e.heard})

@@ -51,7 +51,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 func TestOutcomesOfOneWrite(t *testing.T) {
 	t.Parallel()
 	open := func(bytes int) outcome {
-		return outcome{item: &item{event: &openEvent{}, PendingDelivery: delivery.PendingDelivery{Body: make([]byte, bytes)}}}
+		return outcome{item: &item{event: &inFlightEvent{}, PendingDelivery: delivery.PendingDelivery{Body: make([]byte, bytes)}}}
 	}
 	pending := outcome{item: &item{PendingDelivery: delivery.PendingDelivery{Body: make([]byte, maxStoredBytes)}}}
 	for name, c := range map[string]struct {

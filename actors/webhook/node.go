@@ -21,7 +21,7 @@ type Store interface {
 	records
 	backlogs
 	orders
-	outcomes
+	outcomeStore
 	pendings
 	mails
 }

@@ -230,7 +230,7 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 		}
 	}
 	for _, i := range kept {
-		i.close()
+		i.noteStored()
 	}
 	for _, i := range items {
 		i.pass()
@@ -246,10 +246,10 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 // limited returns the state of a delivery after an attempt as it can be stored: one that
 // is not stored yet has failed instead of being pending if too many are.
 func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
-	if after.Status != delivery.Pending || !d.isOpen() || d.pending.Load() && !d.past.Load() {
+	if after.Status != delivery.Pending || !d.isInFlight() || d.pending.Load() && !d.passed.Load() {
 		return after
 	}
-	if !d.past.Load() {
+	if !d.passed.Load() {
 		if e.o.recorder.counts.take(e.account, 1) > 0 {
 			return after
 		}

@@ -144,11 +144,11 @@ func (q *queue) expose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.live.n {
-		q.live.at(i).let.Store(true)
+		q.live.at(i).released.Store(true)
 	}
 	for _, c := range q.chains {
 		for _, d := range c.items {
-			d.let.Store(true)
+			d.released.Store(true)
 		}
 	}
 }

@@ -43,8 +43,8 @@ type Recorder struct {
 	told signal.Position // events up to here are recorded, and told
 	// began is the end of the log when the Recorder began. An owner before it may have
 	// made deliveries of the events up to there.
-	began signal.Position
-	open  openEvents
+	began    signal.Position
+	inFlight inFlight
 	// counts are the pending deliveries by account.
 	counts *counts
 
@@ -146,7 +146,7 @@ func (r *Recorder) Follow([]signal.Event) {}
 // Stored returns up to where all deliveries of events are stored. handled is where the
 // last event lies that Record was given.
 func (r *Recorder) Stored(handled signal.Position) signal.Position {
-	if count, before := r.open.trim(); count > 0 {
+	if count, before := r.inFlight.trim(); count > 0 {
 		return before
 	}
 	return handled
@@ -170,7 +170,7 @@ func deletedAccounts(events []signal.Event) map[signal.AccountID]bool {
 // page is what is told at once.
 type page struct {
 	before signal.Position // of the next event
-	events []*openEvent
+	events []*inFlightEvent
 	items  []*item // of all events
 	hint   any     // what else the partition's webhooks are told, behind the items
 	bytes  int     // of bodies
@@ -199,7 +199,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	if err != nil {
 		return err
 	}
-	event, about := &openEvent{before: p.before}, signalOf(e.Type, e.Data)
+	event, about := &inFlightEvent{before: p.before}, signalOf(e.Type, e.Data)
 	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
 		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
@@ -217,7 +217,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 		}}})
 	}
 	if len(event.items) > 0 {
-		event.open.Store(int32(len(event.items)))
+		event.count.Store(int32(len(event.items)))
 		p.events, p.items = append(p.events, event), append(p.items, event.items...)
 	}
 	return nil
@@ -232,8 +232,8 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 			return err
 		}
 	default:
-		if count, _ := r.open.trim(); count+len(p.items) > maxOpen {
-			if err := r.storeOpen(ctx, time.Now()); err != nil {
+		if count, _ := r.inFlight.trim(); count+len(p.items) > maxInFlight {
+			if err := r.storeInFlight(ctx, time.Now()); err != nil {
 				return err
 			}
 		}
@@ -241,7 +241,7 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 		for _, e := range p.events {
 			e.at = now
 		}
-		r.open.add(p.events)
+		r.inFlight.add(p.events)
 		r.parent.Tell(deliveriesMade{byWebhook(p.items)})
 	}
 	r.told = p.before

@@ -95,10 +95,10 @@ func (l *listener) begin(w *world) {
 	l.heard = nil
 }
 
-// storeOpen has all stored that is open.
-func (w *world) storeOpen() {
+// storeInFlight has all stored that is open.
+func (w *world) storeInFlight() {
 	w.t.Helper()
-	if err := w.recorder.storeOpen(w.t.Context(), time.Now()); err != nil {
+	if err := w.recorder.storeInFlight(w.t.Context(), time.Now()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -129,7 +129,7 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 		if w.store.kept != nil {
 			t.Errorf("stored %v before anything was sent", w.store.kept)
 		}
-		w.storeOpen()
+		w.storeInFlight()
 		// One body of each version of each event.
 		if d := cmp.Diff([]storedPage{{Bodies: 3, Deliveries: 4}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
@@ -256,29 +256,29 @@ func TestOpenDeliveries(t *testing.T) {
 			of[fmt.Sprint(i.Event, i.Webhook)] = i
 		}
 		item := func(event int, id signal.WebhookID) *item { return of[fmt.Sprint(events[event].ID, id)] }
-		item(0, first).close()
-		item(0, first).close() // twice is once
-		item(1, first).close()
-		item(1, second).close()
+		item(0, first).noteStored()
+		item(0, first).noteStored() // twice is once
+		item(1, first).noteStored()
+		item(1, second).noteStored()
 		upTo(before)
-		item(0, second).close()
+		item(0, second).noteStored()
 		upTo(events[1].Position)
 
 		l.heard = nil
-		item(2, second).let.Store(true)
-		if err := w.recorder.storeOpen(t.Context(), time.Now().Add(-openFor)); err != nil {
+		item(2, second).released.Store(true)
+		if err := w.recorder.storeInFlight(t.Context(), time.Now().Add(-inFlightFor)); err != nil {
 			t.Fatal(err)
 		}
 		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, second))
 		upTo(events[1].Position)
-		time.Sleep(openFor)
+		time.Sleep(inFlightFor)
 		w.store.fail = func(op string) (error, bool) { return errDown, op == "StoreDeliveries" }
-		if err := w.recorder.storeOpen(t.Context(), time.Now().Add(-openFor)); !errors.Is(err, errDown) {
+		if err := w.recorder.storeInFlight(t.Context(), time.Now().Add(-inFlightFor)); !errors.Is(err, errDown) {
 			t.Errorf("error %v", err)
 		}
 		upTo(events[1].Position)
 		w.store.fail = nil
-		w.storeOpen()
+		w.storeInFlight()
 		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, first))
 		upTo(end)
 		if d := cmp.Diff([]storedPage{{1, 1}, {1, 1}, {1, 1}}, w.store.kept); d != "" {
@@ -294,7 +294,7 @@ func TestOpenDeliveriesAreBounded(t *testing.T) {
 		w, l := recording(t)
 		w.register()
 		l.begin(w)
-		w.emit(maxOpen)
+		w.emit(maxInFlight)
 		w.record(w.events())
 		if w.store.kept != nil {
 			t.Fatalf("stored %d pages", len(w.store.kept))
@@ -308,12 +308,12 @@ func TestOpenDeliveriesAreBounded(t *testing.T) {
 		w.store.fail = nil
 		w.record(events)
 		synctest.Wait()
-		if n := len(w.store.deliveries); n != maxOpen {
-			t.Errorf("%d are stored, want %d", n, maxOpen)
+		if n := len(w.store.deliveries); n != maxInFlight {
+			t.Errorf("%d are stored, want %d", n, maxInFlight)
 		}
 		for _, p := range w.store.kept {
-			if p.Deliveries > openPage {
-				t.Errorf("%d are stored at once, want at most %d", p.Deliveries, openPage)
+			if p.Deliveries > inFlightPage {
+				t.Errorf("%d are stored at once, want at most %d", p.Deliveries, inFlightPage)
 			}
 		}
 	})
@@ -438,7 +438,7 @@ func TestTablesAreBounded(t *testing.T) {
 				w.account = a
 				w.emit(1)
 				w.record(w.events())
-				w.storeOpen()
+				w.storeInFlight()
 				if n := len(w.store.kept); n == 0 || w.store.kept[n-1].Deliveries != 100 {
 					t.Fatalf("stored %v, want 100 deliveries at last", w.store.kept)
 				}

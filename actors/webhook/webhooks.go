@@ -29,11 +29,11 @@ type (
 		due []delivery.EndpointDue
 		err error
 	}
-	startDue   struct{}
-	openDue    struct{}
-	openDone   struct{ err error }
-	upkeepDue  struct{}
-	upkeepDone struct{ err error }
+	startDue     struct{}
+	inFlightDue  struct{}
+	inFlightDone struct{ err error }
+	upkeepDue    struct{}
+	upkeepDone   struct{ err error }
 )
 
 // schedules knows which webhooks have deliveries that are due.
@@ -81,7 +81,7 @@ type webhooks struct {
 	pausing bool                   // a startDue is to come
 	failed  engine.Backoff
 
-	storing bool // openDue or openDone is to come
+	storing bool // inFlightDue or inFlightDone is to come
 	unsaved engine.Backoff
 }
 
@@ -101,13 +101,13 @@ func (w *webhooks) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		w.scan(c)
-		w.storeOpen(c, openEvery)
+		w.storeInFlight(c, inFlightEvery)
 		c.After(w.o.firstUpkeep(), upkeepDue{})
 	case deliveriesMade:
 		for _, b := range m.batches {
 			w.tell(c, b.account, b.id, arrived{b.items})
 		}
-		w.storeOpen(c, openEvery)
+		w.storeInFlight(c, inFlightEvery)
 	case deliveriesStored:
 		for _, b := range m.batches {
 			w.tell(c, b.account, b.id, stored{b.items})
@@ -131,10 +131,10 @@ func (w *webhooks) Receive(c engine.Context) {
 		w.end(c, m.ref)
 	case engine.Terminated:
 		w.forget(m.Ref)
-	case openDue:
-		w.onOpenDue(c)
-	case openDone:
-		w.onOpenDone(c, m)
+	case inFlightDue:
+		w.onInFlightDue(c)
+	case inFlightDone:
+		w.onInFlightDone(c, m)
 	case upkeepDue:
 		w.upkeep(c)
 	case upkeepDone:
@@ -263,35 +263,35 @@ func (w *webhooks) start(c engine.Context) {
 	c.After(startPause, startDue{})
 }
 
-// storeOpen has the open deliveries looked at in a while, as long as there are some.
-func (w *webhooks) storeOpen(c engine.Context, in time.Duration) {
+// storeInFlight has the open deliveries looked at in a while, as long as there are some.
+func (w *webhooks) storeInFlight(c engine.Context, in time.Duration) {
 	if !w.storing {
 		w.storing = true
-		c.After(in, openDue{})
+		c.After(in, inFlightDue{})
 	}
 }
 
-func (w *webhooks) onOpenDue(c engine.Context) {
+func (w *webhooks) onInFlightDue(c engine.Context) {
 	r := w.o.recorder
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		return openDone{r.storeOpen(ctx, time.Now().Add(-openFor))}
+		return inFlightDone{r.storeInFlight(ctx, time.Now().Add(-inFlightFor))}
 	})
 }
 
-func (w *webhooks) onOpenDone(c engine.Context, m openDone) {
+func (w *webhooks) onInFlightDone(c engine.Context, m inFlightDone) {
 	w.storing = false
 	if m.err != nil {
 		if !w.o.Refused(m.err) {
 			w.unsaved.Log(w.o.log, "deliveries are not stored", "err", m.err)
-			w.storeOpen(c, w.unsaved.Next())
+			w.storeInFlight(c, w.unsaved.Next())
 		}
 		return
 	}
 	w.unsaved.Reset()
-	if count, _ := w.o.recorder.open.trim(); count > 0 {
-		w.storeOpen(c, openEvery)
+	if count, _ := w.o.recorder.inFlight.trim(); count > 0 {
+		w.storeInFlight(c, inFlightEvery)
 	}
 }
 

@@ -47,7 +47,6 @@ var mayImport = []struct {
 	{"actors/webhook/guard", []string{"actors/signal"}},
 	{"actors/webhook/sender", []string{"actors/signal", "actors/webhook/guard", "actors/webhook/signature"}},
 	{"actors/webhook/mail", nil},
-	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/webhook/..."}},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
 	{"persistence/redistest", nil},
 	{"persistence", []string{"actors/signal"}},
