@@ -47,8 +47,8 @@
 //	signal           → signals      changes to append; that it is closed
 //	recorder         → webhooks     deliveries that are made, or stored; changes of webhooks
 //	webhooks         → endpoint     its share of that; that something is due; that it may end
-//	queue, gate      → endpoint     attempts that ended, a slot to send
-//	endpoint         → webhooks     that it has nothing to do, or that its webhook is gone
+//	queue, limiter   → endpoint     attempts that ended, a slot to send
+//	endpoint         → webhooks     that it has nothing to do, or that its webhook was removed
 //	endpoint         → mails        that there is one
 //	below partition  → partition    ownership.Lost: a write was refused, another node is owner
 //	hub, reading     → connection   what its client sent; that it was closed
@@ -88,10 +88,10 @@
 // flusher → socket), partitions. On the owner: partition/inbox.go → partition/feed.go
 // → its effect → the stored position. The effect of an event that webhooks want is
 // webhook/recorder.go: deliveries → webhook/webhooks.go → webhook/endpoint.go →
-// webhook/queue.go → webhook/sender.go → the receiver → webhook/report.go → the delivery
-// with its outcome, stored in one step (persistence/deliveries.go). The position waits
-// for that (webhook/open.go). What is not sent at once is read from Redis when it is due
-// (webhook/backlog.go), unless too much of the account is pending (webhook/pending.go).
+// webhook/queue.go → webhook/sender/sender.go → the receiver → webhook/outcomes.go → the
+// delivery with its outcome, stored in one step (persistence/deliveries.go). The position
+// waits for that (webhook/inflight.go). What is not sent at once is read from Redis when it
+// is due (webhook/backlog.go), unless too much of the account is pending (webhook/pending.go).
 // The events of one signal go to an endpoint in their order, one at a time: those that it
 // holds form a chain (webhook/chain.go), and those behind one that is tried again are due
 // after it (webhook/waits.go).

@@ -69,7 +69,7 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 				h.URL = fmt.Sprintf("https://%s/%d", hosts[i%len(hosts)], i)
 			}))
 		}
-		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			c.add(1, "all")
 			defer c.add(-1, "all")
 			return after(time.Second, answers200)(ctx, r)
@@ -102,7 +102,7 @@ func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.HostConcurrency = 4 })
 		c := newTraffic()
-		w.courier.script(c.through(after(time.Second, answers200)))
+		w.sender.script(c.through(after(time.Second, answers200)))
 		at := func(url string) signal.WebhookID {
 			return w.register(func(h *delivery.Webhook) { h.URL = url })
 		}
@@ -145,7 +145,7 @@ func TestBoundsHoldWhateverHangs(t *testing.T) {
 }
 
 func boundsHold(t *testing.T, random *rand.Rand) {
-	limits := gateLimits{total: 4 + random.IntN(40), account: 1 + random.IntN(20), host: 1 + random.IntN(12)}
+	limits := limits{total: 4 + random.IntN(40), account: 1 + random.IntN(20), host: 1 + random.IntN(12)}
 	w := newWorld(t, func(o *Options) {
 		o.InFlight, o.AccountConcurrency, o.HostConcurrency = limits.total, limits.account, limits.host
 		o.Schedule.Retries = []time.Duration{time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute}
@@ -167,7 +167,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	var healed sync.Once
 	well := make(chan struct{})
 	defer healed.Do(func() { close(well) })
-	w.courier.script(c.through(func(ctx context.Context, r sender.Request) sender.Result {
+	w.sender.script(c.through(func(ctx context.Context, r sender.Request) sender.Result {
 		select {
 		case <-well:
 		default:
@@ -234,13 +234,13 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 }
 
 // idles checks that no endpoint waits for a slot that is free.
-func (w *world) idles(limits gateLimits) {
+func (w *world) idles(limits limits) {
 	w.t.Helper()
-	g := w.node.gate
+	g := w.node.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, f := range g.flows {
-		for l := range lanes {
+		for l := range classes {
 			if f.waiting[l].Len() > 0 && g.free(l) && f.full(l) == nil {
 				w.t.Errorf("%v waits in lane %d with %d of %d slots taken", key, l, g.used, limits.total)
 			}

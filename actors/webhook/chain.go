@@ -9,14 +9,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// place says where in its endpoint's queue a delivery is.
+// place is where in its endpoint's queue a delivery is.
 type place byte
 
 const (
-	queued place = iota // live or in the backlog, or under way
-	parked              // it was taken out and waits for another one of its signal
-	ready               // its turn has come
-	gone                // it is to be passed over
+	queued  place = iota // live or in the backlog, or under way
+	parked               // it was taken out and waits for another one of its signal
+	ready                // its turn has come
+	removed              // it was taken out and is to be skipped
 )
 
 // chain are the deliveries of one signal that a queue holds, in the order of their
@@ -153,7 +153,7 @@ func (q *queue) unlink() (waiting []*item) {
 	return waiting
 }
 
-// over notes that d has failed and holds nobody up. It may be called by the actor.
+// over notes that d has failed and holds up no other delivery. It may be called by the actor.
 func (q *queue) over(d *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,7 +176,7 @@ func (q *queue) holdUp(d *item) (behind []*item) {
 		if d.place == parked {
 			q.parked--
 		}
-		d.place, d.chain = gone, nil
+		d.place, d.chain = removed, nil
 	}
 	return behind
 }

@@ -33,9 +33,9 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	if err != nil {
 		return err
 	}
-	defer n.gate.leave(s)
+	defer n.limiter.release(s)
 	id := signal.NewEventID()
-	result := n.courier.Send(ctx, sender.Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
+	result := n.sender.Send(ctx, sender.Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
 		Body: AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`))})
 	why := result.Error
 	switch {
@@ -72,15 +72,15 @@ func ChallengeOf(body []byte) string {
 // await takes a slot for one request of an account to a host.
 func (n *Node) await(ctx context.Context, account signal.AccountID, host string) (slot, error) {
 	granted := make(chan struct{}, 1)
-	t := &ticket{account: account, granted: func() { granted <- struct{}{} }}
-	defer n.gate.withdraw(t)
-	s, entered := n.gate.enter(t, host, fastLane)
+	t := &waiter{account: account, granted: func() { granted <- struct{}{} }}
+	defer n.limiter.withdraw(t)
+	s, entered := n.limiter.acquire(t, host, fastClass)
 	if entered {
 		return s, nil
 	}
 	select {
 	case <-granted:
-		s, _ = n.gate.enter(t, host, fastLane)
+		s, _ = n.limiter.acquire(t, host, fastClass)
 		return s, nil
 	case <-ctx.Done():
 		return slot{}, &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: challengeTimeout,

@@ -95,8 +95,8 @@ func TestChallenge(t *testing.T) {
 			t.Errorf("%s: %d requests", name, asked)
 		}
 	}
-	if used := n.gate.inFlight(); used+len(n.gate.flows) != 0 {
-		t.Errorf("%d slots and %d flows are left at the gate", used, len(n.gate.flows))
+	if used := n.limiter.inFlight(); used+len(n.limiter.flows) != 0 {
+		t.Errorf("%d slots and %d flows are left at the gate", used, len(n.limiter.flows))
 	}
 	guarded := New(newFakeStore(), sender.New(sender.Options{}), ringOf(t, "2026"), Options{})
 	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
@@ -106,11 +106,11 @@ func TestChallenge(t *testing.T) {
 }
 
 // Challenges take slots as deliveries do: one that finds none in time is refused with a
-// time to try again, and nothing is left at the gate.
+// time to try again, and nothing is left at the limiter.
 func TestChallengesAreBoundedByHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		courier := &fakeCourier{}
+		courier := &fakeSender{}
 		n := New(newFakeStore(), courier, ringOf(t, "2026"), Options{HostConcurrency: 4})
 		account := signal.NewAccountID()
 		var held []slot
@@ -130,11 +130,11 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { waits <- challenge() }()
 		pass(time.Second)
-		n.gate.leave(held[0])
+		n.limiter.release(held[0])
 		if err := <-waits; signal.CodeOf(err) != guard.CodeNotAllowed || len(courier.sent()) != 1 {
 			t.Errorf("with the slot of another one: %v after %d requests", err, len(courier.sent()))
 		}
-		n.gate.leave(held[1])
+		n.limiter.release(held[1])
 		courier.script(func(ctx context.Context, r sender.Request) sender.Result {
 			<-ctx.Done()
 			return sender.Result{At: r.At, Error: delivery.Cancelled}
@@ -142,7 +142,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 		if err := challenge(); signal.CodeOf(err) != guard.CodeNotAllowed || !strings.Contains(err.Error(), "no answer within 10s") {
 			t.Errorf("without an answer: %v", err)
 		}
-		if n := n.gate.inFlight() + len(n.gate.flows); n != 0 {
+		if n := n.limiter.inFlight() + len(n.limiter.flows); n != 0 {
 			t.Error("a slot or a flow is left at the gate")
 		}
 	})

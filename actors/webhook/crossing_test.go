@@ -12,19 +12,19 @@ import (
 func TestRemovedWhileInFlight(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, other := w.register(), w.register()
-		w.courier.script(after(10*time.Second, answers200))
+		w.sender.script(after(10*time.Second, answers200))
 		w.start()
 		w.emit(20)
 		pass(time.Second)
 		w.store.remove(id)
 		pass(time.Millisecond)
-		for _, s := range w.courier.sent(w.url(id)) {
+		for _, s := range w.sender.sent(w.url(id)) {
 			if !s.cancelled {
 				t.Error("a request of a webhook that was removed goes on")
 			}
 		}
 		pass(3 * time.Minute)
-		if n := len(w.courier.sent(w.url(id))); n != 8 {
+		if n := len(w.sender.sent(w.url(id))); n != 8 {
 			t.Errorf("%d requests, want 8", n)
 		}
 		if got := w.store.statuses(id); len(got) != 0 {
@@ -41,7 +41,7 @@ func TestRemovedWhileInFlight(t *testing.T) {
 func TestAccountDeletedWhileInFlight(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(10*time.Second, answers200))
+		w.sender.script(after(10*time.Second, answers200))
 		w.start()
 		w.emit(20)
 		pass(time.Second)
@@ -54,13 +54,13 @@ func TestAccountDeletedWhileInFlight(t *testing.T) {
 		if n := w.endpoints(); n != 0 {
 			t.Errorf("%d endpoints have an actor", n)
 		}
-		for _, s := range w.courier.sent() {
+		for _, s := range w.sender.sent() {
 			if !s.cancelled {
 				t.Error("a request of an account that was deleted goes on")
 			}
 		}
 		pass(time.Minute)
-		if n := len(w.courier.sent(w.url(id))); n != 8 {
+		if n := len(w.sender.sent(w.url(id))); n != 8 {
 			t.Errorf("%d requests, want 8", n)
 		}
 	})
@@ -69,7 +69,7 @@ func TestAccountDeletedWhileInFlight(t *testing.T) {
 func TestCancelledByHandWhileInFlight(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(10*time.Second, answers503))
+		w.sender.script(after(10*time.Second, answers503))
 		w.start()
 		events := w.emit(2)
 		pass(3 * time.Second) // they are stored by now
@@ -84,7 +84,7 @@ func TestCancelledByHandWhileInFlight(t *testing.T) {
 		// Cancelled and retried while it is in flight: the attempt by hand is made, too.
 		other := signal.DeliveryIDOf(events[1], id)
 		pass(25 * time.Second) // its first retry is under way
-		if n := len(w.courier.sent()); n != 3 {
+		if n := len(w.sender.sent()); n != 3 {
 			t.Fatalf("%d attempts, want 3", n)
 		}
 		w.store.cancel(other)
@@ -92,7 +92,7 @@ func TestCancelledByHandWhileInFlight(t *testing.T) {
 		w.store.retry(other)
 		pass(time.Hour)
 		w.statuses(id, map[string]int{"failed, cancelled": 1, "failed, status 503": 1})
-		if n := len(w.courier.sent()); n != 4 {
+		if n := len(w.sender.sent()); n != 4 {
 			t.Errorf("%d attempts, want one more", n-3)
 		}
 	})
@@ -104,18 +104,18 @@ func TestCancelledByHandWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
-		w.courier.script(after(5*time.Second, answers200))
+		w.sender.script(after(5*time.Second, answers200))
 		w.start()
 		events := w.emit(5)
 		pass(4 * time.Second) // one of the five is under way, and they are stored
-		underWay := w.courier.sent()[0].Event
+		underWay := w.sender.sent()[0].Event
 		for _, e := range events {
 			if e != underWay {
 				w.store.cancel(signal.DeliveryIDOf(e, id))
 			}
 		}
 		pass(time.Minute)
-		if n := len(w.courier.sent()); n != 1 {
+		if n := len(w.sender.sent()); n != 1 {
 			t.Errorf("%d attempts, want 1", n)
 		}
 		w.statuses(id, map[string]int{"failed, cancelled": 4, "succeeded": 1})
@@ -126,7 +126,7 @@ func TestCancelledByHandWhileItWaits(t *testing.T) {
 func TestStoredWithItsOutcome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(time.Second, answers200))
+		w.sender.script(after(time.Second, answers200))
 		w.start()
 		before := w.stored()
 		events := w.emit(8)
@@ -154,7 +154,7 @@ func TestStoredWhileItIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
-		w.courier.script(after(5*time.Second, answers200))
+		w.sender.script(after(5*time.Second, answers200))
 		w.start()
 		events := w.emit(3)
 		pass(inFlightFor + 2*inFlightEvery)
@@ -172,7 +172,7 @@ func TestStoredWhileItIsUnderWay(t *testing.T) {
 func TestFirstOutcomes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failing, disabled := w.register(), w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		w.emit(1)
 		pass(100 * time.Millisecond)
@@ -193,11 +193,11 @@ func TestFirstOutcomes(t *testing.T) {
 func TestGivenUpWhileOpen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(100*time.Millisecond, answers200))
+		w.sender.script(after(100*time.Millisecond, answers200))
 		w.start()
 		events := w.emit(maxLive + 50)
 		pass(10 * time.Millisecond)
-		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
 		pass(2 * inFlightEvery)
 		if n := w.store.statuses(id)["pending"]; n < len(events)-3*8 {
 			t.Errorf("%d are stored, want all but those under way", n)
@@ -216,7 +216,7 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 		w.start()
 		w.emit(1)
 		pass(time.Second)
-		w.courier.script(after(3*time.Second, answers200))
+		w.sender.script(after(3*time.Second, answers200))
 		w.recorder.forget(w.account)
 		w.store.set(func() { // the event is in the log, and not yet told, when the page is asked for
 			w.store.early = func(op string) time.Duration {
@@ -226,7 +226,7 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 		})
 		events := w.emit(1)
 		pass(10 * time.Millisecond)
-		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
 		pass(4 * time.Second)
 		w.store.set(func() { w.store.early, w.store.late = nil, nil })
 		pass(time.Minute)
@@ -242,7 +242,7 @@ func TestReadBeforeItWasTold(t *testing.T) {
 		w.start()
 		w.emit(1)
 		pass(time.Second)
-		w.courier.script(after(time.Second, answers200))
+		w.sender.script(after(time.Second, answers200))
 		at := time.Now().Truncate(time.Millisecond)
 		event := &inFlightEvent{at: at}
 		d := delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: signal.NewEventID(), Type: signal.SignalCreated,
@@ -268,11 +268,11 @@ func TestCancelledWhileAPageIsRead(t *testing.T) {
 		pass(time.Second)
 		d := w.backlogged(id, 1)[0]
 		w.store.set(func() { w.store.late = slow("DueDeliveries", 100*time.Millisecond) })
-		w.recorder.parent.Tell(webhookPoked{w.account, id})
+		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
 		pass(10 * time.Millisecond)
 		w.store.cancel(d)
 		pass(time.Second)
-		if n := len(w.courier.sent()); n != 1 {
+		if n := len(w.sender.sent()); n != 1 {
 			t.Errorf("%d attempts, want 1: a delivery is sent after it was cancelled", n)
 		}
 	})

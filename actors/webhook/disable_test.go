@@ -12,7 +12,7 @@ import (
 func TestDisabledAfterThreeDays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		begin := w.store.now()
 		for w.store.now().Sub(begin) < 71*time.Hour {
@@ -24,13 +24,13 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 			t.Errorf("health %+v", got)
 		}
 		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing)
-		sending := len(w.courier.sent())
+		sending := len(w.sender.sent())
 		for range 4 {
 			w.emit(1)
 			pass(time.Minute)
 			w.jump(29 * time.Minute)
 		}
-		if len(w.courier.sent()) == sending {
+		if len(w.sender.sent()) == sending {
 			t.Error("it was not tried to the end")
 		}
 		hook := w.store.hook(id)
@@ -54,19 +54,19 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 		}
 		// Nothing more happens, and nothing is recorded.
 		recorded := func() int { return len(w.store.deliveries) }
-		n, requests := peek(w.store, recorded), len(w.courier.sent())
+		n, requests := peek(w.store, recorded), len(w.sender.sent())
 		w.emit(3)
 		pass(time.Minute)
 		w.jump(48 * time.Hour)
 		pass(time.Minute)
-		if peek(w.store, recorded) != n || len(w.courier.sent()) != requests {
+		if peek(w.store, recorded) != n || len(w.sender.sent()) != requests {
 			t.Error("events are recorded for a webhook that is disabled")
 		}
 		if got := w.counted("agentsignal_webhook_disabled_total"); got["failing"] != 1 || got["manual"] != 0 {
 			t.Errorf("disabled webhooks counted: %v", got)
 		}
 
-		w.courier.script(nil)
+		w.sender.script(nil)
 		w.store.enable(id)
 		synctest.Wait()
 		events := w.emit(1)
@@ -94,7 +94,7 @@ func (w *world) mails(want ...delivery.MailKind) {
 func TestAWarnedWebhookRecovers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		for range 30 {
 			w.emit(1)
@@ -102,7 +102,7 @@ func TestAWarnedWebhookRecovers(t *testing.T) {
 			w.jump(59*time.Minute + 30*time.Second)
 		}
 		w.mails(delivery.MailWebhookFailing)
-		w.courier.script(nil)
+		w.sender.script(nil)
 		w.emit(2)
 		pass(time.Minute)
 		w.jump(10 * time.Hour)
@@ -124,7 +124,7 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Health.DisableAfter = time.Hour })
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		for range 3 {
 			w.emit(1)
@@ -166,7 +166,7 @@ func TestARecordThatComesLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
-		w.courier.script(after(50*time.Millisecond, answers200))
+		w.sender.script(after(50*time.Millisecond, answers200))
 		w.start()
 		w.emit(1)
 		pass(10 * time.Millisecond)
@@ -191,7 +191,7 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 				w := newWorld(t)
 				id := w.register()
 				w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
-				w.courier.script(answers503)
+				w.sender.script(answers503)
 				w.start()
 				w.store.set(func() { w.store.early = slow("StoreOutcomes", storing) })
 				w.emit(1)
@@ -212,11 +212,11 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 func TestDisabledByHand(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		w.emit(400)
 		pass(5 * time.Second)
-		w.courier.script(after(10*time.Second, answers503)) // eight are under way when it is disabled
+		w.sender.script(after(10*time.Second, answers503)) // eight are under way when it is disabled
 		w.emit(300)
 		pass(time.Second)
 		w.store.disable(id)
@@ -226,9 +226,9 @@ func TestDisabledByHand(t *testing.T) {
 				t.Errorf("%d deliveries are %s", n, text)
 			}
 		}
-		n := len(w.courier.sent())
+		n := len(w.sender.sent())
 		pass(3 * time.Hour)
-		if got := len(w.courier.sent()); got != n {
+		if got := len(w.sender.sent()); got != n {
 			t.Errorf("%d requests after it was disabled", got-n)
 		}
 		if got := w.counted("agentsignal_webhook_disabled_total")["manual"]; got != 1 {
@@ -236,19 +236,19 @@ func TestDisabledByHand(t *testing.T) {
 		}
 
 		// A test is sent nevertheless, once.
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		e := signal.NewEventID()
 		w.store.create(delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: e, Type: signal.WebhookTest,
 			Status: delivery.Pending, CreatedAt: time.Now(), NextAttemptAt: dueTime(time.Now())}, "test")
 		pass(3 * time.Hour)
-		if got := len(w.courier.sent()); got != n+1 {
+		if got := len(w.sender.sent()); got != n+1 {
 			t.Errorf("%d attempts of a test, want 1", got-n)
 		}
 		if got := w.store.statuses(id)["failed, status 503"]; got != 1 {
 			t.Errorf("%d tests have failed, want 1", got)
 		}
 
-		w.courier.script(nil)
+		w.sender.script(nil)
 		w.store.enable(id)
 		synctest.Wait()
 		w.once(id, w.emitted(20))

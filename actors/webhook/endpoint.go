@@ -10,24 +10,24 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// What the partition's webhooks tell an endpoint. It counts these messages.
+// Messages of the partition's webhooks to an endpoint, which counts them.
 type (
 	// arrived are new deliveries, oldest first.
 	arrived struct{ items []*item }
 	// stored are deliveries that Redis has as pending now.
 	stored struct{ items []*item }
-	// look says that there may be deliveries in Redis that the endpoint does not know.
-	look struct{}
-	// poked says that deliveries were added or taken by hand.
-	poked struct{}
-	// changed says that the record is another one, or gone.
+	// pollNow is sent when Redis may have deliveries that the endpoint does not know.
+	pollNow struct{}
+	// deliveriesChanged is sent when deliveries were added or cancelled by a client.
+	deliveriesChanged struct{}
+	// changed is sent when the record was changed or removed.
 	changed struct{}
 )
 
-// stay refuses an endpoint that wanted to end: so many messages were told to it.
-type stay struct{ told int64 }
+// keepRunning refuses an endpoint that wanted to end: so many messages were sent to it.
+type keepRunning struct{ sent int64 }
 
-// What an endpoint tells itself.
+// Messages of an endpoint to itself.
 type (
 	loaded struct {
 		record delivery.Webhook
@@ -35,11 +35,11 @@ type (
 		err    error
 	}
 	resealed struct{ err error }
-	// attemptsEnded says that the queue has attempts to collect, or room.
+	// attemptsEnded is sent when the queue has attempts to collect, or room.
 	attemptsEnded struct{}
-	slotGranted   struct{} // by the gate
+	slotGranted   struct{} // by the limiter
 	loadDue       struct{}
-	restDue       struct{}
+	idleDue       struct{}
 )
 
 // records has the records of webhooks.
@@ -51,14 +51,14 @@ type records interface {
 }
 
 const (
-	// restAfter is after how long without work an endpoint ends its actor.
-	restAfter = time.Minute
+	// idleAfter is after how long without work an endpoint ends its actor.
+	idleAfter = time.Minute
 	// storeTimeout bounds one write, readTimeout one read.
 	storeTimeout = 5 * time.Second
 	readTimeout  = 5 * time.Second
 	// oldWait is for how long a wait is kept after its time.
 	oldWait = time.Hour
-	// sealedRetry is when a secret is tried again that no key opens.
+	// sealedRetry is when a secret that no key opens is tried again.
 	sealedRetry = time.Minute
 )
 
@@ -82,22 +82,22 @@ type endpoint struct {
 	backlog  backlog
 	outcomes outcomes
 
-	record  delivery.Webhook
-	known   bool // the record was read
-	told    bool // that the record has changed, since it was last read
-	loading bool
-	again   bool // it is to be read once more
-	sealed  bool // no key opens its secret: nothing can be sent
-	loads   engine.Backoff
-	reload  engine.Timer
-	early   []*item // arrived before the record was read
+	record        delivery.Webhook
+	known         bool // the record was read
+	recordChanged bool // that the record has changed, since it was last read
+	loading       bool
+	again         bool // it is to be read once more
+	sealed        bool // no key opens its secret: nothing can be sent
+	loads         engine.Backoff
+	reload        engine.Timer
+	early         []*item // arrived before the record was read
 
-	ticket      ticket
-	waits       bool // with the ticket
+	waiter      waiter
+	queued      bool // waiter waits for a slot
 	searchTimer engine.Timer
 
-	heard  int64 // messages of the parent
-	worked bool  // something was done since the last look
+	received int64 // messages of the parent
+	worked   bool  // something was done since the last look
 }
 
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
@@ -118,24 +118,24 @@ func (e *endpoint) Receive(c engine.Context) {
 	case engine.Started:
 		e.start(c)
 	case arrived:
-		e.heard++
+		e.received++
 		e.onArrived(c, m)
 	case stored:
-		e.heard++
+		e.received++
 		e.onStored(c, m)
-	case look:
-		e.heard++
+	case pollNow:
+		e.received++
 		e.search(c)
-	case poked:
-		e.heard++
+	case deliveriesChanged:
+		e.received++
 		e.refill(c)
 	case changed:
-		e.heard++
-		e.told = true
+		e.received++
+		e.recordChanged = true
 		e.queue.aim(nil) // what is sent from now on goes to the new URL, with the new secret
 		e.load(c)
-	case stay:
-		e.heard = m.told
+	case keepRunning:
+		e.received = m.sent
 	case loadDue:
 		e.load(c)
 	case loaded:
@@ -158,8 +158,8 @@ func (e *endpoint) Receive(c engine.Context) {
 		e.onSearchDue(c)
 	case pruned:
 		e.onPruned(m)
-	case restDue:
-		e.rest(c)
+	case idleDue:
+		e.endIfIdle(c)
 	case engine.Stopping, engine.Restarting:
 		e.end(c)
 	}
@@ -168,10 +168,10 @@ func (e *endpoint) Receive(c engine.Context) {
 func (e *endpoint) start(c engine.Context) {
 	self := c.Self()
 	e.queue = newQueue(e.o.Node, func() { self.Tell(attemptsEnded{}) })
-	e.ticket.account = e.account
-	e.ticket.granted = func() { self.Tell(slotGranted{}) }
+	e.waiter.account = e.account
+	e.waiter.granted = func() { self.Tell(slotGranted{}) }
 	e.queue.setShut(e.backlog.shut)
-	c.After(restAfter, restDue{})
+	c.After(idleAfter, idleDue{})
 	e.load(c)
 }
 
@@ -231,7 +231,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	} else if e.outcomes.health.FailingSince.Before(m.record.ClearedAt) {
 		e.outcomes.health = delivery.WebhookHealth{}
 	}
-	e.record, e.known, e.told = m.record, true, false
+	e.record, e.known, e.recordChanged = m.record, true, false
 	opened := e.open(c)
 	early := e.early
 	e.early = nil
@@ -253,12 +253,12 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 // countManual counts the change that has disabled the webhook by hand, if the record
 // is the one that this change has made.
 func (e *endpoint) countManual(w *delivery.Webhook) {
-	if e.told && w.DisabledReason == delivery.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
+	if e.recordChanged && w.DisabledReason == delivery.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
 		e.o.options.Metrics.disabled(delivery.DisabledManual)
 	}
 }
 
-// disabled says that nothing is sent any more but a test, once.
+// disabled reports whether nothing is sent any more but a test, once.
 func (e *endpoint) disabled() bool { return e.record.Status == delivery.WebhookDisabled }
 
 // open opens the secrets of the record, so that requests can be signed. If no key does,
@@ -284,8 +284,8 @@ func (e *endpoint) open(c engine.Context) bool {
 	return true
 }
 
-// onResealed notes how sealing the secrets with the newest key ended. It changes the
-// record, of which the endpoint hears as of any other change.
+// onResealed notes how sealing the secrets with the newest key ended. The endpoint is
+// notified of the new record as of any other change.
 func (e *endpoint) onResealed(m resealed) {
 	if m.err != nil {
 		e.log.Warn("secret is not sealed with the newest key", "err", m.err)
@@ -381,27 +381,27 @@ func (e *endpoint) postpone(d *item) {
 	e.queue.settle(-1)
 }
 
-// fill starts goroutines that send, as many as there is work, leave and slots for.
+// fill starts goroutines that send, as many as there is work, concurrency and slots for.
 func (e *endpoint) fill(c engine.Context) {
 	for {
 		host, l, more, ok := e.queue.wants()
 		if !ok {
-			if e.waits {
-				e.waits = false
-				e.o.gate.withdraw(&e.ticket)
+			if e.queued {
+				e.queued = false
+				e.o.limiter.withdraw(&e.waiter)
 			}
 			return
 		}
 		var s slot
-		if more && !e.waits {
-			if s, ok = e.o.gate.enterMore(&e.ticket, host, l); !ok {
+		if more && !e.queued {
+			if s, ok = e.o.limiter.acquireMore(&e.waiter, host, l); !ok {
 				return
 			}
-		} else if s, ok = e.o.gate.enter(&e.ticket, host, l); !ok {
-			e.waits = true
+		} else if s, ok = e.o.limiter.acquire(&e.waiter, host, l); !ok {
+			e.queued = true
 			return
 		}
-		e.waits = false
+		e.queued = false
 		e.worked = true
 		e.queue.hire(l)
 		q := e.queue
@@ -423,16 +423,15 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 	e.read(c)
 }
 
-// rest ends the actor if it had nothing to do for a while. The parent agrees if the
-// endpoint has heard of all that it was told; whatever is due later is found by the
-// parent.
-func (e *endpoint) rest(c engine.Context) {
-	c.After(restAfter, restDue{})
-	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // somebody has cancelled what they were for
+// endIfIdle ends the actor if it had nothing to do for a while. The parent agrees if the
+// endpoint has received all messages; whatever is due later is found by the parent.
+func (e *endpoint) endIfIdle(c engine.Context) {
+	c.After(idleAfter, idleDue{})
+	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // what they were for was cancelled
 	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {
-		e.parent.Tell(resting{id: e.id, ref: c.Self(), heard: e.heard})
+		e.parent.Tell(endpointIdle{id: e.id, ref: c.Self(), received: e.received})
 	}
 }
 
@@ -441,7 +440,7 @@ func (e *endpoint) end(c engine.Context) {
 	if e.queue == nil {
 		return
 	}
-	e.o.gate.withdraw(&e.ticket)
+	e.o.limiter.withdraw(&e.waiter)
 	e.queue.aim(nil)
 	e.queue.clear()
 	e.storeLast(c)

@@ -11,18 +11,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// What an endpoint tells itself about Redis.
+// Messages of an endpoint to itself about Redis.
 type (
-	// searchDue says that a delivery is due in Redis.
+	// searchDue is sent when a delivery is due in Redis.
 	searchDue struct{}
 	// outcomesStored is how a write of outcomes ended.
 	outcomesStored struct {
 		left []int
 		err  error
 	}
-	// storeDue says to try a write again.
+	// storeDue is sent when a write is to be tried again.
 	storeDue struct{}
-	// lingered says that outcomes have waited for others.
+	// lingered is sent when outcomes have waited for others.
 	lingered struct{}
 	// pruned is how the pruning of deliveries ended.
 	pruned struct{ err error }
@@ -215,7 +215,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	}
 	e.queue.settle(len(stored.outcomes))
 	if len(stored.mails) > 0 {
-		e.o.mailer.Tell(mailStored{})
+		e.o.outbox.Tell(mailStored{})
 	}
 	if stored.disabled != nil {
 		e.onDisabled(c, stored.disabled)

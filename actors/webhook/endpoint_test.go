@@ -22,10 +22,10 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 		events := w.emit(1)
 		synctest.Wait()
 		w.once(id, events)
-		if n := len(w.courier.sent(w.url(other))); n != 0 {
+		if n := len(w.sender.sent(w.url(other))); n != 0 {
 			t.Errorf("%d requests to a webhook that is not subscribed", n)
 		}
-		got := w.courier.sent()[0].Request
+		got := w.sender.sent()[0].Request
 		want := sender.Request{To: sender.NewDestination(w.url(id), "secret"), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
 			Event: events[0], Type: signal.SignalCreated, Delivery: signal.DeliveryIDOf(events[0], id), Attempt: 1,
 			At: time.Now()}
@@ -106,11 +106,11 @@ func TestOutcomesAreGathered(t *testing.T) {
 func TestScheduleOfRetries(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(700*time.Millisecond, answers503))
+		w.sender.script(after(700*time.Millisecond, answers503))
 		w.start()
 		w.emit(1)
 		pass(12 * time.Hour)
-		all := w.courier.sent()
+		all := w.sender.sent()
 		if len(all) != 7 {
 			t.Fatalf("%d attempts, want 7", len(all))
 		}
@@ -147,7 +147,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.register()
-				w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+				w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 					result := answers503(ctx, r)
 					result.RetryAfter = tt.asked
 					return result
@@ -155,9 +155,9 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 				w.start()
 				w.emit(1)
 				synctest.Wait()
-				w.courier.script(nil)
+				w.sender.script(nil)
 				pass(3 * time.Hour)
-				all := w.courier.sent()
+				all := w.sender.sent()
 				if len(all) != 2 {
 					t.Fatalf("%d attempts, want 2", len(all))
 				}
@@ -172,21 +172,21 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 func TestRetryByHandIsOneAttempt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		w.emit(1)
 		pass(11 * time.Hour)
-		first := w.courier.sent()[0].Delivery
+		first := w.sender.sent()[0].Delivery
 		w.store.retry(first)
 		pass(time.Hour)
-		if n := len(w.courier.sent()); n != 8 {
+		if n := len(w.sender.sent()); n != 8 {
 			t.Fatalf("%d attempts, want one more than 7", n)
 		}
 		w.statuses(id, map[string]int{"failed, status 503": 1})
-		w.courier.script(nil)
+		w.sender.script(nil)
 		w.store.retry(first)
 		pass(time.Second)
-		all := w.courier.sent()
+		all := w.sender.sent()
 		if n := len(all); n != 9 || all[8].Attempt != 9 {
 			t.Fatalf("%d attempts, want another one", n)
 		}
@@ -231,14 +231,14 @@ func TestTriggerOf(t *testing.T) {
 func TestAtMostEightAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, other := w.register(), w.register()
-		w.courier.script(after(100*time.Millisecond, answers200))
+		w.sender.script(after(100*time.Millisecond, answers200))
 		w.start()
 		events := w.emit(100)
 		pass(10 * time.Second)
 		w.once(id, events)
 		w.once(other, events)
 		for _, id := range []signal.WebhookID{id, other} {
-			if n := w.courier.peak(w.url(id)); n != DefaultConcurrency {
+			if n := w.sender.peak(w.url(id)); n != DefaultConcurrency {
 				t.Errorf("%d requests at once, want %d", n, DefaultConcurrency)
 			}
 		}
@@ -250,7 +250,7 @@ func TestMoreThanFits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.store.takes = 2 * time.Millisecond
-		w.courier.script(after(20*time.Millisecond, answers200))
+		w.sender.script(after(20*time.Millisecond, answers200))
 		w.start()
 		var events []signal.EventID
 		for range 6 {
@@ -270,7 +270,7 @@ func TestMoreThanFits(t *testing.T) {
 func TestWhatDidNotFitDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(20*time.Millisecond, answers200))
+		w.sender.script(after(20*time.Millisecond, answers200))
 		w.start()
 		pass(time.Second)
 		events := w.emit(500)
@@ -279,17 +279,17 @@ func TestWhatDidNotFitDoesNotWait(t *testing.T) {
 	})
 }
 
-// One that answers slowly is in the slow lane, too.
+// One that answers slowly is in the slow class, too.
 func TestSlowAnswers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(after(2*time.Second, answers200))
+		w.sender.script(after(2*time.Second, answers200))
 		w.start()
 		w.emit(30)
 		pass(3 * time.Second)
-		w.courier.peak(w.url(id))
+		w.sender.peak(w.url(id))
 		pass(20 * time.Second)
-		if n := w.courier.peak(w.url(id)); n != 1 {
+		if n := w.sender.peak(w.url(id)); n != 1 {
 			t.Errorf("%d requests at once, want 1", n)
 		}
 	})
@@ -302,14 +302,14 @@ func TestOrderOfSending(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
 		id := w.register()
 		want := w.backlogged(id, 8)
-		w.courier.script(after(time.Second, answers200))
+		w.sender.script(after(time.Second, answers200))
 		w.start() // the first of the backlog is under way now
 		for _, e := range w.emit(8) {
 			want = append(want, signal.DeliveryIDOf(e, id))
 		}
 		pass(time.Minute)
 		var got []signal.DeliveryID
-		for _, s := range w.courier.sent(w.url(id)) {
+		for _, s := range w.sender.sent(w.url(id)) {
 			got = append(got, s.Delivery)
 		}
 		if d := cmp.Diff(want, got); d != "" {
@@ -365,7 +365,7 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 	}
 	q.addBacklog(made(0, 5))
 	q.addLive(made(100, 9))
-	q.pace.after(&sender.Result{Error: "status 503", Class: sender.ClassServerError})
+	q.concurrency.after(&sender.Result{Error: "status 503", Class: sender.ClassServerError})
 	var got []int64
 	take := func(n int) {
 		for range n {
@@ -374,7 +374,7 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 	}
 	take(6)
 	for range DefaultConcurrency {
-		q.pace.after(&sender.Result{Class: sender.ClassSuccess})
+		q.concurrency.after(&sender.Result{Class: sender.ClassSuccess})
 	}
 	take(8)
 	if d := cmp.Diff([]int64{108, 107, 106, 0, 105, 104, 1, 2, 3, 4, 100, 101, 102, 103}, got); d != "" {
@@ -388,18 +388,18 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 func TestSlowStartAfterAnOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		w.emit(40)
 		synctest.Wait()
-		w.courier.script(after(time.Second, answers200))
-		w.courier.peak(w.url(id))
+		w.sender.script(after(time.Second, answers200))
+		w.sender.peak(w.url(id))
 		pass(29 * time.Second)
 		var got []int
 		for range 6 {
-			w.courier.peak(w.url(id))
+			w.sender.peak(w.url(id))
 			pass(time.Second)
-			got = append(got, w.courier.peak(w.url(id)))
+			got = append(got, w.sender.peak(w.url(id)))
 		}
 		if d := cmp.Diff([]int{0, 1, 2, 4, 8, 8}, got); d != "" {
 			t.Errorf("requests at once by second (-want +got):\n%s", d)
@@ -409,31 +409,31 @@ func TestSlowStartAfterAnOutage(t *testing.T) {
 	})
 }
 
-// An endpoint that hangs gets one request at a time, in the slow lane, until it
+// An endpoint that hangs gets one request at a time, in the slow class, until it
 // answers fast again.
-func TestSlowLane(t *testing.T) {
+func TestSlowClass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} })
 		id := w.register()
-		w.courier.script(hangs)
+		w.sender.script(hangs)
 		w.start()
 		w.emit(60)
 		pass(16 * time.Second) // eight timeouts
-		w.courier.peak(w.url(id))
+		w.sender.peak(w.url(id))
 		pass(time.Minute)
-		if n := w.courier.peak(w.url(id)); n != 1 {
+		if n := w.sender.peak(w.url(id)); n != 1 {
 			t.Errorf("%d requests at once to an endpoint that hangs, want 1", n)
 		}
-		w.node.gate.mu.Lock()
-		slow, used := w.node.gate.slowUsed, w.node.gate.used
-		w.node.gate.mu.Unlock()
+		w.node.limiter.mu.Lock()
+		slow, used := w.node.limiter.slowUsed, w.node.limiter.used
+		w.node.limiter.mu.Unlock()
 		if slow != 1 || used != 1 {
 			t.Errorf("%d slots are taken, %d in the slow lane; want one, there", used, slow)
 		}
-		w.courier.script(after(100*time.Millisecond, answers200))
+		w.sender.script(after(100*time.Millisecond, answers200))
 		pass(30 * time.Second)
-		if n := w.courier.peak(w.url(id)); n != DefaultConcurrency {
+		if n := w.sender.peak(w.url(id)); n != DefaultConcurrency {
 			t.Errorf("%d requests at once after it has come back, want %d", n, DefaultConcurrency)
 		}
 		pass(2 * time.Hour)

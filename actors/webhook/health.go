@@ -9,21 +9,21 @@ import (
 
 // Defaults of HealthRules.
 const (
-	DefaultDisableAfter  = 72 * time.Hour
-	DefaultLeastFailures = 5
+	DefaultDisableAfter = 72 * time.Hour
+	DefaultMinFailures  = 5
 )
 
 // DefaultWarnAfter are the warnings of HealthRules.
 var DefaultWarnAfter = []time.Duration{24 * time.Hour, 48 * time.Hour}
 
-// HealthRules say when a failing webhook is warned of and when it is disabled.
+// HealthRules decide when the owner of a failing webhook is warned and when it is disabled.
 type HealthRules struct {
 	// DisableAfter is how long a webhook fails before it is disabled, from the first
 	// failed attempt since a success. 0: DefaultDisableAfter.
 	DisableAfter time.Duration
-	// LeastFailures is how many attempts have failed by then at least. 0:
+	// MinFailures is how many attempts have failed by then at least. 0:
 	// DefaultLeastFailures.
-	LeastFailures int
+	MinFailures int
 	// WarnAfter is when its owner is warned, in rising order; times not below
 	// DisableAfter do not count. Nil: DefaultWarnAfter; empty: no warnings.
 	WarnAfter []time.Duration
@@ -39,7 +39,7 @@ type Verdict struct {
 
 // After returns the health after an attempt that ended at the given time. Every
 // attempt counts, tests and those made by hand, too. For a webhook that is disabled
-// the caller drops a verdict that says to disable it.
+// the caller ignores a verdict to disable it.
 func (r HealthRules) After(h delivery.WebhookHealth, success bool, at time.Time) (delivery.WebhookHealth, Verdict) {
 	if success {
 		return delivery.WebhookHealth{}, Verdict{Recovered: h.Warned > 0}
@@ -50,7 +50,7 @@ func (r HealthRules) After(h delivery.WebhookHealth, success bool, at time.Time)
 	h.Failures++
 	failing := at.Sub(h.FailingSince)
 	disableAfter := cmp.Or(r.DisableAfter, DefaultDisableAfter)
-	if failing >= disableAfter && h.Failures >= cmp.Or(r.LeastFailures, DefaultLeastFailures) {
+	if failing >= disableAfter && h.Failures >= cmp.Or(r.MinFailures, DefaultMinFailures) {
 		return h, Verdict{Disable: true}
 	}
 	warnAfter := r.WarnAfter

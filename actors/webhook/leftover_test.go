@@ -44,7 +44,7 @@ func TestASlotOfAnEmptyQueueIsGivenBack(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.InFlight = 1 })
 		closed := func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} }
 		busy, emptied := w.register(), w.register(closed)
-		w.courier.script(after(10*time.Second, answers200))
+		w.sender.script(after(10*time.Second, answers200))
 		w.start()
 		w.emit(1)
 		synctest.Wait()
@@ -52,11 +52,11 @@ func TestASlotOfAnEmptyQueueIsGivenBack(t *testing.T) {
 		pass(3 * time.Second) // it waits for a slot, and is stored
 		w.store.cancel(signal.DeliveryIDOf(gone, emptied))
 		pass(8 * time.Second) // the slot is free again
-		w.courier.script(nil)
+		w.sender.script(nil)
 		events := w.emit(1)
 		pass(time.Second)
 		w.statuses(emptied, map[string]int{"failed, cancelled": 1})
-		sent := w.courier.sent(w.url(busy))
+		sent := w.sender.sent(w.url(busy))
 		if last := sent[len(sent)-1]; last.Event != events[0] {
 			t.Error("a delivery waits for a slot that nobody uses")
 		}

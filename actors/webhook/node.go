@@ -26,8 +26,8 @@ type Store interface {
 	mails
 }
 
-// Courier makes one attempt. A Sender does.
-type Courier interface {
+// Sender makes one attempt, as sender.Sender does.
+type Sender interface {
 	Send(ctx context.Context, r sender.Request) sender.Result
 }
 
@@ -59,9 +59,9 @@ type Options struct {
 	// MaxPending is how many deliveries of an account may be pending; default 100,000.
 	MaxPending int
 
-	// Post sends mails. Nil: they are logged as not sent.
-	Post Mailer
-	// Addresses knows where to. Nil: as without Post.
+	// Mailer sends mails. Nil: they are logged as not sent.
+	Mailer Mailer
+	// Addresses has the addresses of accounts. Nil: as without Mailer.
 	Addresses Addresses
 
 	Now     func() time.Time // by the clock of Redis; nil: time.Now
@@ -86,18 +86,18 @@ const (
 // concurrent use.
 type Node struct {
 	store   Store
-	courier Courier
+	sender  Sender
 	keys    *keyring.Ring
 	options Options
-	gate    *gate
+	limiter *limiter
 	// room is how many more deliveries may wait in live queues.
 	room atomic.Int64
 	log  *slog.Logger
 }
 
-// New returns a node that keeps webhooks in store, sends by courier and opens their
-// secrets with keys.
-func New(store Store, courier Courier, keys *keyring.Ring, o Options) *Node {
+// New returns a node that keeps webhooks in store, makes attempts by sender and opens
+// their secrets with keys.
+func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, DefaultHostConcurrency)
 	o.AccountConcurrency = cmp.Or(o.AccountConcurrency, DefaultAccountConcurrency)
@@ -113,8 +113,8 @@ func New(store Store, courier Courier, keys *keyring.Ring, o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{store: store, courier: courier, keys: keys, options: o, log: o.Log.With("component", "webhook"),
-		gate: newGate(gateLimits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency})}
+	n := &Node{store: store, sender: sender, keys: keys, options: o, log: o.Log.With("component", "webhook"),
+		limiter: newLimiter(limits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency})}
 	n.room.Store(maxLiveNode)
 	return n
 }
@@ -125,7 +125,7 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
 	r := newRecorder(o)
 	o.recorder = r
-	o.mailer = c.Spawn(engine.Other, "mails", func() engine.Actor { return newMailer(o) }, engine.Supervision{})
+	o.outbox = c.Spawn(engine.Other, "mails", func() engine.Actor { return newOutbox(o) }, engine.Supervision{})
 	r.parent = c.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return newWebhooks(o) }, endpointFailures)
 	return r
 }
@@ -135,7 +135,7 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 type owned struct {
 	*Node
 	ownership.Owned
-	mailer   engine.Ref
+	outbox   engine.Ref
 	recorder *Recorder
 	log      *slog.Logger
 }

@@ -155,7 +155,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	var mu sync.Mutex // guards answers and now
 	answers := rand.New(rand.NewPCG(random.Uint64(), 2))
 	now := mood{takes: 100 * time.Millisecond}
-	w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 		mu.Lock()
 		takes := time.Duration(1 + answers.Int64N(int64(now.takes)))
 		fails, never := answers.Float64() < now.fails, answers.Float64() < now.hangs
@@ -192,7 +192,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 		case 1:
 			w = w.takeOver(true, options)
 		case 2:
-			w.recorder.parent.Tell(webhookPoked{w.account, id})
+			w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
 		}
 	}
 	mu.Lock()
@@ -201,7 +201,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	pass(5 * time.Hour)
 	synctest.Wait()
 	w.statuses(id, map[string]int{"succeeded": len(l.all)})
-	l.check(t, w.courier.sent(w.url(id)), 10*time.Minute)
+	l.check(t, w.sender.sent(w.url(id)), 10*time.Minute)
 }
 
 func TestSignalOf(t *testing.T) {
@@ -248,7 +248,7 @@ func TestOrderIsGivenUp(t *testing.T) {
 			w.start()
 			pass(time.Second)
 			s := signal.NewSignalID()
-			w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+			w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 				if r.Type == signal.SignalCreated {
 					return answers503(ctx, r)
 				}
@@ -260,7 +260,7 @@ func TestOrderIsGivenUp(t *testing.T) {
 			closed := w.emitOf(s, signal.SignalClosed)
 			other := w.emitOf(signal.NewSignalID(), signal.SignalClosed)
 			pass(time.Hour)
-			for _, a := range w.courier.sent(w.url(id)) {
+			for _, a := range w.sender.sent(w.url(id)) {
 				took := a.At.Sub(first)
 				if a.Event == closed && (took < tt.want || took > tt.want+100*time.Millisecond) {
 					t.Errorf("with %v: the next event was sent after %v", tt.option, took)
@@ -278,7 +278,7 @@ func TestOrderIsGivenUp(t *testing.T) {
 func TestAWaitIsSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(allEvents)
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		s := signal.NewSignalID()
 		first := w.emitOf(s, signal.SignalCreated)
@@ -289,7 +289,7 @@ func TestAWaitIsSeen(t *testing.T) {
 		if wait := b.NextAttemptAt.Sub(a.NextAttemptAt); wait <= 0 || wait > 100*time.Millisecond || b.AttemptCount() != 0 {
 			t.Errorf("due %v after the one before it, with %d attempts", wait, b.AttemptCount())
 		}
-		w.courier.script(nil)
+		w.sender.script(nil)
 		pass(time.Minute)
 		w.statuses(id, map[string]int{"succeeded": 2})
 		if n := len(w.store.waits[id]); n != 0 {
@@ -303,7 +303,7 @@ func TestAWaitIsSeen(t *testing.T) {
 func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(allEvents)
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		s := signal.NewSignalID()
 		of := func(e signal.EventID) delivery.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
@@ -327,11 +327,11 @@ func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
 		if !of(next).NextAttemptAt.After(time.Now()) || len(of(last).Attempts) != 0 {
 			t.Fatalf("at %v: next %+v, last %+v", time.Now(), of(next), of(last))
 		}
-		w.courier.script(nil)
+		w.sender.script(nil)
 		w.takeOver(false)
 		pass(time.Hour)
 		var order []signal.EventID
-		for _, a := range w.courier.sent(w.url(id))[2:] {
+		for _, a := range w.sender.sent(w.url(id))[2:] {
 			order = append(order, a.Event)
 		}
 		if want := []signal.EventID{head, next, last}; !slices.Equal(order, want) {

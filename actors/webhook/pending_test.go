@@ -56,7 +56,7 @@ func (w *world) notified(want int) {
 
 // fromBad has the requests to one webhook answered in another way than the rest.
 func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, sender.Request) sender.Result) {
-	w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 		if r.To.URL == w.url(bad) {
 			return answer(ctx, r)
 		}
@@ -124,7 +124,7 @@ func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, 
 	}
 
 	// With room again, nothing is dropped.
-	next.courier.script(answers200)
+	next.sender.script(answers200)
 	pass(30 * time.Hour)
 	before := next.drops()
 	events = next.emit(100)

@@ -22,27 +22,27 @@ const (
 	liveTurns = 3
 )
 
-// queue is what an endpoint has to send, and what has become of it: the piece that
-// its actor shares with the goroutines that send. A goroutine that ends an attempt
+// queue decides what may be sent now, and collects what has become of it: the part that
+// the actor of an endpoint shares with the goroutines that send. A goroutine that ends an attempt
 // takes the next delivery here by itself, so that a delivery costs no message: the
-// actor is told once for all attempts that ended since it last looked.
+// actor is notified once for all attempts that ended since it last collected them.
 type queue struct {
-	n    *Node
-	told func() // tells the actor that attempts have ended; must not block
+	n      *Node
+	notify func() // notifies the actor that attempts have ended; must not block
 
-	mu      sync.Mutex
-	target  *target // nil: nothing is sent yet
-	live    ring    // recorded a moment ago
-	shut    bool    // live ones wait: Redis may have earlier ones
-	backlog []*item // read from Redis, oldest first
-	ready   []*item // the delivery before them, of the same signal, is over
-	parked  int     // deliveries that wait for one of the same signal, ready ones included
-	chains  map[signal.SignalID]*chain
-	turn    int
-	pace    pace
-	workers [lanes]int // goroutines, by the lane in which they hold a slot
-	idle    int        // of them, those that have not taken their first delivery
-	ended   []attempt  // not yet collected by the actor
+	mu          sync.Mutex
+	target      *target // nil: nothing is sent yet
+	live        ring    // recorded a moment ago
+	shut        bool    // live ones wait: Redis may have earlier ones
+	backlog     []*item // read from Redis, oldest first
+	ready       []*item // the delivery before them, of the same signal, is over
+	parked      int     // deliveries that wait for one of the same signal, ready ones included
+	chains      map[signal.SignalID]*chain
+	turn        int
+	concurrency concurrencyLimit
+	workers     [classes]int // goroutines, by the class of their slots
+	idle        int          // of them, those that have not taken their first delivery
+	ended       []attempt    // not yet collected by the actor
 	// unstored counts the attempts that ended and are not stored, ended included.
 	unstored int
 }
@@ -55,11 +55,11 @@ type attempt struct {
 	ended   time.Time
 }
 
-func newQueue(n *Node, told func()) *queue {
-	return &queue{n: n, told: told, pace: newPace(n.options.Concurrency), chains: map[signal.SignalID]*chain{}}
+func newQueue(n *Node, notify func()) *queue {
+	return &queue{n: n, notify: notify, concurrency: newConcurrencyLimit(n.options.Concurrency), chains: map[signal.SignalID]*chain{}}
 }
 
-// aim says where requests go from now on.
+// aim sets where requests go from now on; nil: nothing is sent.
 func (q *queue) aim(t *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +126,7 @@ func (q *queue) dropLive() (dropped []*item) {
 	var kept []*item // newest first, as dropped
 	for q.live.len() > 0 {
 		d := q.live.popNewest()
-		if d.place == queued && !(q.pace.recovering() && d.begins()) && q.unlinkLast(d) {
+		if d.place == queued && !(q.concurrency.recovering() && d.begins()) && q.unlinkLast(d) {
 			q.n.room.Add(1)
 			dropped = append(dropped, d)
 		} else {
@@ -139,7 +139,7 @@ func (q *queue) dropLive() (dropped []*item) {
 	return dropped
 }
 
-// expose has the open deliveries of the queue stored soon.
+// expose has the deliveries of the queue that are in flight stored soon.
 func (q *queue) expose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,28 +157,28 @@ func (q *queue) expose() {
 func (q *queue) recovering() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pace.recovering()
+	return q.concurrency.recovering()
 }
 
-// wants reports whether one more goroutine has something to do, the host and the lane
+// wants reports whether one more goroutine has something to do, the host and the class
 // for which it needs a slot, and whether the endpoint has one already.
-func (q *queue) wants() (host string, l lane, more, ok bool) {
+func (q *queue) wants() (host string, l class, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	running := q.workers[fastLane] + q.workers[slowLane]
+	running := q.workers[fastClass] + q.workers[slowClass]
 	waiting := len(q.ready) + len(q.backlog)
 	if !q.shut {
 		waiting += q.live.len()
 	}
 	if q.target == nil {
-		return "", q.pace.lane, running > 0, false
+		return "", q.concurrency.class, running > 0, false
 	}
-	ok = running < q.pace.limit() && waiting > q.idle && q.unstored+running < maxUnstored
-	return q.target.to.HostName, q.pace.lane, running > 0, ok
+	ok = running < q.concurrency.limit() && waiting > q.idle && q.unstored+running < maxUnstored
+	return q.target.to.HostName, q.concurrency.class, running > 0, ok
 }
 
 // hire notes that a goroutine is about to begin work, which will need a slot in l.
-func (q *queue) hire(l lane) {
+func (q *queue) hire(l class) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.workers[l]++
@@ -187,9 +187,9 @@ func (q *queue) hire(l lane) {
 
 // work sends deliveries, one after the other, as long as there are some and the
 // endpoint may use the slot s, which is given back at the end. It returns false if
-// there was none for it: then nobody has told the actor that the slot is free again.
+// there was none for it: then the actor was not notified that the slot is free again.
 func (q *queue) work(ctx context.Context, s slot) bool {
-	defer q.n.gate.leave(s)
+	defer q.n.limiter.release(s)
 	d, t := q.begin(s)
 	if d == nil {
 		return false
@@ -197,10 +197,10 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	for d != nil {
 		now := q.n.now()
 		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		a.result = q.n.courier.Send(ctx, sender.Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
+		a.result = q.n.sender.Send(ctx, sender.Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
 			Attempt: d.AttemptCount() + 1, At: now})
 		if ctx.Err() != nil {
-			break // the actor is gone: the delivery is as it was
+			break // the actor has ended: the delivery is as it was
 		}
 		a.ended = q.n.now()
 		q.n.options.Metrics.attempted(&a.result)
@@ -209,7 +209,7 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	return true
 }
 
-// triggerOf says why the next attempt of d is made. A test of a disabled webhook is
+// triggerOf returns why the next attempt of d is made. A test of a disabled webhook is
 // no retry, though it has none behind it; it has failed in no way yet.
 func triggerOf(d *delivery.Delivery) delivery.Trigger {
 	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0 || d.Error != "") {
@@ -231,34 +231,34 @@ func (q *queue) begin(s slot) (*item, *target) {
 func (q *queue) next(s slot, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pace.after(&a.result)
+	q.concurrency.after(&a.result)
 	if a.result.Error == "" {
-		q.leave(a.item) // after a failure the actor says what those behind it do
+		q.leave(a.item) // after a failure the actor decides on those behind it
 	}
 	q.unstored++
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
-		q.told()
+		q.notify()
 	}
-	if q.n.gate.asked(s) {
-		q.workers[s.lane]--
+	if q.n.limiter.asked(s) {
+		q.workers[s.class]--
 		return nil, nil
 	}
 	return q.take(s)
 }
 
 // take takes a delivery for a goroutine with the slot s; nil, and the goroutine is to
-// end, if there is none, if the slot is for another lane or host, or if the goroutine is
+// end, if there is none, if the slot is for another class or host, or if the goroutine is
 // one too many. q is locked.
 func (q *queue) take(s slot) (*item, *target) {
-	running := q.workers[fastLane] + q.workers[slowLane]
-	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.lane != q.pace.lane ||
-		running > q.pace.limit() || q.unstored+running > maxUnstored {
-		q.workers[s.lane]--
+	running := q.workers[fastClass] + q.workers[slowClass]
+	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.class != q.concurrency.class ||
+		running > q.concurrency.limit() || q.unstored+running > maxUnstored {
+		q.workers[s.class]--
 		return nil, nil
 	}
 	d := q.pop()
 	if d == nil {
-		q.workers[s.lane]--
+		q.workers[s.class]--
 	}
 	return d, q.target
 }
@@ -271,7 +271,7 @@ func (q *queue) pop() *item {
 		switch {
 		case d == nil:
 			return nil
-		case d.place == gone:
+		case d.place == removed:
 		case !q.begins(d):
 			d.place = parked
 			q.parked++
@@ -295,11 +295,11 @@ func (q *queue) popAny() (d *item) {
 	}
 	live := q.live.len() > 0 && !q.shut
 	oldest := true
-	if q.pace.recovering() {
+	if q.concurrency.recovering() {
 		q.turn++
 		oldest = q.turn%(liveTurns+1) == 0
 	}
-	if len(q.backlog) > 0 && (!live || oldest && (q.pace.recovering() || !q.live.oldest().before(q.backlog[0]))) {
+	if len(q.backlog) > 0 && (!live || oldest && (q.concurrency.recovering() || !q.live.oldest().before(q.backlog[0]))) {
 		d, q.backlog = cutFirst(q.backlog)
 		return d
 	}
@@ -339,18 +339,18 @@ func (q *queue) settle(n int) {
 	q.unstored -= n
 }
 
-// backlogLow says that more of the backlog may be read.
+// backlogLow reports whether more of the backlog may be read.
 func (q *queue) backlogLow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.backlog) <= lowBacklog && q.parked < maxLive && q.unstored < maxUnstored
 }
 
-// empty says that nothing waits and nothing is under way.
+// empty reports whether nothing waits and nothing is under way.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.live.len()+len(q.backlog)+q.parked+q.workers[fastLane]+q.workers[slowLane]+q.unstored == 0
+	return q.live.len()+len(q.backlog)+q.parked+q.workers[fastClass]+q.workers[slowClass]+q.unstored == 0
 }
 
 // ring is a queue with two ends that keeps at most maxLive deliveries. It grows as it

@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// tables knows which webhooks an account has, and stores deliveries.
+// tables has the webhooks of accounts, and stores deliveries.
 type tables interface {
 	AccountsWithWebhooks(ctx context.Context, partition int) ([]signal.AccountID, error)
 	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
@@ -27,20 +27,20 @@ const (
 	// maxTables is how many webhooks a partition's tables hold; beyond it tables are
 	// forgotten, and read again when they are needed.
 	maxTables = 10_000
-	// maxRecord and maxRecordBytes bound the deliveries and bodies told at once. One
+	// maxRecord and maxRecordBytes bound the deliveries and bodies handed over at once. One
 	// event, which may go to 100 webhooks, is never divided.
 	maxRecord      = 250
 	maxRecordBytes = 512 << 10
 )
 
-// Recorder makes deliveries of the events of an owned partition, and tells the
+// Recorder makes deliveries of the events of an owned partition, and notifies the
 // partition's webhooks of them. Record is for one goroutine at a time, the rest is safe
 // for concurrent use.
 type Recorder struct {
 	o      *owned
 	parent engine.Ref // the partition's webhooks
 
-	told signal.Position // events up to here are recorded, and told
+	recorded signal.Position // events up to here are recorded, and the webhooks notified
 	// began is the end of the log when the Recorder began. An owner before it may have
 	// made deliveries of the events up to there.
 	began    signal.Position
@@ -56,7 +56,7 @@ type Recorder struct {
 	forgotten int
 }
 
-// subscriber is what the Recorder knows of an enabled webhook.
+// subscriber is an enabled webhook, as far as the Recorder needs it.
 type subscriber struct {
 	id      signal.WebhookID
 	version string
@@ -79,24 +79,25 @@ func newRecorder(o *owned) *Recorder {
 	return &Recorder{o: o, counts: newCounts(o), tables: make(map[signal.AccountID][]subscriber)}
 }
 
-// What the Recorder tells the partition's webhooks, in the order of the log.
+// Messages of the Recorder to the partition's webhooks, in the order of the log.
 type (
 	// deliveriesMade are new deliveries, by webhook.
 	deliveriesMade struct{ batches []batch }
 	// deliveriesStored are deliveries that Redis has as pending now, by webhook. The
 	// endpoints need not have them.
 	deliveriesStored struct{ batches []batch }
-	// webhookChanged says that a webhook's record is another one, or gone.
+	// webhookChanged is sent when a webhook's record was changed or removed.
 	webhookChanged struct {
 		account signal.AccountID
 		id      signal.WebhookID
 	}
-	// webhookPoked says that deliveries of a webhook were added or taken by hand.
-	webhookPoked struct {
+	// webhookDeliveriesChanged is sent when deliveries of a webhook were added or cancelled
+	// by a client.
+	webhookDeliveriesChanged struct {
 		account signal.AccountID
 		id      signal.WebhookID
 	}
-	// accountDeleted says that an account is gone.
+	// accountDeleted is sent when an account was deleted.
 	accountDeleted struct{ id signal.AccountID }
 )
 
@@ -108,33 +109,33 @@ type batch struct {
 }
 
 // Record makes deliveries of events, which lie in the log one after the other, and
-// tells the webhooks of the partition. Deliveries that an owner before may have made
+// notifies the webhooks of the partition. Deliveries that an owner before may have made
 // are stored first, so that none is sent again that was sent already. After an error it
-// may be called again with the same events: what was told is not told again.
+// may be called again with the same events: what was recorded is not recorded again.
 // KindConflict with the code "not_owner": the partition is another's.
 func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 	if err := r.load(ctx); err != nil {
 		return err
 	}
 	deleted := deletedAccounts(events)
-	p := page{before: r.told}
+	p := page{before: r.recorded}
 	for i := range events {
 		e := &events[i]
-		if e.Position.Compare(r.told) <= 0 {
+		if e.Position.Compare(r.recorded) <= 0 {
 			continue
 		}
 		if err := r.add(ctx, &p, e, deleted); err != nil {
 			return fmt.Errorf("record event %s: %w", e.ID, err)
 		}
 		p.before = e.Position
-		// What follows a change is told behind it.
+		// What follows a change is handed over behind it.
 		if p.hint == nil && len(p.items) < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
 			continue
 		}
-		if err := r.tell(ctx, &p); err != nil {
+		if err := r.handOver(ctx, &p); err != nil {
 			return fmt.Errorf("store deliveries: %w", err)
 		}
-		p = page{before: r.told}
+		p = page{before: r.recorded}
 	}
 	return nil
 }
@@ -167,12 +168,12 @@ func deletedAccounts(events []signal.Event) map[signal.AccountID]bool {
 	return deleted
 }
 
-// page is what is told at once.
+// page is what is handed over at once.
 type page struct {
 	before signal.Position // of the next event
 	events []*inFlightEvent
 	items  []*item // of all events
-	hint   any     // what else the partition's webhooks are told, behind the items
+	hint   any     // another message to the partition's webhooks, behind the items
 	bytes  int     // of bodies
 }
 
@@ -188,7 +189,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 		p.hint = webhookChanged{e.Account, signal.WebhookID(e.Subject)}
 		return nil
 	case signal.WebhookPoked:
-		p.hint = webhookPoked{e.Account, signal.WebhookID(e.Subject)}
+		p.hint = webhookDeliveriesChanged{e.Account, signal.WebhookID(e.Subject)}
 		return nil
 	}
 	bit := eventBit(e.Type)
@@ -223,8 +224,8 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	return nil
 }
 
-// tell tells the webhooks of the partition of a page.
-func (r *Recorder) tell(ctx context.Context, p *page) error {
+// handOver sends a page to the webhooks of the partition.
+func (r *Recorder) handOver(ctx context.Context, p *page) error {
 	switch {
 	case len(p.items) == 0:
 	case p.events[0].before.Compare(r.began) < 0:
@@ -244,7 +245,7 @@ func (r *Recorder) tell(ctx context.Context, p *page) error {
 		r.inFlight.add(p.events)
 		r.parent.Tell(deliveriesMade{byWebhook(p.items)})
 	}
-	r.told = p.before
+	r.recorded = p.before
 	r.o.options.Metrics.recorded(len(p.items))
 	if p.hint != nil {
 		r.parent.Tell(p.hint)

@@ -44,7 +44,7 @@ func (l *listener) Receive(c engine.Context) {
 		}
 	case webhookChanged:
 		l.heard = append(l.heard, fmt.Sprintf("%s changed", m.id))
-	case webhookPoked:
+	case webhookDeliveriesChanged:
 		l.heard = append(l.heard, fmt.Sprintf("%s poked", m.id))
 	case accountDeleted:
 		l.heard = append(l.heard, fmt.Sprintf("%s deleted", m.id))

@@ -13,7 +13,7 @@ var DefaultRetries = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * tim
 // maxHold is how much later than scheduled a Retry-After may put an attempt.
 const maxHold = time.Hour
 
-// Schedule says when a delivery is tried again.
+// Schedule decides when a delivery is tried again.
 type Schedule struct {
 	// Retries are the delays from the end of an attempt to the next one. Nil:
 	// DefaultRetries; empty: there are no retries.
@@ -23,8 +23,8 @@ type Schedule struct {
 }
 
 // After returns d as it is after an attempt with the result r that ended now. trigger
-// says why the attempt was made; jitter, from -1 to 1, is drawn by the caller. A
-// cancelled result is none: the caller drops it. d itself is not changed.
+// is why the attempt was made; jitter, from -1 to 1, is drawn by the caller. The
+// caller must drop a cancelled result. d itself is not changed.
 func (s Schedule) After(d delivery.Delivery, trigger delivery.Trigger, r sender.Result, now time.Time, jitter float64) delivery.Delivery {
 	d.Attempts = withAttempt(d.Attempts, delivery.Attempt{
 		Number: d.AttemptCount() + 1, Trigger: trigger, At: r.At, Duration: r.Duration,

@@ -29,7 +29,7 @@ func TestASecretThatNoKeyOpens(t *testing.T) {
 		if n := w.store.count("Webhook") - reads; n > 12 {
 			t.Errorf("the record is read %d times in 10 minutes", n)
 		}
-		if n := len(w.courier.sent()); n != 300 {
+		if n := len(w.sender.sent()); n != 300 {
 			t.Errorf("%d requests, want 300, to the other webhook only", n)
 		}
 		w.statuses(id, map[string]int{"pending": 300})
@@ -62,7 +62,7 @@ func TestTwoSecretsUntilTheOverlapEnds(t *testing.T) {
 		w.emit(1)
 		pass(time.Second)
 		want := [][]string{{"secret"}, {"new", "secret"}, {"new"}}
-		all := w.courier.sent()
+		all := w.sender.sent()
 		if len(all) != 3 {
 			t.Fatalf("%d attempts, want 3", len(all))
 		}
@@ -84,7 +84,7 @@ func TestAnOldSecretThatNoKeyOpens(t *testing.T) {
 		pass(2 * time.Hour)
 		w.start()
 		w.once(id, w.emitted(1))
-		if d := cmp.Diff(sender.NewDestination(w.url(id), "secret"), w.courier.sent()[0].To, byEffect); d != "" {
+		if d := cmp.Diff(sender.NewDestination(w.url(id), "secret"), w.sender.sent()[0].To, byEffect); d != "" {
 			t.Errorf("sent (-want +got):\n%s", d)
 		}
 	})
@@ -133,7 +133,7 @@ func TestSecretsAreSealedAgainInEveryPass(t *testing.T) {
 			t.Fatalf("%d failures are logged, want 2", n)
 		}
 		w.store.set(func() { down = false })
-		pass(upkeepEvery)
+		pass(maintenanceEvery)
 		if hook := w.store.hook(id); outdated(w.node.keys, &hook, time.Now()) {
 			t.Error("not sealed with the newest key")
 		}

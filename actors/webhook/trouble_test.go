@@ -29,7 +29,7 @@ func TestRedisIsAwayWhileOutcomesAreStored(t *testing.T) {
 			})
 			events := w.emit(1000)
 			pass(time.Minute)
-			if n := len(w.courier.sent()); n > maxUnstored {
+			if n := len(w.sender.sent()); n > maxUnstored {
 				t.Errorf("%d attempts are not stored, want at most %d", n, maxUnstored)
 			}
 			w.store.set(func() { w.store.fail = nil })
@@ -45,7 +45,7 @@ func TestRedisFailsNowAndThen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store.takes = time.Millisecond
 		ids := []signal.WebhookID{w.register(), w.register(), w.register()}
-		w.courier.script(after(5*time.Millisecond, answers200))
+		w.sender.script(after(5*time.Millisecond, answers200))
 		n := 0
 		w.store.fail = func(string) (error, bool) {
 			n++
@@ -68,7 +68,7 @@ func TestRedisFailsNowAndThen(t *testing.T) {
 func TestAnotherOwnerHasCome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.register()
-		w.courier.script(after(time.Second, answers200))
+		w.sender.script(after(time.Second, answers200))
 		w.start()
 		w.emit(20)
 		pass(1500 * time.Millisecond) // the first eight are stored, eight more under way
@@ -77,9 +77,9 @@ func TestAnotherOwnerHasCome(t *testing.T) {
 		if n := w.losses(); n != 1 {
 			t.Errorf("the owner was told %d times that it is none", n)
 		}
-		n := len(w.courier.sent())
+		n := len(w.sender.sent())
 		pass(time.Hour)
-		if got := len(w.courier.sent()); got != n {
+		if got := len(w.sender.sent()); got != n {
 			t.Errorf("%d requests after the partition was lost", got-n)
 		}
 	})
@@ -91,20 +91,20 @@ func TestTheOwnerChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newWorld(t)
 		id := first.register()
-		first.courier.script(after(time.Second, answers200))
+		first.sender.script(after(time.Second, answers200))
 		first.start()
 		first.emit(20)
 		first.store.set(func() { first.store.early = slow("StoreOutcomes", 100*time.Millisecond) })
 		pass(1050 * time.Millisecond) // the outcomes of eight are being stored
 		first.owner.Tell("stop")
 		pass(time.Second)
-		for _, s := range first.courier.sent()[8:] {
+		for _, s := range first.sender.sent()[8:] {
 			if !s.cancelled {
 				t.Error("a request goes on after its owner has ended")
 			}
 		}
 		first.statuses(id, map[string]int{"succeeded": 8}) // the position is before the others
-		if n := len(first.courier.sent()); n != 16 {
+		if n := len(first.sender.sent()); n != 16 {
 			t.Errorf("%d requests, want 16", n)
 		}
 
@@ -114,7 +114,7 @@ func TestTheOwnerChanges(t *testing.T) {
 		pass(time.Second)
 		first.statuses(id, map[string]int{"succeeded": 20})
 		n := map[signal.EventID]int{}
-		for _, s := range second.courier.sent() {
+		for _, s := range second.sender.sent() {
 			n[s.Event]++
 		}
 		if len(n) != 12 {
@@ -128,7 +128,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} })
 		id, healthy := w.register(), w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
-		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(id) {
 				return answers503(ctx, r)
 			}
@@ -153,7 +153,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 		pass(time.Second)
 		w.once(healthy, []signal.EventID{last.ID})
 		w.statuses(id, map[string]int{"failed, status 503": 10_000})
-		if n := len(w.courier.sent(w.url(id))); n != 30_000 {
+		if n := len(w.sender.sent(w.url(id))); n != 30_000 {
 			t.Errorf("%d attempts, want 30000", n)
 		}
 	})
@@ -164,12 +164,12 @@ func TestAPanicHarmsNobody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register()
 		panics := 0
-		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(id) {
-				w.courier.mu.Lock()
+				w.sender.mu.Lock()
 				panics++
 				n := panics
-				w.courier.mu.Unlock()
+				w.sender.mu.Unlock()
 				if n%3 == 1 && n < 60 {
 					panic("in the courier")
 				}
@@ -193,7 +193,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 func TestTheParentPanics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ids := []signal.WebhookID{w.register(), w.register()}
-		w.courier.script(after(time.Second, answers200))
+		w.sender.script(after(time.Second, answers200))
 		w.start()
 		w.emit(100)
 		panics := 0
@@ -217,7 +217,7 @@ func TestTheParentPanics(t *testing.T) {
 }
 
 // What the parent cannot do it tries again.
-func TestUpkeepIsTriedAgain(t *testing.T) {
+func TestMaintenanceIsTriedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(func(h *delivery.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
 		w.store.fail = func(op string) (error, bool) {
@@ -227,16 +227,16 @@ func TestUpkeepIsTriedAgain(t *testing.T) {
 			return nil, false
 		}
 		w.start()
-		pass(upkeepStart + 3*upkeepRetry + time.Second)
+		pass(maintenanceStart + 3*maintenanceRetry + time.Second)
 		if n := w.store.prunings(id); n != 2 {
 			t.Errorf("pruned in %d steps, want 2", n)
 		}
-		pass(upkeepEvery)
+		pass(maintenanceEvery)
 		if n := w.store.prunings(id); n != 4 {
-			t.Errorf("pruned in %d steps after %v, want 4", n, upkeepEvery)
+			t.Errorf("pruned in %d steps after %v, want 4", n, maintenanceEvery)
 		}
 		w.store.set(func() { w.store.epoch = 2 })
-		pass(upkeepEvery)
+		pass(maintenanceEvery)
 		if w.losses() != 1 {
 			t.Errorf("the owner was told %d times that it is none", w.losses())
 		}

@@ -9,31 +9,31 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// What endpoints tell their parent.
+// Messages of endpoints to their parent.
 type (
-	// resting says that an endpoint has nothing to do, and how many messages it has
-	// heard.
-	resting struct {
-		id    signal.WebhookID
-		ref   engine.Ref
-		heard int64
+	// endpointIdle is sent when an endpoint has nothing to do, with how many messages it has
+	// received.
+	endpointIdle struct {
+		id       signal.WebhookID
+		ref      engine.Ref
+		received int64
 	}
-	// finished says that an endpoint's webhook is gone.
+	// finished is sent when the webhook of an endpoint was removed.
 	finished struct{ ref engine.Ref }
 )
 
-// What the parent tells itself.
+// Messages of the parent to itself.
 type (
 	scanDue struct{}
 	scanned struct {
 		due []delivery.EndpointDue
 		err error
 	}
-	startDue     struct{}
-	inFlightDue  struct{}
-	inFlightDone struct{ err error }
-	upkeepDue    struct{}
-	upkeepDone   struct{ err error }
+	startDue        struct{}
+	inFlightDue     struct{}
+	inFlightDone    struct{ err error }
+	maintenanceDue  struct{}
+	maintenanceDone struct{ err error }
 )
 
 // schedules knows which webhooks have deliveries that are due.
@@ -56,21 +56,20 @@ const (
 	// record first.
 	startAtOnce = 100
 	startPause  = 20 * time.Millisecond
-	// overdue is how late a delivery is when its endpoint is told to look for it.
+	// overdue is how late a delivery is when its endpoint is notified to read it.
 	overdue = scanEvery
 	// everything is farther ahead than anything is due.
 	everything = 365 * 24 * time.Hour
 )
 
 // endpointFailures restarts an endpoint that panicked, and the parent if that did. One
-// that panics more often stops; the scan starts it anew as long as it has something
-// due.
+// that panics more often stops; the scan starts another as long as something is due.
 var endpointFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
 // webhooks is the parent of the endpoints of an owned partition that have something
-// to do. It hears of new deliveries from the Recorder; but nothing depends on that: it
+// to do. The Recorder notifies it of new deliveries, but nothing depends on that: it
 // looks into Redis for what is due, and finds what a message has missed; and what is
-// open for too long is stored there.
+// in flight for too long is stored there.
 type webhooks struct {
 	o        *owned
 	children map[signal.WebhookID]*child
@@ -89,7 +88,7 @@ type webhooks struct {
 type child struct {
 	ref     engine.Ref
 	account signal.AccountID
-	told    int64 // messages that were told to it
+	sent    int64 // messages that were sent to it
 }
 
 func newWebhooks(o *owned) *webhooks {
@@ -102,20 +101,20 @@ func (w *webhooks) Receive(c engine.Context) {
 	case engine.Started:
 		w.scan(c)
 		w.storeInFlight(c, inFlightEvery)
-		c.After(w.o.firstUpkeep(), upkeepDue{})
+		c.After(w.o.firstMaintenance(), maintenanceDue{})
 	case deliveriesMade:
 		for _, b := range m.batches {
-			w.tell(c, b.account, b.id, arrived{b.items})
+			w.notify(c, b.account, b.id, arrived{b.items})
 		}
 		w.storeInFlight(c, inFlightEvery)
 	case deliveriesStored:
 		for _, b := range m.batches {
-			w.tell(c, b.account, b.id, stored{b.items})
+			w.notify(c, b.account, b.id, stored{b.items})
 		}
 	case webhookChanged:
-		w.tell(c, m.account, m.id, changed{})
-	case webhookPoked:
-		w.tell(c, m.account, m.id, poked{})
+		w.notify(c, m.account, m.id, changed{})
+	case webhookDeliveriesChanged:
+		w.notify(c, m.account, m.id, deliveriesChanged{})
 	case accountDeleted:
 		w.onAccountDeleted(c, m)
 	case scanDue:
@@ -125,8 +124,8 @@ func (w *webhooks) Receive(c engine.Context) {
 	case startDue:
 		w.pausing = false
 		w.start(c)
-	case resting:
-		w.onResting(c, m)
+	case endpointIdle:
+		w.onEndpointIdle(c, m)
 	case finished:
 		w.end(c, m.ref)
 	case engine.Terminated:
@@ -135,20 +134,20 @@ func (w *webhooks) Receive(c engine.Context) {
 		w.onInFlightDue(c)
 	case inFlightDone:
 		w.onInFlightDone(c, m)
-	case upkeepDue:
-		w.upkeep(c)
-	case upkeepDone:
-		w.onUpkeepDone(c, m)
+	case maintenanceDue:
+		w.maintain(c)
+	case maintenanceDone:
+		w.onMaintenanceDone(c, m)
 	}
 }
 
-// tell tells an endpoint something; its actor is started if it is not there.
-func (w *webhooks) tell(c engine.Context, account signal.AccountID, id signal.WebhookID, m any) {
+// notify sends an endpoint a message; its actor is started if there is none.
+func (w *webhooks) notify(c engine.Context, account signal.AccountID, id signal.WebhookID, m any) {
 	e := w.children[id]
 	if e == nil {
 		e = w.spawn(c, account, id)
 	}
-	e.told++
+	e.sent++
 	e.ref.Tell(m)
 }
 
@@ -161,17 +160,17 @@ func (w *webhooks) spawn(c engine.Context, account signal.AccountID, id signal.W
 	return e
 }
 
-// onResting ends an endpoint that has nothing to do, if it has heard of everything.
-// It does nothing more by itself then; whatever is told to the webhook from now on
-// goes to a new actor. After a restart an endpoint does not know how much it has
-// heard: it is told, behind all of that.
-func (w *webhooks) onResting(c engine.Context, m resting) {
+// onEndpointIdle ends an endpoint that has nothing to do, if it has received all messages.
+// It does nothing more by itself then; whatever is sent to the webhook from now on goes to
+// a new actor. After a restart an endpoint does not know how many messages it has received:
+// it is sent their number, behind all of them.
+func (w *webhooks) onEndpointIdle(c engine.Context, m endpointIdle) {
 	e := w.children[m.id]
 	if e == nil || e.ref != m.ref {
 		return
 	}
-	if e.told != m.heard {
-		m.ref.Tell(stay{e.told})
+	if e.sent != m.received {
+		m.ref.Tell(keepRunning{e.sent})
 		return
 	}
 	w.end(c, m.ref)
@@ -201,8 +200,8 @@ func (w *webhooks) onAccountDeleted(c engine.Context, m accountDeleted) {
 }
 
 // scan looks into Redis for endpoints that have something due soon. The first scan
-// finds all that have anything pending: what became of a webhook while nobody owned
-// the partition is seen to at once.
+// finds all that have anything pending, so that changes of webhooks while the partition had
+// no owner take effect at once.
 func (w *webhooks) scan(c engine.Context) {
 	o, ahead := w.o, time.Duration(window)
 	if w.scans == 0 {
@@ -238,7 +237,7 @@ func (w *webhooks) onScanned(c engine.Context, m scanned) {
 		if w.children[d.Webhook] == nil {
 			w.waiting = append(w.waiting, d)
 		} else if d.At.Before(late) {
-			w.tell(c, d.Account, d.Webhook, look{})
+			w.notify(c, d.Account, d.Webhook, pollNow{})
 		}
 	}
 	w.start(c)
@@ -263,7 +262,7 @@ func (w *webhooks) start(c engine.Context) {
 	c.After(startPause, startDue{})
 }
 
-// storeInFlight has the open deliveries looked at in a while, as long as there are some.
+// storeInFlight has overdue deliveries stored in a while, as long as some are in flight.
 func (w *webhooks) storeInFlight(c engine.Context, in time.Duration) {
 	if !w.storing {
 		w.storing = true
@@ -295,19 +294,19 @@ func (w *webhooks) onInFlightDone(c engine.Context, m inFlightDone) {
 	}
 }
 
-// upkeep sees to all webhooks of the partition, see upkeep.go.
-func (w *webhooks) upkeep(c engine.Context) {
+// maintain goes over all webhooks of the partition, see maintenance.go.
+func (w *webhooks) maintain(c engine.Context) {
 	o := w.o
-	c.Go(func(ctx context.Context) any { return upkeepDone{o.upkeep(ctx)} })
+	c.Go(func(ctx context.Context) any { return maintenanceDone{o.maintain(ctx)} })
 }
 
-func (w *webhooks) onUpkeepDone(c engine.Context, m upkeepDone) {
+func (w *webhooks) onMaintenanceDone(c engine.Context, m maintenanceDone) {
 	switch {
 	case m.err == nil:
-		c.After(upkeepEvery, upkeepDue{})
+		c.After(maintenanceEvery, maintenanceDue{})
 	case w.o.Refused(m.err):
 	default:
 		w.o.log.Warn("upkeep of webhooks failed", "err", m.err)
-		c.After(upkeepRetry, upkeepDue{})
+		c.After(maintenanceRetry, maintenanceDue{})
 	}
 }

@@ -32,7 +32,7 @@ import (
 type world struct {
 	t       *testing.T
 	store   *fakeStore
-	courier *fakeCourier
+	sender  *fakeSender
 	keys    *keyring.Ring
 	node    *Node
 	system  *engine.System
@@ -129,14 +129,14 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 
 // newWorld makes the fakes. start sets them going.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
-	w := &world{t: t, epoch: 1, store: newFakeStore(), courier: &fakeCourier{}, keys: ringOf(t, "2026"), account: signal.NewAccountID(),
+	w := &world{t: t, epoch: 1, store: newFakeStore(), sender: &fakeSender{}, keys: ringOf(t, "2026"), account: signal.NewAccountID(),
 		metrics: prometheus.NewRegistry(), actors: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}
 	for _, f := range change {
 		f(&o)
 	}
-	w.node = New(w.store, w.courier, w.keys, o)
+	w.node = New(w.store, w.sender, w.keys, o)
 	w.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(w.actors)})
 	w.store.appended = w.wake
 	return w
@@ -170,8 +170,8 @@ func (w *world) run() {
 // the same store. If killed is set, the former one stores nothing more.
 func (w *world) takeOver(killed bool, change ...func(o *Options)) *world {
 	next := newWorld(w.t, change...)
-	next.store, next.courier, next.keys, next.account = w.store, w.courier, w.keys, w.account
-	next.node.store, next.node.courier, next.node.keys = w.store, w.courier, w.keys
+	next.store, next.sender, next.keys, next.account = w.store, w.sender, w.keys, w.account
+	next.node.store, next.node.sender, next.node.keys = w.store, w.sender, w.keys
 	next.epoch = w.epoch + 1
 	w.store.set(func() {
 		if killed {
@@ -204,7 +204,7 @@ func (w *world) stop() {
 	if err := w.system.Shutdown(ctx); err != nil {
 		w.t.Errorf("Shutdown: %v", err)
 	}
-	if n := w.node.gate.inFlight(); n != 0 {
+	if n := w.node.limiter.inFlight(); n != 0 {
 		w.t.Errorf("%d slots of the gate are not given back", n)
 	}
 	if n := w.node.room.Load(); n != maxLiveNode {
@@ -308,7 +308,7 @@ func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID)
 func (w *world) once(id signal.WebhookID, events []signal.EventID) {
 	w.t.Helper()
 	n := map[signal.EventID]int{}
-	for _, s := range w.courier.sent(w.url(id)) {
+	for _, s := range w.sender.sent(w.url(id)) {
 		n[s.Event]++
 	}
 	lost, twice := 0, 0

@@ -110,7 +110,7 @@ func TestPageSaysWhatTheServiceDoes(t *testing.T) {
 	demand("| Retry | Delay | |---|---| %sIf the sixth retry fails, some %.1f hours", table.String(), sum.Hours())
 	demand("more than %d minutes from your clock", signature.Tolerance/time.Minute)
 	demand("without any success for %.0f hours, and with at least %d failures", webhook.DefaultDisableAfter.Hours(),
-		webhook.DefaultLeastFailures)
+		webhook.DefaultMinFailures)
 	demand("after %.0f and %.0f hours", webhook.DefaultWarnAfter[0].Hours(), webhook.DefaultWarnAfter[1].Hours())
 	for _, e := range delivery.WebhookEvents {
 		demand("`%s`", e)

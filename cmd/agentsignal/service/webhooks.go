@@ -63,7 +63,7 @@ func (p *process) buildWebhooks(context.Context) error {
 		KeepBytes:          int64(c.KeepBytes),
 		MaxPending:         c.MaxPending,
 		OrderWait:          orderWait(c.OrderWait),
-		Post:               mailer,
+		Mailer:             mailer,
 		Addresses:          addresses{p.store},
 		Now:                p.store.Now,
 		Log:                p.log,

@@ -19,8 +19,8 @@ type sent struct {
 	succeeded bool
 }
 
-// fakeCourier answers as the test says. Its zero value answers 200 at once.
-type fakeCourier struct {
+// fakeSender answers as the test says. Its zero value answers 200 at once.
+type fakeSender struct {
 	mu      sync.Mutex
 	answer  func(ctx context.Context, r sender.Request) sender.Result // nil: success at once
 	all     []*sent
@@ -28,7 +28,7 @@ type fakeCourier struct {
 	most    map[string]int
 }
 
-func (f *fakeCourier) Send(ctx context.Context, r sender.Request) sender.Result {
+func (f *fakeSender) Send(ctx context.Context, r sender.Request) sender.Result {
 	f.mu.Lock()
 	if f.running == nil {
 		f.running, f.most = map[string]int{}, map[string]int{}
@@ -61,14 +61,14 @@ var byEffect = cmp.Comparer(func(a, b *sender.Destination) bool {
 })
 
 // script has the courier answer in another way from now on.
-func (f *fakeCourier) script(answer func(ctx context.Context, r sender.Request) sender.Result) {
+func (f *fakeSender) script(answer func(ctx context.Context, r sender.Request) sender.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
 }
 
 // sent returns the attempts so far, to any URL or to one.
-func (f *fakeCourier) sent(url ...string) (list []sent) {
+func (f *fakeSender) sent(url ...string) (list []sent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.all {
@@ -80,7 +80,7 @@ func (f *fakeCourier) sent(url ...string) (list []sent) {
 }
 
 // peak returns how many attempts were under way at once to a URL, and begins anew.
-func (f *fakeCourier) peak(url string) int {
+func (f *fakeSender) peak(url string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.most[url]

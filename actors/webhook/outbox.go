@@ -11,10 +11,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 )
 
-// mailStored tells the mailer that there are new mails.
+// mailStored notifies the outbox that there are new mails.
 type mailStored struct{}
 
-// mailsDue tells it that mails may be due, mailsDone how sending them went.
+// mailsDue is sent when mails may be due, mailsDone when they were sent.
 type (
 	mailsDue  struct{}
 	mailsDone struct {
@@ -33,15 +33,15 @@ type mails interface {
 	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m delivery.Mail, again time.Time) error
 }
 
-// Mailer sends mails. SMTP does.
+// Mailer sends mails, as mail.SMTP does.
 type Mailer interface {
 	// Send hands a mail over to the server. It returns within a limited time.
 	Send(ctx context.Context, l mail.Message) error
 }
 
-// Addresses knows the addresses of accounts.
+// Addresses has the addresses of accounts.
 type Addresses interface {
-	// Email returns an account's address. KindNotFound: the account is gone.
+	// Email returns an account's address. KindNotFound: the account was deleted.
 	Email(ctx context.Context, account signal.AccountID) (string, error)
 }
 
@@ -52,13 +52,13 @@ var mailRetries = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute
 const (
 	// mailsAtOnce is how many mails are read at once; they are sent one by one.
 	mailsAtOnce = 16
-	// mailCheck is the longest time between two looks, in case a message is missed.
+	// mailCheck is the longest time between two reads, in case a message is missed.
 	mailCheck = time.Minute
 )
 
-// mailer is the actor that sends the mails of an owned partition. It is on its own, so
-// that trouble with mail touches nothing else.
-type mailer struct {
+// outbox is the actor that sends the mails of an owned partition. It is an actor of its own
+// so that trouble with mail affects nothing else.
+type outbox struct {
 	o      *owned
 	busy   bool
 	again  bool // mails came while it was busy
@@ -66,10 +66,10 @@ type mailer struct {
 	failed engine.Backoff
 }
 
-func newMailer(o *owned) *mailer { return &mailer{o: o} }
+func newOutbox(o *owned) *outbox { return &outbox{o: o} }
 
 // Receive implements engine.Actor.
-func (m *mailer) Receive(c engine.Context) {
+func (m *outbox) Receive(c engine.Context) {
 	switch msg := c.Message().(type) {
 	case engine.Started, mailStored, mailsDue:
 		m.send(c)
@@ -78,7 +78,7 @@ func (m *mailer) Receive(c engine.Context) {
 	}
 }
 
-func (m *mailer) send(c engine.Context) {
+func (m *outbox) send(c engine.Context) {
 	if m.busy {
 		m.again = true
 		return
@@ -92,7 +92,7 @@ func (m *mailer) send(c engine.Context) {
 	})
 }
 
-func (m *mailer) onDone(c engine.Context, d mailsDone) {
+func (m *outbox) onDone(c engine.Context, d mailsDone) {
 	m.busy = false
 	if d.err != nil {
 		if m.o.Refused(d.err) {
@@ -139,17 +139,17 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 // sendMail tries to send m and returns when it is tried again; zero: it is done with.
 func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time) {
 	log := o.log.With("kind", string(m.Kind), "account", string(m.Account), "webhook", string(m.Webhook))
-	if o.options.Post == nil || o.options.Addresses == nil {
+	if o.options.Mailer == nil || o.options.Addresses == nil {
 		log.Warn("mail is not sent: no server is configured")
 		o.options.Metrics.emailed(mailUnsent)
 		return time.Time{}
 	}
 	to, err := o.options.Addresses.Email(ctx, m.Account)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return time.Time{} // nobody is left to read it
+		return time.Time{} // the account was deleted
 	}
 	if err == nil {
-		err = o.post(ctx, mail.Compose(&m, to))
+		err = o.sendSafely(ctx, mail.Compose(&m, to))
 	}
 	if ctx.Err() != nil {
 		return time.Time{}
@@ -170,13 +170,13 @@ func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time)
 	return o.now().Add(mailRetries[tries-1])
 }
 
-// post sends l. A panic, of which what the server has answered may be the cause, fails
-// this mail only: the actor would meet it again at once.
-func (o *owned) post(ctx context.Context, l mail.Message) (err error) {
+// sendSafely sends m. A panic, which an answer of the server may cause, fails this mail
+// only: a restarted actor would run into it again at once.
+func (o *owned) sendSafely(ctx context.Context, m mail.Message) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("send mail: panic: %v", reason)
 		}
 	}()
-	return o.options.Post.Send(ctx, l)
+	return o.options.Mailer.Send(ctx, m)
 }

@@ -45,7 +45,7 @@ func TestPassivation(t *testing.T) {
 		}
 		w.emit(1)
 		pass(time.Second)
-		if n := len(w.courier.sent()); n != 200 {
+		if n := len(w.sender.sent()); n != 200 {
 			t.Errorf("%d requests, want 200", n)
 		}
 	})
@@ -67,7 +67,7 @@ func TestAMessageAtTheMomentOfRest(t *testing.T) {
 		}
 		pass(time.Second)
 		w.once(id, events)
-		for _, s := range w.courier.sent() {
+		for _, s := range w.sender.sent() {
 			if late := s.At.Sub(w.store.delivery(s.Delivery).CreatedAt); late > time.Second {
 				t.Errorf("sent %v late", late)
 			}
@@ -94,12 +94,12 @@ func TestRestNeedsTheParent(t *testing.T) {
 		o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
 		o.recorder = newRecorder(o)
 		parent := w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return probe{newWebhooks(o)} }, engine.Supervision{})
-		parent.Tell(webhookPoked{w.account, id})
+		parent.Tell(webhookDeliveriesChanged{w.account, id})
 		synctest.Wait()
 		parent.Tell(func(c engine.Context, p *webhooks) {
 			e := p.children[id]
-			p.tell(c, w.account, id, look{})
-			p.onResting(c, resting{id: id, ref: e.ref, heard: 1}) // sent before it heard of look
+			p.notify(c, w.account, id, pollNow{})
+			p.onEndpointIdle(c, endpointIdle{id: id, ref: e.ref, received: 1}) // sent before it heard of look
 			if p.children[id] != e {
 				t.Error("it was ended with a message in its mailbox")
 			}
@@ -122,12 +122,12 @@ func TestNoRestBeforeARetry(t *testing.T) {
 		// It looks at 61 s and 121 s; the parent scans at 120 s and 125 s.
 		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{122500 * time.Millisecond} })
 		w.register()
-		w.courier.script(answers503)
+		w.sender.script(answers503)
 		w.start()
 		pass(time.Second)
 		w.emit(1)
 		pass(5 * time.Minute)
-		all := w.courier.sent()
+		all := w.sender.sent()
 		if len(all) != 2 || all[1].At.Sub(all[0].ended) > 123*time.Second {
 			t.Errorf("%d attempts, the last %v after the first", len(all), all[len(all)-1].At.Sub(all[0].ended))
 		}

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// upkeepEvery is the time between two passes, upkeepRetry that after one that
-	// failed, upkeepStart that to the first one of an owner.
-	upkeepEvery = 6 * time.Hour
-	upkeepRetry = time.Minute
-	upkeepStart = time.Minute
+	// maintenanceEvery is the time between two passes, maintenanceRetry that after one that
+	// failed, maintenanceStart that to the first one of an owner.
+	maintenanceEvery = 6 * time.Hour
+	maintenanceRetry = time.Minute
+	maintenanceStart = time.Minute
 	// resealStart is the time to the first one if there are old keys: the sooner it is
 	// done, the sooner they can be removed.
 	resealStart = 5 * time.Second
-	// upkeepPause is left to others between two webhooks.
-	upkeepPause = 5 * time.Millisecond
+	// maintenancePause is left to others between two webhooks.
+	maintenancePause = 5 * time.Millisecond
 )
 
-// firstUpkeep returns how long after its start an owner makes its first pass.
-func (n *Node) firstUpkeep() time.Duration {
+// firstMaintenance returns how long after its start an owner makes its first pass.
+func (n *Node) firstMaintenance() time.Duration {
 	if n.keys.Len() > 1 {
 		return resealStart
 	}
-	return upkeepStart
+	return maintenanceStart
 }
 
-// upkeep goes over all webhooks of the partition, most of which have no actor. It
+// maintain goes over all webhooks of the partition, most of which have no actor. It
 // prunes their deliveries, and seals secrets with the newest key that an older one has
 // sealed.
-func (o *owned) upkeep(ctx context.Context) error {
+func (o *owned) maintain(ctx context.Context) error {
 	accounts, err := o.store.AccountsWithWebhooks(ctx, o.Partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
@@ -53,7 +53,7 @@ func (o *owned) upkeep(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(upkeepPause):
+			case <-time.After(maintenancePause):
 			}
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// waiter is an endpoint at a gate, in a test.
-type waiter struct {
-	ticket ticket
+// contender is an endpoint at a limiter, in a test.
+type contender struct {
+	ticket waiter
 	host   string // to which it sends
 	asks   bool   // it waits, as far as it knows
 	slots  []slot
@@ -28,14 +28,14 @@ type waiter struct {
 
 // Slots are never lost, given twice or left free while somebody could use them,
 // whatever endpoints do.
-func TestGateKeepsItsSlots(t *testing.T) {
+func TestLimiterKeepsItsSlots(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		g := newGate(gateLimits{total: 1 + random.IntN(16), account: 1 + random.IntN(8), host: 1 + random.IntN(8)})
+		g := newLimiter(limits{total: 1 + random.IntN(16), account: 1 + random.IntN(8), host: 1 + random.IntN(8)})
 		accounts, hosts := 1+random.IntN(5), 1+random.IntN(5)
 		host := func() string { return fmt.Sprint("host ", random.IntN(hosts)) }
-		all := make([]waiter, 30)
+		all := make([]contender, 30)
 		for i := range all {
 			w := &all[i]
 			w.host = host()
@@ -44,14 +44,14 @@ func TestGateKeepsItsSlots(t *testing.T) {
 		}
 		for step := range 3000 {
 			w := &all[random.IntN(len(all))]
-			l := lane(random.IntN(int(lanes)))
+			l := class(random.IntN(int(classes)))
 			switch what := random.IntN(20); {
 			case what < 8: // it has something to send
 				if w.grants > 1 {
 					t.Fatalf("seed %d, step %d: %d grants at once", seed, step, w.grants)
 				}
 				w.grants = 0
-				s, entered := g.enter(&w.ticket, w.host, l)
+				s, entered := g.acquire(&w.ticket, w.host, l)
 				if w.asks = !entered; entered {
 					w.slots = append(w.slots, s)
 				}
@@ -59,7 +59,7 @@ func TestGateKeepsItsSlots(t *testing.T) {
 				if w.asks {
 					break
 				}
-				if s, entered := g.enterMore(&w.ticket, w.host, l); entered {
+				if s, entered := g.acquireMore(&w.ticket, w.host, l); entered {
 					w.slots = append(w.slots, s)
 					for i := range all {
 						if other := &all[i].ticket; other.place != nil && g.serves(s, other) {
@@ -74,21 +74,21 @@ func TestGateKeepsItsSlots(t *testing.T) {
 				w.host = host() // its URL is another one
 			default:
 				if n := len(w.slots) - 1; n >= 0 {
-					g.leave(w.slots[n])
+					g.release(w.slots[n])
 					w.slots = w.slots[:n]
 				}
 			}
-			if err := checkGate(g, all); err != "" {
+			if err := checkLimiter(g, all); err != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, step, err)
 			}
 		}
 		for i := range all {
 			g.withdraw(&all[i].ticket)
 			for _, s := range all[i].slots {
-				g.leave(s)
+				g.release(s)
 			}
 		}
-		if g.used != 0 || g.slowUsed != 0 || g.wanted[fastLane].Load() || g.wanted[slowLane].Load() {
+		if g.used != 0 || g.slowUsed != 0 || g.wanted[fastClass].Load() || g.wanted[slowClass].Load() {
 			t.Errorf("seed %d: %d slots are taken at the end, %d of them in the slow lane", seed, g.used, g.slowUsed)
 		}
 		if n := len(g.flows) + len(g.accounts) + len(g.hosts); n != 0 {
@@ -97,19 +97,19 @@ func TestGateKeepsItsSlots(t *testing.T) {
 	}
 }
 
-// checkGate says what is wrong with a gate; nothing: empty.
-func checkGate(g *gate, all []waiter) string {
+// checkLimiter says what is wrong with a limiter; nothing: empty.
+func checkLimiter(g *limiter, all []contender) string {
 	used, slow, by, slowBy := 0, 0, map[*share]int{}, map[*share]int{}
 	var taken []slot
-	var waiting []*ticket
+	var waiting []*waiter
 	count := func(s slot) {
 		used++
-		if s.lane == slowLane {
+		if s.class == slowClass {
 			slow++
 		}
 		for _, share := range s.flow.shares() {
 			by[share]++
-			if s.lane == slowLane {
+			if s.class == slowClass {
 				slowBy[share]++
 			}
 		}
@@ -122,7 +122,7 @@ func checkGate(g *gate, all []waiter) string {
 		taken = append(taken, w.slots...)
 		switch {
 		case w.ticket.holds:
-			count(slot{w.ticket.flow, w.ticket.lane})
+			count(slot{w.ticket.flow, w.ticket.class})
 			if w.grants != 1 {
 				return fmt.Sprintf("a slot was granted, and the endpoint told %d times", w.grants)
 			}
@@ -157,17 +157,17 @@ func checkGate(g *gate, all []waiter) string {
 		for _, s := range t.flow.shares() {
 			fast = fast || held(by[s]-slowBy[s], s.limit)
 		}
-		if t.lane == fastLane && !fast {
+		if t.class == fastClass && !fast {
 			return "a fast endpoint waits for slots that slow ones hold"
 		}
 	}
 	return checkWaiting(g, taken, waiting)
 }
 
-// checkWaiting says what is wrong with those that wait at a gate.
-func checkWaiting(g *gate, taken []slot, waiting []*ticket) string {
+// checkWaiting says what is wrong with those that wait at a limiter.
+func checkWaiting(g *limiter, taken []slot, waiting []*waiter) string {
 	for _, t := range waiting {
-		if g.free(t.lane) && t.flow.full(t.lane) == nil {
+		if g.free(t.class) && t.flow.full(t.class) == nil {
 			return "one waits although it could have a slot"
 		}
 		for _, s := range taken {
@@ -177,7 +177,7 @@ func checkWaiting(g *gate, taken []slot, waiting []*ticket) string {
 		}
 	}
 	for _, s := range taken {
-		if s.lane == fastLane && g.asked(s) && !slices.ContainsFunc(waiting, func(t *ticket) bool { return g.may(s, t) }) {
+		if s.class == fastClass && g.asked(s) && !slices.ContainsFunc(waiting, func(t *waiter) bool { return g.may(s, t) }) {
 			return "a fast endpoint is asked for its slot, and only slow ones wait that have their part"
 		}
 	}
@@ -185,14 +185,14 @@ func checkWaiting(g *gate, taken []slot, waiting []*ticket) string {
 }
 
 // may reports whether t is in the fast lane, or waits for a share of s, or for a slot of
-// all, of which the slow lane does not have its part.
-func (g *gate) may(s slot, t *ticket) bool {
-	in := t.flow.in[slowLane]
-	if t.lane == fastLane || in == &t.flow.account.ready[slowLane] && g.slowFree() {
+// all, of which the slow class does not have its part.
+func (g *limiter) may(s slot, t *waiter) bool {
+	in := t.flow.in[slowClass]
+	if t.class == fastClass || in == &t.flow.account.ready[slowClass] && g.slowFree() {
 		return true
 	}
 	for _, share := range s.flow.shares() {
-		if in == &share.blocked[slowLane] && share.slowFree() {
+		if in == &share.blocked[slowClass] && share.slowFree() {
 			return true
 		}
 	}
@@ -200,45 +200,45 @@ func (g *gate) may(s slot, t *ticket) bool {
 }
 
 // serves reports whether t would have a slot if s were given back.
-func (g *gate) serves(s slot, t *ticket) bool {
+func (g *limiter) serves(s slot, t *waiter) bool {
 	count := func(n int) {
-		g.count(s.lane, n)
+		g.count(s.class, n)
 		for _, share := range s.flow.shares() {
-			share.count(s.lane, n)
+			share.count(s.class, n)
 		}
 	}
 	count(-1)
 	defer count(1)
-	return g.free(t.lane) && t.flow.full(t.lane) == nil
+	return g.free(t.class) && t.flow.full(t.class) == nil
 }
 
-// roomy are the limits of a gate in which only the total counts.
-func roomy(total int) gateLimits { return gateLimits{total: total, account: 1 << 20, host: 1 << 20} }
+// roomy are the limits of a limiter in which only the total counts.
+func roomy(total int) limits { return limits{total: total, account: 1 << 20, host: 1 << 20} }
 
-// gateWaits has a ticket wait at g, and notes its name in got when it is served.
-func gateWaits(t *testing.T, g *gate, got *[]string, name string, account signal.AccountID, host string, l lane) {
+// limiterWaits has a ticket wait at g, and notes its name in got when it is served.
+func limiterWaits(t *testing.T, g *limiter, got *[]string, name string, account signal.AccountID, host string, l class) {
 	t.Helper()
-	w := &ticket{account: account, granted: func() { *got = append(*got, name) }}
-	if _, entered := g.enter(w, host, l); entered {
+	w := &waiter{account: account, granted: func() { *got = append(*got, name) }}
+	if _, entered := g.acquire(w, host, l); entered {
 		t.Fatalf("%s found a slot", name)
 	}
 }
 
 // An account with many endpoints and hosts gets its turn as one with a single endpoint
 // does, in all and at a host.
-func TestGateServesAccountsByTurns(t *testing.T) {
+func TestLimiterServesAccountsByTurns(t *testing.T) {
 	t.Parallel()
 	for name, hostOf := range map[string]func(i int) string{
 		"at a gate that is full": func(i int) string { return fmt.Sprint(i % 7) },
 		"at a host that is full": func(int) string { return "host" },
 	} {
-		g := newGate(roomy(8))
+		g := newLimiter(roomy(8))
 		if name == "at a host that is full" {
-			g = newGate(gateLimits{total: 100, account: 100, host: 8})
+			g = newLimiter(limits{total: 100, account: 100, host: 8})
 		}
 		var held []slot
 		for i := range 8 {
-			s, entered := g.enter(&ticket{account: signal.AccountID(fmt.Sprint("holder ", i))}, hostOf(i), fastLane)
+			s, entered := g.acquire(&waiter{account: signal.AccountID(fmt.Sprint("holder ", i))}, hostOf(i), fastClass)
 			if !entered {
 				t.Fatalf("%s: no slot", name)
 			}
@@ -246,13 +246,13 @@ func TestGateServesAccountsByTurns(t *testing.T) {
 		}
 		var got []string
 		for i := range 50 {
-			gateWaits(t, g, &got, "many", "many", hostOf(i), fastLane)
+			limiterWaits(t, g, &got, "many", "many", hostOf(i), fastClass)
 		}
 		for i := range 3 {
-			gateWaits(t, g, &got, "one", signal.AccountID(fmt.Sprint("one ", i)), hostOf(i), fastLane)
+			limiterWaits(t, g, &got, "one", signal.AccountID(fmt.Sprint("one ", i)), hostOf(i), fastClass)
 		}
 		for _, s := range held[:4] {
-			g.leave(s)
+			g.release(s)
 		}
 		slices.Sort(got)
 		if d := cmp.Diff([]string{"many", "one", "one", "one"}, got); d != "" {
@@ -262,30 +262,30 @@ func TestGateServesAccountsByTurns(t *testing.T) {
 }
 
 // An account has at most half of the slots of a host.
-func TestGateLeavesHalfOfAHostToOthers(t *testing.T) {
+func TestLimiterLeavesHalfOfAHostToOthers(t *testing.T) {
 	t.Parallel()
-	g := newGate(gateLimits{total: 100, account: 100, host: 8})
+	g := newLimiter(limits{total: 100, account: 100, host: 8})
 	var got []string
 	for range 4 {
-		g.enter(&ticket{account: "a"}, "host", fastLane)
+		g.acquire(&waiter{account: "a"}, "host", fastClass)
 	}
-	gateWaits(t, g, &got, "a", "a", "host", fastLane)
+	limiterWaits(t, g, &got, "a", "a", "host", fastClass)
 	for range 4 {
-		if _, entered := g.enter(&ticket{account: "b"}, "host", fastLane); !entered {
+		if _, entered := g.acquire(&waiter{account: "b"}, "host", fastClass); !entered {
 			t.Fatal("an account takes more than half of a host's slots")
 		}
 	}
-	gateWaits(t, g, &got, "c", "c", "host", fastLane)
-	if _, entered := g.enter(&ticket{account: "a"}, "another host", fastLane); !entered {
+	limiterWaits(t, g, &got, "c", "c", "host", fastClass)
+	if _, entered := g.acquire(&waiter{account: "a"}, "another host", fastClass); !entered {
 		t.Error("an account that waits for one host finds no slot for another one")
 	}
 }
 
-// Slow endpoints that wait because others have all that is for the slow lane take nothing
+// Slow endpoints that wait because others have all that is for the slow class take nothing
 // from a fast one: it may have further slots, and keeps them.
-func TestGateKeepsSlowEndpointsApart(t *testing.T) {
+func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 	t.Parallel()
-	for name, limits := range map[string]gateLimits{
+	for name, limits := range map[string]limits{
 		"in all":                  {total: 8, account: 100, host: 100},
 		"of an account":           {total: 100, account: 8, host: 100},
 		"of a host":               {total: 100, account: 100, host: 8},
@@ -293,11 +293,11 @@ func TestGateKeepsSlowEndpointsApart(t *testing.T) {
 		"of two slots":            {total: 100, account: 100, host: 4},
 		"of seven slots":          {total: 7, account: 7, host: 7},
 	} {
-		g := newGate(limits)
+		g := newLimiter(limits)
 		var slow, fast []slot
 		waiting := 0
 		for range 12 {
-			if s, entered := g.enter(&ticket{account: "a"}, "host", slowLane); entered {
+			if s, entered := g.acquire(&waiter{account: "a"}, "host", slowClass); entered {
 				slow = append(slow, s)
 			} else {
 				waiting++
@@ -307,12 +307,12 @@ func TestGateKeepsSlowEndpointsApart(t *testing.T) {
 		if want := max(1, own/4); len(slow) != want || waiting == 0 {
 			t.Errorf("%s: %d slots for slow endpoints, want %d", name, len(slow), want)
 		}
-		busy := &ticket{account: "a"}
-		if s, entered := g.enter(busy, "host", fastLane); entered {
+		busy := &waiter{account: "a"}
+		if s, entered := g.acquire(busy, "host", fastClass); entered {
 			fast = append(fast, s)
 		}
 		for range own {
-			if s, entered := g.enterMore(busy, "host", fastLane); entered {
+			if s, entered := g.acquireMore(busy, "host", fastClass); entered {
 				fast = append(fast, s)
 			}
 		}
@@ -328,10 +328,10 @@ func TestGateKeepsSlowEndpointsApart(t *testing.T) {
 			t.Errorf("%s: the slot of a slow endpoint is not asked for", name)
 		}
 		got := 0
-		next := &ticket{account: "a", granted: func() { got++ }}
-		g.enter(next, "host", slowLane)
+		next := &waiter{account: "a", granted: func() { got++ }}
+		g.acquire(next, "host", slowClass)
 		for _, s := range fast {
-			g.leave(s)
+			g.release(s)
 		}
 		if got != 0 {
 			t.Errorf("%s: a slow endpoint is served from the slots for fast ones", name)
@@ -340,56 +340,56 @@ func TestGateKeepsSlowEndpointsApart(t *testing.T) {
 }
 
 // A flow that was woken and goes before it is served wakes the next one.
-func TestGateWakesTheNextFlow(t *testing.T) {
+func TestLimiterWakesTheNextFlow(t *testing.T) {
 	t.Parallel()
-	g := newGate(gateLimits{total: 16, account: 16, host: 2})
-	enter := func(account signal.AccountID, host string, l lane) slot {
-		s, entered := g.enter(&ticket{account: account}, host, l)
+	g := newLimiter(limits{total: 16, account: 16, host: 2})
+	enter := func(account signal.AccountID, host string, l class) slot {
+		s, entered := g.acquire(&waiter{account: account}, host, l)
 		if !entered {
 			t.Fatal("no slot")
 		}
 		return s
 	}
-	first, _ := enter("a", "host", fastLane), enter("b", "host", fastLane)
+	first, _ := enter("a", "host", fastClass), enter("b", "host", fastClass)
 	served := false
-	woken := &ticket{account: "c", granted: func() { t.Error("one that has gone is served") }}
-	next := &ticket{account: "d", granted: func() { served = true }}
-	for _, w := range []*ticket{woken, next} {
-		if _, entered := g.enter(w, "host", slowLane); entered {
+	woken := &waiter{account: "c", granted: func() { t.Error("one that has gone is served") }}
+	next := &waiter{account: "d", granted: func() { served = true }}
+	for _, w := range []*waiter{woken, next} {
+		if _, entered := g.acquire(w, "host", slowClass); entered {
 			t.Fatal("a host that is full has a slot")
 		}
 	}
 	var slow slot
-	for i := range 4 { // all of the slow lane
-		slow = enter("e", fmt.Sprint("host ", i), slowLane)
+	for i := range 4 { // all of the slow class
+		slow = enter("e", fmt.Sprint("host ", i), slowClass)
 	}
-	g.leave(first)
+	g.release(first)
 	g.withdraw(woken)
-	g.leave(slow)
+	g.release(slow)
 	if !served {
 		t.Error("one waits although its host has a slot, and its lane")
 	}
 }
 
 // Those that wait are served in turn, the lanes by turns.
-func TestGateIsFair(t *testing.T) {
+func TestLimiterIsFair(t *testing.T) {
 	t.Parallel()
-	g := newGate(roomy(4))
+	g := newLimiter(roomy(4))
 	var got []string
 	var s slot
 	for range 4 {
-		s, _ = g.enter(&ticket{}, "", fastLane)
+		s, _ = g.acquire(&waiter{}, "", fastClass)
 	}
 	for i := range 3 {
-		gateWaits(t, g, &got, fmt.Sprint("fast ", i), "", "", fastLane)
-		gateWaits(t, g, &got, fmt.Sprint("slow ", i), "", "", slowLane)
+		limiterWaits(t, g, &got, fmt.Sprint("fast ", i), "", "", fastClass)
+		limiterWaits(t, g, &got, fmt.Sprint("slow ", i), "", "", slowClass)
 	}
 	for range 4 { // of which only one may be slow
-		g.leave(s)
+		g.release(s)
 	}
-	s.lane = slowLane
-	g.leave(s)
-	g.leave(s)
+	s.class = slowClass
+	g.release(s)
+	g.release(s)
 	if first := strings.Join(got[:2], " "); !strings.Contains(first, "fast 0") || !strings.Contains(first, "slow 0") {
 		t.Errorf("first: %s; want one of each lane", first)
 	}
@@ -406,7 +406,7 @@ func TestSlotsAreSharedByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.InFlight = 4 })
 		greedy := w.register()
-		w.courier.script(after(100*time.Millisecond, answers200))
+		w.sender.script(after(100*time.Millisecond, answers200))
 		w.start()
 		w.emit(200)
 		pass(time.Second)
@@ -436,7 +436,7 @@ func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 			w.backlogged(id, 60)
 		}
 		healthy := w.register()
-		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if hanging[r.To.URL] {
 				return hangs(ctx, r)
 			}
@@ -444,18 +444,18 @@ func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 		})
 		w.start()
 		pass(2 * time.Minute) // all have had three timeouts
-		before := len(w.courier.sent(w.url(healthy)))
+		before := len(w.sender.sent(w.url(healthy)))
 		for range 60 {
 			w.emit(1)
 			pass(time.Second)
-			w.node.gate.mu.Lock()
-			slow := w.node.gate.slowUsed
-			w.node.gate.mu.Unlock()
+			w.node.limiter.mu.Lock()
+			slow := w.node.limiter.slowUsed
+			w.node.limiter.mu.Unlock()
 			if slow > 4 {
 				t.Fatalf("%d slots of 16 in the slow lane", slow)
 			}
 		}
-		all := w.courier.sent(w.url(healthy))[before:]
+		all := w.sender.sent(w.url(healthy))[before:]
 		for _, s := range all {
 			if late := s.At.Sub(w.store.delivery(s.Delivery).CreatedAt); late > 100*time.Millisecond {
 				t.Errorf("a healthy endpoint waits %v", late)

@@ -40,7 +40,7 @@ func TestFastEndpointsPassHangingOnes(t *testing.T) {
 				o.HostConcurrency, o.AccountConcurrency = test.host, test.account
 				o.Schedule.Retries = []time.Duration{time.Hour}
 			})
-			w.node.courier = r
+			w.node.sender = r
 			w.run()
 			for _, account := range test.hanging {
 				for i := range slowEach {
@@ -83,7 +83,7 @@ type receiver struct {
 	got     atomic.Int64 // deliveries to fast endpoints
 	hanging atomic.Int64 // attempts that end only with the test
 
-	// brief gives up soon: with it an endpoint that hangs gets to the slow lane.
+	// brief gives up soon: with it an endpoint that hangs gets to the slow class.
 	brief, patient *sender.Sender
 	mu             sync.Mutex
 	attempts       map[string]int // by URL
@@ -107,7 +107,7 @@ func newReceiver(t *testing.T) *receiver {
 
 func (r *receiver) url(host, path string) string { return "http://" + host + r.port + path }
 
-// Send implements Courier.
+// Send implements Sender.
 func (r *receiver) Send(ctx context.Context, request sender.Request) sender.Result {
 	if !strings.Contains(request.To.URL, "/hangs") {
 		return r.patient.Send(ctx, request)
@@ -139,13 +139,13 @@ func (w *world) registerAt(account signal.AccountID, url string) {
 	w.register(func(h *delivery.Webhook) { h.Account, h.URL, h.CreatedAt = account, url, h.CreatedAt.Add(-time.Hour) })
 }
 
-// slowLane returns how many slots the slow lane has, and how many endpoints wait for one.
+// slowLane returns how many slots the slow class has, and how many endpoints wait for one.
 func (w *world) slowLane() (used, waiting int) {
-	g := w.node.gate
+	g := w.node.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range g.flows {
-		waiting += f.waiting[slowLane].Len()
+		waiting += f.waiting[slowClass].Len()
 	}
 	return g.slowUsed, waiting
 }

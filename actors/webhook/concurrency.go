@@ -6,42 +6,44 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Limits of a pace.
+// Limits of a concurrencyLimit.
 const (
 	slowAbove    = time.Second // an attempt that takes longer is slow; if most are, the endpoint is
 	slowTimeouts = 3           // so many timeouts in a row are, too
-	paceSamples  = 15          // recent attempts that are looked at
-	leastSamples = 3           // fewer say nothing
+	recentTimes  = 15          // recent attempts that count
+	minTimes     = 3           // with fewer an endpoint is not slow
 )
 
-// pace says how many requests at once an endpoint gets. It begins with the most. Each
+// concurrencyLimit is how many requests at once an endpoint gets. It begins with the most. Each
 // failure halves it and each success adds one, so that an endpoint that comes back
 // after an outage gets 1, 2, 4 and 8 of its backlog at once. One that hangs or is slow
-// goes to the slow lane, where it gets one at a time, until it answers fast again.
-type pace struct {
-	most     int
+// goes to the slow class, where it gets one at a time, until it answers fast again.
+type concurrencyLimit struct {
+	max      int
 	allowed  int
 	timeouts int // in a row
-	times    [paceSamples]time.Duration
+	times    [recentTimes]time.Duration
 	attempts int // in times; the oldest is overwritten
-	lane     lane
+	class    class
 }
 
-func newPace(most int) pace { return pace{most: most, allowed: most} }
+func newConcurrencyLimit(most int) concurrencyLimit {
+	return concurrencyLimit{max: most, allowed: most}
+}
 
 // limit returns how many requests may be under way.
-func (p *pace) limit() int {
-	if p.lane == slowLane {
+func (p *concurrencyLimit) limit() int {
+	if p.class == slowClass {
 		return 1
 	}
 	return p.allowed
 }
 
 // recovering reports whether an attempt has failed and too few have succeeded since.
-func (p *pace) recovering() bool { return p.allowed < p.most }
+func (p *concurrencyLimit) recovering() bool { return p.allowed < p.max }
 
 // after notes how an attempt ended.
-func (p *pace) after(r *sender.Result) {
+func (p *concurrencyLimit) after(r *sender.Result) {
 	success := r.Error == ""
 	switch {
 	case success && p.timeouts >= slowTimeouts && r.Duration <= slowAbove:
@@ -51,27 +53,27 @@ func (p *pace) after(r *sender.Result) {
 	default:
 		p.timeouts = 0
 	}
-	p.times[p.attempts%paceSamples] = r.Duration
+	p.times[p.attempts%recentTimes] = r.Duration
 	p.attempts++
 	if success {
-		p.allowed = min(p.most, p.allowed+1)
+		p.allowed = min(p.max, p.allowed+1)
 	} else {
 		p.allowed = max(1, p.allowed/2)
 	}
-	p.lane = fastLane
+	p.class = fastClass
 	if p.timeouts >= slowTimeouts || p.mostlySlow() {
-		p.lane = slowLane
+		p.class = slowClass
 	}
 }
 
-// mostlySlow says that the median of the recent times is above slowAbove.
-func (p *pace) mostlySlow() bool {
-	n := min(p.attempts, paceSamples)
+// mostlySlow reports whether the median of the recent times is above slowAbove.
+func (p *concurrencyLimit) mostlySlow() bool {
+	n := min(p.attempts, recentTimes)
 	slow := 0
 	for _, d := range p.times[:n] {
 		if d > slowAbove {
 			slow++
 		}
 	}
-	return n >= leastSamples && 2*slow > n
+	return n >= minTimes && 2*slow > n
 }

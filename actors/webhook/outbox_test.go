@@ -33,8 +33,8 @@ func (a addresses) Email(_ context.Context, account signal.AccountID) (string, e
 	return "ann@example.com", nil
 }
 
-// fakePost takes mails as the test says. The zero value takes them all.
-type fakePost struct {
+// fakeMailer takes mails as the test says. The zero value takes them all.
+type fakeMailer struct {
 	mu    sync.Mutex
 	fails func(l mail.Message) error
 	takes time.Duration
@@ -42,7 +42,7 @@ type fakePost struct {
 	ids   []string // of the mails that were taken
 }
 
-func (p *fakePost) Send(ctx context.Context, l mail.Message) error {
+func (p *fakeMailer) Send(ctx context.Context, l mail.Message) error {
 	p.mu.Lock()
 	p.tries = append(p.tries, time.Now())
 	fails, takes := p.fails, p.takes
@@ -63,21 +63,21 @@ func (p *fakePost) Send(ctx context.Context, l mail.Message) error {
 	return nil
 }
 
-func (p *fakePost) tried() []time.Time {
+func (p *fakeMailer) tried() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tries
 }
 
-func (p *fakePost) taken() []string {
+func (p *fakeMailer) taken() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ids
 }
 
 // mailing returns a world with a post.
-func mailing(t *testing.T, p *fakePost) *world {
-	return newWorld(t, func(o *Options) { o.Post, o.Addresses = p, addresses{} })
+func mailing(t *testing.T, p *fakeMailer) *world {
+	return newWorld(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{} })
 }
 
 // mail stores a mail that is due.
@@ -95,7 +95,7 @@ func (w *world) waiting() int { return peek(w.store, func() int { return len(w.s
 func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{fails: func(l mail.Message) error {
+		p := &fakeMailer{fails: func(l mail.Message) error {
 			if l.ID == "bad" {
 				return errDown
 			}
@@ -131,7 +131,7 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 func TestOneMailFailsAndOthersDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{fails: func(l mail.Message) error {
+		p := &fakeMailer{fails: func(l mail.Message) error {
 			switch l.ID {
 			case "m0":
 				return errDown
@@ -167,8 +167,8 @@ func TestMailsWithoutSettings(t *testing.T) {
 func TestTheAddressIsNotKnownNow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{}
-		w := newWorld(t, func(o *Options) { o.Post, o.Addresses = p, addresses{err: errDown} })
+		p := &fakeMailer{}
+		w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{err: errDown} })
 		w.mail("1")
 		w.start()
 		pass(90 * time.Second)
@@ -183,13 +183,13 @@ func TestTheAddressIsNotKnownNow(t *testing.T) {
 func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the post") }}
+		p := &fakeMailer{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the post") }}
 		w := newWorld(t, func(o *Options) {
-			o.Post, o.Addresses = p, addresses{}
-			o.Health = HealthRules{DisableAfter: time.Minute, LeastFailures: 2}
+			o.Mailer, o.Addresses = p, addresses{}
+			o.Health = HealthRules{DisableAfter: time.Minute, MinFailures: 2}
 		})
 		failing, healthy := w.register(), w.register()
-		w.courier.script(func(ctx context.Context, r sender.Request) sender.Result {
+		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if r.To.URL == w.url(failing) {
 				return answers503(ctx, r)
 			}
@@ -218,7 +218,7 @@ func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 func TestRedisFailsWhileMailsAreSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &fakePost{}
+		p := &fakeMailer{}
 		w := mailing(t, p)
 		w.store.fail = func(op string) (error, bool) {
 			if op == "DueMails" || op == "StoreMailOutcome" && w.store.calls[op] < 3 {
@@ -241,7 +241,7 @@ func TestRedisFailsWhileMailsAreSent(t *testing.T) {
 func TestMailsOfAnotherOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := mailing(t, &fakePost{})
+		w := mailing(t, &fakeMailer{})
 		w.store.epoch = 2
 		w.mail("1")
 		w.start()
@@ -292,7 +292,7 @@ func TestMailsReachTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(o *Options) { o.Post, o.Addresses = post, addresses{} })
+	w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = post, addresses{} })
 	defer w.stop()
 	o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
 	w.store.set(func() {
