@@ -14,8 +14,9 @@ type backlogs interface {
 	// DueDeliveries returns pending deliveries that are due at until, those that are
 	// due for longest first and those named by except left out, and when the first one
 	// after until is due; zero if none is.
-	DueDeliveries(ctx context.Context, partition int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
-		except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error)
+	DueDeliveries(ctx context.Context, partition int, account signal.AccountID, webhook signal.WebhookID,
+		until time.Time, limit int, except map[signal.DeliveryID]bool) (
+		due []delivery.PendingDelivery, next time.Time, err error)
 }
 
 // catchUpSlack is how soon something may be due at which a page of the backlog was not

@@ -35,8 +35,15 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	}
 	defer n.limiter.release(s)
 	id := signal.NewEventID()
-	result := n.sender.Send(ctx, sender.Request{To: to, Event: id, Type: EventChallenge, Delivery: signal.DeliveryIDOf(id, w.ID), Attempt: 1, At: now,
-		Body: AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`))})
+	result := n.sender.Send(ctx, sender.Request{
+		To:       to,
+		Body:     AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`)),
+		Event:    id,
+		Type:     EventChallenge,
+		Delivery: signal.DeliveryIDOf(id, w.ID),
+		Attempt:  1,
+		At:       now,
+	})
 	why := result.Error
 	switch {
 	case result.Cancelled():
@@ -50,8 +57,9 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	if why == "" {
 		return nil
 	}
-	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: "the endpoint has not answered the challenge: " + why +
-		`; it must answer the POST of type ` + string(EventChallenge) + ` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`}
+	message := "the endpoint has not answered the challenge: " + why + `; it must answer the POST of type ` +
+		string(EventChallenge) + ` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`
+	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: message}
 }
 
 // ChallengeOf returns the token to answer body with, if it is that of a challenge; else

@@ -253,7 +253,8 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 // countManual counts the change that has disabled the webhook by hand, if the record
 // is the one that this change has made.
 func (e *endpoint) countManual(w *delivery.Webhook) {
-	if e.recordChanged && w.DisabledReason == delivery.DisabledManual && w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
+	if e.recordChanged && w.DisabledReason == delivery.DisabledManual &&
+		w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
 		e.o.options.Metrics.disabled(delivery.DisabledManual)
 	}
 }
@@ -428,7 +429,8 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 func (e *endpoint) endIfIdle(c engine.Context) {
 	c.After(idleAfter, idleDue{})
 	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // what they were for was cancelled
-	idle := !e.worked && !e.sealed && e.known && !e.loading && e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
+	idle := !e.worked && !e.sealed && e.known && !e.loading &&
+		e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {
 		e.parent.Tell(endpointIdle{id: e.id, ref: c.Self(), received: e.received})

@@ -276,7 +276,8 @@ func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 		err := func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 			defer cancel()
-			more, err = o.store.PruneDeliveries(ctx, o.Partition, o.Epoch, id, o.options.Retention, o.options.Keep, o.options.KeepBytes)
+			more, err = o.store.PruneDeliveries(ctx, o.Partition, o.Epoch, id,
+				o.options.Retention, o.options.Keep, o.options.KeepBytes)
 			return err
 		}()
 		if err != nil {

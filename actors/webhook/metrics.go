@@ -48,7 +48,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"result"}),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_webhook_deliveries_total", Help: "Deliveries that this process made, as pending, or that ended here.",
+			Name: "agentsignal_webhook_deliveries_total",
+			Help: "Deliveries that this process made, as pending, or that ended here.",
 		}, []string{"status"}),
 		byStatus: map[delivery.Status]prometheus.Counter{},
 		drops: prometheus.NewCounter(prometheus.CounterOpts{
@@ -56,16 +57,21 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Deliveries that were not stored, or not tried again, because too many of the account are pending.",
 		}),
 		disables: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_webhook_disabled_total", Help: "Webhooks that were disabled, by who did it: failing (the service) or manual.",
+			Name: "agentsignal_webhook_disabled_total",
+			Help: "Webhooks that were disabled, by who did it: failing (the service) or manual.",
 		}, []string{"reason"}),
 		emails: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_emails_total", Help: "Tries to send an email: sent, deferred, given_up after the last one, or not_sent without settings.",
+			Name: "agentsignal_emails_total",
+			Help: "Tries to send an email: sent, deferred, given_up after the last one, or not_sent without settings.",
 		}, []string{"result"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_webhook_pending_deliveries", Help: "Deliveries that are pending in Redis: those whose first attempt is not over are, after two seconds. The same in every process.",
+			Name: "agentsignal_webhook_pending_deliveries",
+			Help: "Deliveries that are pending in Redis: those whose first attempt is not over are, after two seconds. " +
+				"The same in every process.",
 		}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_webhook_due_lag_seconds", Help: "For how long the oldest pending delivery has been due. The same in every process.",
+			Name: "agentsignal_webhook_due_lag_seconds",
+			Help: "For how long the oldest pending delivery has been due. The same in every process.",
 		}),
 		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "agentsignal_webhooks", Help: "Registered webhooks. The same in every process.",

@@ -27,7 +27,8 @@ type (
 type mails interface {
 	// DueMails returns mails that are due at until, and when the first one after until
 	// is due; zero: none is.
-	DueMails(ctx context.Context, partition int, until time.Time, limit int) (due []delivery.Mail, next time.Time, err error)
+	DueMails(ctx context.Context, partition int, until time.Time, limit int) (
+		due []delivery.Mail, next time.Time, err error)
 	// StoreMailOutcome stores that a mail was tried: it is tried again at the given
 	// time; zero: it is done with.
 	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m delivery.Mail, again time.Time) error

@@ -208,7 +208,9 @@ func (r *outcomes) keepEnabled() bool {
 		return false
 	}
 	r.storing.disabled, r.storing.event = nil, nil
-	r.storing.mails = slices.DeleteFunc(r.storing.mails, func(m delivery.Mail) bool { return m.Kind == delivery.MailWebhookDisabled })
+	r.storing.mails = slices.DeleteFunc(r.storing.mails, func(m delivery.Mail) bool {
+		return m.Kind == delivery.MailWebhookDisabled
+	})
 	return true
 }
 

@@ -184,7 +184,8 @@ func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
 // droppedNotice returns the payload of the notification that n deliveries were dropped.
 func droppedNotice(n, most int) []byte {
 	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook deliveries were dropped (%d so far): %d are "+
-		"pending, which is the most that an account may have. Repair or disable the webhooks that fail, or cancel what is pending.", n, most))
+		"pending, which is the most that an account may have. Repair or disable the webhooks that fail, or "+
+		"cancel what is pending.", n, most))
 	return append(b, `,"severity":"warning","code":"deliveries_dropped"}`...)
 }
 

@@ -56,7 +56,12 @@ type attempt struct {
 }
 
 func newQueue(n *Node, notify func()) *queue {
-	return &queue{n: n, notify: notify, concurrency: newConcurrencyLimit(n.options.Concurrency), chains: map[signal.SignalID]*chain{}}
+	return &queue{
+		n:           n,
+		notify:      notify,
+		concurrency: newConcurrencyLimit(n.options.Concurrency),
+		chains:      map[signal.SignalID]*chain{},
+	}
 }
 
 // aim sets where requests go from now on; nil: nothing is sent.
@@ -197,8 +202,15 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	for d != nil {
 		now := q.n.now()
 		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		a.result = q.n.sender.Send(ctx, sender.Request{To: t.at(now), Body: d.Body, Event: d.Event, Type: d.Type, Delivery: d.ID,
-			Attempt: d.AttemptCount() + 1, At: now})
+		a.result = q.n.sender.Send(ctx, sender.Request{
+			To:       t.at(now),
+			Body:     d.Body,
+			Event:    d.Event,
+			Type:     d.Type,
+			Delivery: d.ID,
+			Attempt:  d.AttemptCount() + 1,
+			At:       now,
+		})
 		if ctx.Err() != nil {
 			break // the actor has ended: the delivery is as it was
 		}

@@ -212,16 +212,34 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 			bodies[s.version] = body
 			p.bytes += len(body)
 		}
-		event.items = append(event.items, &item{event: event, signal: about, PendingDelivery: delivery.PendingDelivery{Body: body, Delivery: delivery.Delivery{
-			ID: signal.DeliveryIDOf(e.ID, s.id), Webhook: s.id, Account: e.Account, Event: e.ID, Type: e.Type,
-			Status: delivery.Pending, CreatedAt: e.Time(), NextAttemptAt: e.Time(),
-		}}})
+		event.items = append(event.items, newItem(event, e, &s, about, body))
 	}
 	if len(event.items) > 0 {
 		event.count.Store(int32(len(event.items)))
 		p.events, p.items = append(p.events, event), append(p.items, event.items...)
 	}
 	return nil
+}
+
+// newItem returns the delivery of e, which is about a signal, to a subscriber.
+func newItem(event *inFlightEvent, e *signal.Event, s *subscriber, about signal.SignalID, body []byte) *item {
+	return &item{
+		event:  event,
+		signal: about,
+		PendingDelivery: delivery.PendingDelivery{
+			Body: body,
+			Delivery: delivery.Delivery{
+				ID:            signal.DeliveryIDOf(e.ID, s.id),
+				Webhook:       s.id,
+				Account:       e.Account,
+				Event:         e.ID,
+				Type:          e.Type,
+				Status:        delivery.Pending,
+				CreatedAt:     e.Time(),
+				NextAttemptAt: e.Time(),
+			},
+		},
+	}
 }
 
 // handOver sends a page to the webhooks of the partition.

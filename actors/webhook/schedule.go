@@ -8,7 +8,9 @@ import (
 )
 
 // DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
-var DefaultRetries = []time.Duration{30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
+var DefaultRetries = []time.Duration{
+	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour,
+}
 
 // maxHold is how much later than scheduled a Retry-After may put an attempt.
 const maxHold = time.Hour
@@ -25,7 +27,9 @@ type Schedule struct {
 // After returns d as it is after an attempt with the result r that ended now. trigger
 // is why the attempt was made; jitter, from -1 to 1, is drawn by the caller. The
 // caller must drop a cancelled result. d itself is not changed.
-func (s Schedule) After(d delivery.Delivery, trigger delivery.Trigger, r sender.Result, now time.Time, jitter float64) delivery.Delivery {
+func (s Schedule) After(
+	d delivery.Delivery, trigger delivery.Trigger, r sender.Result, now time.Time, jitter float64,
+) delivery.Delivery {
 	d.Attempts = withAttempt(d.Attempts, delivery.Attempt{
 		Number: d.AttemptCount() + 1, Trigger: trigger, At: r.At, Duration: r.Duration,
 		ResponseStatus: r.Status, Error: r.Error, ResponseBody: r.Body,

@@ -154,7 +154,8 @@ func (w *webhooks) notify(c engine.Context, account signal.AccountID, id signal.
 func (w *webhooks) spawn(c engine.Context, account signal.AccountID, id signal.WebhookID) *child {
 	o, self := w.o, c.Self()
 	e := &child{account: account}
-	e.ref = c.Spawn(engine.Webhook, string(id), func() engine.Actor { return newEndpoint(o, self, account, id) }, engine.Supervision{})
+	start := func() engine.Actor { return newEndpoint(o, self, account, id) }
+	e.ref = c.Spawn(engine.Webhook, string(id), start, engine.Supervision{})
 	w.children[id] = e
 	w.ids[e.ref] = id
 	return e

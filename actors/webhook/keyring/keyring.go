@@ -74,7 +74,8 @@ func (r *Ring) Open(sealed []byte, purpose string) ([]byte, error) {
 	}
 	aead := r.ciphers[name]
 	if aead == nil {
-		return nil, fmt.Errorf("open sealed secret: the encryption key %q is missing: put it into security.encryption_keys again", name)
+		return nil, fmt.Errorf("open sealed secret: the encryption key %q is missing: "+
+			"put it into security.encryption_keys again", name)
 	}
 	plain, err := aead.Open(nil, nil, rest, []byte(purpose))
 	if err != nil {

@@ -25,20 +25,23 @@ func Compose(m *delivery.Mail, to string) Message {
 	switch m.Kind {
 	case delivery.MailWebhookFailing:
 		l.Subject = "Your webhook is failing"
-		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n",
+			m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nIf the webhook goes on failing, it will be disabled. The success of any delivery ends this,\n" +
 			"that of a test event, too.\n")
 	case delivery.MailWebhookDisabled:
 		l.Subject = "Your webhook was disabled"
-		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n",
+			m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nNothing is recorded for it any more. Deliveries that were pending have failed. When the\n" +
 			"endpoint works again, set the status of the webhook to \"enabled\", and retry the failed\n" +
 			"deliveries.\n")
 	case delivery.MailWebhookRecovered:
 		l.Subject = "Your webhook works again"
-		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n", m.Webhook, InWords(m.At.Sub(m.Since)))
+		fmt.Fprintf(&b, "A delivery to your webhook %s has succeeded, after %s of failures.\n\n",
+			m.Webhook, InWords(m.At.Sub(m.Since)))
 		writeFacts(&b, m, url)
 		b.WriteString("\nDeliveries that failed for good meanwhile are not sent again by themselves: retry them.\n")
 	default:

@@ -73,7 +73,9 @@ func (c *connection) Read(b []byte) (int, error) {
 
 // take returns a connection to an endpoint: one that was used before, unless fresh is
 // set, or a new one.
-func (p *connections) take(ctx context.Context, to endpointAddress, fresh bool, deadline time.Time) (*connection, error) {
+func (p *connections) take(
+	ctx context.Context, to endpointAddress, fresh bool, deadline time.Time,
+) (*connection, error) {
 	if !fresh {
 		for c := p.unused(to); c != nil; c = p.unused(to) {
 			if isQuiet(c.Conn) {
@@ -215,7 +217,8 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 		answer, begun, err := c.exchange(b)
 		if err == nil {
 			return answer, func(whole bool) {
-				if stop() && whole && !answer.Close && c.answer.Buffered() == 0 && answer.StatusCode != http.StatusSwitchingProtocols {
+				if stop() && whole && !answer.Close && c.answer.Buffered() == 0 &&
+					answer.StatusCode != http.StatusSwitchingProtocols {
 					p.give(c)
 				} else {
 					c.Close()
