@@ -1,0 +1,119 @@
+package webhook
+
+import (
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+)
+
+// madeNow returns a new delivery that is in flight.
+func madeNow(id signal.DeliveryID) *item {
+	d := &item{event: &inFlightEvent{}, PendingDelivery: delivery.PendingDelivery{Delivery: delivery.Delivery{ID: id}}}
+	d.event.count.Store(1)
+	return d
+}
+
+func TestBacklogRoutesNewDeliveries(t *testing.T) {
+	t.Parallel()
+	stored := madeNow("dlv_stored")
+	stored.pending.Store(true)
+	caughtUp := func(b *backlog) { b.catchUp(&pageRead{}, time.Now()) }
+	hasMore := func(b *backlog) { b.catchUp(&pageRead{full: true}, time.Now()) }
+	tests := []struct {
+		name       string
+		before     func(b *backlog)
+		item       *item
+		recovering bool
+		want       route
+	}{
+		{"all of Redis is known", caughtUp, madeNow("dlv_1"), false, routeSend},
+		{"the first page was not read yet", func(*backlog) {}, madeNow("dlv_1"), false, routeSend},
+		{"Redis has more than a page", hasMore, madeNow("dlv_1"), false, routeBack},
+		{"the same, of an endpoint that recovers", hasMore, madeNow("dlv_1"), true, routeSend},
+		{"it is being stored", caughtUp, stored, false, routeRead},
+		{"it is being stored, and held", func(b *backlog) { b.held[stored.ID] = true }, stored, false, routeKnown},
+	}
+	for _, test := range tests {
+		b := newBacklog()
+		b.wanted = false
+		test.before(&b)
+		if got := b.routeNew(test.item, func() bool { return test.recovering }); got != test.want {
+			t.Errorf("%s: route %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// What was given back before it was stored is waited for: a page that was read earlier may
+// have later deliveries, but not this one.
+func TestBacklogWaitsForWhatWasGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newBacklog()
+	d := madeNow("dlv_1")
+	b.giveBack(d)
+	b.sortUnsaved()
+	if _, ok := b.begin(); ok {
+		t.Error("a page is read before the delivery is stored")
+	}
+	if !b.noteStored(d) {
+		t.Error("it is not wanted when it is stored")
+	}
+	except, ok := b.begin()
+	if !ok || len(except) != 0 {
+		t.Errorf("begin returned %v, %v", except, ok)
+	}
+	if _, ok := b.begin(); ok {
+		t.Error("two pages are read at once")
+	}
+}
+
+// A delivery that is stored while a page is read may be on it as it was before.
+func TestBacklogLeavesOutWhatWasStoredMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBacklog()
+	b.held["dlv_1"] = true
+	b.begin()
+	b.drop("dlv_1")
+	if !b.end() {
+		t.Fatal("the page is not used")
+	}
+	page := []delivery.PendingDelivery{
+		{Delivery: delivery.Delivery{ID: "dlv_1"}},
+		{Delivery: delivery.Delivery{ID: "dlv_2"}},
+	}
+	items := b.take(&pageRead{due: page})
+	if len(items) != 1 || items[0].ID != "dlv_2" || b.holds("dlv_1") || !b.holds("dlv_2") {
+		t.Errorf("took %d deliveries, held are %v", len(items), b.held)
+	}
+}
+
+func TestOutcomesAreWrittenOneWriteAtATime(t *testing.T) {
+	t.Parallel()
+	changed, now := newWaits(), time.Now()
+	var r outcomes
+	if linger, write := r.begin(now, &changed); linger != 0 || write {
+		t.Errorf("nothing waits: linger %v, write %v", linger, write)
+	}
+	r.add(delivery.Delivery{ID: "dlv_1"}, &item{})
+	if _, write := r.begin(now, &changed); !write {
+		t.Error("the first write does not begin at once")
+	}
+	if o := r.write(); len(o.Deliveries) != 1 {
+		t.Errorf("%d deliveries are written", len(o.Deliveries))
+	}
+	r.add(delivery.Delivery{ID: "dlv_2"}, &item{})
+	if linger, write := r.begin(now, &changed); linger != 0 || write {
+		t.Errorf("a write is under way: linger %v, write %v", linger, write)
+	}
+	r.end()
+	if linger, write := r.begin(now.Add(10*time.Millisecond), &changed); linger != storeEvery-10*time.Millisecond || write {
+		t.Errorf("soon after a write: linger %v, write %v", linger, write)
+	}
+	if linger, _ := r.begin(now.Add(11*time.Millisecond), &changed); linger != 0 {
+		t.Errorf("it lingers already, and is to linger %v", linger)
+	}
+	if _, write := r.begin(now.Add(storeEvery), &changed); !write {
+		t.Error("no write begins after a while")
+	}
+}
