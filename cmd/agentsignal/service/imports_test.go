@@ -83,7 +83,7 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook", "actors/content", "actors/weather",
+	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature", "actors/content", "actors/weather",
 		"actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
 	"os/signal": {"cmd/..."},
 }
