@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market/alpaca"
-	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -70,10 +70,10 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 		address, _, _ := parseNewsFeed(text) // Check has read it
 		c := &found[len(names)+i]
 		u, _ := url.Parse(address)
-		c.Source = feeds.Name + " " + u.Host
+		c.Source = rss.Name + " " + u.Host
 		examine(c, func() {
 			begun := time.Now()
-			items, err := feeds.New(address, client).Read(ctx)
+			items, err := rss.New(address, client).Read(ctx)
 			c.Took = time.Since(begun)
 			switch {
 			case err != nil:

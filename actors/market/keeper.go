@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market/binance"
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/binance"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market/binance"
-	"github.com/agentsignal/agentsignal/actors/market/coinbase"
+	"github.com/agentsignal/agentsignal/actors/market/source/binance"
+	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
 )
 
 const (

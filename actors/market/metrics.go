@@ -3,8 +3,8 @@ package market
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/agentsignal/agentsignal/actors/market/feeds"
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 )
 
 // Metrics counts what the feeder of this process reads. A nil *Metrics counts
@@ -37,7 +37,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"source"})
 	r.MustRegister(m.ticks, skipped, asks, failed)
 	m.asks, m.failed = make(map[string]prometheus.Counter), make(map[string]prometheus.Counter)
-	for _, source := range append([]string{feeds.Name}, venueNames...) {
+	for _, source := range append([]string{rss.Name}, venueNames...) {
 		m.asks[source+" ok"] = asks.WithLabelValues(source, "ok")
 		for _, kind := range fetch.Kinds {
 			m.asks[source+" "+string(kind)] = asks.WithLabelValues(source, string(kind))

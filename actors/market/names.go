@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/agentsignal/agentsignal/actors/market/alpaca"
-	"github.com/agentsignal/agentsignal/actors/market/binance"
-	"github.com/agentsignal/agentsignal/actors/market/coinbase"
+	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/source/binance"
+	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market/alpaca"
-	"github.com/agentsignal/agentsignal/actors/market/feeds"
+	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -80,7 +80,7 @@ func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slo
 			if err != nil {
 				continue // Check refuses it
 			}
-			feed := feeds.New(address, client)
+			feed := rss.New(address, client)
 			u, _ := url.Parse(address)
 			add(u.Host, weight, func(ctx context.Context, _ int64) ([]marketdata.NewsItem, error) {
 				items, err := feed.Read(ctx)
@@ -99,7 +99,7 @@ func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slo
 			news := make([]marketdata.NewsItem, 0, len(items))
 			for _, i := range items {
 				news = append(news, marketdata.NewsItem{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
-					Headline: feeds.Plain(i.Headline), Body: feeds.Plain(i.Summary), Symbols: i.Symbols})
+					Headline: rss.Plain(i.Headline), Body: rss.Plain(i.Summary), Symbols: i.Symbols})
 			}
 			return news, err
 		})

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentsignal/agentsignal/actors/market/alpaca"
-	"github.com/agentsignal/agentsignal/actors/market/binance"
-	"github.com/agentsignal/agentsignal/actors/market/coinbase"
-	"github.com/agentsignal/agentsignal/actors/market/feeds"
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
+	"github.com/agentsignal/agentsignal/actors/market/source/binance"
+	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -118,7 +118,7 @@ func (o *RealOptions) alpaca(m *Metrics) *alpaca.Client {
 }
 
 func (o *RealOptions) feeds(m *Metrics) *fetch.Client {
-	return fetch.New(fetch.Options{Name: feeds.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
+	return fetch.New(fetch.Options{Name: rss.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
 }
 
 // binanceQuote and coinbaseQuote follow the coin in what these sources call it.

@@ -3,7 +3,7 @@ package weather
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 )
 
 // Metrics counts what sources of weather are asked. A nil *Metrics counts nothing.

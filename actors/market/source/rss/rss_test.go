@@ -1,4 +1,4 @@
-package feeds
+package rss
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 )
 
 const rss = `<?xml version="1.0"?><rss version="2.0"><channel><title>Markets</title>

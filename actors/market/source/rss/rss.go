@@ -1,5 +1,5 @@
-// Package feeds reads news from RSS and Atom feeds. It asks for what changed only.
-package feeds
+// Package rss reads news from RSS and Atom feeds. It asks for what changed only.
+package rss
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/mmcdole/gofeed"
 
-	"github.com/agentsignal/agentsignal/actors/market/fetch"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 )
 
 // Name is the source's.
