@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -99,7 +100,7 @@ var historyOfTests = testBars(1500)
 
 func history() market.Snapshot {
 	last := historyOfTests[len(historyOfTests)-1]
-	return market.Snapshot{Asset: market.Asset{Symbol: "BTC", Class: market.Crypto, TickSize: 0.001, AlwaysOpen: true}, Bars: historyOfTests,
+	return market.Snapshot{Asset: market.Asset{Symbol: "BTC", Class: assets.Crypto, TickSize: 0.001, AlwaysOpen: true}, Bars: historyOfTests,
 		Last: market.Tick{Price: last.Close, Time: last.CloseTime}, Ticks: true, Source: "simulated", Compression: 60}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -83,7 +84,7 @@ func TestLivesCountInSessions(t *testing.T) {
 	friday := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
 	b := newTrader(&fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
 		s := history()
-		s.Session, s.Compression = market.Exchange, 1
+		s.Session, s.Compression = sessions.Exchange, 1
 		return s, nil
 	}}, func() time.Time { return friday })
 	got, err := b.Conclude(t.Context(), &signal.RunRequest{Asset: "AAPL", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk})

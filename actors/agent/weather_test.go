@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/actors/weather"
@@ -119,7 +120,7 @@ func TestAWeatherSignalLivesWhileItsFundIsTraded(t *testing.T) {
 		defer b.close()
 		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
 			s := history()
-			s.Session, s.Compression = market.Exchange, 1
+			s.Session, s.Compression = sessions.Exchange, 1
 			return s, nil
 		}
 		req := weatherRequest()

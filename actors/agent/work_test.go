@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -305,7 +306,7 @@ func TestCheckScanAndBacktest(t *testing.T) {
 
 func TestCosts(t *testing.T) {
 	t.Parallel()
-	for class, want := range map[string]float64{market.Crypto: .001, market.Stock: .0002, market.FX: .0001, market.Commodity: .0003, market.Metal: .0003, "": .001} {
+	for class, want := range map[string]float64{assets.Crypto: .001, assets.Stock: .0002, assets.FX: .0001, assets.Commodity: .0003, assets.Metal: .0003, "": .001} {
 		if got := backtest.DefaultCosts.Of(class); got != want {
 			t.Errorf("cost of %q is %v, want %v", class, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -82,7 +83,7 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []Alert) error {
 	case <-ctx.Done():
 		return m.unreachable(ctx.Err())
 	}
-	w, err := m.load(ctx, name, m1)
+	w, err := m.load(ctx, name, prices.M1)
 	if err != nil {
 		return err
 	}

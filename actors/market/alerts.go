@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -26,20 +28,20 @@ type alerts struct {
 	tell    func(engine.Ref, any)
 	class   string
 	speed   int64
-	session Session
+	session sessions.Session
 
 	book     alertBook
 	overdue  []place // their time is over, and the price then was too old
 	quiet    int64   // until then nothing ends by the clock alone, see unwatchedFor
 	extremes extremes
-	past     bool              // what comes are bars of a time that nobody watched
-	last     Tick              // the newest price
-	frame    int               // of the bar whose close it is; -1: it is a trade
-	traded   int64             // time of the newest trade
-	told     [timeframes]int64 // when the newest bar closed that was told of
+	past     bool                     // what comes are bars of a time that nobody watched
+	last     Tick                     // the newest price
+	frame    int                      // of the bar whose close it is; -1: it is a trade
+	traded   int64                    // time of the newest trade
+	told     [prices.Timeframes]int64 // when the newest bar closed that was told of
 }
 
-func newAlerts(class string, speed int64, session Session, tell func(engine.Ref, any)) *alerts {
+func newAlerts(class string, speed int64, session sessions.Session, tell func(engine.Ref, any)) *alerts {
 	return &alerts{tell: tell, class: class, speed: speed, session: session, frame: -1}
 }
 
@@ -62,7 +64,7 @@ func (s *alerts) tick(t Tick) {
 
 // bar takes a closed bar, if the asset has no trades that say more.
 func (s *alerts) bar(frame int, b marketdata.Bar) {
-	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(tickless/s.speed, strategy.LeastAge) {
+	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(prices.Tickless/s.speed, strategy.LeastAge) {
 		return
 	}
 	s.takeBar(frame, b)
@@ -87,13 +89,13 @@ func (s *alerts) takeBar(frame int, b marketdata.Bar) {
 // closed tells of the close of a bar those who asked for its timeframe, once, and not
 // if the next one is over already.
 func (s *alerts) closed(frame int, b marketdata.Bar) {
-	if s.last.Time == 0 || b.CloseTime <= s.told[frame] || s.last.Time-b.CloseTime >= frameMS[frame]/s.speed {
+	if s.last.Time == 0 || b.CloseTime <= s.told[frame] || s.last.Time-b.CloseTime >= prices.FrameMS[frame]/s.speed {
 		return
 	}
 	s.told[frame] = b.CloseTime
 	s.book.each(func(p *place) {
 		if int(p.frame) == frame && p.Since < b.CloseTime && b.CloseTime < p.Expires {
-			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: frameMS[frame] / s.speed})
+			s.tell(p.Ref, Closed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[frame] / s.speed})
 		}
 	})
 }
@@ -102,7 +104,7 @@ func (s *alerts) closed(frame int, b marketdata.Bar) {
 func (s *alerts) quote(ref engine.Ref) {
 	if i, ok := s.book.of[ref]; ok && s.last.Time != 0 {
 		p := &s.book.places[i]
-		s.tell(ref, Quoted{Price: s.last.Price, Span: s.span(p), Frame: frameMS[p.frame] / s.speed})
+		s.tell(ref, Quoted{Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[p.frame] / s.speed})
 	}
 }
 
@@ -134,21 +136,21 @@ func (s Span) with(low, high float64) Span {
 // limit returns how old the last price may be.
 func (s *alerts) limit() int64 {
 	if s.frame >= 0 {
-		return barLimit(s.frame, s.speed)
+		return prices.BarLimit(s.frame, s.speed)
 	}
-	return tickLimit(s.class, s.speed)
+	return prices.TickLimit(s.class, s.speed)
 }
 
 // patience returns until when p waits for a price after its expiry. Only time in which
 // the asset is traded counts: no price can come in any other.
 func (s *alerts) patience(p *place) int64 {
-	wait := time.Duration(strategy.Patience(frameMS[p.frame]/s.speed)) * time.Millisecond
-	return s.session.After(millis(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
+	wait := time.Duration(strategy.Patience(prices.FrameMS[p.frame]/s.speed)) * time.Millisecond
+	return s.session.After(prices.Time(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
 }
 
 // fresh says that the last price is not too old for what happens at a time.
 func (s *alerts) fresh(at int64) bool {
-	return s.last.Time != 0 && (at <= s.last.Time || s.session.Between(millis(s.last.Time), millis(at)).Milliseconds() <= s.limit())
+	return s.last.Time != 0 && (at <= s.last.Time || s.session.Between(prices.Time(s.last.Time), prices.Time(at)).Milliseconds() <= s.limit())
 }
 
 // expireBefore ends the alerts whose time was over before that of a new price. A price

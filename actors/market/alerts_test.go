@@ -10,6 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -46,8 +50,8 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 	bar := func(opens int64, o, h, l, c float64) func(*alerts) {
 		return func(s *alerts) {
 			b := marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: o, High: h, Low: l, Close: c}
-			s.bar(m1, b)
-			s.closed(m1, b)
+			s.bar(prices.M1, b)
+			s.closed(prices.M1, b)
 		}
 	}
 	from := func(at int64) func(*alerts) { // the alert begins then
@@ -82,7 +86,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 		{"a stale price, and the next one is too late", []func(*alerts){tick(80_000, 100), tick(110_001, 80)}, []any{Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}}},
 		{"no price since the beginning", []func(*alerts){tick(95_000, 100), from(96_000), expire(103_000)}, []any{Expired{At: 100_000}}},
 		{"a bar of the beginning, after the expiry", []func(*alerts){from(99_900), expire(103_000), func(s *alerts) {
-			s.bar(m1, marketdata.Bar{OpenTime: 99_000, CloseTime: 108_000, Open: 100, High: 120, Low: 80, Close: 101})
+			s.bar(prices.M1, marketdata.Bar{OpenTime: 99_000, CloseTime: 108_000, Open: 100, High: 120, Low: 80, Close: 101})
 		}}, []any{Expired{At: 108_000, Price: 101, Span: Span{101, 101}}}},
 		{"a bar that is told again", []func(*alerts){bar(1000, 100, 105, 95, 101), bar(1000, 100, 105, 95, 102)}, []any{Closed{At: 2000, Price: 101, Span: Span{95, 105}, Frame: 1000}}},
 		{"a bar that is told late", []func(*alerts){tick(5000, 100), bar(2500, 100, 101, 99, 100), tick(5100, 101), bar(4500, 100, 101, 99, 100)},
@@ -100,7 +104,7 @@ func TestAlertsTellWhoIsConcernedAndNobodyElse(t *testing.T) {
 			[]any{Reached{Tick: Tick{Price: 100, Time: 100_000}, Bar: &marketdata.Bar{OpenTime: 99_000, CloseTime: 100_000, Open: 100, High: 111, Low: 99, Close: 100}, Span: Span{99, 111}}}},
 	} {
 		heard := told{}
-		s := newAlerts(Crypto, 60, Always, heard.tell)
+		s := newAlerts(assets.Crypto, 60, sessions.Always, heard.tell)
 		s.book.add(placeOf(alert))
 		for _, step := range c.steps {
 			step(s)
@@ -118,7 +122,7 @@ func TestTheClockAloneEndsNothingThatNobodyWatched(t *testing.T) {
 	who := refs(t, 1)[0]
 	begin := func() (*alerts, told) {
 		heard := told{}
-		s := newAlerts(Crypto, 60, Always, heard.tell)
+		s := newAlerts(assets.Crypto, 60, sessions.Always, heard.tell)
 		s.tick(Tick{Price: 100, Time: 2000})
 		s.book.add(placeOf(Alert{Ref: who, Lower: 90, Upper: 110, Since: 1000, Expires: 50_000, Frame: signal.M1}))
 		s.quiet = 200_000 // halted from 2,000 to 190,000
@@ -134,7 +138,7 @@ func TestTheClockAloneEndsNothingThatNobodyWatched(t *testing.T) {
 		t.Errorf("without prices (-want +got):\n%s", diff)
 	}
 	s, heard = begin()
-	s.takeBar(m1, marketdata.Bar{OpenTime: 3000, CloseTime: 4000, Open: 100, High: 111, Low: 99, Close: 110})
+	s.takeBar(prices.M1, marketdata.Bar{OpenTime: 3000, CloseTime: 4000, Open: 100, High: 111, Low: 99, Close: 110})
 	if _, ok := heard[who][0].(Reached); !ok {
 		t.Errorf("by bars: %+v", heard[who])
 	}
@@ -146,10 +150,10 @@ func TestTheClockAloneEndsNothingThatNobodyWatched(t *testing.T) {
 func TestAlertsExpireBySessions(t *testing.T) {
 	t.Parallel()
 	who := refs(t, 1)[0]
-	at := func(text string) int64 { return instant(t, text).UnixMilli() }
+	at := func(text string) int64 { return markettest.Instant(t, text).UnixMilli() }
 	bar := func(s *alerts, closes string, price float64) {
 		open := at(closes) - 60_000
-		s.bar(m1, marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price, Low: price, Close: price})
+		s.bar(prices.M1, marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price, Low: price, Close: price})
 	}
 	since, seen := at("2026-11-20T15:00:00Z"), Span{100, 100} // a Friday, 10:00 in New York
 	for name, c := range map[string]struct {
@@ -171,7 +175,7 @@ func TestAlertsExpireBySessions(t *testing.T) {
 			bar(s, "2026-11-20T19:00:00Z", 100)
 			s.expire(at("2026-11-23T17:19:00Z"))
 			if s.next() > at("2026-11-23T17:30:00Z") || s.next() < at("2026-11-23T17:20:00Z") {
-				t.Errorf("it is looked at again at %s", millis(s.next()))
+				t.Errorf("it is looked at again at %s", prices.Time(s.next()))
 			}
 			s.expire(at("2026-11-23T17:30:00Z"))
 		}, Expired{At: at("2026-11-23T17:20:00Z"), Price: 100, Stale: true, Span: seen}},
@@ -182,7 +186,7 @@ func TestAlertsExpireBySessions(t *testing.T) {
 		}, Expired{At: at("2026-11-25T20:00:00Z"), Price: 100, Stale: true, Span: seen}},
 	} {
 		heard := told{}
-		s := newAlerts(Stock, 1, Exchange, heard.tell)
+		s := newAlerts(assets.Stock, 1, sessions.Exchange, heard.tell)
 		s.book.add(placeOf(Alert{Ref: who, Lower: 90, Upper: 110, Since: since, Expires: at(c.expires), Frame: c.frame}))
 		c.happens(s)
 		if d := cmp.Diff(told{who: {c.want}}, heard, cmp.AllowUnexported(engine.Ref{})); d != "" {
@@ -197,7 +201,7 @@ func TestAlertsAreThoseOfAPlainList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		heard := told{}
-		s := newAlerts(Crypto, 60, Always, heard.tell)
+		s := newAlerts(assets.Crypto, 60, sessions.Always, heard.tell)
 		list := map[engine.Ref]Alert{}
 		price, at := 100.0, int64(10_000)
 		for range 3000 {
@@ -310,7 +314,7 @@ func TestExtremesAreThoseOfAllPricesSince(t *testing.T) {
 
 func BenchmarkTickThatTouchesNothing(b *testing.B) {
 	who := refs(b, 1000)
-	s := newAlerts(Crypto, 60, Always, func(engine.Ref, any) { b.Fatal("somebody was told") })
+	s := newAlerts(assets.Crypto, 60, sessions.Always, func(engine.Ref, any) { b.Fatal("somebody was told") })
 	for i, ref := range who {
 		s.book.add(placeOf(Alert{Ref: ref, Lower: 90 - float64(i%10), Upper: 110 + float64(i%10), Expires: math.MaxInt64}))
 	}

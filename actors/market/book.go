@@ -1,6 +1,9 @@
 package market
 
-import "github.com/agentsignal/agentsignal/actors/engine"
+import (
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+)
 
 // The orders of a book.
 const (
@@ -32,7 +35,7 @@ type place struct {
 }
 
 func placeOf(a Alert) place {
-	frame, _ := frameOf(a.Frame)
+	frame, _ := prices.FrameOf(a.Frame)
 	return place{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -31,7 +32,7 @@ func (b *book) put(bar marketdata.AssetBar) {
 
 func newTestBuilder() (*builder, *book) {
 	book := newBook()
-	return &builder{asset: "BTC", grid: grid{1}, out: book.put}, book
+	return &builder{asset: "BTC", grid: prices.Grid{Speed: 1}, out: book.put}, book
 }
 
 // bar returns a bar that opens the given number of minutes after midnight.
@@ -189,7 +190,7 @@ func TestAllTimeframesAgreeWithTheTicks(t *testing.T) {
 		for _, x := range ticks[:stop] {
 			b.tick(x)
 		}
-		next := &builder{asset: "BTC", grid: grid{1}, out: book.put}
+		next := &builder{asset: "BTC", grid: prices.Grid{Speed: 1}, out: book.put}
 		next.restore(b.minute, b.recent)
 		for _, x := range ticks[stop:] {
 			next.tick(x)
@@ -252,9 +253,9 @@ func indices(n int) []int {
 }
 
 // series returns what the book holds in order.
-func (b *book) series() (all [timeframes][]marketdata.AssetBar) {
+func (b *book) series() (all [prices.Timeframes][]marketdata.AssetBar) {
 	for frame, tf := range signal.Timeframes {
-		for at := int64(day); at < day+2*86_400_000; at += frameMS[m1] {
+		for at := int64(day); at < day+2*86_400_000; at += prices.FrameMS[prices.M1] {
 			if x, ok := b.bars[tf][at]; ok {
 				all[frame] = append(all[frame], x)
 			}
@@ -269,9 +270,9 @@ func (b *book) series() (all [timeframes][]marketdata.AssetBar) {
 func TestARestoredBuilderEndsWhatWasBegun(t *testing.T) {
 	t.Parallel()
 	b, book := newTestBuilder()
-	var recent [timeframes][]marketdata.AssetBar
+	var recent [prices.Timeframes][]marketdata.AssetBar
 	for minute := range int64(5) {
-		recent[m1] = append(recent[m1], bar(signal.M1, minute, 10, 12, 9, 11, 1))
+		recent[prices.M1] = append(recent[prices.M1], bar(signal.M1, minute, 10, 12, 9, 11, 1))
 	}
 	b.restore(bar(signal.M1, 4, 10, 10, 10, 10, 1).Bar, recent)
 	b.advance(day + 5*60_000)

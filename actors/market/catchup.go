@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -176,15 +177,15 @@ func (a *assetActor) alert(list []place) {
 		record := a.watch.record.Load()
 		a.alerts = newAlerts(record.Class, record.Speed, tradedIn(record), a.tell)
 		a.alerts.quiet = a.now().UnixMilli() + unwatchedFor
-		var f filter
+		var f prices.Filter
 		a.passed, f = a.replay(math.MaxInt64)
-		if max(f.last.Time, f.held.Time) >= a.filter.last.Time {
+		if max(f.Last.Time, f.Held.Time) >= a.filter.Last.Time {
 			a.filter = f // so that what is still in the mailbox is not taken twice
 		}
 		if n := len(a.passed); n > 0 {
 			a.alerts.tick(a.passed[n-1])
-		} else if n := len(a.frames[m1].bars); n > 0 {
-			a.alerts.bar(m1, a.frames[m1].bars[n-1])
+		} else if n := len(a.frames[prices.M1].bars); n > 0 {
+			a.alerts.bar(prices.M1, a.frames[prices.M1].bars[n-1])
 		}
 	}
 	var late []place
@@ -202,11 +203,11 @@ func (a *assetActor) alert(list []place) {
 
 // replay returns the ticks up to a time that are not taken for mistakes, as they are
 // remembered, and the filter behind them.
-func (a *assetActor) replay(upTo int64) ([]Tick, filter) {
+func (a *assetActor) replay(upTo int64) ([]Tick, prices.Filter) {
 	record := a.watch.record.Load()
 	raw := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
-	bars := a.frames[m1].bars
-	f := filter{rising: a.filter.rising}
+	bars := a.frames[prices.M1].bars
+	f := prices.Filter{Rising: a.filter.Rising}
 	next, atr := 0, 0.0 // the first bar that closes after the tick, and what those before say
 	list := make([]Tick, 0, len(raw))
 	for i, t := range raw {
@@ -214,23 +215,17 @@ func (a *assetActor) replay(upTo int64) ([]Tick, filter) {
 			for next < len(bars) && bars[next].CloseTime <= t.Time {
 				next++
 			}
-			atr = atrOf(bars[:next])
+			atr = prices.ATROfBars(bars[:next])
 		}
 		if i == 0 && next > 0 {
-			f.begin(t, bars[next-1].CloseTime, bars[next-1].Close, barLimit(m1, record.Speed))
+			f.Begin(t, bars[next-1].CloseTime, bars[next-1].Close, prices.BarLimit(prices.M1, record.Speed))
 		}
-		passed, _ := f.take(t, atr)
+		passed, _ := f.Take(t, atr)
 		for _, p := range passed {
 			list = append(list, Tick(p))
 		}
 	}
 	return list, f
-}
-
-// atrOf returns the ATR(14) at the end of bars.
-func atrOf(bars []marketdata.Bar) float64 {
-	newest := bars[max(0, len(bars)-100):]
-	return atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
 }
 
 // catchUp tells late alerts what has happened up to now, and adds those that are left.
@@ -296,9 +291,9 @@ type framedBar struct {
 // within a bar it comes before them: it says what was before, to who was there.
 func (a *assetActor) history(from, to int64) []framedBar {
 	var list []framedBar
-	for frame := d1; frame >= m1; frame-- {
+	for frame := prices.D1; frame >= prices.M1; frame-- {
 		ends := to // where the finer ones begin
-		for finer := frame - 1; finer >= m1; finer-- {
+		for finer := frame - 1; finer >= prices.M1; finer-- {
 			if bars := a.frames[finer].bars; len(bars) > 0 {
 				ends = min(ends, bars[0].OpenTime)
 			}
@@ -326,7 +321,7 @@ func (a *assetActor) history(from, to int64) []framedBar {
 // lacks returns a timeframe that must be read before alerts can be told what has
 // happened since they began; -1: none.
 func (a *assetActor) lacks(list []place) int {
-	for frame := m1; frame <= d1; frame++ {
+	for frame := prices.M1; frame <= prices.D1; frame++ {
 		f := &a.frames[frame]
 		if !f.loaded {
 			return frame

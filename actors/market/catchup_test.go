@@ -8,6 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -48,15 +52,15 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 // actorAt returns an asset's actor that has seen all up to a time, with the ticks of so
 // many last milliseconds still remembered and so many bars of 1m kept.
 func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
-	record := marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
+	record := marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
 		if t.Time <= at && t.Time > at-remembered {
 			a.tapes.note(tapeKey{"X", streamName}, t, t.Time, false)
 		}
 		if t.Time <= at {
-			a.filter.last = t
+			a.filter.Last = t
 		}
 	}
 	for frame := range w.bars {
@@ -67,7 +71,7 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 		}
 		a.frames[frame].loaded = true
 	}
-	m := &a.frames[m1].bars
+	m := &a.frames[prices.M1].bars
 	*m = (*m)[max(0, len(*m)-minutes):]
 	return a
 }
@@ -110,7 +114,7 @@ func placesOf(list []Alert) []place {
 
 // uninterrupted returns what alerts are told by who has watched all the time.
 func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *alerts {
-	s := newAlerts(Crypto, 60, Always, tell)
+	s := newAlerts(assets.Crypto, 60, sessions.Always, tell)
 	left := append([]Alert(nil), list...)
 	for _, t := range w.ticks {
 		for i := 0; i < len(left); {
@@ -242,20 +246,20 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 // the finer ones.
 func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	t.Parallel()
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: newClock().Now}
-	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true})
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
+	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true})
 	flat := func(opens, length int64, closes float64) marketdata.Bar {
 		return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
 	}
 	for opens := int64(980_000); opens < 1_020_000; opens += 5000 {
-		a.frames[m5].bars = append(a.frames[m5].bars, flat(opens, 5000, 100))
+		a.frames[prices.M5].bars = append(a.frames[prices.M5].bars, flat(opens, 5000, 100))
 	}
 	for opens := int64(1_003_000); opens < 1_020_000; opens += 1000 {
-		a.frames[m1].bars = append(a.frames[m1].bars, flat(opens, 1000, 100))
+		a.frames[prices.M1].bars = append(a.frames[prices.M1].bars, flat(opens, 1000, 100))
 	}
-	dip := &a.frames[m1].bars[1] // from 1_004_000 on
-	dip.Low, a.frames[m5].bars[4].Low = 80, 80
-	a.frames[m1].bars[0].Close, a.frames[m1].bars[0].High = 101, 101
+	dip := &a.frames[prices.M1].bars[1] // from 1_004_000 on
+	dip.Low, a.frames[prices.M5].bars[4].Low = 80, 80
+	a.frames[prices.M1].bars[0].Close, a.frames[prices.M1].bars[0].High = 101, 101
 	for frame := range a.frames {
 		a.frames[frame].loaded = true
 	}
@@ -264,7 +268,7 @@ func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 		since, expires int64
 		want           any
 	}{
-		{999_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[m5].bars[4], Past: true, Span: Span{80, 100}}},
+		{999_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[prices.M5].bars[4], Past: true, Span: Span{80, 100}}},
 		{1_001_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 101}}},
 		{1_001_500, 1_002_500, Expired{At: 1_002_500, Past: true}},
 		{1_003_500, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 100}}},

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -27,10 +28,10 @@ func (s *simulated) Checkpoint() []byte {
 			put(math.Float64bits(v))
 		}
 	}
-	put(uint64(s.grid.speed), s.seed, uint64(s.start), uint64(s.at), uint64(len(s.assets)))
+	put(uint64(s.grid.Speed), s.seed, uint64(s.start), uint64(s.at), uint64(len(s.assets)))
 	for _, a := range s.assets {
-		p = append(p, byte(len(a.k.symbol)))
-		p = append(p, a.k.symbol...)
+		p = append(p, byte(len(a.k.Symbol)))
+		p = append(p, a.k.Symbol...)
 		for _, g := range []*rand.PCG{a.path.own, a.path.class, a.news.own} {
 			p, _ = g.AppendBinary(p) // never fails
 		}
@@ -50,7 +51,7 @@ func (s *simulated) Checkpoint() []byte {
 // was, if that is none of this market's.
 func (s *simulated) restore(checkpoint []byte) bool {
 	r := checkpointReader{data: checkpoint}
-	if version := r.take(1); version == nil || version[0] != checkpointVersion || int64(r.uint64()) != s.grid.speed {
+	if version := r.take(1); version == nil || version[0] != checkpointVersion || int64(r.uint64()) != s.grid.Speed {
 		return false
 	}
 	restored := simulated{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64()), weather: s.weather}
@@ -59,7 +60,7 @@ func (s *simulated) restore(checkpoint []byte) bool {
 	}
 	for _, k := range s.known {
 		length := r.take(1)
-		if length == nil || string(r.take(int(length[0]))) != k.symbol {
+		if length == nil || string(r.take(int(length[0]))) != k.Symbol {
 			return false
 		}
 		a := &simulatedAsset{k: k, path: fixedPath(k), news: &newswire{k: k}, bars: assembler{grid: s.grid}}
@@ -71,7 +72,7 @@ func (s *simulated) restore(checkpoint []byte) bool {
 			a.bars.part[i] = marketdata.Bar{OpenTime: int64(r.uint64()), CloseTime: int64(r.uint64()),
 				Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 		}
-		sound := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < timeframes &&
+		sound := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < prices.Timeframes &&
 			!math.IsNaN(a.path.price+a.path.wave+a.path.left) && !math.IsInf(a.path.price+a.path.wave+a.path.left, 0)
 		if !sound {
 			return false

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -97,9 +100,9 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 // examineVenue asks a venue for bars of an asset that is always liquid.
 func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() time.Time) {
 	v := o.open([]string{c.Source}, slog.New(slog.DiscardHandler), nil)[0]
-	asset, class := "BTC", Crypto
+	asset, class := "BTC", assets.Crypto
 	if c.Source == alpaca.Name {
-		asset, class = "SPY", Stock
+		asset, class = "SPY", assets.Stock
 	}
 	symbol, _ := v.Symbol(asset, class)
 	begun := time.Now()
@@ -110,13 +113,13 @@ func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() tim
 		return
 	}
 	if at != 0 {
-		c.Skew = millis(at).Sub(now()) + c.Took/2
+		c.Skew = prices.Time(at).Sub(now()) + c.Took/2
 	}
 	current := now()
-	session := sessionOf(class)
+	session := sessions.Of(class)
 	from := current.Add(-checkedBack)
 	if !session.Open(from) {
-		from = current.Add(-horizon)
+		from = current.Add(-sessions.Horizon)
 	}
 	bars, err := v.Bars(ctx, symbol, signal.M1, from.UnixMilli(), current.UnixMilli())
 	if err != nil {
@@ -124,12 +127,12 @@ func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() tim
 		return
 	}
 	k := &keeper{}
-	bars = k.sound(bars, m1, current.UnixMilli())
+	bars = k.sound(bars, prices.M1, current.UnixMilli())
 	if len(bars) == 0 {
 		c.Note = "no bar of " + symbol + " can be used"
 		return
 	}
-	closes := millis(bars[len(bars)-1].CloseTime)
+	closes := prices.Time(bars[len(bars)-1].CloseTime)
 	c.Age = current.Sub(closes)
 	if traded := session.Between(closes, current); traded > freshFor {
 		c.Note = fmt.Sprintf("the newest bar of %s is old", symbol)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -69,10 +71,10 @@ func (t *term) openDesk(ctx context.Context) *desk {
 					k.newest[frame] = a.builder.recent[frame][n-1].CloseTime
 				}
 			}
-			if n := len(a.builder.recent[m1]); n > 0 {
-				k.level = a.builder.recent[m1][n-1].Close
+			if n := len(a.builder.recent[prices.M1]); n > 0 {
+				k.level = a.builder.recent[prices.M1][n-1].Close
 			}
-			k.ticked = a.filter.last.Time
+			k.ticked = a.filter.Last.Time
 			d.start(key, k)
 		}
 	}
@@ -124,7 +126,7 @@ func (t *term) want(ctx context.Context) error {
 		return err
 	}
 	for _, symbol := range wanted {
-		key := assetKey(symbol)
+		key := assets.Fold(symbol)
 		switch {
 		case d.keepers[key] != nil:
 		case t.assets[key] != nil:
@@ -142,7 +144,7 @@ func (t *term) want(ctx context.Context) error {
 // takeOn starts the keeper of an asset that was asked for. Where as many are kept as may
 // be, one that is not needed at the moment gives way to it.
 func (t *term) takeOn(ctx context.Context, key, symbol string) error {
-	room := len(t.assets) < maxAssets
+	room := len(t.assets) < assets.Max
 	if room && len(t.desk.keepers) >= t.o.maxKept {
 		var err error
 		if room, err = t.makeRoom(ctx); err != nil {
@@ -153,8 +155,8 @@ func (t *term) takeOn(ctx context.Context, key, symbol string) error {
 		return t.store.Settle(ctx, t.epoch, symbol, string(RefusedFull), fullFor)
 	}
 	class := ""
-	if k := lookUp(symbol); k != nil {
-		class = k.class
+	if k := assets.Find(symbol); k != nil {
+		class = k.Class
 	}
 	t.desk.start(key, newKeeper(t.desk, symbol, class))
 	return nil
@@ -169,7 +171,7 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 	if d.keeper == nil {
 		return nil
 	}
-	key := assetKey(d.keeper.symbol)
+	key := assets.Fold(d.keeper.symbol)
 	if t.desk.keepers[key] != d.keeper {
 		return nil // it was given up meanwhile
 	}
@@ -200,7 +202,7 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 			return err
 		}
 		a.missed = d.missed
-		a.filter.held = marketdata.Tick{}
+		a.filter.Held = marketdata.Tick{}
 	}
 	return t.publishKept(ctx, a, d.ticks)
 }
@@ -221,7 +223,7 @@ func (t *term) publishKept(ctx context.Context, a *fed, ticks []marketdata.Tick)
 	if len(passed) == 0 {
 		return nil
 	}
-	t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.last}
+	t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.Last}
 	return t.publish(ctx, passed)
 }
 
@@ -242,7 +244,7 @@ func (t *term) takeUp(ctx context.Context, key string, d *delivery) error {
 		t.live[d.record.Symbol] = marketdata.Live{Asset: d.record.Symbol}
 		t.step.Assets = append(t.step.Assets, *d.record)
 	}
-	var recent [timeframes][]marketdata.AssetBar
+	var recent [prices.Timeframes][]marketdata.AssetBar
 	for frame, tf := range signal.Timeframes {
 		err := t.store.EachRecent(ctx, []string{d.record.Symbol}, tf, recentKept[frame],
 			func(_ string, bars []marketdata.AssetBar) { recent[frame] = bars })

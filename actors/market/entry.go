@@ -7,36 +7,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
-
-// reason says why an entry was skipped; empty if it was not. It is the label of a
-// metric.
-type reason string
-
-// The reasons.
-const (
-	skipFields    reason = "fields"    // a field is missing or unknown
-	skipAsset     reason = "asset"     // the name is empty, too long or has control characters
-	skipNumber    reason = "number"    // not a plain decimal number
-	skipPrice     reason = "price"     // not positive, or absurd
-	skipVolume    reason = "volume"    // negative or absurd
-	skipRange     reason = "range"     // high or low contradict the other prices
-	skipTimeframe reason = "timeframe" // unknown
-	skipTime      reason = "time"      // before 2001, in the future, not aligned, or not closed yet
-	skipOld       reason = "old"       // older than the newest tick
-	skipJump      reason = "jump"      // far from the last price, and not confirmed
-	skipLate      reason = "late"      // its minute was closed before it came
-	skipSource    reason = "source"    // another source gives the asset's prices
-	skipAssets    reason = "assets"    // one asset more than there may be
-	skipLevel     reason = "level"     // so far from the price before that it is of something else
-	skipForged    reason = "forged"    // it has fields that only the feeder's own ticks have
-)
-
-// skipReasons lists them for the metric.
-var skipReasons = []reason{skipFields, skipAsset, skipNumber, skipPrice, skipVolume, skipRange, skipTimeframe, skipTime,
-	skipOld, skipJump, skipLate, skipSource, skipAssets, skipLevel, skipForged}
 
 const (
 	maxAssetLength = 64 // characters
@@ -54,7 +28,7 @@ const (
 // parseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
 // is that of a tick of our own, which carries it in a field, and streamName for what
 // somebody gave: who may write to market:ticks must not pass for a source.
-func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped reason) {
+func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
 	known := 0
 	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
 		if _, ok := e.Fields[field]; ok {
@@ -65,9 +39,9 @@ func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 	_, missed := e.Fields["missed"]
 	switch {
 	case known != len(e.Fields), stream == marketdata.OwnTicks && !named:
-		return t, skipFields
+		return t, prices.SkipFields
 	case stream == marketdata.GivenTicks && (named || missed):
-		return t, skipForged
+		return t, prices.SkipForged
 	}
 	t.Source, t.Time = streamName, e.Position.MS
 	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
@@ -86,12 +60,12 @@ func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 			return t, skipped
 		}
 		if t.Time > e.Position.MS+futureMS {
-			return t, skipTime
+			return t, prices.SkipTime
 		}
 	}
 	if source, ok := e.Fields["source"]; ok {
 		if source == streamName || !slices.Contains(sourceNames, source) {
-			return t, skipFields
+			return t, prices.SkipFields
 		}
 		t.Source = source
 	}
@@ -109,17 +83,17 @@ var barFields = [...]string{"asset", "timeframe", "open_time", "open", "high", "
 // parseBar reads an entry of market:bars; Asset holds the name as it stands. The
 // bar is checked by itself: whether it is aligned and closed depends on the
 // asset's time, see checkBarTime.
-func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped reason) {
+func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
 	known := 0
 	for _, field := range barFields {
 		if _, ok := e.Fields[field]; ok {
 			known++
 		} else if field != "volume" {
-			return b, skipFields
+			return b, prices.SkipFields
 		}
 	}
 	if known != len(e.Fields) {
-		return b, skipFields
+		return b, prices.SkipFields
 	}
 	b.Given = true
 	b.Timeframe = signal.Timeframe(e.Fields["timeframe"])
@@ -143,10 +117,10 @@ func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped reason) {
 		}
 	}
 	if b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close) {
-		return b, skipRange
+		return b, prices.SkipRange
 	}
-	if _, ok := frameOf(b.Timeframe); !ok {
-		return b, skipTimeframe
+	if _, ok := prices.FrameOf(b.Timeframe); !ok {
+		return b, prices.SkipTimeframe
 	}
 	b.OpenTime, skipped = parseTime(e.Fields["open_time"])
 	return b, skipped
@@ -154,29 +128,29 @@ func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped reason) {
 
 // checkBarTime says whether b is a bar of g that was closed when its entry was
 // written at ms, and completes its CloseTime.
-func checkBarTime(b *marketdata.AssetBar, g grid, ms int64) reason {
-	frame, ok := frameOf(b.Timeframe)
+func checkBarTime(b *marketdata.AssetBar, g prices.Grid, ms int64) prices.Reason {
+	frame, ok := prices.FrameOf(b.Timeframe)
 	if !ok {
-		return skipTimeframe
+		return prices.SkipTimeframe
 	}
 	// Far in the future the calendar would overflow.
-	if b.OpenTime > ms || !g.aligned(frame, b.OpenTime) {
-		return skipTime
+	if b.OpenTime > ms || !g.Aligned(frame, b.OpenTime) {
+		return prices.SkipTime
 	}
-	if _, b.CloseTime = g.interval(frame, b.OpenTime); b.CloseTime > ms+futureMS {
-		return skipTime
+	if _, b.CloseTime = g.Interval(frame, b.OpenTime); b.CloseTime > ms+futureMS {
+		return prices.SkipTime
 	}
 	return ""
 }
 
-func nameAndNumber(fields map[string]string, number string) (string, float64, reason) {
+func nameAndNumber(fields map[string]string, number string) (string, float64, prices.Reason) {
 	name, ok := fields["asset"]
 	text, ok2 := fields[number]
 	if !ok || !ok2 {
-		return "", 0, skipFields
+		return "", 0, prices.SkipFields
 	}
 	if !validName(name) {
-		return "", 0, skipAsset
+		return "", 0, prices.SkipAsset
 	}
 	value, skipped := parseNumber(text)
 	return name, value, skipped
@@ -199,53 +173,53 @@ func validName(name string) bool {
 
 // parseNumber reads a plain decimal number. strconv alone would also take NaN,
 // Inf and hexadecimals.
-func parseNumber(text string) (float64, reason) {
+func parseNumber(text string) (float64, prices.Reason) {
 	if text == "" || len(text) > maxNumberBytes {
-		return 0, skipNumber
+		return 0, prices.SkipNumber
 	}
 	for i := range len(text) {
 		if c := text[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
-			return 0, skipNumber
+			return 0, prices.SkipNumber
 		}
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(v, 0) {
-		return 0, skipNumber
+		return 0, prices.SkipNumber
 	}
 	return v, ""
 }
 
-func checkPrice(v float64) reason {
+func checkPrice(v float64) prices.Reason {
 	if v < minPrice || v > maxPrice {
-		return skipPrice
+		return prices.SkipPrice
 	}
 	return ""
 }
 
-func parseVolume(text string) (float64, reason) {
+func parseVolume(text string) (float64, prices.Reason) {
 	v, skipped := parseNumber(text)
 	if skipped != "" {
 		return 0, skipped
 	}
 	if v < 0 || v > maxVolume {
-		return 0, skipVolume
+		return 0, prices.SkipVolume
 	}
 	return v, ""
 }
 
 // parseTime reads milliseconds since 1970.
-func parseTime(text string) (int64, reason) {
+func parseTime(text string) (int64, prices.Reason) {
 	if text == "" || len(text) > 15 {
-		return 0, skipTime
+		return 0, prices.SkipTime
 	}
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
-			return 0, skipTime
+			return 0, prices.SkipTime
 		}
 	}
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < earliestTime {
-		return 0, skipTime
+		return 0, prices.SkipTime
 	}
 	return ms, ""
 }

@@ -8,6 +8,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -36,44 +37,44 @@ func TestTicksAreChecked(t *testing.T) {
 		name    string
 		changes []string
 		want    marketdata.Tick
-		skipped reason
+		skipped prices.Reason
 	}{
 		{"a whole one", nil, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
 		{"without volume", []string{"volume", "-"}, marketdata.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
 		{"without time", []string{"time", "-"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
 		{"with an exponent", []string{"price", "6.7e4"}, marketdata.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
 		{"a little ahead", []string{"time", "1795253405000"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
-		{"far ahead", []string{"time", "1795253406000"}, marketdata.Tick{}, skipTime},
-		{"time in seconds", []string{"time", "1795253400"}, marketdata.Tick{}, skipTime},
-		{"negative time", []string{"time", "-1795253400000"}, marketdata.Tick{}, skipTime},
-		{"endless time", []string{"time", "99999999999999999999"}, marketdata.Tick{}, skipTime},
-		{"time with a fraction", []string{"time", "1795253400000.5"}, marketdata.Tick{}, skipTime},
-		{"unknown field", []string{"exchange", "x"}, marketdata.Tick{}, skipFields},
-		{"no price", []string{"price", "-"}, marketdata.Tick{}, skipFields},
-		{"no asset", []string{"asset", "-"}, marketdata.Tick{}, skipFields},
-		{"empty asset", []string{"asset", ""}, marketdata.Tick{}, skipAsset},
-		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, marketdata.Tick{}, skipAsset},
-		{"control character", []string{"asset", "BT\nC"}, marketdata.Tick{}, skipAsset},
-		{"C1 control character", []string{"asset", "BT\u0085C"}, marketdata.Tick{}, skipAsset},
-		{"not UTF-8", []string{"asset", "BT\xffC"}, marketdata.Tick{}, skipAsset},
-		{"space at the end", []string{"asset", "BTC "}, marketdata.Tick{}, skipAsset},
-		{"NaN", []string{"price", "NaN"}, marketdata.Tick{}, skipNumber},
-		{"Inf", []string{"price", "+Inf"}, marketdata.Tick{}, skipNumber},
-		{"overflow", []string{"price", "1e999"}, marketdata.Tick{}, skipNumber},
-		{"hexadecimal", []string{"price", "0x1p4"}, marketdata.Tick{}, skipNumber},
-		{"empty price", []string{"price", ""}, marketdata.Tick{}, skipNumber},
-		{"words", []string{"price", "cheap"}, marketdata.Tick{}, skipNumber},
-		{"two points", []string{"price", "1.2.3"}, marketdata.Tick{}, skipNumber},
-		{"negative price", []string{"price", "-1"}, marketdata.Tick{}, skipPrice},
-		{"zero", []string{"price", "0"}, marketdata.Tick{}, skipPrice},
-		{"absurd price", []string{"price", "1e13"}, marketdata.Tick{}, skipPrice},
-		{"absurdly small price", []string{"price", "1e-12"}, marketdata.Tick{}, skipPrice},
-		{"passing for a source", []string{"source", "simulated"}, marketdata.Tick{}, skipForged},
-		{"passing for another", []string{"source", "stream"}, marketdata.Tick{}, skipForged},
-		{"passing for one after a gap", []string{"missed", "1795253400000"}, marketdata.Tick{}, skipForged},
-		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, marketdata.Tick{}, skipFields},
-		{"negative volume", []string{"volume", "-1"}, marketdata.Tick{}, skipVolume},
-		{"NaN volume", []string{"volume", "nan"}, marketdata.Tick{}, skipNumber},
+		{"far ahead", []string{"time", "1795253406000"}, marketdata.Tick{}, prices.SkipTime},
+		{"time in seconds", []string{"time", "1795253400"}, marketdata.Tick{}, prices.SkipTime},
+		{"negative time", []string{"time", "-1795253400000"}, marketdata.Tick{}, prices.SkipTime},
+		{"endless time", []string{"time", "99999999999999999999"}, marketdata.Tick{}, prices.SkipTime},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, marketdata.Tick{}, prices.SkipTime},
+		{"unknown field", []string{"exchange", "x"}, marketdata.Tick{}, prices.SkipFields},
+		{"no price", []string{"price", "-"}, marketdata.Tick{}, prices.SkipFields},
+		{"no asset", []string{"asset", "-"}, marketdata.Tick{}, prices.SkipFields},
+		{"empty asset", []string{"asset", ""}, marketdata.Tick{}, prices.SkipAsset},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, marketdata.Tick{}, prices.SkipAsset},
+		{"control character", []string{"asset", "BT\nC"}, marketdata.Tick{}, prices.SkipAsset},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, marketdata.Tick{}, prices.SkipAsset},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, marketdata.Tick{}, prices.SkipAsset},
+		{"space at the end", []string{"asset", "BTC "}, marketdata.Tick{}, prices.SkipAsset},
+		{"NaN", []string{"price", "NaN"}, marketdata.Tick{}, prices.SkipNumber},
+		{"Inf", []string{"price", "+Inf"}, marketdata.Tick{}, prices.SkipNumber},
+		{"overflow", []string{"price", "1e999"}, marketdata.Tick{}, prices.SkipNumber},
+		{"hexadecimal", []string{"price", "0x1p4"}, marketdata.Tick{}, prices.SkipNumber},
+		{"empty price", []string{"price", ""}, marketdata.Tick{}, prices.SkipNumber},
+		{"words", []string{"price", "cheap"}, marketdata.Tick{}, prices.SkipNumber},
+		{"two points", []string{"price", "1.2.3"}, marketdata.Tick{}, prices.SkipNumber},
+		{"negative price", []string{"price", "-1"}, marketdata.Tick{}, prices.SkipPrice},
+		{"zero", []string{"price", "0"}, marketdata.Tick{}, prices.SkipPrice},
+		{"absurd price", []string{"price", "1e13"}, marketdata.Tick{}, prices.SkipPrice},
+		{"absurdly small price", []string{"price", "1e-12"}, marketdata.Tick{}, prices.SkipPrice},
+		{"passing for a source", []string{"source", "simulated"}, marketdata.Tick{}, prices.SkipForged},
+		{"passing for another", []string{"source", "stream"}, marketdata.Tick{}, prices.SkipForged},
+		{"passing for one after a gap", []string{"missed", "1795253400000"}, marketdata.Tick{}, prices.SkipForged},
+		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, marketdata.Tick{}, prices.SkipFields},
+		{"negative volume", []string{"volume", "-1"}, marketdata.Tick{}, prices.SkipVolume},
+		{"NaN volume", []string{"volume", "nan"}, marketdata.Tick{}, prices.SkipNumber},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
@@ -95,14 +96,14 @@ func TestOwnTicksNameTheirSource(t *testing.T) {
 		name    string
 		changes []string
 		missed  int64
-		skipped reason
+		skipped prices.Reason
 	}{
 		{"a whole one", []string{"source", "simulated"}, 0, ""},
 		{"after a gap", []string{"source", "simulated", "missed", "1795253400000"}, 1_795_253_400_000, ""},
-		{"after a gap without a beginning", []string{"source", "simulated", "missed", "5"}, 0, skipTime},
-		{"no source", nil, 0, skipFields},
-		{"a source that is unknown", []string{"source", "exchange"}, 0, skipFields},
-		{"a source that has no ticks of its own", []string{"source", "stream"}, 0, skipFields},
+		{"after a gap without a beginning", []string{"source", "simulated", "missed", "5"}, 0, prices.SkipTime},
+		{"no source", nil, 0, prices.SkipFields},
+		{"a source that is unknown", []string{"source", "exchange"}, 0, prices.SkipFields},
+		{"a source that has no ticks of its own", []string{"source", "stream"}, 0, prices.SkipFields},
 	} {
 		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
 		got, skipped := parseTick(marketdata.OwnTicks, e)
@@ -120,33 +121,33 @@ func TestBarsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		changes []string
-		skipped reason
+		skipped prices.Reason
 	}{
 		{"a whole one", nil, ""},
 		{"without volume", []string{"volume", "-"}, ""},
 		{"all prices equal", []string{"open", "5", "high", "5", "low", "5", "close", "5"}, ""},
-		{"no close", []string{"close", "-"}, skipFields},
-		{"unknown field", []string{"vwap", "1"}, skipFields},
-		{"high below low", []string{"high", "66000"}, skipRange},
-		{"high below close", []string{"high", "66950"}, skipRange},
-		{"low above open", []string{"low", "66950"}, skipRange},
-		{"negative low", []string{"low", "-5"}, skipPrice},
-		{"NaN high", []string{"high", "NaN"}, skipNumber},
-		{"negative volume", []string{"volume", "-5"}, skipVolume},
-		{"unknown timeframe", []string{"timeframe", "2h"}, skipTimeframe},
-		{"empty timeframe", []string{"timeframe", ""}, skipTimeframe},
-		{"not aligned", []string{"open_time", "1795248000001"}, skipTime},
-		{"still open", []string{"open_time", "1795251600000"}, skipTime},
-		{"in the future", []string{"open_time", "1795258800000"}, skipTime},
-		{"far in the future", []string{"open_time", "999999999999999"}, skipTime},
-		{"in seconds", []string{"open_time", "1795248000"}, skipTime},
-		{"no name", []string{"asset", ""}, skipAsset},
+		{"no close", []string{"close", "-"}, prices.SkipFields},
+		{"unknown field", []string{"vwap", "1"}, prices.SkipFields},
+		{"high below low", []string{"high", "66000"}, prices.SkipRange},
+		{"high below close", []string{"high", "66950"}, prices.SkipRange},
+		{"low above open", []string{"low", "66950"}, prices.SkipRange},
+		{"negative low", []string{"low", "-5"}, prices.SkipPrice},
+		{"NaN high", []string{"high", "NaN"}, prices.SkipNumber},
+		{"negative volume", []string{"volume", "-5"}, prices.SkipVolume},
+		{"unknown timeframe", []string{"timeframe", "2h"}, prices.SkipTimeframe},
+		{"empty timeframe", []string{"timeframe", ""}, prices.SkipTimeframe},
+		{"not aligned", []string{"open_time", "1795248000001"}, prices.SkipTime},
+		{"still open", []string{"open_time", "1795251600000"}, prices.SkipTime},
+		{"in the future", []string{"open_time", "1795258800000"}, prices.SkipTime},
+		{"far in the future", []string{"open_time", "999999999999999"}, prices.SkipTime},
+		{"in seconds", []string{"open_time", "1795248000"}, prices.SkipTime},
+		{"no name", []string{"asset", ""}, prices.SkipAsset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodBar, c.changes...)}
 			b, skipped := parseBar(e)
 			if skipped == "" {
-				skipped = checkBarTime(&b, grid{1}, at)
+				skipped = checkBarTime(&b, prices.Grid{Speed: 1}, at)
 			}
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
@@ -183,7 +184,7 @@ func FuzzParseBar(f *testing.F) {
 			"open_time": openTime, "open": open, "high": high, "low": low, "close": closing, "volume": volume}}
 		b, skipped := parseBar(e)
 		if skipped == "" {
-			skipped = checkBarTime(&b, grid{1}, at)
+			skipped = checkBarTime(&b, prices.Grid{Speed: 1}, at)
 		}
 		if skipped != "" {
 			return

@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -36,7 +38,7 @@ type fakeVenue struct {
 func (*fakeVenue) Listed(context.Context) ([]string, bool, error) { return nil, false, nil }
 
 func (v *fakeVenue) Name() string                               { return v.name }
-func (v *fakeVenue) Class() string                              { return Crypto }
+func (v *fakeVenue) Class() string                              { return assets.Crypto }
 func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return coinOf(symbol, class) }
 func (v *fakeVenue) Run(context.Context)                        {}
 func (v *fakeVenue) Ping(context.Context) (int64, error)        { return 0, nil }
@@ -54,8 +56,8 @@ func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from,
 	if v.quiet {
 		to = min(to, v.now().UnixMilli()-3_600_000)
 	}
-	frame, _ := frameOf(tf)
-	step := frameMS[frame]
+	frame, _ := prices.FrameOf(tf)
+	step := prices.FrameMS[frame]
 	var bars []marketdata.Bar
 	for open := (from + step - 1) / step * step; open < to; open += step {
 		p := markettest.PriceAt(open)
@@ -100,7 +102,7 @@ func (v *fakeVenue) tell(e binance.Event) {
 // keeping is a keeper of BTC at two venues in a bubble: the first tells by itself, the
 // second must be asked.
 type keeping struct {
-	*clock
+	*markettest.Clock
 	first, second *fakeVenue
 	keeper        *keeper
 
@@ -112,11 +114,11 @@ type keeping struct {
 func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begun, ahead := time.Now(), newClock()
+		begun, ahead := time.Now(), markettest.NewClock()
 		now := func() time.Time { return ahead.Now().Add(time.Since(begun)) }
-		k := &keeping{clock: ahead, first: &fakeVenue{name: "first", now: now, streams: true}, second: &fakeVenue{name: "second", now: now}}
+		k := &keeping{Clock: ahead, first: &fakeVenue{name: "first", now: now, streams: true}, second: &fakeVenue{name: "second", now: now}}
 		d := &desk{venues: []venue{k.first, k.second}, now: now, log: slog.New(slog.DiscardHandler), out: make(chan delivery)}
-		k.keeper = newKeeper(d, "BTC", Crypto)
+		k.keeper = newKeeper(d, "BTC", assets.Crypto)
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
@@ -343,7 +345,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 			keep(t, func(t *testing.T, k *keeping) {
 				k.live(70, true, 1)
 				last, before := k.keeper.ticked, len(k.since(0))
-				k.clock.Add(-time.Hour)
+				k.Clock.Add(-time.Hour)
 				at := last + 30_000
 				for range 30 {
 					time.Sleep(time.Second)
@@ -360,7 +362,7 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 						t.Errorf("a trade from the future is taken: %+v", d.ticks)
 					}
 				}
-				k.clock.Add(time.Hour)
+				k.Clock.Add(time.Hour)
 				k.live(150, true, 1)
 				k.expect(t, "afterwards", "first")
 				if !slices.ContainsFunc(k.since(before), func(d delivery) bool {
@@ -380,9 +382,9 @@ func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
 		k.first.tell(binance.Event{Kind: binance.Refused})
 		time.Sleep(time.Minute)
 		k.expect(t, "at first", "second")
-		k.clock.Add(-time.Hour)
+		k.Clock.Add(-time.Hour)
 		time.Sleep(10 * time.Minute)
-		k.clock.Add(time.Hour)
+		k.Clock.Add(time.Hour)
 		failed, before := len(k.keeper.rests), len(k.since(0))
 		time.Sleep(2 * time.Minute)
 		got := k.since(before)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -122,7 +124,7 @@ type Feeder struct {
 	store   FeederStore
 	o       FeederOptions
 	sources []string
-	known   []*known // the assets of the simulated market
+	known   []*assets.Spec // the assets of the simulated market
 	skips   skipLog
 
 	venues    []venue // the real sources, in the order of sources
@@ -155,8 +157,8 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	}
 	f := &Feeder{store: store, o: o, sources: sources, venues: o.Real.open(sources, o.Log, o.Metrics),
 		reporters: o.Real.reporters(sources, o.Now, o.Log, o.Metrics)}
-	for i := range knownAssets {
-		f.known = append(f.known, &knownAssets[i])
+	for i := range assets.Known {
+		f.known = append(f.known, &assets.Known[i])
 	}
 	f.skips = skipLog{log: o.Log, metrics: o.Metrics}
 	return f, nil
@@ -235,7 +237,7 @@ type skipLog struct {
 	unlogged int
 }
 
-func (s *skipLog) skip(stream string, e *marketdata.Entry, r reason, now int64) {
+func (s *skipLog) skip(stream string, e *marketdata.Entry, r prices.Reason, now int64) {
 	s.metrics.skip(r)
 	s.unlogged++
 	if now-s.last < skipLogEvery && now >= s.last && s.last != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -67,19 +68,19 @@ func (b *bench) path(asset string) map[int64]float64 {
 // opened waits until a feeder has written the history.
 func (b *bench) opened() {
 	b.t.Helper()
-	eventually(b.t, "history", func() bool {
+	markettest.Eventually(b.t, "history", func() bool {
 		_, _, err := b.store.Asset(b.t.Context(), "BTC")
 		return err == nil
 	})
 }
 
 // drive moves the clock on in steps and waits each time until the market follows.
-func (b *bench) drive(c *clock, step time.Duration, times int) {
+func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 	b.t.Helper()
 	for range times {
 		c.Add(step)
 		want := c.Now().UnixMilli() / 100 * 100
-		eventually(b.t, fmt.Sprintf("tick of %d", want), func() bool {
+		markettest.Eventually(b.t, fmt.Sprintf("tick of %d", want), func() bool {
 			last, err := b.server.Client().XRevRangeN(b.t.Context(), "{market}:ticks", "+", "-", 1).Result()
 			return err == nil && len(last) == 1 && last[0].Values["time"] == fmt.Sprint(want)
 		})
@@ -89,13 +90,13 @@ func (b *bench) drive(c *clock, step time.Duration, times int) {
 func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 	t.Parallel()
 	const steps = 6
-	whole := newClock()
+	whole := markettest.NewClock()
 	one := newBench(t, whole.Now)
 	one.feed(FeederOptions{Seed: 7})
 	one.opened()
 	one.drive(whole, 1100*time.Millisecond, steps)
 
-	interrupted := newClock()
+	interrupted := markettest.NewClock()
 	two := newBench(t, interrupted.Now)
 	stop := two.feed(FeederOptions{Seed: 7})
 	two.opened()
@@ -116,7 +117,7 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 	}
 	for _, tf := range signal.Timeframes {
 		var want, got []marketdata.AssetBar
-		eventually(t, "bars", func() bool {
+		markettest.Eventually(t, "bars", func() bool {
 			want, _, _ = one.store.Bars(t.Context(), "ETH", tf)
 			got, _, _ = two.store.Bars(t.Context(), "ETH", tf)
 			return len(want) > 0 && len(want) == len(got)
@@ -163,7 +164,7 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	<-stopped.renewed // it is the feeder, and pauses
 	b.feed(FeederOptions{Node: "second", Lease: 2 * time.Second})
 	rdb := b.server.Client()
-	eventually(t, "second feeder", func() bool { return rdb.Get(t.Context(), "{market}:feeder").Val() == "second" })
+	markettest.Eventually(t, "second feeder", func() bool { return rdb.Get(t.Context(), "{market}:feeder").Val() == "second" })
 	epoch, err := rdb.Get(t.Context(), "{market}:feederepoch").Int64()
 	if err != nil {
 		t.Fatal(err)
@@ -180,10 +181,10 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	close(stopped.paused)
 	select {
 	case <-stopped.lost:
-	case <-time.After(patience):
+	case <-time.After(markettest.Patience):
 		t.Error("the first feeder did not notice")
 	}
-	eventually(t, "bars of the second feeder", func() bool {
+	markettest.Eventually(t, "bars of the second feeder", func() bool {
 		bars, _, err := b.store.Bars(t.Context(), "BTC", signal.H1)
 		return err == nil && len(bars) >= 999
 	})
@@ -198,11 +199,11 @@ func TestTheFeederSurvivesRedis(t *testing.T) {
 		s, err := m.Series(t.Context(), "SOL", signal.M1)
 		return err == nil && time.Now().UnixMilli()-s.Last.Time < 1500
 	}
-	eventually(t, "prices", fresh)
+	markettest.Eventually(t, "prices", fresh)
 	b.server.Pause()
 	time.Sleep(50 * time.Millisecond)
 	b.server.Continue()
 	b.server.Kill()
 	b.server.Restart()
-	eventually(t, "prices after the restart", fresh)
+	markettest.Eventually(t, "prices after the restart", fresh)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -30,22 +32,22 @@ type plan struct{ days, hours, fives, minutes int64 }
 // planFor returns the plan for a path that shall reach the market time now.
 func planFor(now int64) plan {
 	back := func(aligned, frame int) int64 {
-		return now - now%frameMS[aligned] - historyBars*frameMS[frame]
+		return now - now%prices.FrameMS[aligned] - historyBars*prices.FrameMS[frame]
 	}
-	return plan{days: back(d1, d1), hours: back(h1, h1), fives: back(m5, m5), minutes: back(m5, m1)}
+	return plan{days: back(prices.D1, prices.D1), hours: back(prices.H1, prices.H1), fives: back(prices.M5, prices.M5), minutes: back(prices.M5, prices.M1)}
 }
 
 // at returns the step and the finest timeframe at a market time.
 func (p plan) at(t int64) (step int64, finest int) {
 	switch {
 	case t < p.hours:
-		step, finest = dayStep, d1
+		step, finest = dayStep, prices.D1
 	case t < p.fives:
-		step, finest = hourStep, h1
+		step, finest = hourStep, prices.H1
 	case t < p.minutes:
-		step, finest = fiveStep, m5
+		step, finest = fiveStep, prices.M5
 	default:
-		return minuteStep, m1
+		return minuteStep, prices.M1
 	}
 	if t%step != 0 {
 		step = minuteStep // up to the next coarse point
@@ -55,7 +57,7 @@ func (p plan) at(t int64) (step int64, finest int) {
 
 // simulatedAsset is one path with what is made of it.
 type simulatedAsset struct {
-	k    *known
+	k    *assets.Spec
 	path *path
 	bars assembler
 	news *newswire
@@ -71,7 +73,7 @@ const stepsAtOnce = 1000
 
 // yield is what came of a piece of a path.
 type yield struct {
-	bars  [timeframes][]marketdata.Bar
+	bars  [prices.Timeframes][]marketdata.Bar
 	ticks []marketdata.AssetTick
 	news  []marketdata.NewsItem
 }
@@ -89,17 +91,17 @@ func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since,
 			return y
 		}
 		if a.weather != nil && t > a.since {
-			a.path.weather = a.weather(time.UnixMilli(g.wall(t)))
+			a.path.weather = a.weather(time.UnixMilli(g.Wall(t)))
 		}
 		price, volume := a.path.step(float64(step) / marketMSPerHour)
 		if _, finest := p.at(t); finest != a.bars.finest {
 			a.bars.start(finest)
 		}
-		a.last = marketdata.Tick{Price: price, Volume: volume, Time: g.wall(t)}
+		a.last = marketdata.Tick{Price: price, Volume: volume, Time: g.Wall(t)}
 		a.bars.add(a.last.Time, price, volume, keep)
 		y.news = append(y.news, a.news.until(t, a.path.regime, g)...)
 		if a.last.Time > since && t/minuteStep%thin == 0 {
-			y.ticks = append(y.ticks, marketdata.AssetTick{Asset: a.k.symbol, Source: simulatedName, Tick: a.last})
+			y.ticks = append(y.ticks, marketdata.AssetTick{Asset: a.k.Symbol, Source: simulatedName, Tick: a.last})
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -46,10 +48,8 @@ const (
 	venueRest = 30 * time.Second
 	// maxPending bounds the events that wait.
 	maxPending = 20_000
-	// levelFactor is by which factor a price may differ from the close before: more is
-	// no price of the same thing. levelFaults of them in a row have the history read
-	// again.
-	levelFactor = 4
+	// levelFaults prices in a row that cannot be of the same thing as the close before
+	// have the history read again.
 	levelFaults = 50
 )
 
@@ -85,12 +85,12 @@ type keeper struct {
 	metrics       *Metrics
 	out           chan<- delivery
 
-	source string            // whose bars the records hold; empty: nobody's
-	newest [timeframes]int64 // when the newest of them ended
-	ticked int64             // the newest tick that was delivered
-	level  float64           // the newest price that was delivered
-	faults int               // prices in a row that were far from it
-	anew   bool              // the records are not to be trusted
+	source string                   // whose bars the records hold; empty: nobody's
+	newest [prices.Timeframes]int64 // when the newest of them ended
+	ticked int64                    // the newest tick that was delivered
+	level  float64                  // the newest price that was delivered
+	faults int                      // prices in a row that were far from it
+	anew   bool                     // the records are not to be trusted
 	rests  map[string]time.Time
 	absent map[string]bool // venues that do not have the asset
 	errs   map[string]error
@@ -267,7 +267,7 @@ func (k *keeper) awaitUp(ctx context.Context) error {
 func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 	reset := k.source != v.Name() || k.anew
 	now := k.now().UnixMilli()
-	if !reset && now-k.newest[m1] <= shortGap && now >= k.newest[m1] {
+	if !reset && now-k.newest[prices.M1] <= shortGap && now >= k.newest[prices.M1] {
 		return k.refill(ctx, v, symbol)
 	}
 	list, newest, level, err := k.history(ctx, v, symbol, reset, now)
@@ -287,8 +287,8 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 	}
 	k.class = cmp.Or(k.class, v.Class())
 	record := marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: v.Name(),
-		AlwaysOpen: sessionOf(k.class) == Always, Speed: 1}
-	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[m1]})
+		AlwaysOpen: sessions.Of(k.class) == sessions.Always, Speed: 1}
+	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[prices.M1]})
 	return nil
 }
 
@@ -296,13 +296,13 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 // records hold, or, with reset, all. It returns when the newest of each ended, and the
 // newest price; 0: none.
 func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool, now int64) (
-	list []marketdata.Series, newest [timeframes]int64, level float64, err error) {
+	list []marketdata.Series, newest [prices.Timeframes]int64, level float64, err error) {
 	if !reset {
 		newest = k.newest
 	}
 	for frame, tf := range signal.Timeframes {
-		from := now - realBars*frameMS[frame]
-		if sessionOf(cmp.Or(k.class, v.Class())) == Exchange {
+		from := now - realBars*prices.FrameMS[frame]
+		if sessions.Of(cmp.Or(k.class, v.Class())) == sessions.Exchange {
 			from = now - historyOf(frame)
 		}
 		if !reset {
@@ -311,14 +311,14 @@ func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool
 		if from >= now {
 			continue // the clock was ahead
 		}
-		raw, err := v.Bars(ctx, symbol, tf, from-from%frameMS[frame], now)
+		raw, err := v.Bars(ctx, symbol, tf, from-from%prices.FrameMS[frame], now)
 		if err != nil {
 			return nil, newest, 0, err
 		}
 		bars := k.sound(raw, frame, now)
 		s := marketdata.Series{Asset: k.symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
-			if frame > m1 && b.CloseTime > now-askedTwice {
+			if frame > prices.M1 && b.CloseTime > now-askedTwice {
 				break // its end may be missing: it is built from finer ones
 			}
 			s.Bars = append(s.Bars, marketdata.AssetBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
@@ -338,40 +338,40 @@ func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool
 // sessions of some six hours: in milliseconds.
 func historyOf(frame int) int64 {
 	const day = 86_400_000
-	return [timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
+	return [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
 }
 
 // refill reads the bars of 1m that are missing since the newest.
 func (k *keeper) refill(ctx context.Context, v venue, symbol string) error {
 	now := k.now().UnixMilli()
-	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[m1]-askedTwice, now)
+	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 	if err != nil {
 		return err
 	}
-	bars, missed := k.sound(raw, m1, now), k.since()
+	bars, missed := k.sound(raw, prices.M1, now), k.since()
 	k.noteBars(bars)
-	k.deliver(ctx, delivery{bars: bars, missed: missed, upTo: k.newest[m1]})
+	k.deliver(ctx, delivery{bars: bars, missed: missed, upTo: k.newest[prices.M1]})
 	return nil
 }
 
 // since returns since when ticks may be missing, if some are.
-func (k *keeper) since() int64 { return cmp.Or(k.ticked, k.newest[m1]) }
+func (k *keeper) since() int64 { return cmp.Or(k.ticked, k.newest[prices.M1]) }
 
 // noteBars notes bars that are about to be delivered.
 func (k *keeper) noteBars(bars []marketdata.Bar) {
 	for _, b := range bars {
-		if b.CloseTime > k.newest[m1] {
-			k.newest[m1], k.level = b.CloseTime, b.Close
+		if b.CloseTime > k.newest[prices.M1] {
+			k.newest[prices.M1], k.level = b.CloseTime, b.Close
 		}
 	}
 }
 
 // ask asks a venue after each minute, until that fails.
 func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
-	failed, session := 0, sessionOf(k.class)
+	failed, session := 0, sessions.Of(k.class)
 	for {
 		now := k.now().UnixMilli()
-		wait := frameMS[m1] - (now-askAfter)%frameMS[m1]
+		wait := prices.FrameMS[prices.M1] - (now-askAfter)%prices.FrameMS[prices.M1]
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -380,20 +380,20 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 		case <-time.After(time.Duration(wait) * time.Millisecond):
 		}
 		now = k.now().UnixMilli()
-		if session != Always && !session.Open(millis(now)) && !session.Open(millis(now-5*frameMS[m1])) {
-			k.deliver(ctx, delivery{upTo: now - now%frameMS[m1]})
+		if session != sessions.Always && !session.Open(prices.Time(now)) && !session.Open(prices.Time(now-5*prices.FrameMS[prices.M1])) {
+			k.deliver(ctx, delivery{upTo: now - now%prices.FrameMS[prices.M1]})
 			continue
 		}
-		if now <= k.newest[m1] {
+		if now <= k.newest[prices.M1] {
 			continue // the clock was ahead
 		}
-		if now-k.newest[m1] > shortGap {
+		if now-k.newest[prices.M1] > shortGap {
 			if err := k.load(ctx, v, symbol); err != nil {
 				return err
 			}
 			continue
 		}
-		raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[m1]-askedTwice, now)
+		raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 		if err != nil {
 			if failed++; failed >= failedAsks || errors.Is(err, fetch.ErrUnknown) {
 				return err
@@ -401,16 +401,14 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 			continue
 		}
 		failed = 0
-		bars := k.sound(raw, m1, now)
+		bars := k.sound(raw, prices.M1, now)
 		k.noteBars(bars)
-		if session == Always && now-k.newest[m1] > quietFor {
+		if session == sessions.Always && now-k.newest[prices.M1] > quietFor {
 			return errSilent
 		}
-		k.deliver(ctx, delivery{bars: bars, upTo: now - now%frameMS[m1]})
+		k.deliver(ctx, delivery{bars: bars, upTo: now - now%prices.FrameMS[prices.M1]})
 	}
 }
-
-func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // newKeeper returns the keeper of an asset. source and newest say what the records
 // hold, ticked and level how far its prices have come.

@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -68,7 +72,7 @@ func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 		"none":          {nil, nil},
 	} {
 		k := &keeper{}
-		got := k.sound(c.bars, m1, now)
+		got := k.sound(c.bars, prices.M1, now)
 		if len(got) == 0 {
 			got = nil
 		}
@@ -83,21 +87,21 @@ func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
 	now := int64(1_795_253_400_000)
 	for _, c := range []struct {
 		tick marketdata.Tick
-		want reason
+		want prices.Reason
 	}{
 		{marketdata.Tick{Price: 101, Time: now}, ""},
 		{marketdata.Tick{Price: 101, Time: now + futureMS}, ""},
-		{marketdata.Tick{Price: 101, Time: now + futureMS + 1}, skipTime},
-		{marketdata.Tick{Price: 101, Time: now / 1000}, skipTime}, // seconds
-		{marketdata.Tick{Price: 101, Time: now - 1001}, skipOld},
-		{marketdata.Tick{Price: 101, Volume: math.NaN(), Time: now}, skipVolume},
-		{marketdata.Tick{Price: 101, Volume: -1, Time: now}, skipVolume},
-		{marketdata.Tick{Price: math.NaN(), Time: now}, skipPrice},
-		{marketdata.Tick{Price: math.Inf(1), Time: now}, skipPrice},
-		{marketdata.Tick{Price: -101, Time: now}, skipPrice},
-		{marketdata.Tick{Price: 0, Time: now}, skipPrice},
-		{marketdata.Tick{Price: 1. / 101, Time: now}, skipLevel},
-		{marketdata.Tick{Price: 500, Time: now}, skipLevel},
+		{marketdata.Tick{Price: 101, Time: now + futureMS + 1}, prices.SkipTime},
+		{marketdata.Tick{Price: 101, Time: now / 1000}, prices.SkipTime}, // seconds
+		{marketdata.Tick{Price: 101, Time: now - 1001}, prices.SkipOld},
+		{marketdata.Tick{Price: 101, Volume: math.NaN(), Time: now}, prices.SkipVolume},
+		{marketdata.Tick{Price: 101, Volume: -1, Time: now}, prices.SkipVolume},
+		{marketdata.Tick{Price: math.NaN(), Time: now}, prices.SkipPrice},
+		{marketdata.Tick{Price: math.Inf(1), Time: now}, prices.SkipPrice},
+		{marketdata.Tick{Price: -101, Time: now}, prices.SkipPrice},
+		{marketdata.Tick{Price: 0, Time: now}, prices.SkipPrice},
+		{marketdata.Tick{Price: 1. / 101, Time: now}, prices.SkipLevel},
+		{marketdata.Tick{Price: 500, Time: now}, prices.SkipLevel},
 	} {
 		k := &keeper{level: 100, ticked: now - 1000}
 		if got := k.soundTick(&c.tick, now); got != c.want {
@@ -126,15 +130,15 @@ func TestSymbolsOfSources(t *testing.T) {
 	t.Parallel()
 	b, c, a := &binanceVenue{}, &coinbaseVenue{}, &alpacaVenue{}
 	for _, x := range []struct{ symbol, class, binance, coinbase, alpaca string }{
-		{"BTC", Crypto, "BTCUSDT", "BTC-USD", ""},
+		{"BTC", assets.Crypto, "BTCUSDT", "BTC-USD", ""},
 		{"DOGE", "", "DOGEUSDT", "DOGE-USD", "DOGE"},
 		{"DOGEUSDT", "", "DOGEUSDT", "DOGE-USD", ""},
-		{"AAPL", Stock, "", "", "AAPL"},
-		{"BRK.B", Stock, "", "", "BRK.B"},
-		{"natural_gas", Commodity, "", "", "UNG"},
-		{"oil", Commodity, "", "", "USO"},
-		{"EURUSD", FX, "", "", ""},
-		{"XAUUSD", Metal, "", "", ""},
+		{"AAPL", assets.Stock, "", "", "AAPL"},
+		{"BRK.B", assets.Stock, "", "", "BRK.B"},
+		{"natural_gas", assets.Commodity, "", "", "UNG"},
+		{"oil", assets.Commodity, "", "", "USO"},
+		{"EURUSD", assets.FX, "", "", ""},
+		{"XAUUSD", assets.Metal, "", "", ""},
 		{"../x", "", "", "", ""},
 		{"A&B=C", "", "", "", ""},
 	} {
@@ -144,6 +148,23 @@ func TestSymbolsOfSources(t *testing.T) {
 			}
 		}
 	}
+}
+
+var inNewYork = sync.OnceValue(func() *time.Location {
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		panic(err)
+	}
+	return zone
+})
+
+// sessionOn returns the session of the exchange on a day in New York, or false if there
+// is none.
+func sessionOn(day time.Time) (opens, closes time.Time, ok bool) {
+	y, m, d := day.In(inNewYork()).Date()
+	midnight := time.Date(y, m, d, 0, 0, 0, 0, inNewYork())
+	opens, closes = sessions.Exchange.Span(midnight)
+	return opens, closes, opens.Before(midnight.AddDate(0, 0, 1))
 }
 
 // stocks is a server that speaks as Alpaca does: bars of 1m from 9:00 to 17:00 in New
@@ -159,20 +180,20 @@ func stocks(t *testing.T, now func() time.Time) *httptest.Server {
 		symbol := r.FormValue("symbols")
 		var rows []string
 		for at := from.Truncate(step); !at.After(to) && !at.After(now()) && symbol != "NONE"; at = at.Add(step) {
-			local, price := at.In(newYork()), 200.0
+			local, price := at.In(inNewYork()), 200.0
 			if w := local.Weekday(); step < 24*time.Hour && (w == time.Saturday || w == time.Sunday || local.Hour() < 9 || local.Hour() > 16) {
 				continue
 			}
 			if step == 24*time.Hour {
-				midnight := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, newYork())
-				if _, _, ok := exchangeDay(midnight); !ok {
+				midnight := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, inNewYork())
+				if _, _, ok := sessionOn(midnight); !ok {
 					continue
 				}
 				rows = append(rows, fmt.Sprintf(`{"t":%q,"o":%v,"h":%v,"l":%v,"c":%v,"v":5}`, midnight.UTC().Format(time.RFC3339), price, price+1, price-1, price))
 				continue
 			}
 			low := price - 1
-			switch opens, closes, ok := exchangeDay(local); {
+			switch opens, closes, ok := sessionOn(local); {
 			case !ok || !at.Add(step).After(opens) || !at.Before(closes):
 				price, low = 190, 189 // outside
 			case at.Before(opens):
@@ -196,7 +217,7 @@ func stocks(t *testing.T, now func() time.Time) *httptest.Server {
 
 func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	t.Parallel()
-	c := &clock{now: instant(t, "2026-11-20T16:00:00Z")} // a Friday, 11:00 in New York
+	c := markettest.ClockAt(markettest.Instant(t, "2026-11-20T16:00:00Z")) // a Friday, 11:00 in New York
 	b := newBench(t, c.Now)
 	server := stocks(t, c.Now)
 	o := RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s"}
@@ -204,24 +225,24 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	b.feed(FeederOptions{Sources: "alpaca", Real: o})
 	for _, tf := range signal.Timeframes {
 		s, err := m.Series(t.Context(), "AAPL", tf)
-		if err != nil || len(s.Bars) < 300 || s.Source != "alpaca" || s.Ticks || s.Session != Exchange {
+		if err != nil || len(s.Bars) < 300 || s.Source != "alpaca" || s.Ticks || s.Session != sessions.Exchange {
 			t.Fatalf("%s: %d bars, %v", tf, len(s.Bars), err)
 		}
 		for _, bar := range s.Bars {
 			if tf != signal.D1 && bar.Low != 199 {
-				t.Fatalf("%s: what was traded outside of sessions counts at %s", tf, millis(bar.OpenTime))
+				t.Fatalf("%s: what was traded outside of sessions counts at %s", tf, prices.Time(bar.OpenTime))
 			}
-			if tf == signal.D1 && bar.OpenTime%frameMS[d1] != 0 {
-				t.Fatalf("a day begins at %s", millis(bar.OpenTime))
+			if tf == signal.D1 && bar.OpenTime%prices.FrameMS[prices.D1] != 0 {
+				t.Fatalf("a day begins at %s", prices.Time(bar.OpenTime))
 			}
 		}
 	}
 	gas, err := m.Series(t.Context(), "natural_gas", signal.H1)
-	if err != nil || gas.Proxy != "UNG" || gas.Asset.Class != Commodity {
+	if err != nil || gas.Proxy != "UNG" || gas.Asset.Class != assets.Commodity {
 		t.Errorf("natural gas by %q, %v", gas.Proxy, err)
 	}
 	// A lifetime goes on with the next session.
-	if got := gas.Lifetime(c.Now(), 6*time.Hour, signal.H1); !c.Now().Add(got).Equal(instant(t, "2026-11-23T15:30:00Z")) {
+	if got := gas.Lifetime(c.Now(), 6*time.Hour, signal.H1); !c.Now().Add(got).Equal(markettest.Instant(t, "2026-11-23T15:30:00Z")) {
 		t.Errorf("6 hours last until %s", c.Now().Add(got))
 	}
 	for _, name := range []string{"NONE", "BTC", "EURUSD"} {
@@ -234,24 +255,24 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	_, err = m.Series(t.Context(), "AAPL", signal.H1)
 	e, ok := err.(*signal.RunError)
 	if !ok || e.Code != signal.MarketClosed || !e.Retryable || !strings.Contains(e.Message, "2026-11-23T14:30:00Z") ||
-		!c.Now().Add(e.RetryAfter).Equal(instant(t, "2026-11-23T14:30:00Z")) {
+		!c.Now().Add(e.RetryAfter).Equal(markettest.Instant(t, "2026-11-23T14:30:00Z")) {
 		t.Errorf("after the close: %v", err)
 	}
 	// At the opening the last bar of Friday is not old: it is read, since the clock has
 	// jumped over its close. Somebody has needed the asset meanwhile.
-	if err := b.store.NoteUse(t.Context(), []string{"AAPL"}, instant(t, "2026-11-23T14:31:00Z")); err != nil {
+	if err := b.store.NoteUse(t.Context(), []string{"AAPL"}, markettest.Instant(t, "2026-11-23T14:31:00Z")); err != nil {
 		t.Fatal(err)
 	}
-	c.Add(instant(t, "2026-11-23T14:31:00Z").Sub(c.Now()))
-	eventually(t, "bars at the opening", func() bool {
+	c.Add(markettest.Instant(t, "2026-11-23T14:31:00Z").Sub(c.Now()))
+	markettest.Eventually(t, "bars at the opening", func() bool {
 		s, err := m.Series(t.Context(), "AAPL", signal.H1)
-		return err == nil && s.Bars[len(s.Bars)-1].CloseTime == instant(t, "2026-11-20T21:00:00Z").UnixMilli()
+		return err == nil && s.Bars[len(s.Bars)-1].CloseTime == markettest.Instant(t, "2026-11-20T21:00:00Z").UnixMilli()
 	})
 }
 
 func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 	t.Parallel()
-	c := &clock{now: instant(t, "2026-11-20T16:00:00Z")}
+	c := markettest.ClockAt(markettest.Instant(t, "2026-11-20T16:00:00Z"))
 	b := newBench(t, c.Now)
 	server := stocks(t, c.Now)
 	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -281,12 +302,12 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 	want := map[string]string{"BTC": "Bitcoin breaks below support 0.5 1", "NVDA": "Markets wait 0.5 0.5", "AAPL": "Apple beats estimates 1 1",
 		"oil": "Crude draws 1 1", "corn": ""}
 	for asset, text := range want {
-		eventually(t, asset, func() bool { return headline(asset) == text })
+		markettest.Eventually(t, asset, func() bool { return headline(asset) == text })
 	}
 	// Another feeder reads the same again.
 	stop()
 	b.feed(FeederOptions{Node: "two", Sources: "alpaca", Real: RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
-	eventually(t, "the second reading", func() bool { return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8 })
+	markettest.Eventually(t, "the second reading", func() bool { return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8 })
 	for asset, text := range want {
 		if got := headline(asset); got != text {
 			t.Errorf("%s: %q, want %q", asset, got, text)
@@ -308,7 +329,7 @@ func (l *listenerActor) Receive(c engine.Context) {
 // later tick may reach the other one.
 func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	sys := engine.NewSystem(engine.Options{})
@@ -322,7 +343,7 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	}
 	price := markettest.PriceAt(start) // rises by 1 a minute, and bars reach 5 beyond
 	c.Add(time.Second)
-	eventually(t, "a trade", func() bool {
+	markettest.Eventually(t, "a trade", func() bool {
 		x.Trade("BTCUSDT", price, start+500)
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Ticks
@@ -336,12 +357,12 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Cut()
-	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
+	markettest.Eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
 	c.Add(3 * time.Minute)
 	x.Accept()
-	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
+	markettest.Eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	now := c.Now().UnixMilli()
-	eventually(t, "the level is found", func() bool {
+	markettest.Eventually(t, "the level is found", func() bool {
 		x.Trade("BTCUSDT", price+101, now)
 		return len(l.told) > 0
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -46,12 +48,12 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	records := state.Assets
 	there := make(map[string]bool, len(records))
 	for i := range records {
-		there[assetKey(records[i].Symbol)] = true
+		there[assets.Fold(records[i].Symbol)] = true
 	}
-	for i := range knownAssets {
-		if k := &knownAssets[i]; !there[assetKey(k.symbol)] {
+	for i := range assets.Known {
+		if k := &assets.Known[i]; !there[assets.Fold(k.Symbol)] {
 			if source := m.sourceOf(k); source != "" {
-				records = append(records, marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: source})
+				records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: source})
 			}
 		}
 	}
@@ -62,12 +64,12 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 		a := AssetState{Symbol: r.Symbol, Class: r.Class, Source: r.Source, Simulated: r.Source == simulatedName,
 			Open: tradedIn(r).Open(now)}
 		if t := last[r.Symbol]; t.Time != 0 {
-			a.Last, a.LastAt = t.Price, millis(t.Time)
+			a.Last, a.LastAt = t.Price, prices.Time(t.Time)
 		}
 		all = append(all, a)
 	}
 	slices.SortFunc(all, func(x, y AssetState) int {
-		return cmp.Or(strings.Compare(assetKey(x.Symbol), assetKey(y.Symbol)), strings.Compare(x.Symbol, y.Symbol))
+		return cmp.Or(strings.Compare(assets.Fold(x.Symbol), assets.Fold(y.Symbol)), strings.Compare(x.Symbol, y.Symbol))
 	})
 	m.assets.Store(&assetList{time.Now(), all})
 	return all, nil
@@ -75,9 +77,9 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 
 // sourceOf returns the first configured source that can have a known asset; empty if
 // none can.
-func (m *Market) sourceOf(k *known) string {
+func (m *Market) sourceOf(k *assets.Spec) string {
 	for _, source := range m.sources {
-		if source == simulatedName || m.listedAt(source, k.symbol, k.class) {
+		if source == simulatedName || m.listedAt(source, k.Symbol, k.Class) {
 			return source
 		}
 	}

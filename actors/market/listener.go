@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -12,7 +13,7 @@ import (
 
 // listen delivers what a venue tells, until that fails. up is when it began to tell.
 func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) error {
-	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%frameMS[m1]}
+	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%prices.FrameMS[prices.M1]}
 	timer := time.NewTicker(workEvery)
 	defer timer.Stop()
 	for {
@@ -73,7 +74,7 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 		// What was traded meanwhile is not sent again: bars make up for it before
 		// anything else counts.
 		s.flush(ctx)
-		s.downAt, s.traded, s.partial = time.Time{}, time.Now(), now-now%frameMS[m1]
+		s.downAt, s.traded, s.partial = time.Time{}, time.Now(), now-now%prices.FrameMS[prices.M1]
 		return s.load(ctx, s.v, s.symbol)
 	case binance.Closed:
 		return s.hearBar(ctx, e.Bar, now)
@@ -85,13 +86,13 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 }
 
 func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) error {
-	r := soundBar(&b, m1, now)
+	r := soundBar(&b, prices.M1, now)
 	switch {
 	case r != "":
-	case b.CloseTime <= s.newest[m1]-askedTwice:
-		r = skipOld
-	case s.level > 0 && !near(b.Close, s.level):
-		r = skipLevel
+	case b.CloseTime <= s.newest[prices.M1]-askedTwice:
+		r = prices.SkipOld
+	case s.level > 0 && !prices.Near(b.Close, s.level):
+		r = prices.SkipLevel
 	}
 	if r != "" {
 		s.metrics.skip(r)
@@ -100,14 +101,14 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 	if b.Volume > 0 && time.Since(s.traded) > silentFor {
 		return errSilent // of trades, which are told of apart from bars
 	}
-	if b.OpenTime > s.newest[m1] {
+	if b.OpenTime > s.newest[prices.M1] {
 		return nil // one before it is missing: check asks for both
 	}
 	s.flush(ctx) // the ticks of its time
 	s.noteBars([]marketdata.Bar{b})
 	s.bars = append(s.bars, b)
 	if since := s.madeUp(); since != 0 {
-		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[m1]})
+		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[prices.M1]})
 		s.bars = nil
 	}
 	return nil
@@ -116,7 +117,7 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 // madeUp returns since when ticks are missing for which the bars make up that there are
 // now; 0: none are, or not yet.
 func (s *listener) madeUp() (since int64) {
-	if s.partial != 0 && s.newest[m1] > s.partial {
+	if s.partial != 0 && s.newest[prices.M1] > s.partial {
 		since, s.partial = s.partial, 0
 	}
 	return since
@@ -129,9 +130,9 @@ func (s *listener) hearTick(ctx context.Context, t marketdata.Tick, now int64) e
 			s.anew = true // nothing of the history is sure
 			return errLies
 		}
-		if r == skipTime && t.Time > now && s.partial == 0 {
+		if r == prices.SkipTime && t.Time > now && s.partial == 0 {
 			// If it is our clock that is wrong, bars make up for it when it is right again.
-			s.partial = s.since() - s.since()%frameMS[m1]
+			s.partial = s.since() - s.since()%prices.FrameMS[prices.M1]
 		}
 		return nil
 	}
@@ -149,7 +150,7 @@ func (s *listener) flush(ctx context.Context) {
 	if len(s.bars)+len(s.ticks) == 0 {
 		return
 	}
-	s.deliver(ctx, delivery{bars: s.bars, ticks: s.ticks, upTo: s.newest[m1]})
+	s.deliver(ctx, delivery{bars: s.bars, ticks: s.ticks, upTo: s.newest[prices.M1]})
 	s.bars, s.ticks = nil, nil
 }
 
@@ -165,12 +166,12 @@ func (s *listener) check(ctx context.Context) error {
 		return errSilent
 	}
 	now := s.now().UnixMilli()
-	late := now - s.newest[m1] - frameMS[m1]
+	late := now - s.newest[prices.M1] - prices.FrameMS[prices.M1]
 	if late < lateBar || time.Since(s.asked) < lateBar*time.Millisecond {
 		return nil
 	}
 	s.asked = time.Now()
-	raw, err := s.v.Bars(ctx, s.symbol, signal.M1, s.newest[m1], now)
+	raw, err := s.v.Bars(ctx, s.symbol, signal.M1, s.newest[prices.M1], now)
 	if err != nil {
 		if s.failed++; s.failed >= failedAsks {
 			return err
@@ -178,11 +179,11 @@ func (s *listener) check(ctx context.Context) error {
 		return nil
 	}
 	s.failed = 0
-	bars := s.sound(raw, m1, now)
-	if len(bars) == 0 && late > 10*frameMS[m1] {
+	bars := s.sound(raw, prices.M1, now)
+	if len(bars) == 0 && late > 10*prices.FrameMS[prices.M1] {
 		return errSilent
 	}
 	s.noteBars(bars)
-	s.deliver(ctx, delivery{bars: bars, missed: s.madeUp(), upTo: s.newest[m1]})
+	s.deliver(ctx, delivery{bars: bars, missed: s.madeUp(), upTo: s.newest[prices.M1]})
 	return nil
 }

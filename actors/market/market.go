@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -94,15 +96,6 @@ func New(sys *engine.System, o Options) *Market {
 	return m
 }
 
-const (
-	// staleCrypto and staleOther are how old the last tick may be.
-	staleCrypto = 30_000
-	staleOther  = 300_000
-	// tickless is after how long without ticks, in milliseconds of market time, a
-	// source has none: then bars alone count.
-	tickless = 86_400_000
-)
-
 // Series returns what is known of the asset that name means, ignoring ASCII case,
 // and of a timeframe. Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable,
 // for an asset of which nobody gives prices, and retryable if Redis cannot be
@@ -147,7 +140,7 @@ var (
 
 // watched returns the watch of the asset that name means, with the timeframe read.
 func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
-	frame, ok := frameOf(tf)
+	frame, ok := prices.FrameOf(tf)
 	if !ok {
 		return nil, 0, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
 	}
@@ -187,34 +180,23 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 		Session: tradedIn(record)}
 	newest := &bars[len(bars)-1]
 	now := m.o.Now().UnixMilli()
-	if opens := s.Session.Next(millis(now)); opens.After(millis(now)) {
-		return Snapshot{}, &signal.RunError{Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(millis(now)),
+	if opens := s.Session.Next(prices.Time(now)); opens.After(prices.Time(now)) {
+		return Snapshot{}, &signal.RunError{Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(prices.Time(now)),
 			Message: fmt.Sprintf("%s is not traded now: its market opens at %s", record.Symbol, opens.Format(time.RFC3339))}
 	}
-	limit := s.Session.Lasting(time.Duration(2*frameMS[frame])*time.Millisecond, tf).Milliseconds() - 2*frameMS[frame] + barLimit(frame, record.Speed)
-	if age := s.Session.Between(millis(newest.CloseTime), millis(now)).Milliseconds(); age > limit {
+	limit := s.Session.Lasting(time.Duration(2*prices.FrameMS[frame])*time.Millisecond, tf).Milliseconds() - 2*prices.FrameMS[frame] + prices.BarLimit(frame, record.Speed)
+	if age := s.Session.Between(prices.Time(newest.CloseTime), prices.Time(now)).Milliseconds(); age > limit {
 		return Snapshot{}, m.stale(record, "the newest bar of %s for %s ended %s ago", tf, age)
 	}
-	if last == nil || last.Time == 0 || now-last.Time > max(tickless/record.Speed, strategy.LeastAge) {
+	if last == nil || last.Time == 0 || now-last.Time > max(prices.Tickless/record.Speed, strategy.LeastAge) {
 		s.Last = Tick{Price: newest.Close, Time: newest.CloseTime}
 		return s, nil
 	}
-	if age := now - last.Time; age > tickLimit(record.Class, record.Speed) {
+	if age := now - last.Time; age > prices.TickLimit(record.Class, record.Speed) {
 		return Snapshot{}, m.stale(record, "the last %s of %s is %s old", "trade", age)
 	}
 	s.Last, s.Ticks = *last, true
 	return s, nil
-}
-
-// barLimit is how long ago, in milliseconds, the newest bar may have ended.
-func barLimit(frame int, speed int64) int64 { return strategy.BarAge(frameMS[frame], speed) }
-
-// tickLimit is how old, in milliseconds, the last tick may be.
-func tickLimit(class string, speed int64) int64 {
-	if class == Crypto {
-		return max(staleCrypto/speed, strategy.LeastAge)
-	}
-	return max(staleOther/speed, strategy.LeastAge)
 }
 
 // stale returns the error that prices are too old, or why that is if it is known. The
@@ -299,7 +281,7 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 	}
 	for {
 		record, _, err := m.o.Store.Asset(ctx, key)
-		if signal.KindOf(err) != signal.KindNotFound || !takenUp && !(m.simulates && lookUp(name) != nil) {
+		if signal.KindOf(err) != signal.KindNotFound || !takenUp && !(m.simulates && assets.Find(name) != nil) {
 			return record, err
 		}
 		if takenUp {
@@ -339,19 +321,19 @@ func notTakenUp(name, refused string) *signal.RunError {
 
 // wantedName is the symbol under which an asset is taken up.
 func (m *Market) wantedName(name string) string {
-	if k := lookUp(name); k != nil {
-		return k.symbol
+	if k := assets.Find(name); k != nil {
+		return k.Symbol
 	}
 	return m.key(name)
 }
 
 // mayHave says that name can be one that a real source knows.
 func (m *Market) mayHave(name string) bool {
-	if k := lookUp(name); k != nil {
-		return !m.simulates || k.class == Crypto || k.class == Stock || k.class == Commodity
+	if k := assets.Find(name); k != nil {
+		return !m.simulates || k.Class == assets.Crypto || k.Class == assets.Stock || k.Class == assets.Commodity
 	}
 	_, isCoin := coinOf(name, "")
-	return isCoin || ticker.MatchString(assetKey(name))
+	return isCoin || ticker.MatchString(assets.Fold(name))
 }
 
 // unknown says why there is no record of name.
@@ -362,7 +344,7 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 	if e, ok := errors.AsType[*signal.Error](err); !ok || e.Kind != signal.KindNotFound {
 		return m.unreachable(err)
 	}
-	if m.simulates && lookUp(name) != nil {
+	if m.simulates && assets.Find(name) != nil {
 		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
 			Message: "the simulated market is about to start"}
 	}

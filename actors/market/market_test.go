@@ -13,6 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -37,7 +40,7 @@ func (f *fakeStore) Asset(_ context.Context, key string) (marketdata.Asset, mark
 	if f.err != nil {
 		return marketdata.Asset{}, marketdata.Live{}, f.err
 	}
-	if key != assetKey(f.asset.Symbol) {
+	if key != assets.Fold(f.asset.Symbol) {
 		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
 	return f.asset, f.live, nil
@@ -96,7 +99,7 @@ func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Dur
 }
 
 // newFake returns a market over a store, at a clock, whose streams are read well.
-func newFake(tb testing.TB, store *fakeStore, c *clock) *Market {
+func newFake(tb testing.TB, store *fakeStore, c *markettest.Clock) *Market {
 	tb.Helper()
 	sys := engine.NewSystem(engine.Options{})
 	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
@@ -131,7 +134,7 @@ func minutes(n int, end int64) []marketdata.AssetBar {
 
 func TestOldPricesAreRefused(t *testing.T) {
 	t.Parallel()
-	now := newClock().Now().UnixMilli()
+	now := markettest.NewClock().Now().UnixMilli()
 	seconds := func(n int64) int64 { return n * 1000 }
 	for _, c := range []struct {
 		name     string
@@ -142,18 +145,18 @@ func TestOldPricesAreRefused(t *testing.T) {
 		stale    bool
 		hasTicks bool
 	}{
-		{"bars within two timeframes and 30 s", Crypto, 1, seconds(7230), 0, false, false},
-		{"bars older than that", Crypto, 1, seconds(7231), 0, true, false},
-		{"a crypto tick of 30 s", Crypto, 1, 0, seconds(30), false, true},
-		{"a crypto tick of 31 s", Crypto, 1, 0, seconds(31), true, false},
-		{"a stock tick of 5 min", Stock, 1, 0, seconds(300), false, true},
-		{"a stock tick of 301 s", Stock, 1, 0, seconds(301), true, false},
-		{"ticks that ended a day ago", Crypto, 1, 0, seconds(86_401), false, false},
-		{"compressed bars", Crypto, 60, 120_500, 1, false, true},
-		{"compressed bars that are older", Crypto, 60, 120_501, 1, true, false},
-		{"compressed ticks, not below 10 s", Crypto, 60, 0, seconds(10), false, true},
-		{"compressed ticks above 10 s", Stock, 60, 0, 10_001, true, false},
-		{"very compressed bars, not below 10 s", Crypto, 3600, seconds(10), 1, false, true},
+		{"bars within two timeframes and 30 s", assets.Crypto, 1, seconds(7230), 0, false, false},
+		{"bars older than that", assets.Crypto, 1, seconds(7231), 0, true, false},
+		{"a crypto tick of 30 s", assets.Crypto, 1, 0, seconds(30), false, true},
+		{"a crypto tick of 31 s", assets.Crypto, 1, 0, seconds(31), true, false},
+		{"a stock tick of 5 min", assets.Stock, 1, 0, seconds(300), false, true},
+		{"a stock tick of 301 s", assets.Stock, 1, 0, seconds(301), true, false},
+		{"ticks that ended a day ago", assets.Crypto, 1, 0, seconds(86_401), false, false},
+		{"compressed bars", assets.Crypto, 60, 120_500, 1, false, true},
+		{"compressed bars that are older", assets.Crypto, 60, 120_501, 1, true, false},
+		{"compressed ticks, not below 10 s", assets.Crypto, 60, 0, seconds(10), false, true},
+		{"compressed ticks above 10 s", assets.Stock, 60, 0, 10_001, true, false},
+		{"very compressed bars, not below 10 s", assets.Crypto, 3600, seconds(10), 1, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +165,7 @@ func TestOldPricesAreRefused(t *testing.T) {
 			if c.tickAge > 0 {
 				store.live.Last = marketdata.Tick{Price: 7, Time: now - c.tickAge}
 			}
-			s, err := newFake(t, store, newClock()).Series(t.Context(), "x", signal.H1)
+			s, err := newFake(t, store, markettest.NewClock()).Series(t.Context(), "x", signal.H1)
 			if c.stale {
 				if e := runError(t, err); e.Code != signal.StaleData || !e.Retryable {
 					t.Errorf("error is %+v", e)
@@ -189,7 +192,7 @@ func TestAgeIsExplainedByTheStore(t *testing.T) {
 }
 
 func ageIsExplainedByTheStore(t *testing.T) {
-	c := newClock()
+	c := markettest.NewClock()
 	m := newFake(t, &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
 		t.Fatal(err)
@@ -220,7 +223,7 @@ func ageIsExplainedByTheStore(t *testing.T) {
 func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := markettest.NewClock()
 		store := &fakeStore{}
 		m := newFake(t, store, c)
 		m.simulates = true
@@ -256,7 +259,7 @@ func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 // being read: before the reading is answered, and after it was made.
 func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	end := c.Now().UnixMilli()
 	all := hours(12, end, 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
@@ -281,7 +284,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	want[3] = replaced
 	before := slices.Clone(s.Bars)
 	var now Snapshot
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		now, _ = m.Series(t.Context(), "X", signal.H1)
 		return len(now.Bars) == 12
 	})
@@ -299,7 +302,7 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 // who asks for prices then is served.
 func TestAPanicHarmsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := markettest.NewClock()
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: minutes(12, c.Now().UnixMilli())}
 		m := newFake(t, store, c)
 		store.onBars = func() { panic("broken") }
@@ -319,7 +322,7 @@ func TestAPanicHarmsNoOther(t *testing.T) {
 // it first, even if the records do not have it yet.
 func TestTickBeforeAnybodyWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := markettest.NewClock()
 		now := c.Now().UnixMilli()
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}, bars: hours(12, now, 1),
 			live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now - 2000}}}
@@ -338,7 +341,7 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 
 func TestMissedBarsAreReadAgain(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	all := hours(12, c.Now().UnixMilli(), 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
@@ -349,7 +352,7 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	store.bars, store.count = all, 12
 	store.mu.Unlock()
 	m.tellAll(missed{})
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		s, _ := m.Series(t.Context(), "X", signal.H1)
 		return len(s.Bars) == 12
 	})
@@ -359,7 +362,7 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 // read may not be in them yet.
 func TestBarsMissedWhileReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := markettest.NewClock()
 		all := minutes(12, c.Now().UnixMilli())
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 		m := newFake(t, store, c)
@@ -382,15 +385,15 @@ func TestBarsMissedWhileReading(t *testing.T) {
 
 func TestASeriesKeepsFifteenHundredBars(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	all := hours(2500, c.Now().UnixMilli(), 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:1500], count: 1}
 	m := newFake(t, store, c)
-	m.load(t.Context(), "X", h1)
+	m.load(t.Context(), "X", prices.H1)
 	for i, b := range all[1500:] {
 		m.tellClosed(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
 	}
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.H1)
 		return err == nil && len(s.Bars) == 1500 && s.Bars[1499] == all[2499].Bar && s.Bars[0] == all[1000].Bar
 	})
@@ -423,7 +426,7 @@ func TestGaps(t *testing.T) {
 		{"sessions", series(1400, 1000, 1001, 1002, 1003), true, 1396, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := usable(c.bars, &marketdata.Asset{Source: streamName, AlwaysOpen: !c.closed}, h1)
+			got, err := usable(c.bars, &marketdata.Asset{Source: streamName, AlwaysOpen: !c.closed}, prices.H1)
 			if c.want == 0 && c.bars != nil {
 				if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)
@@ -478,7 +481,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 	}
 	b.add([]marketdata.NewsItem{item("b", 1, "Brent falls", "oil"), item("c", 2, "EUR/USD is flat", "EURUSD")})
 	for _, symbol := range []string{"oil", "EURUSD"} {
-		if items := b.since(assetKey(symbol), 0); len(items) != 1 || items[0].Relevance != 1 {
+		if items := b.since(assets.Fold(symbol), 0); len(items) != 1 || items[0].Relevance != 1 {
 			t.Errorf("%s has %+v", symbol, items)
 		}
 	}
@@ -489,7 +492,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 }
 
 func BenchmarkSeries(b *testing.B) {
-	c := newClock()
+	c := markettest.NewClock()
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Speed: 1}, bars: hours(1500, c.Now().UnixMilli(), 1)}
 	for i := range store.bars {
 		store.bars[i].Asset = "BTC"

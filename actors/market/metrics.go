@@ -3,6 +3,7 @@ package market
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 )
@@ -11,7 +12,7 @@ import (
 // nothing.
 type Metrics struct {
 	ticks   prometheus.Counter
-	skipped map[reason]prometheus.Counter
+	skipped map[prices.Reason]prometheus.Counter
 	asks    map[string]prometheus.Counter // by source and result
 	failed  map[string]prometheus.Counter // by source
 }
@@ -22,7 +23,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		ticks: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "agentsignal_market_ticks_total", Help: "Ticks that this process had as the market's feeder: of its sources, and from market:ticks.",
 		}),
-		skipped: make(map[reason]prometheus.Counter, len(skipReasons)),
+		skipped: make(map[prices.Reason]prometheus.Counter, len(prices.Reasons)),
 	}
 	skipped := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_market_entries_skipped_total",
@@ -44,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}
 		m.failed[source] = failed.WithLabelValues(source)
 	}
-	for _, reason := range skipReasons {
+	for _, reason := range prices.Reasons {
 		m.skipped[reason] = skipped.WithLabelValues(string(reason))
 	}
 	return m
@@ -56,7 +57,7 @@ func (m *Metrics) addTicks(n int) {
 	}
 }
 
-func (m *Metrics) skip(r reason) {
+func (m *Metrics) skip(r prices.Reason) {
 	if m != nil {
 		m.skipped[r].Inc()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
@@ -27,8 +28,8 @@ type listings map[string]map[string]string
 // priced in, or the ticker. Any other name stays as it is, and so do all but the known
 // ones where anybody may give prices of his own.
 func (m *Market) Name(name string) string {
-	if k := lookUp(name); k != nil {
-		return k.symbol
+	if k := assets.Find(name); k != nil {
+		return k.Symbol
 	}
 	if !m.real || m.given {
 		return name
@@ -36,7 +37,7 @@ func (m *Market) Name(name string) string {
 	if coin, ok := coinOf(name, ""); ok && slices.ContainsFunc(m.sources, isCoinVenue) {
 		return coin
 	}
-	if key := assetKey(name); slices.Contains(m.sources, alpaca.Name) && ticker.MatchString(key) {
+	if key := assets.Fold(name); slices.Contains(m.sources, alpaca.Name) && ticker.MatchString(key) {
 		return key
 	}
 	return name
@@ -46,7 +47,7 @@ func (m *Market) Name(name string) string {
 func isCoinVenue(source string) bool { return source == binance.Name || source == coinbase.Name }
 
 // key returns the key under which the store has the asset that name means.
-func (m *Market) key(name string) string { return assetKey(m.Name(name)) }
+func (m *Market) key(name string) string { return assets.Fold(m.Name(name)) }
 
 func (m *Market) listed() listings {
 	if l := m.listings.Load(); l != nil {
@@ -76,11 +77,11 @@ func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok b
 // possible reports whether a configured source can know the asset that name means.
 func (m *Market) possible(name string) bool {
 	symbol, class := m.Name(name), ""
-	if k := lookUp(name); k != nil {
+	if k := assets.Find(name); k != nil {
 		if m.simulates {
 			return true
 		}
-		class = k.class
+		class = k.Class
 	}
 	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, symbol, class) })
 }
@@ -103,9 +104,9 @@ func (m *Market) listedAt(source, symbol, class string) bool {
 // first.
 func (m *Market) names() []string {
 	var known, listed []string
-	for i := range knownAssets {
-		if m.possible(knownAssets[i].symbol) {
-			known = append(known, knownAssets[i].symbol)
+	for i := range assets.Known {
+		if m.possible(assets.Known[i].Symbol) {
+			known = append(known, assets.Known[i].Symbol)
 		}
 	}
 	for _, source := range m.sources {

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -19,7 +21,7 @@ func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore
 	sys := engine.NewSystem(engine.Options{})
 	t.Cleanup(func() { _ = sys.Shutdown(context.Background()) })
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}}
-	m := New(sys, Options{Store: store, Sources: sources, Now: newClock().Now})
+	m := New(sys, Options{Store: store, Sources: sources, Now: markettest.NewClock().Now})
 	if listed != nil {
 		m.listings.Store(&listed)
 	}
@@ -126,21 +128,21 @@ func TestAssetsAreListed(t *testing.T) {
 	now := m.o.Now()
 	store.live = marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now.UnixMilli() - 1000}}
 	list, err := m.Assets(t.Context())
-	if err != nil || len(list) != len(knownAssets)+1 {
+	if err != nil || len(list) != len(assets.Known)+1 {
 		t.Fatalf("%d assets, %v", len(list), err)
 	}
 	byName := map[string]AssetState{}
 	for i, a := range list {
 		byName[a.Symbol] = a
-		if i > 0 && assetKey(list[i-1].Symbol) >= assetKey(a.Symbol) {
+		if i > 0 && assets.Fold(list[i-1].Symbol) >= assets.Fold(a.Symbol) {
 			t.Errorf("%s comes before %s", list[i-1].Symbol, a.Symbol)
 		}
 	}
 	for _, want := range []AssetState{
 		{Symbol: "X", Source: "stream", Last: 1.5, LastAt: now.Add(-time.Second).Truncate(time.Millisecond), Open: true},
-		{Symbol: "BTC", Class: Crypto, Source: "binance", Open: true},
-		{Symbol: "ETH", Class: Crypto, Source: "simulated", Simulated: true, Open: true}, // binance does not list it
-		{Symbol: "EURUSD", Class: FX, Source: "simulated", Simulated: true, Open: true},
+		{Symbol: "BTC", Class: assets.Crypto, Source: "binance", Open: true},
+		{Symbol: "ETH", Class: assets.Crypto, Source: "simulated", Simulated: true, Open: true}, // binance does not list it
+		{Symbol: "EURUSD", Class: assets.FX, Source: "simulated", Simulated: true, Open: true},
 	} {
 		if d := cmp.Diff(want, byName[want.Symbol]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Symbol, d)

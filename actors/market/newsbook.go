@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -28,13 +29,13 @@ func (b *newsbook) add(news []marketdata.NewsItem) {
 	defer b.mu.Unlock()
 	for i := range news {
 		for _, symbol := range news[i].Symbols {
-			b.file(canonical(symbol), &news[i])
+			b.file(assets.Symbol(symbol), &news[i])
 		}
 	}
 }
 
 func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
-	key := assetKey(symbol)
+	key := assets.Fold(symbol)
 	list := b.items[key]
 	at := len(list)
 	for at > 0 && list[at-1].At > n.At {
@@ -46,9 +47,9 @@ func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 		}
 	}
 	item := strategy.NewsItem{ID: n.ID, At: n.At, Headline: n.Headline, Body: n.Body, Source: n.Source, Weight: n.Weight, Symbols: n.Symbols}
-	names := append([]string{symbol}, spoken[symbol]...)
-	if k := lookUp(symbol); k != nil {
-		names = append(names, k.name)
+	names := append([]string{symbol}, assets.SpokenNames(symbol)...)
+	if k := assets.Find(symbol); k != nil {
+		names = append(names, k.Name)
 	}
 	// It may be tagged with another spelling of the symbol.
 	item.Relevance = max(strategy.Relevance(item, names), 0.5)

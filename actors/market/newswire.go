@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -24,14 +26,14 @@ const (
 
 // newswire makes up the news of one simulated asset.
 type newswire struct {
-	k     *known
+	k     *assets.Spec
 	own   *rand.PCG
 	next  int64 // market time of the next item
 	count int64 // items so far
 }
 
-func newNewswire(seed uint64, k *known, from int64) *newswire {
-	w := &newswire{k: k, own: generator(seed, newsStream+k.symbol)}
+func newNewswire(seed uint64, k *assets.Spec, from int64) *newswire {
+	w := &newswire{k: k, own: generator(seed, newsStream+k.Symbol)}
 	w.schedule(from)
 	return w
 }
@@ -48,10 +50,10 @@ func (w *newswire) skipTo(from int64) {
 }
 
 // until returns the items up to the market time at, while the market is in regime.
-func (w *newswire) until(at int64, regime int, g grid) []marketdata.NewsItem {
+func (w *newswire) until(at int64, regime int, g prices.Grid) []marketdata.NewsItem {
 	var items []marketdata.NewsItem
 	for w.next <= at {
-		items = append(items, w.item(g.wall(w.next), regime))
+		items = append(items, w.item(g.Wall(w.next), regime))
 		w.schedule(w.next)
 	}
 	return items
@@ -68,9 +70,9 @@ func (w *newswire) item(at int64, regime int) marketdata.NewsItem {
 	}
 	w.count++
 	headline, body := w.text(r, good)
-	id := "sim:" + w.k.symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
+	id := "sim:" + w.k.Symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
 	return marketdata.NewsItem{ID: id, At: at, Headline: headline,
-		Body: body, Source: simulatedName, Weight: 1, Symbols: []string{w.k.symbol}}
+		Body: body, Source: simulatedName, Weight: 1, Symbols: []string{w.k.Symbol}}
 }
 
 // text writes an item. Verbs and reasons are drawn apart, and figures differ, so
@@ -80,7 +82,7 @@ func (w *newswire) text(r *rand.Rand, good bool) (headline, body string) {
 	if good {
 		words = goodNews
 	}
-	reasons := words.reasons[w.k.class]
+	reasons := words.reasons[w.k.Class]
 	verb, reason := pick(r, words.verbs), pick(r, reasons)
 	size := 0.3 + 4*r.Float64()*r.Float64()
 	when := pick(r, occasions)
@@ -88,16 +90,16 @@ func (w *newswire) text(r *rand.Rand, good bool) (headline, body string) {
 	case 0: // The headline does not name the asset.
 		headline = fmt.Sprintf("%s: %s, %s", pick(r, desks), reason, when)
 	case 1:
-		headline = fmt.Sprintf("%s %s %s as %s", when, w.k.name, verb, reason)
+		headline = fmt.Sprintf("%s %s %s as %s", when, w.k.Name, verb, reason)
 	case 2:
-		headline = fmt.Sprintf("%s %s, analysts see a move of %.1f%%", w.k.name, verb, size)
+		headline = fmt.Sprintf("%s %s, analysts see a move of %.1f%%", w.k.Name, verb, size)
 	case 3:
-		headline = fmt.Sprintf("%s %s after %s", w.k.name, pick(r, words.verdicts), reason)
+		headline = fmt.Sprintf("%s %s after %s", w.k.Name, pick(r, words.verdicts), reason)
 	default:
-		headline = fmt.Sprintf("%s %s %.1f%% %s, %s", w.k.name, verb, size, when, reason)
+		headline = fmt.Sprintf("%s %s %.1f%% %s, %s", w.k.Name, verb, size, when, reason)
 	}
 	body = fmt.Sprintf("%s (%s) moved by %.1f%% on volume %d%% of its mean; desks point out that %s.",
-		w.k.name, w.k.symbol, size, 60+r.IntN(120), pick(r, reasons))
+		w.k.Name, w.k.Symbol, size, 60+r.IntN(120), pick(r, reasons))
 	return headline, body
 }
 
@@ -120,15 +122,15 @@ var goodNews = wording{
 		"breaks above resistance", "reaches a record high"},
 	verdicts: []string{"gets an upgrade", "beats expectations", "turns bullish", "tops estimates", "wins approval"},
 	reasons: map[string][]string{
-		Crypto: {"strong demand from funds lifts volumes", "network activity rises to a record high", "holders remain bullish",
+		assets.Crypto: {"strong demand from funds lifts volumes", "network activity rises to a record high", "holders remain bullish",
 			"an upgrade of the network is approved", "exchange reserves hint at strong demand", "buyers welcome clear rules"},
-		Stock: {"quarterly results beat estimates", "a buyback is announced", "analysts upgrade the outlook", "margins come in above expectations",
+		assets.Stock: {"quarterly results beat estimates", "a buyback is announced", "analysts upgrade the outlook", "margins come in above expectations",
 			"the board raises guidance", "strong demand supports orders"},
-		FX: {"output data come in better than expected", "the central bank sounds bullish on growth", "exports beat estimates",
+		assets.FX: {"output data come in better than expected", "the central bank sounds bullish on growth", "exports beat estimates",
 			"confidence rises above expectations", "strong demand for its bonds supports it", "employment tops estimates"},
-		Metal: {"strong demand from central banks supports it", "funds turn bullish", "coin sales beat estimates",
+		assets.Metal: {"strong demand from central banks supports it", "funds turn bullish", "coin sales beat estimates",
 			"inflows reach a record high", "jewellers report strong demand", "supply cuts are confirmed"},
-		Commodity: {"inventories draw more than expected", "strong demand meets supply cuts", "exports beat estimates",
+		assets.Commodity: {"inventories draw more than expected", "strong demand meets supply cuts", "exports beat estimates",
 			"output cuts are confirmed", "funds turn bullish", "stockpiles fall again"},
 	},
 }
@@ -138,15 +140,15 @@ var badNews = wording{
 		"breaks below support", "hits a record low"},
 	verdicts: []string{"gets a downgrade", "misses expectations", "turns bearish", "falls short of estimates", "faces a probe"},
 	reasons: map[string][]string{
-		Crypto: {"a hack drains a lending pool", "regulators open a probe", "weak demand empties order books", "traders turn bearish",
+		assets.Crypto: {"a hack drains a lending pool", "regulators open a probe", "weak demand empties order books", "traders turn bearish",
 			"an outage halts withdrawals", "a lawsuit names an exchange"},
-		Stock: {"quarterly results miss estimates", "a product recall widens", "analysts downgrade the outlook", "a lawsuit is filed",
+		assets.Stock: {"quarterly results miss estimates", "a product recall widens", "analysts downgrade the outlook", "a lawsuit is filed",
 			"the board lowers guidance", "weak demand hurts orders"},
-		FX: {"output data come in worse than expected", "the central bank warns of weak demand", "exports miss estimates",
+		assets.FX: {"output data come in worse than expected", "the central bank warns of weak demand", "exports miss estimates",
 			"sentiment surveys slump", "a bond sale falls short", "employment misses estimates"},
-		Metal: {"weak demand meets higher yields", "funds turn bearish", "coin sales miss estimates",
+		assets.Metal: {"weak demand meets higher yields", "funds turn bearish", "coin sales miss estimates",
 			"outflows reach a record low for holdings", "jewellers report weak demand", "a probe of dealers widens"},
-		Commodity: {"inventories build more than expected", "weak demand meets a supply glut", "exports miss estimates",
+		assets.Commodity: {"inventories build more than expected", "weak demand meets a supply glut", "exports miss estimates",
 			"stockpiles rise again", "funds turn bearish", "buyers default on cargoes"},
 	},
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -53,9 +55,9 @@ func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map
 			symbols = append(symbols, r.Symbol)
 		}
 	}
-	recent := make(map[string]*[timeframes][]marketdata.AssetBar, len(symbols))
+	recent := make(map[string]*[prices.Timeframes][]marketdata.AssetBar, len(symbols))
 	for _, symbol := range symbols {
-		recent[symbol] = new([timeframes][]marketdata.AssetBar)
+		recent[symbol] = new([prices.Timeframes][]marketdata.AssetBar)
 	}
 	for frame, tf := range signal.Timeframes {
 		err := t.store.EachRecent(ctx, symbols, tf, recentKept[frame], func(asset string, bars []marketdata.AssetBar) {
@@ -66,8 +68,8 @@ func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map
 		}
 	}
 	for _, symbol := range symbols {
-		a := t.assets[assetKey(symbol)]
-		a.filter.last = live[symbol].Last
+		a := t.assets[assets.Fold(symbol)]
+		a.filter.Last = live[symbol].Last
 		a.builder.restore(live[symbol].Minute, *recent[symbol])
 	}
 	return nil
@@ -102,7 +104,7 @@ func (t *term) catchUp(ctx context.Context) error {
 func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 	var empty []marketdata.Series
 	for _, r := range records {
-		outside := t.assets[assetKey(r.Symbol)] != nil
+		outside := t.assets[assets.Fold(r.Symbol)] != nil
 		stays := slices.Contains(t.sources, r.Source) && !outside
 		if r.Source == simulatedName {
 			stays = stays && !t.real(r.Symbol, r.Class, simulatedName)
@@ -123,14 +125,14 @@ func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 // simulate opens the simulated market for the assets that are its own.
 func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
 	streamFirst := t.sources[0] != simulatedName
-	var own []*known
+	var own []*assets.Spec
 	published := int64(0)
 	for _, k := range t.known {
-		if streamFirst && t.assets[assetKey(k.symbol)] != nil || t.real(k.symbol, k.class, simulatedName) {
+		if streamFirst && t.assets[assets.Fold(k.Symbol)] != nil || t.real(k.Symbol, k.Class, simulatedName) {
 			continue
 		}
 		own = append(own, k)
-		if last := live[k.symbol].Last.Time; published == 0 || last < published {
+		if last := live[k.Symbol].Last.Time; published == 0 || last < published {
 			published = last
 		}
 	}
@@ -147,7 +149,7 @@ func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[s
 		return err
 	}
 	for _, r := range s.Assets() {
-		t.assets[assetKey(r.Symbol)] = &fed{record: r, given: true}
+		t.assets[assets.Fold(r.Symbol)] = &fed{record: r, given: true}
 		if !slices.Contains(state.Assets, r) {
 			t.step.Assets = append(t.step.Assets, r)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -21,7 +22,7 @@ import (
 func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t, &fakeStore{}, newClock())
+		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
 		var up atomic.Bool
@@ -40,7 +41,7 @@ func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
 
 func TestATickThatPanicsIsPassedOver(t *testing.T) {
 	t.Parallel()
-	m := newFake(t, &fakeStore{}, newClock())
+	m := newFake(t, &fakeStore{}, markettest.NewClock())
 	m.tapes.of = map[tapeKey]*tape{{"BTC", streamName}: {first: 5}} // nothing can be added
 	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
@@ -55,7 +56,7 @@ func TestATickThatPanicsIsPassedOver(t *testing.T) {
 func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
+		c := markettest.NewClock()
 		reads := 0
 		r := &reporter{name: "feed", now: c.Now, log: slog.New(slog.DiscardHandler), known: map[string]int64{},
 			read: func(context.Context, int64) ([]marketdata.NewsItem, error) {
@@ -100,7 +101,7 @@ func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
 func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-	s.Open(t.Context(), nil, 0, newClock().Now().UnixMilli())
+	s.Open(t.Context(), nil, 0, markettest.NewClock().Now().UnixMilli())
 	s.assets[0] = nil
 	defer func() {
 		if recover() == nil {
@@ -177,7 +178,7 @@ func (s *panickingListings) Listings(context.Context, []string) (map[string][]st
 func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t, &fakeStore{}, newClock())
+		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		store := &panickingListings{fakeStore: &fakeStore{}}
 		m.o.Store = store
 		m.watches.Store(&map[string]*watch{"X": {}}) // a panic when what is needed is collected

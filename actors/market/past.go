@@ -2,9 +2,10 @@ package market
 
 import (
 	"context"
-	"math"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -25,15 +26,6 @@ func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Sn
 	newest := &bars[len(bars)-1]
 	return Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Proxy: proxyOf(record), Compression: float64(record.Speed),
 		Last: Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
-}
-
-// ClassOf returns the class of the known asset that name means by any of its spellings;
-// empty for others.
-func ClassOf(name string) string {
-	if k := lookUp(name); k != nil {
-		return k.class
-	}
-	return ""
 }
 
 // OriginOf returns what signals on the asset with a record say of its prices, as which
@@ -59,8 +51,8 @@ func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
 // firstIsReal reports whether a real source is the first that can have an asset.
 func (m *Market) firstIsReal(name string) bool {
 	symbol, class, simulated := m.Name(name), "", false
-	if k := lookUp(name); k != nil {
-		class, simulated = k.class, true
+	if k := assets.Find(name); k != nil {
+		class, simulated = k.Class, true
 	}
 	for _, source := range m.sources {
 		if source == simulatedName && simulated {
@@ -93,38 +85,6 @@ func History(stored []marketdata.AssetBar, record *marketdata.Asset, tf signal.T
 	for i := range stored {
 		bars[i] = stored[i].Bar
 	}
-	frame, _ := frameOf(tf)
+	frame, _ := prices.FrameOf(tf)
 	return usable(bars, record, frame)
 }
-
-// Walk returns n bars of a timeframe of an asset of the simulated market, as the seed
-// has it: those of the market itself but for the density of the path, of which there
-// are 24 points a bar. The bars begin at 2020-01-01 UTC. It returns nil for an asset
-// that the simulated market does not have, and for an unknown timeframe.
-func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []marketdata.Bar {
-	k := lookUp(asset)
-	frame, ok := frameOf(tf)
-	if k == nil || !ok {
-		return nil
-	}
-	const begin = 1_577_836_800_000
-	p := newPath(seed, k)
-	step := frameMS[frame] / walkPoints
-	bars := make([]marketdata.Bar, 0, n)
-	last := roundTo(math.Exp(p.price), p.tick)
-	for i := range n {
-		open := begin + int64(i)*frameMS[frame]
-		b := marketdata.Bar{OpenTime: open, CloseTime: open + frameMS[frame], Open: last, High: last, Low: last}
-		for range walkPoints {
-			price, volume := p.step(float64(step) / marketMSPerHour)
-			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price
-			b.Volume += volume
-		}
-		last = b.Close
-		bars = append(bars, b)
-	}
-	return bars
-}
-
-// walkPoints is how many points of a path are in a bar of Walk.
-const walkPoints = 24

@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 func TestThePastIsNotStale(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := markettest.NewClock()
 	old := clock.Now().UnixMilli() - 300*3_600_000
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}, bars: hours(400, old, 1)}
 	m := newFake(t, store, clock)
@@ -57,59 +58,26 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 	t.Parallel()
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Source: simulatedName, Speed: 60}}
-	m := newFake(t, store, newClock())
+	m := newFake(t, store, markettest.NewClock())
 	if speed, err := m.Speed(t.Context(), "btc-usd"); speed != 60 || err != nil {
 		t.Errorf("speed %d, %v", speed, err)
 	}
 	if _, err := m.Speed(t.Context(), "NOSUCH"); signal.KindOf(err) != signal.KindNotFound {
 		t.Errorf("the speed of nothing: %v", err)
 	}
-	friday := instant(t, "2026-11-20T20:30:00Z") // half an hour before the exchange closes
+	friday := markettest.Instant(t, "2026-11-20T20:30:00Z") // half an hour before the exchange closes
 	for name, c := range map[string]struct {
 		record marketdata.Asset
 		want   string
 		thin   bool
 	}{
-		"simulated": {marketdata.Asset{Source: simulatedName, Class: Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
-		"fast":      {marketdata.Asset{Source: simulatedName, Class: Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
-		"exchange":  {marketdata.Asset{Source: "alpaca", Class: Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
-		"crypto":    {marketdata.Asset{Source: "binance", Class: Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
+		"simulated": {marketdata.Asset{Source: simulatedName, Class: assets.Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
+		"fast":      {marketdata.Asset{Source: simulatedName, Class: assets.Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
+		"exchange":  {marketdata.Asset{Source: "alpaca", Class: assets.Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
+		"crypto":    {marketdata.Asset{Source: "binance", Class: assets.Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
 	} {
-		if got := ExpiryOf(&c.record, friday, 2*time.Hour, signal.H1); !got.Equal(instant(t, c.want)) || Thinned(&c.record) != c.thin {
+		if got := ExpiryOf(&c.record, friday, 2*time.Hour, signal.H1); !got.Equal(markettest.Instant(t, c.want)) || Thinned(&c.record) != c.thin {
 			t.Errorf("%s: two hours end at %v, want %s; thinned %v", name, got, c.want, Thinned(&c.record))
 		}
-	}
-}
-
-func TestClassesAndKeys(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{"btc": Crypto, "BTC-USD": Crypto, "spy": Stock, "EUR/USD": FX, "gold": Metal, "corn": Commodity, "ACME": ""} {
-		if got := ClassOf(name); got != want {
-			t.Errorf("class of %s is %q, want %q", name, got, want)
-		}
-	}
-	if a, b := Key("btc-usd"), Key("BTC"); a != b {
-		t.Errorf("keys of one asset are %s and %s", a, b)
-	}
-}
-
-func TestWalksAreThoseOfTheSeed(t *testing.T) {
-	t.Parallel()
-	for _, tf := range signal.Timeframes {
-		bars := Walk(7, "btc", tf, 500)
-		if len(bars) != 500 || !slices.Equal(bars, Walk(7, "BTC", tf, 500)) || slices.Equal(bars, Walk(8, "BTC", tf, 500)) {
-			t.Fatalf("%s: %d bars, not those of the seed alone", tf, len(bars))
-		}
-		for i, b := range bars {
-			if err := strategy.CheckBar(b); err != nil || b.CloseTime-b.OpenTime != tf.Duration().Milliseconds() || i > 0 && (b.Open != bars[i-1].Close || b.OpenTime != bars[i-1].CloseTime) {
-				t.Fatalf("%s: bar %d is %+v (%v)", tf, i, b, err)
-			}
-		}
-	}
-	if Walk(1, "NOSUCH", signal.H1, 5) != nil || Walk(1, "BTC", "2h", 5) != nil {
-		t.Error("there are walks of what is not known")
-	}
-	if at := time.UnixMilli(Walk(1, "BTC", signal.H1, 1)[0].OpenTime).UTC(); !at.Equal(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("walks begin at %s", at)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -82,18 +83,18 @@ func generator(seed uint64, name string) *rand.PCG {
 }
 
 // newPath returns the path of k at its beginning.
-func newPath(seed uint64, k *known) *path {
+func newPath(seed uint64, k *assets.Spec) *path {
 	p := fixedPath(k)
-	p.own, p.class = generator(seed, k.symbol), generator(seed, classStream+k.class)
+	p.own, p.class = generator(seed, k.Symbol), generator(seed, classStream+k.Class)
 	p.price = p.anchor
 	p.left = rand.New(p.own).ExpFloat64() * regimeTable[p.regime].hours
 	return p
 }
 
 // fixedPath returns a path of k without state.
-func fixedPath(k *known) *path {
-	return &path{anchor: math.Log(k.price), volatility: k.volatility / math.Sqrt(hoursPerYear),
-		turnover: k.turnover / hoursPerDay, tick: strategy.TickSize(k.price)}
+func fixedPath(k *assets.Spec) *path {
+	return &path{anchor: math.Log(k.Price), volatility: k.Volatility / math.Sqrt(hoursPerYear),
+		turnover: k.Turnover / hoursPerDay, tick: strategy.TickSize(k.Price)}
 }
 
 // step moves the path by dt hours and returns the price then, a multiple of the
@@ -127,4 +128,15 @@ func (p *path) step(dt float64) (price, volume float64) {
 		volume = roundTo(volume, strategy.TickSize(volume))
 	}
 	return price, volume
+}
+
+// roundTo returns the multiple of step that is nearest to price. Steps below 1
+// are powers of ten, so their inverse is a whole number and the result is the
+// float that the decimal spells.
+func roundTo(price, step float64) float64 {
+	if step < 1 {
+		inverse := math.Round(1 / step)
+		return math.Round(price*inverse) / inverse
+	}
+	return math.Round(price/step) * step
 }

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 )
 
 // hourlyReturns steps a path through hours in steps of 2.5 minutes.
-func hourlyReturns(seed uint64, k *known, hours int) []float64 {
+func hourlyReturns(seed uint64, k *assets.Spec, hours int) []float64 {
 	p := newPath(seed, k)
 	before := p.price
 	returns := make([]float64, 0, hours)
@@ -31,7 +33,7 @@ func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 	var kurtosis, plain, near, far, deviation float64
 	const seeds = 3
 	for seed := range uint64(seeds) {
-		r := hourlyReturns(seed+1, lookUp("BTC"), 12_000)
+		r := hourlyReturns(seed+1, assets.Find("BTC"), 12_000)
 		size := make([]float64, len(r))
 		for i := range r {
 			size[i] = math.Abs(r[i])
@@ -63,8 +65,8 @@ func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 func TestAssetsOfOneClassMoveTogether(t *testing.T) {
 	t.Parallel()
 	const hours = 8_000
-	btc, eth := hourlyReturns(1, lookUp("BTC"), hours), hourlyReturns(1, lookUp("ETH"), hours)
-	oil := hourlyReturns(1, lookUp("oil"), hours)
+	btc, eth := hourlyReturns(1, assets.Find("BTC"), hours), hourlyReturns(1, assets.Find("ETH"), hours)
+	oil := hourlyReturns(1, assets.Find("oil"), hours)
 	// Regimes and tails are each asset's own, so returns correlate less than draws.
 	if c := stat.Correlation(btc, eth, nil); c < .35 || c > .65 {
 		t.Errorf("correlation within a class is %.2f", c)
@@ -75,8 +77,19 @@ func TestAssetsOfOneClassMoveTogether(t *testing.T) {
 }
 
 func BenchmarkPathStep(b *testing.B) {
-	p := newPath(1, lookUp("BTC"))
+	p := newPath(1, assets.Find("BTC"))
 	for b.Loop() {
 		p.step(1. / 600)
+	}
+}
+
+func TestPricesAreRoundedToTicks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ price, step, want float64 }{
+		{67000.12345, .001, 67000.123}, {1.08512345678, 1e-7, 1.0851235}, {123456, 100, 123500}, {2.80000005, 1e-7, 2.8000001},
+	} {
+		if got := roundTo(c.price, c.step); got != c.want {
+			t.Errorf("%v to %v is %v, want %v", c.price, c.step, got, c.want)
+		}
 	}
 }

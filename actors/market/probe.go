@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -74,8 +75,8 @@ func (k *keeper) recovers(ctx context.Context, v venue, symbol string) bool {
 		case <-time.After(probeEvery):
 		}
 		now := k.now().UnixMilli()
-		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*frameMS[m1], now)
-		well := err == nil && len(k.sound(bars, m1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
+		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
+		well := err == nil && len(k.sound(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
 		switch {
 		case !well:
 			since = time.Time{}

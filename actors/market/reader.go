@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -119,9 +121,9 @@ func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.En
 		if skipped != "" {
 			return
 		}
-		key := assetKey(t.Asset) // our own name the asset of the record
+		key := assets.Fold(t.Asset) // our own name the asset of the record
 		if stream == marketdata.GivenTicks {
-			key = Key(t.Asset)
+			key = assets.Key(t.Asset)
 		}
 		m.tapes.note(tapeKey{key, t.Source}, t.Tick, entries[i].Position.MS, t.Missed != 0)
 		if w := watches[key]; w != nil {
@@ -193,11 +195,11 @@ func (m *Market) begun(ctx context.Context) (bool, error) {
 }
 
 func (m *Market) tellClosed(b *marketdata.ClosedBar) {
-	w := (*m.watches.Load())[assetKey(b.Bar.Asset)]
+	w := (*m.watches.Load())[assets.Fold(b.Bar.Asset)]
 	if w == nil {
 		return
 	}
-	frame, ok := frameOf(b.Bar.Timeframe)
+	frame, ok := prices.FrameOf(b.Bar.Timeframe)
 	if !ok { // the asset's record changed
 		w.ref.Tell(missed{})
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -31,7 +32,7 @@ func (f *trimmedStore) ReadTicks(context.Context, marketdata.TickStream, signal.
 func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t, &fakeStore{}, newClock())
+		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		m.o.Store = &trimmedStore{fakeStore: &fakeStore{}}
 		read := m.ticksReader(marketdata.GivenTicks)
 		for _, c := range []struct {
@@ -57,7 +58,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sys := engine.NewSystem(engine.Options{})
 			defer sys.Shutdown(context.Background())
-			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: newClock().Now})
+			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: markettest.NewClock().Now})
 			told := make(map[string]int)
 			for _, source := range []string{streamName, simulatedName} {
 				w := &watch{key: source}

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -36,7 +38,7 @@ func exchangeOptions(x *markettest.Exchange) RealOptions {
 
 func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -46,12 +48,12 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source != "binance" || s.Asset.Symbol != "BTC" || s.Asset.Class != Crypto || s.Compression != 1 || len(s.Bars) < 990 {
+	if s.Source != "binance" || s.Asset.Symbol != "BTC" || s.Asset.Class != assets.Crypto || s.Compression != 1 || len(s.Bars) < 990 {
 		t.Fatalf("%+v, %d bars", s.Asset, len(s.Bars))
 	}
 	now := c.Now().UnixMilli()
 	newest := s.Bars[len(s.Bars)-1]
-	if newest.CloseTime != now-now%frameMS[h1] || newest.Close != markettest.PriceAt(newest.CloseTime-60_000) {
+	if newest.CloseTime != now-now%prices.FrameMS[prices.H1] || newest.Close != markettest.PriceAt(newest.CloseTime-60_000) {
 		t.Errorf("newest bar %+v", newest)
 	}
 	for _, tf := range signal.Timeframes {
@@ -59,7 +61,7 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 			t.Errorf("%s: %d bars, %v", tf, len(s.Bars), err)
 		}
 	}
-	if s, err := m.Series(t.Context(), "DOGE", signal.M1); err != nil || s.Asset.Symbol != "DOGE" || s.Asset.Class != Crypto {
+	if s, err := m.Series(t.Context(), "DOGE", signal.M1); err != nil || s.Asset.Symbol != "DOGE" || s.Asset.Class != assets.Crypto {
 		t.Errorf("a coin that only the exchange knows: %v", err)
 	}
 	for _, name := range []string{"NOCOIN", "EURUSD", "AAPL", "x y"} {
@@ -76,9 +78,9 @@ type follower struct {
 	stop func() // ends the feeder
 }
 
-func newFollower(t *testing.T) (*follower, *clock, *markettest.Exchange, *Market) {
+func newFollower(t *testing.T) (*follower, *markettest.Clock, *markettest.Exchange, *Market) {
 	t.Helper()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -91,11 +93,11 @@ func newFollower(t *testing.T) (*follower, *clock, *markettest.Exchange, *Market
 
 // trade lets a second pass, in the middle of which the exchange trades, and returns when
 // it began.
-func (f *follower) trade(c *clock, x *markettest.Exchange) (start int64) {
+func (f *follower) trade(c *markettest.Clock, x *markettest.Exchange) (start int64) {
 	f.t.Helper()
 	start = c.Now().UnixMilli()
 	c.Add(time.Second)
-	eventually(f.t, "a trade", func() bool {
+	markettest.Eventually(f.t, "a trade", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
 		return len(f.ticksOf("BTC")) > 0
 	})
@@ -120,7 +122,7 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 	b.server.Client().Do(t.Context(), "XADD", "market:ticks", "*", "asset", "BTC", "price", "1")
 	c.Add(time.Second)
 	x.Trade("BTCUSDT", price+1, start+900)
-	eventually(t, "the trade is shown", func() bool {
+	markettest.Eventually(t, "the trade is shown", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Ticks && s.Last.Price == price+1 && s.Last.Time == start+900
 	})
@@ -132,7 +134,7 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 	// The bar closes, and the coarser ones follow from it.
 	c.Add(59 * time.Second)
 	x.Close1m("BTCUSDT", start)
-	eventually(t, "the bar is shown", func() bool {
+	markettest.Eventually(t, "the bar is shown", func() bool {
 		x.Trade("BTCUSDT", price, start+60_000)
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Bars[len(s.Bars)-1].OpenTime == start
@@ -141,7 +143,7 @@ func TestRealTicksAndBarsCount(t *testing.T) {
 	// Four bars were not told of: they are asked for.
 	x.Close1m("BTCUSDT", start+4*60_000)
 	c.Add(10 * time.Second)
-	eventually(t, "the bar of 5m is built", func() bool {
+	markettest.Eventually(t, "the bar of 5m is built", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(start+5*60_000), c.Now().UnixMilli())
 		s, err := m.Series(t.Context(), "BTC", signal.M5)
 		if err != nil {
@@ -159,14 +161,14 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 	b, c, x, _ := newFollower(t)
 	start := b.trade(c, x)
 	x.Cut()
-	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
+	markettest.Eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
 	c.Add(20 * time.Second) // longer, and the asset were looked for elsewhere
 	x.Accept()
 	c.Add(5 * time.Second)
-	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
+	markettest.Eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
 	c.Add(2*time.Minute + 40*time.Second)
 	now := c.Now().UnixMilli()
-	eventually(t, "a trade after it", func() bool {
+	markettest.Eventually(t, "a trade after it", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		ticks := b.ticksOf("BTC")
 		return ticks[len(ticks)-1].Time == now
@@ -197,10 +199,10 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 	c.Add(3 * time.Hour)
 	now := c.Now().UnixMilli()
 	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: exchangeOptions(x)})
-	eventually(t, "a trade of the next feeder", func() bool {
+	markettest.Eventually(t, "a trade of the next feeder", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
-		return err == nil && s.Last.Time == now && s.Bars[len(s.Bars)-1].CloseTime == now-now%frameMS[h1]
+		return err == nil && s.Last.Time == now && s.Bars[len(s.Bars)-1].CloseTime == now-now%prices.FrameMS[prices.H1]
 	})
 	for _, tick := range b.ticksOf("BTC") {
 		if tick.Time > start+500 {
@@ -226,7 +228,7 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 // again once it insists.
 func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	o := exchangeOptions(x)
@@ -240,7 +242,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	for i := range int64(levelFaults) {
 		x.Trade("BTCUSDT", 1/markettest.PriceAt(0), c.Now().UnixMilli()+i)
 	}
-	eventually(t, "the other source gives the prices", func() bool {
+	markettest.Eventually(t, "the other source gives the prices", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Source == "coinbase"
 	})
@@ -258,7 +260,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 
 func TestAFailingSourceIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	x.Answer(func(w http.ResponseWriter, r *http.Request) {
@@ -284,7 +286,7 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 
 func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	x.Answer(func(w http.ResponseWriter, r *http.Request) {

@@ -3,51 +3,16 @@ package market
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
-
-// patience bounds every wait of a test for a condition.
-const patience = time.Minute
-
-// clock is a clock that a test moves.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-// newClock returns a clock that stands at the beginning of a minute.
-func newClock() *clock { return &clock{now: time.UnixMilli(1_795_253_400_000)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: did not happen within %s", what, patience)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
 
 // bench is a store with its market, and what a test runs on it.
 type bench struct {
@@ -134,16 +99,16 @@ func TestSimulatedMarketIsReadyAtOnce(t *testing.T) {
 	m := b.market(Options{})
 	begun := time.Now()
 	b.feed(FeederOptions{})
-	for _, k := range knownAssets {
+	for _, k := range assets.Known {
 		for _, tf := range signal.Timeframes {
 			var s Snapshot
-			eventually(t, k.symbol, func() bool {
+			markettest.Eventually(t, k.Symbol, func() bool {
 				var err error
-				s, err = m.Series(t.Context(), k.symbol, tf)
+				s, err = m.Series(t.Context(), k.Symbol, tf)
 				return err == nil
 			})
 			if len(s.Bars) < historyBars-1 || s.Compression != 60 || s.Source != "simulated" || !s.Ticks {
-				t.Errorf("%s %s: %d bars, compression %v, source %s, ticks %v", k.symbol, tf, len(s.Bars), s.Compression, s.Source, s.Ticks)
+				t.Errorf("%s %s: %d bars, compression %v, source %s, ticks %v", k.Symbol, tf, len(s.Bars), s.Compression, s.Source, s.Ticks)
 			}
 		}
 	}

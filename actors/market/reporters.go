@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -124,7 +126,7 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		now := r.now().UnixMilli()
 		var items []marketdata.NewsItem
 		err := panics.ErrPanicked
-		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-frameMS[h1], now-newsKept)) }, "source", r.name)
+		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-prices.FrameMS[prices.H1], now-newsKept)) }, "source", r.name)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			r.log.Warn("news cannot be read", "source", r.name, "err", err)
@@ -152,7 +154,7 @@ func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 		}
 		// What is stamped for tomorrow would rule the index until then.
 		if n.At > now+futureMS {
-			r.metrics.skip(skipTime)
+			r.metrics.skip(prices.SkipTime)
 			continue
 		}
 		if n.At < now-newsKept {
@@ -177,33 +179,23 @@ func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 	return news
 }
 
-// spoken are the names by which headlines speak of assets, beside symbol and name.
-// Symbols that are words of English are left out: what is left must be unambiguous.
-var spoken = map[string][]string{
-	"BTC": {"bitcoin"}, "ETH": {"ethereum", "ether"}, "SOL": {"solana"}, "AAPL": {"apple"}, "MSFT": {"microsoft"},
-	"NVDA": {"nvidia"}, "TSLA": {"tesla"}, "SPY": {"s&p 500"}, "QQQ": {"nasdaq 100", "nasdaq-100"},
-	"EURUSD": {"eur/usd", "euro"}, "GBPUSD": {"gbp/usd", "sterling", "british pound"}, "USDJPY": {"usd/jpy", "japanese yen", "yen"},
-	"XAUUSD": {"gold", "xau/usd"}, "natural_gas": {"natural gas", "henry hub", "natgas"}, "wheat": {"wheat"}, "corn": {"corn", "maize"},
-	"oil": {"crude", "crude oil", "oil", "brent", "wti"},
-}
-
 // subjects returns the symbols of the assets that an item is about: those that its
 // source says, by our names, and those that its text names.
 func subjects(n *marketdata.NewsItem) []string {
 	var symbols []string
 	for _, s := range n.Symbols {
-		if s = canonical(s); validName(s) && !slices.Contains(symbols, s) {
+		if s = assets.Symbol(s); validName(s) && !slices.Contains(symbols, s) {
 			symbols = append(symbols, s)
 		}
 	}
-	for i := range knownAssets {
-		k := &knownAssets[i]
-		if slices.Contains(symbols, k.symbol) {
+	for i := range assets.Known {
+		k := &assets.Known[i]
+		if slices.Contains(symbols, k.Symbol) {
 			continue
 		}
-		names := append([]string{k.symbol}, spoken[k.symbol]...)
+		names := append([]string{k.Symbol}, assets.SpokenNames(k.Symbol)...)
 		if strategy.Relevance(strategy.NewsItem{Headline: n.Headline}, names) > 0 || strategy.Relevance(strategy.NewsItem{Headline: n.Body}, names) > 0 {
-			symbols = append(symbols, k.symbol)
+			symbols = append(symbols, k.Symbol)
 		}
 	}
 	return symbols

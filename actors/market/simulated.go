@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -37,9 +39,9 @@ const (
 // simulated is the deterministic market of domain.md, section 7: what it yields
 // depends on seed, start and clock only, not on how often it is asked.
 type simulated struct {
-	grid   grid
+	grid   prices.Grid
 	seed   uint64
-	known  []*known
+	known  []*assets.Spec
 	start  int64 // wall time at which it was begun
 	at     int64 // market time that all paths have reached
 	assets []*simulatedAsset
@@ -50,8 +52,8 @@ type simulated struct {
 
 // newSimulated returns a market of the assets given, at 1 to maxSpeed times real
 // time. seed is for a market without checkpoint.
-func newSimulated(speed int64, seed uint64, assets []*known) *simulated {
-	return &simulated{grid: grid{speed}, seed: seed, known: assets}
+func newSimulated(speed int64, seed uint64, assets []*assets.Spec) *simulated {
+	return &simulated{grid: prices.Grid{Speed: speed}, seed: seed, known: assets}
 }
 
 func (s *simulated) Name() string { return simulatedName }
@@ -60,8 +62,8 @@ func (s *simulated) Name() string { return simulatedName }
 func (s *simulated) Assets() []marketdata.Asset {
 	records := make([]marketdata.Asset, 0, len(s.known))
 	for _, k := range s.known {
-		records = append(records, marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: simulatedName,
-			TickSize: strategy.TickSize(k.price), AlwaysOpen: true, Speed: s.grid.speed})
+		records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: simulatedName,
+			TickSize: strategy.TickSize(k.Price), AlwaysOpen: true, Speed: s.grid.Speed})
 	}
 	return records
 }
@@ -70,28 +72,28 @@ func (s *simulated) Assets() []marketdata.Asset {
 // a history that ends now. A checkpoint of another speed, or of other assets, is of
 // no use: its times would not fit. Nor is one that lies in the future.
 func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now int64) output {
-	var reset [timeframes]bool
-	to := s.grid.reached(now, minuteStep)
+	var reset [prices.Timeframes]bool
+	to := s.grid.Reached(now, minuteStep)
 	p := planFor(to)
-	if !s.restore(checkpoint) || s.grid.wall(s.at) > now+maxAhead {
+	if !s.restore(checkpoint) || s.grid.Wall(s.at) > now+maxAhead {
 		s.begin(p, now)
-		reset, published = [timeframes]bool{true, true, true, true}, now
+		reset, published = [prices.Timeframes]bool{true, true, true, true}, now
 	}
 	s.watchWeather()
-	if s.at < p.days-(longestGap-historyBars)*frameMS[d1] {
+	if s.at < p.days-(longestGap-historyBars)*prices.FrameMS[prices.D1] {
 		s.at = p.days
 		for _, a := range s.assets {
-			a.bars.part = [timeframes]marketdata.Bar{}
+			a.bars.part = [prices.Timeframes]marketdata.Bar{}
 		}
-		reset[d1] = true
+		reset[prices.D1] = true
 	}
 	for _, a := range s.assets {
 		a.news.skipTo(to - newsFor)
 	}
 	// Where a finer timeframe was left out on the way, its bars begin anew.
-	reset[h1] = reset[h1] || s.at < p.hours
-	reset[m5] = reset[m5] || s.at < p.fives
-	reset[m1] = reset[m1] || s.at < p.minutes
+	reset[prices.H1] = reset[prices.H1] || s.at < p.hours
+	reset[prices.M5] = reset[prices.M5] || s.at < p.fives
+	reset[prices.M1] = reset[prices.M1] || s.at < p.minutes
 
 	yields := s.run(ctx, to, p, max(published, now-tickWindow))
 	o := s.collect(yields)
@@ -122,9 +124,9 @@ func sayMissed(ticks []marketdata.AssetTick, since int64) {
 // on; its history was made without.
 func (s *simulated) watchWeather() {
 	for _, a := range s.assets {
-		if s.weather != nil && a.k.class == Commodity {
-			a.weather = func(at time.Time) float64 { return s.weather(a.k.symbol, at) }
-			a.since = s.start * s.grid.speed
+		if s.weather != nil && a.k.Class == assets.Commodity {
+			a.weather = func(at time.Time) float64 { return s.weather(a.k.Symbol, at) }
+			a.since = s.start * s.grid.Speed
 		}
 	}
 }
@@ -134,14 +136,14 @@ func (s *simulated) begin(p plan, now int64) {
 	s.start, s.at = now, p.days
 	s.assets = make([]*simulatedAsset, 0, len(s.known))
 	for _, k := range s.known {
-		s.assets = append(s.assets, &simulatedAsset{k: k, path: newPath(s.seed, k), bars: assembler{grid: s.grid, finest: d1},
+		s.assets = append(s.assets, &simulatedAsset{k: k, path: newPath(s.seed, k), bars: assembler{grid: s.grid, finest: prices.D1},
 			news: newNewswire(s.seed, k, p.days)})
 	}
 }
 
 // Advance implements source.
 func (s *simulated) Advance(now int64) output {
-	to := s.grid.reached(now, minuteStep)
+	to := s.grid.Reached(now, minuteStep)
 	if to <= s.at {
 		return output{}
 	}
@@ -152,7 +154,7 @@ func (s *simulated) Advance(now int64) output {
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			for _, b := range bars {
-				o.Closed = append(o.Closed, marketdata.AssetBar{Asset: s.assets[i].k.symbol, Timeframe: signal.Timeframes[frame], Bar: b})
+				o.Closed = append(o.Closed, marketdata.AssetBar{Asset: s.assets[i].k.Symbol, Timeframe: signal.Timeframes[frame], Bar: b})
 			}
 		}
 	}
@@ -164,11 +166,11 @@ func (s *simulated) Advance(now int64) output {
 // Next implements source.
 func (s *simulated) Next() int64 {
 	thin := s.thin() * minuteStep
-	return s.grid.wall(s.at - s.at%thin + thin)
+	return s.grid.Wall(s.at - s.at%thin + thin)
 }
 
 // thin is how many points of a path lie between two ticks.
-func (s *simulated) thin() int64 { return (s.grid.speed + fullTickSpeed - 1) / fullTickSpeed }
+func (s *simulated) thin() int64 { return (s.grid.Speed + fullTickSpeed - 1) / fullTickSpeed }
 
 // run moves all paths to the market time to, unless ctx ends before that.
 func (s *simulated) run(ctx context.Context, to int64, p plan, since int64) []yield {
@@ -221,7 +223,7 @@ func (s *simulated) collect(yields []yield) output {
 	for i, y := range yields {
 		o.Ticks = append(o.Ticks, y.ticks...)
 		o.News = append(o.News, y.news...)
-		o.Live = append(o.Live, marketdata.Live{Asset: s.assets[i].k.symbol, Last: s.assets[i].last})
+		o.Live = append(o.Live, marketdata.Live{Asset: s.assets[i].k.Symbol, Last: s.assets[i].last})
 	}
 	slices.SortStableFunc(o.Ticks, func(a, b marketdata.AssetTick) int { return cmp.Compare(a.Time, b.Time) })
 	slices.SortStableFunc(o.News, func(a, b marketdata.NewsItem) int { return cmp.Compare(a.At, b.At) })
@@ -229,7 +231,7 @@ func (s *simulated) collect(yields []yield) output {
 }
 
 func (s *simulated) series(a *simulatedAsset, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
-	series := marketdata.Series{Asset: a.k.symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
+	series := marketdata.Series{Asset: a.k.Symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
 		Bars: make([]marketdata.AssetBar, 0, len(bars))}
 	for _, b := range bars {
 		series.Bars = append(series.Bars, marketdata.AssetBar{Asset: series.Asset, Timeframe: series.Timeframe, Bar: b})

@@ -12,6 +12,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -20,10 +23,10 @@ import (
 // begin is when the markets of these tests begin: not at the start of any bar.
 const begin = 1_795_253_417_345
 
-func someAssets(symbols ...string) []*known {
-	var list []*known
+func someAssets(symbols ...string) []*assets.Spec {
+	var list []*assets.Spec
 	for _, s := range symbols {
-		list = append(list, lookUp(s))
+		list = append(list, assets.Find(s))
 	}
 	return list
 }
@@ -60,23 +63,23 @@ func TestHistoryIsWhole(t *testing.T) {
 	shelf.take(s.Open(t.Context(), nil, 0, begin))
 	for _, k := range s.known {
 		for frame, tf := range signal.Timeframes {
-			bars := shelf.bars[k.symbol+string(tf)]
+			bars := shelf.bars[k.Symbol+string(tf)]
 			if len(bars) < historyBars-1 || len(bars) > historyBars+10 {
-				t.Errorf("%s has %d bars of %s", k.symbol, len(bars), tf)
+				t.Errorf("%s has %d bars of %s", k.Symbol, len(bars), tf)
 			}
 			for i, b := range bars {
 				if err := strategy.CheckBar(b.Bar); err != nil {
-					t.Fatalf("%s %s: %v", k.symbol, tf, err)
+					t.Fatalf("%s %s: %v", k.Symbol, tf, err)
 				}
-				if !s.grid.aligned(frame, b.OpenTime) || i > 0 && bars[i-1].CloseTime != b.OpenTime {
-					t.Fatalf("%s %s: bar %d at %d does not follow the one before", k.symbol, tf, i, b.OpenTime)
+				if !s.grid.Aligned(frame, b.OpenTime) || i > 0 && bars[i-1].CloseTime != b.OpenTime {
+					t.Fatalf("%s %s: bar %d at %d does not follow the one before", k.Symbol, tf, i, b.OpenTime)
 				}
-				if roundTo(b.Close, strategy.TickSize(k.price)) != b.Close || b.Volume <= 0 {
-					t.Fatalf("%s %s: close %v, volume %v", k.symbol, tf, b.Close, b.Volume)
+				if roundTo(b.Close, strategy.TickSize(k.Price)) != b.Close || b.Volume <= 0 {
+					t.Fatalf("%s %s: close %v, volume %v", k.Symbol, tf, b.Close, b.Volume)
 				}
 			}
-			if last := bars[len(bars)-1]; last.CloseTime > begin || last.CloseTime <= begin-frameMS[frame]/60 {
-				t.Errorf("%s %s ends at %d", k.symbol, tf, last.CloseTime)
+			if last := bars[len(bars)-1]; last.CloseTime > begin || last.CloseTime <= begin-prices.FrameMS[frame]/60 {
+				t.Errorf("%s %s ends at %d", k.Symbol, tf, last.CloseTime)
 			}
 		}
 	}
@@ -93,14 +96,14 @@ func TestTimeframesAgree(t *testing.T) {
 	for ms := int64(begin); ms < begin+1_500_000; ms += 37_000 {
 		shelf.take(s.Advance(ms))
 	}
-	for frame := m5; frame < timeframes; frame++ {
+	for frame := prices.M5; frame < prices.Timeframes; frame++ {
 		finer := shelf.bars["ETH"+string(signal.Timeframes[frame-1])]
 		compared := 0
 		for _, b := range shelf.bars["ETH"+string(signal.Timeframes[frame])] {
 			if b.OpenTime < finer[0].OpenTime {
 				continue
 			}
-			want, ok := combine(finer, b.OpenTime, b.CloseTime)
+			want, ok := prices.Combine(finer, b.OpenTime, b.CloseTime)
 			if !ok {
 				t.Fatalf("no finer bars for %s at %d", b.Timeframe, b.OpenTime)
 			}
@@ -246,13 +249,13 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		gap   int64 // wall ms at 60 times real time
-		reset [timeframes]bool
+		reset [prices.Timeframes]bool
 	}{
-		{"ten minutes", 600_000, [timeframes]bool{}},
-		{"an hour", 3_600_000, [timeframes]bool{m1: true}},
-		{"ten hours", 36_000_000, [timeframes]bool{m1: true, m5: true}},
-		{"three days", 3 * 86_400_000, [timeframes]bool{m1: true, m5: true, h1: true}},
-		{"a year", 365 * 86_400_000, [timeframes]bool{true, true, true, true}},
+		{"ten minutes", 600_000, [prices.Timeframes]bool{}},
+		{"an hour", 3_600_000, [prices.Timeframes]bool{prices.M1: true}},
+		{"ten hours", 36_000_000, [prices.Timeframes]bool{prices.M1: true, prices.M5: true}},
+		{"three days", 3 * 86_400_000, [prices.Timeframes]bool{prices.M1: true, prices.M5: true, prices.H1: true}},
+		{"a year", 365 * 86_400_000, [prices.Timeframes]bool{true, true, true, true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -262,9 +265,9 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 			second := newSimulated(60, 1, someAssets("BTC"))
 			o := second.Open(t.Context(), first.Checkpoint(), begin, begin+c.gap)
 			shelf.take(o)
-			var reset [timeframes]bool
+			var reset [prices.Timeframes]bool
 			for _, f := range o.Fill {
-				frame, _ := frameOf(f.Timeframe)
+				frame, _ := prices.FrameOf(f.Timeframe)
 				reset[frame] = reset[frame] || f.Reset
 			}
 			if reset != c.reset {
@@ -280,7 +283,7 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 						t.Fatalf("%s has a gap at %d", tf, bars[i].OpenTime)
 					}
 				}
-				if end := bars[len(bars)-1].CloseTime; end <= begin+c.gap-frameMS[frame]/60 {
+				if end := bars[len(bars)-1].CloseTime; end <= begin+c.gap-prices.FrameMS[frame]/60 {
 					t.Errorf("%s ends at %d", tf, end)
 				}
 			}
@@ -374,12 +377,12 @@ func FuzzRestore(f *testing.F) {
 
 func TestNewsFollowTheRegime(t *testing.T) {
 	t.Parallel()
-	k := lookUp("BTC")
+	k := assets.Find("BTC")
 	good := func(regime int) float64 {
 		w := newNewswire(1, k, 0)
 		var positive, n float64
 		for at := int64(0); n < 1000; at += newsEvery {
-			for _, item := range w.until(at, regime, grid{60}) {
+			for _, item := range w.until(at, regime, prices.Grid{Speed: 60}) {
 				n++
 				if strategy.TextScore(item.Headline) > 0 {
 					positive++
@@ -397,7 +400,7 @@ func TestNewsFollowTheRegime(t *testing.T) {
 
 func TestEveryHeadlineHasItsSign(t *testing.T) {
 	t.Parallel()
-	for _, k := range knownAssets {
+	for _, k := range assets.Known {
 		w := newNewswire(1, &k, 0)
 		seen := make(map[string]int)
 		for range 50 {
@@ -413,7 +416,7 @@ func TestEveryHeadlineHasItsSign(t *testing.T) {
 			}
 		}
 		if len(seen) < 70 {
-			t.Errorf("%s: only %d of 100 headlines differ", k.symbol, len(seen))
+			t.Errorf("%s: only %d of 100 headlines differ", k.Symbol, len(seen))
 		}
 	}
 }
@@ -435,9 +438,9 @@ func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
 
 func BenchmarkHistory(b *testing.B) {
 	for b.Loop() {
-		var all []*known
-		for i := range knownAssets {
-			all = append(all, &knownAssets[i])
+		var all []*assets.Spec
+		for i := range assets.Known {
+			all = append(all, &assets.Known[i])
 		}
 		newSimulated(60, 1, all).Open(context.Background(), nil, 0, begin)
 	}
@@ -449,7 +452,7 @@ func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-	o := s.Open(ctx, nil, 0, newClock().Now().UnixMilli())
+	o := s.Open(ctx, nil, 0, markettest.NewClock().Now().UnixMilli())
 	for _, l := range o.Live {
 		if l.Last.Time != 0 {
 			t.Errorf("%s has a price: %v", l.Asset, l.Last)

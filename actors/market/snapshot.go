@@ -3,6 +3,7 @@ package market
 import (
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -23,7 +24,7 @@ type Snapshot struct {
 	// Proxy is the fund whose prices these are, where a commodity has none of its own.
 	Proxy string
 	// Session is when the asset is traded.
-	Session Session
+	Session sessions.Session
 	// Compression is by how much time runs faster than the clock; 1 is real time. A
 	// bar of 1h lasts an hour divided by it.
 	Compression float64

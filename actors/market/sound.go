@@ -3,6 +3,7 @@ package market
 import (
 	"slices"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -23,7 +24,7 @@ func (k *keeper) sound(bars []marketdata.Bar, frame int, now int64) []marketdata
 			if b.OpenTime == kept[n-1].OpenTime {
 				kept[n-1] = b // the later copy
 			} else {
-				k.metrics.skip(skipOld)
+				k.metrics.skip(prices.SkipOld)
 			}
 			continue
 		}
@@ -31,8 +32,8 @@ func (k *keeper) sound(bars []marketdata.Bar, frame int, now int64) []marketdata
 		if n := len(kept); n > 0 {
 			before = kept[n-1].Close
 		}
-		if frame < d1 && !near(b.Close, before) {
-			k.metrics.skip(skipLevel)
+		if frame < prices.D1 && !prices.Near(b.Close, before) {
+			k.metrics.skip(prices.SkipLevel)
 			continue
 		}
 		kept = append(kept, b)
@@ -57,40 +58,37 @@ func usualPrice(bars []marketdata.Bar) float64 {
 }
 
 // soundBar returns why a bar cannot be true, or "".
-func soundBar(b *marketdata.Bar, frame int, now int64) reason {
+func soundBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
-			return skipPrice
+			return prices.SkipPrice
 		}
 	}
 	switch {
 	case !(b.Volume >= 0 && b.Volume <= maxVolume):
-		return skipVolume
+		return prices.SkipVolume
 	case b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close):
-		return skipRange
-	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%frameMS[frame] != 0 || b.CloseTime != b.OpenTime+frameMS[frame] || b.CloseTime > now+futureMS:
-		return skipTime
+		return prices.SkipRange
+	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%prices.FrameMS[frame] != 0 || b.CloseTime != b.OpenTime+prices.FrameMS[frame] || b.CloseTime > now+futureMS:
+		return prices.SkipTime
 	}
 	return ""
 }
 
-// near says that two prices can be of the same thing, shortly after one another.
-func near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }
-
 // soundTick returns why a trade cannot be true, or "".
-func (k *keeper) soundTick(t *marketdata.Tick, now int64) reason {
+func (k *keeper) soundTick(t *marketdata.Tick, now int64) prices.Reason {
 	switch {
 	case !(t.Price >= minPrice && t.Price <= maxPrice):
-		return skipPrice
+		return prices.SkipPrice
 	case !(t.Volume >= 0 && t.Volume <= maxVolume):
-		return skipVolume
+		return prices.SkipVolume
 	case t.Time < earliestTime || t.Time > now+futureMS:
-		return skipTime
+		return prices.SkipTime
 	case t.Time < k.ticked:
-		return skipOld
-	case k.level > 0 && !near(t.Price, k.level):
+		return prices.SkipOld
+	case k.level > 0 && !prices.Near(t.Price, k.level):
 		k.faults++
-		return skipLevel
+		return prices.SkipLevel
 	}
 	k.faults = 0
 	return ""

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -37,7 +40,7 @@ func (s *startingStore) Follow(_ context.Context, closed, _ signal.Position, _ t
 func TestNewsOfAMarketThatStartsAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t, &fakeStore{}, newClock())
+		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		m.simulates, m.o.Store = true, &startingStore{fakeStore: &fakeStore{}}
 		read := m.closedReader()
 		go func() {
@@ -71,14 +74,14 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newClock()
+				c := markettest.NewClock()
 				now := c.Now().UnixMilli()
-				store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Class: Crypto, Speed: 1, Source: tt.source},
-					bars: hours(5, now, 1), live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 2, Time: now - staleCrypto - 1}}}
+				store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Class: assets.Crypto, Speed: 1, Source: tt.source},
+					bars: hours(5, now, 1), live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 2, Time: now - prices.StaleCrypto - 1}}}
 				m := newFake(t, store, c)
 				if tt.resumes != 0 {
 					time.AfterFunc(tt.resumes, func() {
-						w := (*m.watches.Load())[assetKey("X")]
+						w := (*m.watches.Load())[assets.Fold("X")]
 						w.last.Store(&Tick{Price: 2, Time: c.Now().UnixMilli()})
 					})
 				}

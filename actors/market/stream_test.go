@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -67,12 +69,12 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 
 	last := b.writeHours(rdb, "BTCUSDT", 400)
 	var s Snapshot
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		var err error
 		s, err = m.Series(t.Context(), "btc", signal.H1)
 		return err == nil && len(s.Bars) == 400
 	})
-	if s.Asset != (Asset{Symbol: "BTC", Class: Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
+	if s.Asset != (Asset{Symbol: "BTC", Class: assets.Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
 		t.Errorf("snapshot is %+v of %s at %v", s.Asset, s.Source, s.Compression)
 	}
 	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (Tick{Price: newest.Close, Time: newest.CloseTime}) {
@@ -82,7 +84,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	// A tick becomes the entry.
 	now := time.Now().UnixMilli()
 	b.write(rdb, "market:ticks", "asset", "BTC/USD", "price", "103.25", "volume", "0.5", "time", now)
-	eventually(t, "tick", func() bool {
+	markettest.Eventually(t, "tick", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && s.Ticks && s.Last == Tick{Price: 103.25, Volume: .5, Time: now}
 	})
@@ -92,7 +94,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	b.write(rdb, "market:bars", "asset", "BTC", "timeframe", "1h", "open_time", last,
 		"open", 100, "high", 200, "low", 50, "close", 150, "volume", 1)
 	want := marketdata.Bar{OpenTime: last, CloseTime: last + 3_600_000, Open: 100, High: 200, Low: 50, Close: 150, Volume: 1}
-	eventually(t, "replacement", func() bool {
+	markettest.Eventually(t, "replacement", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) == 400 && s.Bars[399] == want
 	})
@@ -102,7 +104,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 
 	// Another node reads the same.
 	other := b.market(Options{Sources: "stream"})
-	eventually(t, "the other node", func() bool {
+	markettest.Eventually(t, "the other node", func() bool {
 		s, err := other.Series(t.Context(), "BTC-USD", signal.H1)
 		return err == nil && len(s.Bars) == 400 && s.Bars[399] == want && s.Last.Price == 103.25
 	})
@@ -113,7 +115,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	if e := runError(t, err); e.Code != signal.InsufficientHistory {
 		t.Errorf("no bars of 1m: %+v", e)
 	}
-	eventually(t, "emptied input", func() bool { return rdb.XLen(t.Context(), "market:bars").Val() == 0 })
+	markettest.Eventually(t, "emptied input", func() bool { return rdb.XLen(t.Context(), "market:bars").Val() == 0 })
 }
 
 func TestTicksFromOutsideMakeMinutes(t *testing.T) {
@@ -129,7 +131,7 @@ func TestTicksFromOutsideMakeMinutes(t *testing.T) {
 	b.write(rdb, "market:ticks", "asset", "newcoin", "price", "10")
 	b.feed(FeederOptions{Sources: "stream"}) // it finds what was written before it
 	var s Snapshot
-	eventually(t, "minutes", func() bool {
+	markettest.Eventually(t, "minutes", func() bool {
 		var err error
 		s, err = m.Series(t.Context(), "NewCoin", signal.M1)
 		return err == nil && len(s.Bars) == 10
@@ -167,11 +169,11 @@ func TestNonsenseIsSkippedAndCounted(t *testing.T) {
 	b.write(rdb, "market:bars", "asset", "X", "timeframe", "1h", "open_time", "1795248000000", "open", 1, "high", 1, "low", 2, "close", 1)
 	b.write(rdb, "market:bars", "asset", "X", "timeframe", "7m", "open_time", "1795248000000", "open", 1, "high", 1, "low", 1, "close", 1)
 	b.writeHours(rdb, "X", 3)
-	eventually(t, "bars behind the nonsense", func() bool {
+	markettest.Eventually(t, "bars behind the nonsense", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.H1)
 		return err == nil && len(s.Bars) == 3 && !s.Ticks
 	})
-	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_ticks_total") == 8 })
+	markettest.Eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_ticks_total") == 8 })
 	if got := counted(t, registry, "agentsignal_market_entries_skipped_total"); got != 11 {
 		t.Errorf("%v entries skipped, want 11", got)
 	}
@@ -207,12 +209,12 @@ func TestBadTicksDoNotBecomeTheLastPrice(t *testing.T) {
 	}
 	last := func(want float64) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("last price %v", want), func() bool {
+		markettest.Eventually(t, fmt.Sprintf("last price %v", want), func() bool {
 			s, err := m.Series(t.Context(), "X", signal.M1)
 			return err == nil && s.Last.Price == want && s.Ticks
 		})
 	}
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.M1)
 		return err == nil && len(s.Bars) >= 30
 	})
@@ -241,19 +243,19 @@ func TestForeignTicksDoNotTouchASimulatedAsset(t *testing.T) {
 	}
 	foreign := func() { b.write(rdb, "market:ticks", "asset", "BTC", "price", "1.5") }
 	foreign() // before anybody watches
-	eventually(t, "a price", func() bool { _, ok := btc(); return ok })
+	markettest.Eventually(t, "a price", func() bool { _, ok := btc(); return ok })
 	// Two that confirm one another pass for a move of the market.
 	foreign()
 	foreign()
 	last, _ := btc()
-	eventually(t, "prices behind the foreign ones", func() bool {
+	markettest.Eventually(t, "prices behind the foreign ones", func() bool {
 		s, ok := btc()
 		if ok && s.Last.Price < 1000 {
 			t.Fatalf("the last price is %v", s.Last.Price)
 		}
 		return ok && s.Last.Time > last.Last.Time+500
 	})
-	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == 3 })
+	markettest.Eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == 3 })
 }
 
 // TestAForgedSourceIsRefused: whoever may write to market:ticks must not pass for the
@@ -269,7 +271,7 @@ func TestAForgedSourceIsRefused(t *testing.T) {
 		s, err := m.Series(t.Context(), "SOL", signal.M1)
 		return s, err == nil && s.Ticks
 	}
-	eventually(t, "a price", func() bool { _, ok := sol(); return ok })
+	markettest.Eventually(t, "a price", func() bool { _, ok := sol(); return ok })
 	before, _ := sol()
 	forged := before.Last.Price * 1.03
 	const tries = 20
@@ -280,14 +282,14 @@ func TestAForgedSourceIsRefused(t *testing.T) {
 		}
 		b.write(rdb, "market:ticks", fields...)
 	}
-	eventually(t, "prices behind the forged ones", func() bool {
+	markettest.Eventually(t, "prices behind the forged ones", func() bool {
 		s, ok := sol()
 		if s.Last.Price == forged {
 			t.Fatalf("the last price is the forged one")
 		}
 		return ok && s.Last.Time > before.Last.Time+500
 	})
-	eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == tries })
+	markettest.Eventually(t, "counting", func() bool { return counted(t, registry, "agentsignal_market_entries_skipped_total") == tries })
 }
 
 func TestStreamBeforeSimulated(t *testing.T) {
@@ -298,7 +300,7 @@ func TestStreamBeforeSimulated(t *testing.T) {
 	b.feed(FeederOptions{Sources: "stream,simulated"})
 	m := b.market(Options{Sources: "stream,simulated"})
 	for asset, source := range map[string]string{"BTC": "stream", "ETH": "simulated"} {
-		eventually(t, asset, func() bool {
+		markettest.Eventually(t, asset, func() bool {
 			s, err := m.Series(t.Context(), asset, signal.H1)
 			return err == nil && s.Source == source && (len(s.Bars) == 5) == (source == "stream")
 		})
@@ -311,7 +313,7 @@ func TestOtherSourcesBeginAnew(t *testing.T) {
 	rdb := b.server.Client()
 	m := b.market(Options{Sources: "simulated,stream"})
 	stop := b.feed(FeederOptions{})
-	eventually(t, "simulated bars", func() bool {
+	markettest.Eventually(t, "simulated bars", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) >= 999
 	})
@@ -319,14 +321,14 @@ func TestOtherSourcesBeginAnew(t *testing.T) {
 	// The same installation, with prices from outside only.
 	b.feed(FeederOptions{Sources: "stream"})
 	outside := b.market(Options{Sources: "stream"})
-	eventually(t, "end of the simulation", func() bool {
+	markettest.Eventually(t, "end of the simulation", func() bool {
 		_, err := outside.Series(t.Context(), "BTC", signal.H1)
 		e, ok := errors.AsType[*signal.RunError](err)
 		return ok && e.Message == "no source knows BTC" && !e.Retryable
 	})
 	b.writeHours(rdb, "BTC", 7)
 	for _, node := range []*Market{m, outside} {
-		eventually(t, "bars from outside", func() bool {
+		markettest.Eventually(t, "bars from outside", func() bool {
 			s, err := node.Series(t.Context(), "BTC", signal.H1)
 			return err == nil && len(s.Bars) == 7 && s.Compression == 1
 		})
@@ -353,11 +355,11 @@ func TestRedisAwayIsSaid(t *testing.T) {
 	// It comes back, empty, and a market begins.
 	b.server.Restart()
 	b.feed(FeederOptions{})
-	eventually(t, "bars after the restart", func() bool {
+	markettest.Eventually(t, "bars after the restart", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) >= 999 && s.Ticks
 	})
-	eventually(t, "news after the restart", func() bool {
+	markettest.Eventually(t, "news after the restart", func() bool {
 		news, err := m.News(t.Context(), "btc", 0)
 		return err == nil && len(news) > 300
 	})
@@ -373,7 +375,7 @@ func TestTheFirstTickMayBeAMistake(t *testing.T) {
 		b.write(rdb, "market:bars", "asset", "NEWCOIN", "timeframe", "1m", "open_time", end-i*60_000,
 			"open", 100, "high", 101, "low", 99, "close", 100, "volume", 1)
 	}
-	eventually(t, "bars", func() bool {
+	markettest.Eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "NEWCOIN", signal.M1)
 		return err == nil && len(s.Bars) == 40
 	})
@@ -381,7 +383,7 @@ func TestTheFirstTickMayBeAMistake(t *testing.T) {
 	b.write(rdb, "market:ticks", "asset", "NEWCOIN", "price", 5_000_000, "time", now-1)
 	b.write(rdb, "market:ticks", "asset", "NEWCOIN", "price", 100.5, "time", now)
 	// Had the first one been taken, the second would be the jump that waits.
-	eventually(t, "the right tick", func() bool {
+	markettest.Eventually(t, "the right tick", func() bool {
 		s, err := m.Series(t.Context(), "NEWCOIN", signal.M1)
 		return err == nil && s.Ticks && s.Last.Price == 100.5
 	})

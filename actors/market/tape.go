@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -59,7 +60,7 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	}
 	p := s.of[key]
 	if p == nil {
-		if len(s.of) >= maxAssets {
+		if len(s.of) >= assets.Max {
 			return
 		}
 		if s.of == nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -28,8 +29,6 @@ const (
 	closedChunk = 500  // bars
 	newsChunk   = 1000 // items
 	readChunk   = 2000 // entries: what the store reads at once
-	// maxAssets bounds the assets that names in a stream can make.
-	maxAssets = 10_000
 )
 
 // term is the time during which this node is the feeder, under one epoch. All of
@@ -59,7 +58,7 @@ type fed struct {
 	given   bool  // by a source: entries from outside do not concern it
 	kept    bool  // by a real source
 	missed  int64 // since when ticks may be missing before the next one; 0: none are
-	filter  filter
+	filter  prices.Filter
 	builder *builder
 }
 
@@ -355,17 +354,17 @@ func (t *term) rebuild(ctx context.Context, now int64) error {
 		if a.given && !a.kept || a.builder.rebuild == 0 {
 			continue
 		}
-		var series [timeframes][]marketdata.AssetBar
+		var series [prices.Timeframes][]marketdata.AssetBar
 		for frame, tf := range signal.Timeframes {
-			err := t.store.EachRecent(ctx, []string{a.record.Symbol}, tf, recordKept,
+			err := t.store.EachRecent(ctx, []string{a.record.Symbol}, tf, prices.RecordKept,
 				func(_ string, bars []marketdata.AssetBar) { series[frame] = bars })
 			if err != nil {
 				return err
 			}
 		}
-		var fill [timeframes]marketdata.Series
+		var fill [prices.Timeframes]marketdata.Series
 		for _, b := range rebuilt(a.builder.grid, &series, a.builder.rebuild, now-grace) {
-			frame, _ := frameOf(b.Timeframe)
+			frame, _ := prices.FrameOf(b.Timeframe)
 			fill[frame].Asset, fill[frame].Timeframe = b.Asset, b.Timeframe
 			fill[frame].Bars = append(fill[frame].Bars, b)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -47,7 +48,7 @@ func TestATermThatPanicsIsFollowedByAnother(t *testing.T) {
 	}
 	f.known = someAssets("BTC")
 	b.background(f.Run)
-	eventually(t, "reads and steps after a panic", func() bool {
+	markettest.Eventually(t, "reads and steps after a panic", func() bool {
 		return store.ticks.Load() > 2 && store.bars.Load() > 3 && store.steps.Load() > 2
 	})
 }

@@ -11,6 +11,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -91,7 +94,7 @@ func (s *stepStore) closed(tf signal.Timeframe) []marketdata.AssetBar {
 }
 
 // streamTerm returns a term of prices from outside, at a clock.
-func streamTerm(t *testing.T, store FeederStore, c *clock) *term {
+func streamTerm(t *testing.T, store FeederStore, c *markettest.Clock) *term {
 	t.Helper()
 	f, err := NewFeeder(store, FeederOptions{Node: "n1", Sources: streamName, Now: c.Now})
 	if err != nil {
@@ -107,8 +110,8 @@ func traded(ms int64, price float64) marketdata.Entry {
 }
 
 // minuteClock returns a new clock, and the minute at which it stands.
-func minuteClock() (*clock, int64) {
-	c := newClock()
+func minuteClock() (*markettest.Clock, int64) {
+	c := markettest.NewClock()
 	return c, c.Now().UnixMilli()
 }
 
@@ -273,12 +276,12 @@ func TestNamesInAStreamMakeAssetsUpToALimit(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()
 	term := streamTerm(t, &stepStore{}, c)
-	for i := range maxAssets {
+	for i := range assets.Max {
 		if _, skipped := term.asset("A" + strconv.Itoa(i)); skipped != "" {
 			t.Fatalf("asset %d is skipped for %q", i, skipped)
 		}
 	}
-	if _, skipped := term.asset("one more"); skipped != skipAssets || len(term.assets) != maxAssets {
+	if _, skipped := term.asset("one more"); skipped != prices.SkipAssets || len(term.assets) != assets.Max {
 		t.Errorf("skipped for %q, %d assets", skipped, len(term.assets))
 	}
 	if _, skipped := term.asset("a7"); skipped != "" {
@@ -297,7 +300,7 @@ func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
 		want  bool
 	}{
 		{"near", 1, 101, true}, {"at once", 0, 99, true}, {"a jump", 1, 5e6, false}, {"a jump down", 1000, 1, false},
-		{"long after", barLimit(m1, 1) + 1, 5e6, true},
+		{"long after", prices.BarLimit(prices.M1, 1) + 1, 5e6, true},
 	} {
 		term := &term{assets: map[string]*fed{}}
 		a := term.add(marketdata.Asset{Symbol: "A", Source: streamName})

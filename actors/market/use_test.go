@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -19,7 +20,7 @@ import (
 // and for good. Who asks for it again gets it again.
 func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -41,16 +42,16 @@ func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Add(3 * useEvery)
-	eventually(t, "DOGE is forgotten", func() bool { return !kept("DOGE") })
+	markettest.Eventually(t, "DOGE is forgotten", func() bool { return !kept("DOGE") })
 	if !kept("BTC") {
 		t.Error("BTC is forgotten, which is needed")
 	}
-	eventually(t, "its bars are gone", func() bool {
+	markettest.Eventually(t, "its bars are gone", func() bool {
 		bars, _, err := b.store.Bars(t.Context(), "DOGE", signal.H1)
 		return err == nil && len(bars) == 0
 	})
-	eventually(t, "the exchange is no longer asked", func() bool { return !x.Follows("DOGEUSDT") })
-	eventually(t, "it is there again", func() bool {
+	markettest.Eventually(t, "the exchange is no longer asked", func() bool { return !x.Follows("DOGEUSDT") })
+	markettest.Eventually(t, "it is there again", func() bool {
 		s, err := m.Series(t.Context(), "DOGE", signal.H1)
 		return err == nil && len(s.Bars) > 900
 	})
@@ -59,7 +60,7 @@ func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 // TestAnUnneededAssetGivesWay: to one that is asked for, where as many are kept as may be.
 func TestAnUnneededAssetGivesWay(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT", "LINKUSDT")
 	m := b.market(Options{Sources: "binance"})
@@ -115,8 +116,8 @@ func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
 // TestWhatIsNeededIsNoted: what was asked for since, and what has open signals.
 func TestWhatIsNeededIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		now := newClock().Now()
-		store := &fakeStore{asset: marketdata.Asset{Symbol: "DOGE", Class: Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
+		now := markettest.NewClock().Now()
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "DOGE", Class: assets.Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
 			bars: hours(12, now.UnixMilli(), 1)}
 		sys := engine.NewSystem(engine.Options{})
 		defer sys.Shutdown(context.Background())
@@ -152,7 +153,7 @@ func (deafEars) Receive(engine.Context) {}
 // TestWhatSourcesListIsKnownOnEveryNode: so that a misspelt coin is refused before a run.
 func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 	t.Parallel()
-	c := newClock()
+	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "ETHBTC")
 	m := b.market(Options{Sources: "binance,coinbase"})
@@ -160,7 +161,7 @@ func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 		t.Error("a coin is refused while no listing is known")
 	}
 	b.feed(FeederOptions{Sources: "binance,coinbase", Real: exchangeOptions(x)})
-	eventually(t, "the listings", func() bool {
+	markettest.Eventually(t, "the listings", func() bool {
 		if err := m.readListings(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
@@ -100,7 +103,7 @@ func (o *RealOptions) open(sources []string, log *slog.Logger, m *Metrics) []ven
 		switch name {
 		case binance.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: binanceRate, Burst: binanceBurst, Done: m.asked})
-			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.skip(skipFields) }})
+			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.skip(prices.SkipFields) }})
 			all = append(all, &binanceVenue{binance.NewClient(cmp.Or(o.BinanceURL, binance.BaseURL), c), stream})
 		case coinbase.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: coinbaseRate, Burst: coinbaseBurst, Done: m.asked})
@@ -139,10 +142,10 @@ var dollarCoins = []string{"AUSD", "BFUSD", "BUSD", "CRVUSD", "FDUSD", "GUSD", "
 // coinOf returns the coin that a name stands for, with or without what it is priced in,
 // or false if it can be none. The coin of a coin is itself.
 func coinOf(symbol, class string) (string, bool) {
-	if class != "" && class != Crypto {
+	if class != "" && class != assets.Crypto {
 		return "", false
 	}
-	name := bare(symbol)
+	name := assets.Bare(symbol)
 	for base, ok := name, true; ok && !slices.Contains(dollarCoins, name); name = base {
 		base, ok = cutQuote(name)
 	}
@@ -165,7 +168,7 @@ type binanceVenue struct {
 }
 
 func (*binanceVenue) Name() string  { return binance.Name }
-func (*binanceVenue) Class() string { return Crypto }
+func (*binanceVenue) Class() string { return assets.Crypto }
 
 func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := coinOf(symbol, class)
@@ -186,7 +189,7 @@ func (v *binanceVenue) Run(ctx context.Context) { v.stream.Run(ctx) }
 type coinbaseVenue struct{ *coinbase.Client }
 
 func (*coinbaseVenue) Name() string                                      { return coinbase.Name }
-func (*coinbaseVenue) Class() string                                     { return Crypto }
+func (*coinbaseVenue) Class() string                                     { return assets.Crypto }
 func (*coinbaseVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
 func (*coinbaseVenue) Run(context.Context)                               {}
 
@@ -205,7 +208,7 @@ var proxies = map[string]string{"natural_gas": "UNG", "oil": "USO", "corn": "COR
 
 // proxyOf returns the fund whose prices are given for an asset; empty: they are its own.
 func proxyOf(r *marketdata.Asset) string {
-	if r.Source == alpaca.Name && r.Class == Commodity {
+	if r.Source == alpaca.Name && r.Class == assets.Commodity {
 		return proxies[r.Symbol]
 	}
 	return ""
@@ -214,7 +217,7 @@ func proxyOf(r *marketdata.Asset) string {
 type alpacaVenue struct{ *alpaca.Client }
 
 func (*alpacaVenue) Name() string                                      { return alpaca.Name }
-func (*alpacaVenue) Class() string                                     { return Stock }
+func (*alpacaVenue) Class() string                                     { return assets.Stock }
 func (*alpacaVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
 func (*alpacaVenue) Run(context.Context)                               {}
 
@@ -225,11 +228,11 @@ var ticker = regexp.MustCompile(`^[A-Z]{1,5}(\.[A-Z])?$`)
 
 func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 	switch class {
-	case Commodity:
+	case assets.Commodity:
 		fund, ok := proxies[symbol]
 		return fund, ok
-	case Stock, "":
-		name := assetKey(symbol)
+	case assets.Stock, "":
+		name := assets.Fold(symbol)
 		return name, ticker.MatchString(name)
 	}
 	return "", false
@@ -248,17 +251,17 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 	for _, b := range bars {
 		switch {
 		case tf == signal.D1:
-			b.OpenTime -= b.OpenTime % frameMS[d1]
-			b.CloseTime = b.OpenTime + frameMS[d1]
-		case !Exchange.Open(millis(b.OpenTime)):
+			b.OpenTime -= b.OpenTime % prices.FrameMS[prices.D1]
+			b.CloseTime = b.OpenTime + prices.FrameMS[prices.D1]
+		case !sessions.Exchange.Open(prices.Time(b.OpenTime)):
 			continue
 		case tf == signal.H1:
-			hour := b.OpenTime - b.OpenTime%frameMS[h1]
+			hour := b.OpenTime - b.OpenTime%prices.FrameMS[prices.H1]
 			if n := len(kept); n > 0 && kept[n-1].OpenTime == hour {
-				merge(&kept[n-1], &b)
+				prices.Merge(&kept[n-1], &b)
 				continue
 			}
-			b.OpenTime, b.CloseTime = hour, hour+frameMS[h1]
+			b.OpenTime, b.CloseTime = hour, hour+prices.FrameMS[prices.H1]
 		}
 		kept = append(kept, b)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -66,7 +68,7 @@ type watch struct {
 	// Written by the actor, read by all.
 	record atomic.Pointer[marketdata.Asset] // never nil
 	last   atomic.Pointer[Tick]
-	series [timeframes]atomic.Pointer[series]
+	series [prices.Timeframes]atomic.Pointer[series]
 
 	used atomic.Bool // somebody asked for it since its use was noted last
 }
@@ -128,9 +130,9 @@ type assetActor struct {
 	store  Store
 	tapes  *tapes
 	now    func() time.Time
-	filter filter
+	filter prices.Filter
 	atr    float64
-	frames [timeframes]frameState
+	frames [prices.Timeframes]frameState
 
 	alerts  *alerts                 // nil until somebody asks
 	passed  []Tick                  // the newest ticks, while there are alerts
@@ -226,9 +228,9 @@ func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
 		a.read(c, m.frame)
 	}
 	// Bars of 1m say what a bad tick is.
-	if minutes := &a.frames[m1]; !minutes.wanted {
+	if minutes := &a.frames[prices.M1]; !minutes.wanted {
 		minutes.wanted = true
-		a.read(c, m1)
+		a.read(c, prices.M1)
 	}
 }
 
@@ -289,13 +291,13 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		}
 	}
 	a.watch.record.Store(&m.record)
-	a.filter.rising = m.record.Source == simulatedName
-	if m.live.Last.Time > a.filter.last.Time {
+	a.filter.Rising = m.record.Source == simulatedName
+	if m.live.Last.Time > a.filter.Last.Time {
 		a.showLast(m.live.Last)
 		// One that is not old is in the stream as well. The ticks before it may be on their
 		// way: they count.
 		if a.alerts == nil && a.now().UnixMilli()-m.live.Last.Time > tapeKept {
-			a.filter.last, a.filter.held = m.live.Last, marketdata.Tick{}
+			a.filter.Last, a.filter.Held = m.live.Last, marketdata.Tick{}
 		}
 	}
 	f.loaded, f.count = true, m.count
@@ -332,7 +334,7 @@ func (a *assetActor) forget() {
 
 // forgetPrices drops what another source gave.
 func (a *assetActor) forgetPrices() {
-	a.filter, a.atr = filter{}, 0
+	a.filter, a.atr = prices.Filter{}, 0
 	a.watch.last.Store(nil)
 }
 
@@ -344,23 +346,23 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 	}
 	if m.tick.Missed != 0 {
 		// The records have had the bars of that time since before the tick was written.
-		a.frames[m1].loaded = false
-		a.refresh(c, m1)
+		a.frames[prices.M1].loaded = false
+		a.refresh(c, prices.M1)
 		if a.alerts != nil {
 			a.alerts.last.Time = min(a.alerts.last.Time, m.tick.Missed)
 			a.onTicksMissed(c)
 		}
 	}
-	if bars := a.frames[m1].bars; a.filter.last.Time == 0 {
-		if i := lastBefore(len(bars), m.tick.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
-			a.filter.begin(m.tick.Tick, bars[i].CloseTime, bars[i].Close, barLimit(m1, a.watch.record.Load().Speed))
+	if bars := a.frames[prices.M1].bars; a.filter.Last.Time == 0 {
+		if i := prices.LastBefore(len(bars), m.tick.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
+			a.filter.Begin(m.tick.Tick, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, a.watch.record.Load().Speed))
 		}
 	}
-	passed, _ := a.filter.take(m.tick.Tick, a.atr)
+	passed, _ := a.filter.Take(m.tick.Tick, a.atr)
 	if len(passed) == 0 {
 		return
 	}
-	a.showLast(a.filter.last)
+	a.showLast(a.filter.Last)
 	if a.alerts != nil {
 		a.take(c, passed)
 	}
@@ -414,16 +416,15 @@ func (a *assetActor) apply(m barClosed) bool {
 	default:
 		f.bars = slices.Insert(slices.Clone(f.bars), i, m.bar)
 	}
-	f.bars = f.bars[max(0, len(f.bars)-recordKept):]
+	f.bars = f.bars[max(0, len(f.bars)-prices.RecordKept):]
 	return true
 }
 
 // show publishes the bars of a timeframe.
 func (a *assetActor) show(frame int) {
 	bars := a.frames[frame].bars
-	if frame == m1 {
-		newest := bars[max(0, len(bars)-100):]
-		a.atr = atr14(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
+	if frame == prices.M1 {
+		a.atr = prices.ATROfBars(bars)
 	}
 	s := &series{}
 	s.bars, s.err = usable(bars, a.watch.record.Load(), frame)
@@ -441,10 +442,10 @@ func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata
 	next := func(b marketdata.Bar) int64 { return b.CloseTime }
 	switch {
 	case r.AlwaysOpen:
-	case tradedIn(r) == Always:
+	case tradedIn(r) == sessions.Always:
 		return bars, nil
 	default:
-		next = tradedIn(r).following(frame, bars)
+		next = tradedIn(r).Following(frame, bars)
 	}
 	gap := -1 // the first bar after the newest gap
 	for i := len(bars) - 1; i > 0 && gap < 0; i-- {

@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -41,7 +44,7 @@ func (m *Market) readTicks() {
 
 func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
 	w := &watchedPrices{t: t, sys: engine.NewSystem(engine.Options{}), rng: rand.New(rand.NewPCG(seed, 11)), price: 1000,
-		store: &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+		store: &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
 	w.market = New(w.sys, Options{Store: w.store, Now: time.Now, Sources: "stream"})
 	w.market.readTicks()
 	return w
@@ -60,7 +63,7 @@ func (w *watchedPrices) step() {
 	now := time.Now().UnixMilli()
 	w.closeBar(now)
 	switch n := w.rng.IntN(50); {
-	case n == 0 && len(w.store.bars) > 2*atrLength && !w.mistaken: // the next one would confirm it
+	case n == 0 && len(w.store.bars) > 2*prices.AtrLength && !w.mistaken: // the next one would confirm it
 		w.mistakes++
 		w.mistaken = true
 		w.say(w.price + []float64{-500, 500}[w.rng.IntN(2)])
@@ -99,7 +102,7 @@ func (w *watchedPrices) closeBar(now int64) {
 func (w *watchedPrices) fail() {
 	if all := *w.market.watches.Load(); all["X"] != nil {
 		w.panics++
-		all["X"].ref.Tell(reload{frame: timeframes})
+		all["X"].ref.Tell(reload{frame: prices.Timeframes})
 	}
 }
 
@@ -252,7 +255,7 @@ func (h *hearer) all() []any {
 // clock that is set by hand.
 type barMarket struct {
 	*Market
-	*clock
+	*markettest.Clock
 	sys   *engine.System
 	store *fakeStore
 }
@@ -262,8 +265,8 @@ func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &barMarket{clock: newClock(), sys: engine.NewSystem(engine.Options{}), store: &fakeStore{count: 10,
-			asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: Crypto, Speed: 60, AlwaysOpen: true}}}
+		m := &barMarket{Clock: markettest.NewClock(), sys: engine.NewSystem(engine.Options{}), store: &fakeStore{count: 10,
+			asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
 		defer m.sys.Shutdown(context.Background())
 		for i := range int64(10) {
 			m.store.bars = append(m.store.bars, flatMinute(m.Now().UnixMilli()+1000*(i-10)))
@@ -316,7 +319,7 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 				opens, b := missed.OpenTime, *missed
 				h, ref := m.hearer()
 				m.Quote("x", ref) // nobody has asked for the asset yet
-				if _, err := m.load(t.Context(), "x", m1); err != nil {
+				if _, err := m.load(t.Context(), "x", prices.M1); err != nil {
 					t.Fatal(err)
 				}
 				m.store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes

@@ -3,6 +3,8 @@ package market
 import (
 	"cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -19,7 +21,7 @@ func (t *term) workTicks(entries []marketdata.Entry) {
 	}
 }
 
-func (t *term) workTick(e *marketdata.Entry) reason {
+func (t *term) workTick(e *marketdata.Entry) prices.Reason {
 	tick, skipped := parseTick(marketdata.GivenTicks, e)
 	if skipped != "" {
 		return skipped
@@ -29,16 +31,16 @@ func (t *term) workTick(e *marketdata.Entry) reason {
 		return skipped
 	}
 	if a.given {
-		return skipSource
+		return prices.SkipSource
 	}
 	passed, skipped := a.take(tick.Tick)
 	for _, p := range passed {
 		if !a.builder.tick(p) {
-			skipped = skipLate
+			skipped = prices.SkipLate
 		}
 	}
 	if len(passed) > 0 {
-		t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.last, Minute: a.builder.minute}
+		t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.Last, Minute: a.builder.minute}
 	}
 	return skipped
 }
@@ -55,15 +57,15 @@ func (t *term) workBars(entries []marketdata.Entry) {
 	}
 }
 
-func (t *term) workBar(e *marketdata.Entry) reason {
+func (t *term) workBar(e *marketdata.Entry) prices.Reason {
 	bar, skipped := parseBar(e)
 	if skipped != "" {
 		return skipped
 	}
-	if known := t.assets[Key(bar.Asset)]; known != nil && known.given {
-		return skipSource
+	if known := t.assets[assets.Key(bar.Asset)]; known != nil && known.given {
+		return prices.SkipSource
 	}
-	if skipped = checkBarTime(&bar, grid{1}, e.Position.MS); skipped != "" {
+	if skipped = checkBarTime(&bar, prices.Grid{Speed: 1}, e.Position.MS); skipped != "" {
 		return skipped
 	}
 	a, skipped := t.asset(bar.Asset)
@@ -75,21 +77,21 @@ func (t *term) workBar(e *marketdata.Entry) reason {
 }
 
 // asset returns the asset that name means, and makes it if it is new.
-func (t *term) asset(name string) (*fed, reason) {
-	symbol := canonical(name)
-	key := assetKey(symbol)
+func (t *term) asset(name string) (*fed, prices.Reason) {
+	symbol := assets.Symbol(name)
+	key := assets.Fold(symbol)
 	if a := t.assets[key]; a != nil {
 		return a, ""
 	}
-	if len(t.assets) >= maxAssets {
-		return nil, skipAssets
+	if len(t.assets) >= assets.Max {
+		return nil, prices.SkipAssets
 	}
 	// No tick size: the first price says little of later ones, and may be a mistake.
 	record := marketdata.Asset{Symbol: symbol, Source: streamName, Speed: 1}
-	if k := lookUp(symbol); k != nil {
-		record.Class, record.AlwaysOpen = k.class, k.class == Crypto
-		if t.real(symbol, k.class, streamName) {
-			return nil, skipSource // it belongs to a source that comes first
+	if k := assets.Find(symbol); k != nil {
+		record.Class, record.AlwaysOpen = k.Class, k.Class == assets.Crypto
+		if t.real(symbol, k.Class, streamName) {
+			return nil, prices.SkipSource // it belongs to a source that comes first
 		}
 	}
 	t.step.Assets = append(t.step.Assets, record)
@@ -97,20 +99,20 @@ func (t *term) asset(name string) (*fed, reason) {
 }
 
 // take lets a tick through the asset's filter.
-func (a *fed) take(t marketdata.Tick) (passed []marketdata.Tick, skipped reason) {
-	if bars := a.builder.recent[m1]; a.filter.last.Time == 0 {
-		if i := lastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
-			a.filter.begin(t, bars[i].CloseTime, bars[i].Close, barLimit(m1, cmp.Or(a.record.Speed, 1)))
+func (a *fed) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.Reason) {
+	if bars := a.builder.recent[prices.M1]; a.filter.Last.Time == 0 {
+		if i := prices.LastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
+			a.filter.Begin(t, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, cmp.Or(a.record.Speed, 1)))
 		}
 	}
-	return a.filter.take(t, a.builder.atr)
+	return a.filter.Take(t, a.builder.atr)
 }
 
 // add makes the working state of an asset whose prices come from outside.
 func (t *term) add(record marketdata.Asset) *fed {
 	a := &fed{record: record}
-	a.builder = &builder{asset: record.Symbol, grid: grid{cmp.Or(record.Speed, 1)},
+	a.builder = &builder{asset: record.Symbol, grid: prices.Grid{Speed: cmp.Or(record.Speed, 1)},
 		out: func(b marketdata.AssetBar) { t.step.Closed = append(t.step.Closed, b) }}
-	t.assets[assetKey(record.Symbol)] = a
+	t.assets[assets.Fold(record.Symbol)] = a
 	return a
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
@@ -139,12 +140,12 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 		}
 	}
 	report := &auditReport{NotRecomputed: map[string]int{}, NotCompared: map[string]int{}, Differing: []differingSignal{}}
-	assets := map[string][]*signal.Signal{} // by key of the store
+	byAsset := map[string][]*signal.Signal{} // by key of the store
 	for _, p := range partitions {
 		err := store.EachSignal(ctx, p, func(s *signal.Signal) error {
 			if account == "" || s.Account == account {
-				key := market.Key(s.Asset)
-				assets[key] = append(assets[key], s)
+				key := assets.Key(s.Asset)
+				byAsset[key] = append(byAsset[key], s)
 			}
 			return nil
 		})
@@ -153,7 +154,7 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 		}
 	}
 	prices := persistence.NewMarket(store)
-	for key, signals := range assets {
+	for key, signals := range byAsset {
 		slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
 		of, err := readAudited(ctx, prices, key)
 		if err != nil {

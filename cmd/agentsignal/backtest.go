@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -85,7 +86,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	if err != nil {
 		return err
 	}
-	class := market.ClassOf(f.asset)
+	class := assets.ClassOf(f.asset)
 	var bars []marketdata.Bar
 	if f.file != "" {
 		bars, err = f.readFile(cmd.InOrStdin(), &o)
@@ -196,7 +197,7 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]market
 func storedBars(
 	ctx context.Context, prices *persistence.Market, o *backtest.Options,
 ) ([]marketdata.Bar, string, error) {
-	record, _, err := prices.Asset(ctx, market.Key(o.Asset))
+	record, _, err := prices.Asset(ctx, assets.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, "", notStored(ctx, prices, o.Asset)
 	}

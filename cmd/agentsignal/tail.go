@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/dashboard"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
@@ -120,7 +120,7 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		known = append(known, a.Asset)
 	}
 	for _, name := range t.assets {
-		if slices.ContainsFunc(known, func(k string) bool { return market.Key(k) == market.Key(name) }) {
+		if slices.ContainsFunc(known, func(k string) bool { return assets.Key(k) == assets.Key(name) }) {
 			continue
 		}
 		if near := command.OrNearest(name, known); near != "" {

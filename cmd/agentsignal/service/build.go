@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -255,7 +256,7 @@ func (p *process) buildSchedules(context.Context) error {
 		Retention: time.Duration(c.Signals.Retention),
 		Now:       p.store.Now,
 		Name:      p.market.Name,
-		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(market.ClassOf(asset)) },
+		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(assets.ClassOf(asset)) },
 	})
 	return nil
 }

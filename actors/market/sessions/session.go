@@ -1,4 +1,8 @@
-package market
+// Package sessions counts time while an asset is traded: the hours and holidays of the
+// stock exchange in New York, those of currencies, and around the clock. The calendar is
+// computed from rules, so days on which the exchange closes unexpectedly in the future are
+// recognised by their missing bars only; see Following.
+package sessions
 
 import (
 	"cmp"
@@ -7,6 +11,8 @@ import (
 	"time"
 	_ "time/tzdata" // images without a database of time zones know New York, too
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -24,43 +30,34 @@ const (
 	Currencies
 )
 
-// sessionOf returns the session of a real asset of a class. Commodities are traded
+// Of returns the session of a real asset of a class. Commodities are traded
 // through funds.
-func sessionOf(class string) Session {
+func Of(class string) Session {
 	switch class {
-	case Stock, Commodity:
+	case assets.Stock, assets.Commodity:
 		return Exchange
-	case FX, Metal:
+	case assets.FX, assets.Metal:
 		return Currencies
 	}
 	return Always
 }
 
-// tradedIn returns the session of the asset with a record. That of assets whose prices
-// come from outside is not known: they are taken to trade always.
-func tradedIn(r *marketdata.Asset) Session {
-	if isVenue(r.Source) {
-		return sessionOf(r.Class)
-	}
-	return Always
-}
+// Horizon bounds how far ahead a session is looked for: no market rests for as long.
+const Horizon = 15 * 24 * time.Hour
 
-// horizon bounds how far ahead a session is looked for: no market rests for as long.
-const horizon = 15 * 24 * time.Hour
-
-// span returns the session that holds t, or else the next one.
-func (s Session) span(t time.Time) (opens, closes time.Time) {
+// Span returns the session that holds t, or else the next one.
+func (s Session) Span(t time.Time) (opens, closes time.Time) {
 	t = t.UTC()
 	switch s {
 	case Exchange:
 		day := t.In(newYork())
-		for range int(horizon.Hours() / 24) {
+		for range int(Horizon.Hours() / 24) {
 			if opens, closes, ok := exchangeDay(day); ok && t.Before(closes) {
 				return opens, closes
 			}
 			day = time.Date(day.Year(), day.Month(), day.Day()+1, 12, 0, 0, 0, newYork())
 		}
-		return t.Add(horizon), t.Add(horizon)
+		return t.Add(Horizon), t.Add(Horizon)
 	case Currencies:
 		// From the Sunday at or before the day.
 		sunday := time.Date(t.Year(), t.Month(), t.Day()-int(t.Weekday()), 22, 0, 0, 0, time.UTC)
@@ -77,13 +74,13 @@ func (s Session) span(t time.Time) (opens, closes time.Time) {
 
 // Open says that s is open at t.
 func (s Session) Open(t time.Time) bool {
-	opens, _ := s.span(t)
+	opens, _ := s.Span(t)
 	return !t.Before(opens)
 }
 
 // Next returns t if s is open then, else when it opens next.
 func (s Session) Next(t time.Time) time.Time {
-	if opens, _ := s.span(t); t.Before(opens) {
+	if opens, _ := s.Span(t); t.Before(opens) {
 		return opens
 	}
 	return t
@@ -95,7 +92,7 @@ func (s Session) After(t time.Time, d time.Duration) time.Time {
 		return t.Add(d)
 	}
 	for range 10_000 {
-		opens, closes := s.span(t)
+		opens, closes := s.Span(t)
 		if t.Before(opens) {
 			t = opens
 		}
@@ -116,7 +113,7 @@ func (s Session) Between(from, to time.Time) time.Duration {
 	}
 	var sum time.Duration
 	for from.Before(to) {
-		opens, closes := s.span(from)
+		opens, closes := s.Span(from)
 		if from.Before(opens) {
 			from = opens
 		}
@@ -130,20 +127,20 @@ func (s Session) Between(from, to time.Time) time.Duration {
 	return sum
 }
 
-// following returns a function that says when the bar opens that follows one of bars,
+// Following returns a function that says when the bar opens that follows one of bars,
 // which are of a timeframe and ascending. Bars begin at multiples of their length, so the
 // first one of a session may begin before that. A session without a single bar, of a
 // timeframe of which it has several, is taken for a day of rest: the table of holidays
 // does not know those that are still to come.
-func (s Session) following(frame int, bars []marketdata.Bar) func(marketdata.Bar) int64 {
-	step := frameMS[frame]
+func (s Session) Following(frame int, bars []marketdata.Bar) func(marketdata.Bar) int64 {
+	step := prices.FrameMS[frame]
 	var opens, closes int64 // the session that was looked up last
 	return func(b marketdata.Bar) int64 {
 		for at := b.CloseTime; at < opens || at >= closes; at = closes {
-			from, to := s.span(millis(at))
+			from, to := s.Span(prices.Time(at))
 			opens, closes = from.UnixMilli(), to.UnixMilli()
 			i, _ := slices.BinarySearchFunc(bars, opens-opens%step, func(b marketdata.Bar, t int64) int { return cmp.Compare(b.OpenTime, t) })
-			if frame == d1 || i == len(bars) || bars[i].OpenTime < closes {
+			if frame == prices.D1 || i == len(bars) || bars[i].OpenTime < closes {
 				break
 			}
 		}
@@ -180,7 +177,7 @@ func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
 		return opens, closes, false
 	}
 	hour := 16
-	if shortDay(y, m, d) {
+	if closesEarly(y, m, d) {
 		hour = 13
 	}
 	return time.Date(y, m, d, 9, 30, 0, 0, newYork()).UTC(), time.Date(y, m, d, hour, 0, 0, 0, newYork()).UTC(), true
@@ -193,14 +190,14 @@ type date struct {
 	day   int
 }
 
-// mourning are days on which the exchange was closed outside of its rules, and storms.
-var mourning = []date{{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9}}
+// unscheduledClosures are days on which the exchange was closed outside of its rules, and storms.
+var unscheduledClosures = []date{{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9}}
 
 // holiday says that the stock exchange is closed on a day that is no Saturday or
 // Sunday.
 func holiday(y int, m time.Month, d int) bool {
 	this := date{y, m, d}
-	if slices.Contains(mourning, this) {
+	if slices.Contains(unscheduledClosures, this) {
 		return true
 	}
 	fixed := []date{{y, time.July, 4}, {y, time.December, 25}}
@@ -223,9 +220,9 @@ func holiday(y int, m time.Month, d int) bool {
 	}, this)
 }
 
-// shortDay says that the exchange closes at 13:00 on a day that is no holiday: the day
+// closesEarly says that the exchange closes at 13:00 on a day that is no holiday: the day
 // after Thanksgiving, Christmas Eve, and the eve of Independence Day.
-func shortDay(y int, m time.Month, d int) bool {
+func closesEarly(y int, m time.Month, d int) bool {
 	this := date{y, m, d}
 	eve := date{y, time.July, 3}
 	if w := weekday(date{y, time.July, 4}); (w == time.Saturday || w == time.Sunday || w == time.Monday) && this == eve {

@@ -1,23 +1,11 @@
-package market
+package sessions
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 )
-
-func instant(t testing.TB, text string) time.Time {
-	t.Helper()
-	v, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
 
 // The days that the exchange has announced.
 func TestTheExchangeRestsOnItsHolidays(t *testing.T) {
@@ -88,8 +76,8 @@ func TestSessionsOpenAndClose(t *testing.T) {
 		{Currencies, "2026-11-22T22:00:00Z", true, "2026-11-22T22:00:00Z"},
 		{Currencies, "2026-11-23T00:00:00Z", true, "2026-11-23T00:00:00Z"},
 	} {
-		when := instant(t, c.at)
-		if c.session.Open(when) != c.open || !c.session.Next(when).Equal(instant(t, c.next)) {
+		when := markettest.Instant(t, c.at)
+		if c.session.Open(when) != c.open || !c.session.Next(when).Equal(markettest.Instant(t, c.next)) {
 			t.Errorf("session %d at %s: open %t, next %s; want %t, %s", c.session, c.at, c.session.Open(when), c.session.Next(when), c.open, c.next)
 		}
 	}
@@ -110,7 +98,7 @@ func TestTimeIsCountedInSessions(t *testing.T) {
 		{Exchange, "2026-11-21T12:00:00Z", time.Hour, "2026-11-23T15:30:00Z"},
 		{Currencies, "2026-11-20T21:00:00Z", 2 * time.Hour, "2026-11-22T23:00:00Z"},
 	} {
-		from, to := instant(t, c.from), instant(t, c.to)
+		from, to := markettest.Instant(t, c.from), markettest.Instant(t, c.to)
 		if got := c.session.After(from, c.d); !got.Equal(to) {
 			t.Errorf("session %d: %s after %s is %s, want %s", c.session, c.d, c.from, got, c.to)
 		}
@@ -123,7 +111,7 @@ func TestTimeIsCountedInSessions(t *testing.T) {
 // Whatever the time, the two ways to count agree.
 func TestCountingInSessionsIsReversible(t *testing.T) {
 	t.Parallel()
-	start := instant(t, "2026-01-01T00:00:00Z")
+	start := markettest.Instant(t, "2026-01-01T00:00:00Z")
 	for _, s := range []Session{Always, Exchange, Currencies} {
 		for i := range 400 {
 			from := start.Add(time.Duration(i) * 17 * time.Hour)
@@ -131,71 +119,6 @@ func TestCountingInSessionsIsReversible(t *testing.T) {
 			if got := s.Between(from, s.After(from, d)); got != d {
 				t.Fatalf("session %d, from %s, %s: %s", s, from, d, got)
 			}
-		}
-	}
-}
-
-// sessionBars returns the bars of a timeframe in the sessions of the exchange from one
-// day to another, without those that open at the times in missing, or on the days.
-func sessionBars(t *testing.T, frame int, from, to string, missing ...string) []marketdata.Bar {
-	t.Helper()
-	var bars []marketdata.Bar
-	step := frameMS[frame]
-	for open := instant(t, from+"T00:00:00Z").UnixMilli(); open < instant(t, to+"T00:00:00Z").UnixMilli(); open += step {
-		text := millis(open).Format(time.RFC3339)
-		opens, _ := Exchange.span(millis(open))
-		if opens.UnixMilli() < open+step && !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(text, m) }) {
-			bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: 1, High: 2, Low: 1, Close: 2})
-		}
-	}
-	return bars
-}
-
-func TestGapsInSessions(t *testing.T) {
-	t.Parallel()
-	stock := &marketdata.Asset{Source: "alpaca", Class: Stock}
-	for name, c := range map[string]struct {
-		frame    int
-		from, to string
-		missing  []string
-		filled   []string // when the flat bars open
-		refused  bool
-	}{
-		"none, over weekend and holiday": {m5, "2026-11-20", "2026-12-02", nil, nil, false},
-		"two in a session":               {m1, "2026-11-20", "2026-11-24", []string{"2026-11-20T16:00", "2026-11-20T16:01"}, []string{"2026-11-20T16:00", "2026-11-20T16:01"}, false},
-		"four in a row": {m1, "2026-11-20", "2026-11-24", []string{"2026-11-20T16:00", "2026-11-20T16:01", "2026-11-20T16:02", "2026-11-20T16:03"},
-			nil, true},
-		"after the opening":         {m5, "2026-11-20", "2026-11-24", []string{"2026-11-23T14:30", "2026-11-23T14:35"}, []string{"2026-11-23T14:30", "2026-11-23T14:35"}, false},
-		"before the close":          {m5, "2026-11-20", "2026-11-24", []string{"2026-11-20T20:55"}, []string{"2026-11-20T20:55"}, false},
-		"the hour of the opening":   {h1, "2026-10-20", "2026-11-24", []string{"2026-11-23T14"}, []string{"2026-11-23T14:00"}, false},
-		"that of the summer":        {h1, "2026-10-01", "2026-11-10", []string{"2026-10-15T13"}, []string{"2026-10-15T13:00"}, false},
-		"an hour of a short day":    {h1, "2026-11-01", "2026-12-02", []string{"2026-11-27T17"}, []string{"2026-11-27T17:00"}, false},
-		"a day of rest nobody knew": {h1, "2026-11-01", "2026-12-02", []string{"2026-11-12"}, nil, false},
-		"only the opening is there": {h1, "2026-11-01", "2026-12-02", []string{"2026-11-12T15", "2026-11-12T16", "2026-11-12T17", "2026-11-12T18",
-			"2026-11-12T19", "2026-11-12T20"}, nil, true},
-		"two such days":    {m5, "2026-11-09", "2026-11-14", []string{"2026-11-11", "2026-11-12"}, nil, false},
-		"a day among days": {d1, "2026-08-01", "2026-12-02", []string{"2026-11-12"}, []string{"2026-11-12T00:00"}, false},
-		"more than 2 %":    {h1, "2026-11-09", "2026-11-14", []string{"2026-11-10T16", "2026-11-11T16"}, nil, true},
-	} {
-		bars := sessionBars(t, c.frame, c.from, c.to, c.missing...)
-		got, err := usable(bars, stock, c.frame)
-		if c.refused {
-			if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
-		var filled []string
-		for i, b := range got {
-			if b.Flat {
-				filled = append(filled, millis(b.OpenTime).Format("2006-01-02T15:04:05"))
-			}
-			if i > 0 && b.OpenTime < got[i-1].CloseTime {
-				t.Errorf("%s: the bars at %s overlap", name, millis(b.OpenTime))
-			}
-		}
-		if err != nil || len(got) != len(bars)+len(c.filled) || !slices.EqualFunc(filled, c.filled, strings.HasPrefix) {
-			t.Errorf("%s: %d of %d bars, filled %v, %v; want %v", name, len(got), len(bars), filled, err, c.filled)
 		}
 	}
 }

@@ -1,0 +1,35 @@
+package prices
+
+// Reason says why an entry was skipped; empty if it was not. It is the label of a
+// metric.
+type Reason string
+
+// The reasons.
+const (
+	SkipFields    Reason = "fields"    // a field is missing or unknown
+	SkipAsset     Reason = "asset"     // the name is empty, too long or has control characters
+	SkipNumber    Reason = "number"    // not a plain decimal number
+	SkipPrice     Reason = "price"     // not positive, or absurd
+	SkipVolume    Reason = "volume"    // negative or absurd
+	SkipRange     Reason = "range"     // high or low contradict the other prices
+	SkipTimeframe Reason = "timeframe" // unknown
+	SkipTime      Reason = "time"      // before 2001, in the future, not aligned, or not closed yet
+	SkipOld       Reason = "old"       // older than the newest tick
+	skipJump      Reason = "jump"      // far from the last price, and not confirmed
+	SkipLate      Reason = "late"      // its minute was closed before it came
+	SkipSource    Reason = "source"    // another source gives the asset's prices
+	SkipAssets    Reason = "assets"    // one asset more than there may be
+	SkipLevel     Reason = "level"     // so far from the price before that it is of something else
+	SkipForged    Reason = "forged"    // it has fields that only the feeder's own ticks have
+)
+
+// Reasons lists them for the metric.
+var Reasons = []Reason{SkipFields, SkipAsset, SkipNumber, SkipPrice, SkipVolume, SkipRange, SkipTimeframe, SkipTime,
+	SkipOld, skipJump, SkipLate, SkipSource, SkipAssets, SkipLevel, SkipForged}
+
+// levelFactor is by which factor a price may differ from the one shortly before: more is
+// no price of the same thing.
+const levelFactor = 4
+
+// Near says that two prices can be of the same thing, shortly after one another.
+func Near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }
