@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -60,7 +61,7 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 	for i, name := range names {
 		found[i] = Checkup{Source: name}
 		switch name {
-		case simulatedName:
+		case simulated.Name:
 			found[i].Works, found[i].Note = true, "makes its prices itself"
 		case streamName:
 			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not examined"

@@ -12,39 +12,11 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
-
-// source gives the prices of assets. The feeder alone calls it, from one
-// goroutine, in the order Open, then Advance and Checkpoint as often as it likes.
-type source interface {
-	// Name is what market.source calls it.
-	Name() string
-	// Assets are those for which it is asked now.
-	Assets() []marketdata.Asset
-	// Open begins, or goes on from a checkpoint that a source of this name made,
-	// perhaps in another process. What lies between comes in Fill. Ticks up to the
-	// time published have been written before. Times are in milliseconds. If ctx ends
-	// meanwhile, the output and the source are of no use.
-	Open(ctx context.Context, checkpoint []byte, published, now int64) output
-	// Advance returns what happened since, up to now.
-	Advance(now int64) output
-	// Next is when Advance will have something.
-	Next() int64
-	// Checkpoint is from where another Open can go on.
-	Checkpoint() []byte
-}
-
-// output is what a source gives: by time, finer bars first.
-type output struct {
-	Ticks  []marketdata.AssetTick
-	Closed []marketdata.AssetBar
-	Fill   []marketdata.Series
-	News   []marketdata.NewsItem
-	Live   []marketdata.Live
-}
 
 // streamName is the name of the source that is no source of ours: prices come in
 // through the two streams only. They are read whatever the sources are, for those
@@ -52,7 +24,7 @@ type output struct {
 const streamName = "stream"
 
 // sourceNames lists the sources that there are.
-var sourceNames = append([]string{simulatedName, streamName}, venueNames...)
+var sourceNames = append([]string{simulated.Name, streamName}, venueNames...)
 
 // ParseSources reads the setting market.source: a comma list of sources, which are
 // asked in their order for each asset. An unknown name is an error that lists the
@@ -133,7 +105,7 @@ type Feeder struct {
 
 // NewFeeder returns a feeder, or an error if an option is not valid.
 func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
-	o.Sources, o.Speed = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60)
+	o.Sources, o.Speed = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60)
 	o.Seed, o.Lease, o.maxKept = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second), cmp.Or(o.maxKept, maxKept)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -146,7 +118,7 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSpeed(o.Speed); err != nil {
+	if err := simulated.CheckSpeed(o.Speed); err != nil {
 		return nil, err
 	}
 	if o.Node == "" {
@@ -162,14 +134,6 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	}
 	f.skips = skipLog{log: o.Log, metrics: o.Metrics}
 	return f, nil
-}
-
-// checkSpeed returns an error if the simulated market cannot run at speed.
-func checkSpeed(speed int64) error {
-	if speed < 1 || speed > maxSpeed {
-		return fmt.Errorf("market.speed is %d: must be 1 to %d", speed, maxSpeed)
-	}
-	return nil
 }
 
 const (

@@ -159,7 +159,7 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.known = someAssets("BTC", "ETH", "SOL")
+	first.known = specsOf("BTC", "ETH", "SOL")
 	b.background(first.Run)
 	<-stopped.renewed // it is the feeder, and pauses
 	b.feed(FeederOptions{Node: "second", Lease: 2 * time.Second})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -61,7 +62,7 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	all := make([]AssetState, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		a := AssetState{Symbol: r.Symbol, Class: r.Class, Source: r.Source, Simulated: r.Source == simulatedName,
+		a := AssetState{Symbol: r.Symbol, Class: r.Class, Source: r.Source, Simulated: r.Source == simulated.Name,
 			Open: tradedIn(r).Open(now)}
 		if t := last[r.Symbol]; t.Time != 0 {
 			a.Last, a.LastAt = t.Price, prices.Time(t.Time)
@@ -79,7 +80,7 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 // none can.
 func (m *Market) sourceOf(k *assets.Spec) string {
 	for _, source := range m.sources {
-		if source == simulatedName || m.listedAt(source, k.Symbol, k.Class) {
+		if source == simulated.Name || m.listedAt(source, k.Symbol, k.Class) {
 			return source
 		}
 	}

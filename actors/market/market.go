@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -80,7 +81,7 @@ type Market struct {
 
 // New returns a Market whose actors live in sys.
 func New(sys *engine.System, o Options) *Market {
-	o.Sources, o.Speed, o.TakeUp = cmp.Or(o.Sources, simulatedName), cmp.Or(o.Speed, 60), cmp.Or(o.TakeUp, takeUpPatience)
+	o.Sources, o.Speed, o.TakeUp = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60), cmp.Or(o.TakeUp, takeUpPatience)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -89,7 +90,7 @@ func New(sys *engine.System, o Options) *Market {
 	}
 	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: newTapes()}
 	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
-	m.sources, m.simulates, m.given = names, slices.Contains(names, simulatedName), slices.Contains(names, streamName)
+	m.sources, m.simulates, m.given = names, slices.Contains(names, simulated.Name), slices.Contains(names, streamName)
 	m.real = slices.ContainsFunc(names, isVenue)
 	m.watches.Store(new(map[string]*watch))
 	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
@@ -207,7 +208,7 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, ageMS 
 	}
 	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)
 	err := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: fmt.Sprintf(format, what, record.Symbol, age)}
-	if record.Source == simulatedName {
+	if record.Source == simulated.Name {
 		err.Cause = errStopped
 	}
 	return err

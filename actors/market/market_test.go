@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -330,7 +331,7 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 		at := signal.Position{MS: now - 1000}
 		m.tellTicks(marketdata.GivenTicks, []marketdata.Entry{
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
-			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulatedName}},
+			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulated.Name}},
 		})
 		s, err := m.Series(t.Context(), "X", signal.H1)
 		if want := (Tick{Price: 1.75, Time: at.MS}); err != nil || s.Last != want {
@@ -453,7 +454,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 	t.Parallel()
 	b := newNewsbook(60)
 	item := func(id string, at int64, headline string, symbols ...string) marketdata.NewsItem {
-		return marketdata.NewsItem{ID: id, At: at, Headline: headline, Source: simulatedName, Weight: 1, Symbols: symbols}
+		return marketdata.NewsItem{ID: id, At: at, Headline: headline, Source: simulated.Name, Weight: 1, Symbols: symbols}
 	}
 	b.add([]marketdata.NewsItem{item("1", 100, "Bitcoin surges", "BTC"), item("2", 300, "Market wrap", "BTCUSDT", "ETH")})
 	held := b.since("BTC", 0)
@@ -485,7 +486,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 			t.Errorf("%s has %+v", symbol, items)
 		}
 	}
-	b.add([]marketdata.NewsItem{item("5", 250+newsFor/60, "New", "BTC")})
+	b.add([]marketdata.NewsItem{item("5", 250+simulated.NewsFor/60, "New", "BTC")})
 	if got := ids(b.since("BTC", 0)); got != "2 4 5" {
 		t.Errorf("after a week: %q", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -19,7 +20,7 @@ type newsbook struct {
 }
 
 func newNewsbook(speed int64) *newsbook {
-	return &newsbook{kept: newsFor / speed, ready: make(chan struct{}), items: make(map[string][]strategy.NewsItem)}
+	return &newsbook{kept: simulated.NewsFor / speed, ready: make(chan struct{}), items: make(map[string][]strategy.NewsItem)}
 }
 
 // add files news under each asset that they are about. Items may come twice: when
@@ -58,7 +59,7 @@ func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 	}
 	list = slices.Insert(list, at, item)
 	kept := int64(newsKept)
-	if n.Source == simulatedName {
+	if n.Source == simulated.Name {
 		kept = b.kept
 	}
 	newest := list[len(list)-1].At

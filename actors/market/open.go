@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -26,7 +27,7 @@ func (t *term) open(ctx context.Context) error {
 		return err
 	}
 	// What somebody gives comes before what is simulated: look what that is.
-	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulatedName) {
+	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
 		if err := t.catchUp(ctx); err != nil {
 			return err
 		}
@@ -34,7 +35,7 @@ func (t *term) open(ctx context.Context) error {
 	if err := t.fill(ctx, t.strays(state.Assets)); err != nil {
 		return err
 	}
-	if slices.Contains(t.sources, simulatedName) {
+	if slices.Contains(t.sources, simulated.Name) {
 		if err := t.simulate(ctx, &state, live); err != nil {
 			return err
 		}
@@ -106,8 +107,8 @@ func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 	for _, r := range records {
 		outside := t.assets[assets.Fold(r.Symbol)] != nil
 		stays := slices.Contains(t.sources, r.Source) && !outside
-		if r.Source == simulatedName {
-			stays = stays && !t.real(r.Symbol, r.Class, simulatedName)
+		if r.Source == simulated.Name {
+			stays = stays && !t.real(r.Symbol, r.Class, simulated.Name)
 		}
 		if r.Source == streamName || stays || t.keeps(&r) {
 			continue
@@ -124,11 +125,11 @@ func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 
 // simulate opens the simulated market for the assets that are its own.
 func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
-	streamFirst := t.sources[0] != simulatedName
+	streamFirst := t.sources[0] != simulated.Name
 	var own []*assets.Spec
 	published := int64(0)
 	for _, k := range t.known {
-		if streamFirst && t.assets[assets.Fold(k.Symbol)] != nil || t.real(k.Symbol, k.Class, simulatedName) {
+		if streamFirst && t.assets[assets.Fold(k.Symbol)] != nil || t.real(k.Symbol, k.Class, simulated.Name) {
 			continue
 		}
 		own = append(own, k)
@@ -139,8 +140,8 @@ func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[s
 	if len(own) == 0 {
 		return nil
 	}
-	s := newSimulated(t.o.Speed, t.o.Seed, own)
-	s.weather = t.o.Weather
+	s := simulated.New(t.o.Speed, t.o.Seed, own)
+	s.Weather = t.o.Weather
 	o := s.Open(ctx, state.Checkpoint, published, t.o.Now().UnixMilli())
 	if err := ctx.Err(); err != nil {
 		return err

@@ -96,21 +96,6 @@ func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
 	})
 }
 
-// A path that panics does so in the goroutine of the caller, who recovers, also where the
-// paths are computed side by side.
-func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
-	t.Parallel()
-	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-	s.Open(t.Context(), nil, 0, markettest.NewClock().Now().UnixMilli())
-	s.assets[0] = nil
-	defer func() {
-		if recover() == nil {
-			t.Error("the caller does not learn of the panic")
-		}
-	}()
-	s.run(t.Context(), s.at+parallelSteps*minuteStep, planFor(s.at), 0)
-}
-
 // panickingLease panics when the lease is asked for at first.
 type panickingLease struct {
 	FeederStore

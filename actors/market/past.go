@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -50,12 +51,12 @@ func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
 
 // firstIsReal reports whether a real source is the first that can have an asset.
 func (m *Market) firstIsReal(name string) bool {
-	symbol, class, simulated := m.Name(name), "", false
+	symbol, class, known := m.Name(name), "", false
 	if k := assets.Find(name); k != nil {
-		class, simulated = k.Class, true
+		class, known = k.Class, true
 	}
 	for _, source := range m.sources {
-		if source == simulatedName && simulated {
+		if source == simulated.Name && known {
 			return false
 		}
 		if m.listedAt(source, symbol, class) {
@@ -74,7 +75,7 @@ func ExpiryOf(record *marketdata.Asset, from time.Time, d time.Duration, tf sign
 
 // Thinned says that fewer ticks of the asset are told than its bars hold prices.
 func Thinned(record *marketdata.Asset) bool {
-	return record.Source == simulatedName && record.Speed > fullTickSpeed
+	return record.Source == simulated.Name && record.Speed > simulated.FullTickSpeed
 }
 
 // History returns stored bars of the asset with a record as strategies are given them:

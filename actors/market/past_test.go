@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -57,7 +58,7 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 
 func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 	t.Parallel()
-	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Source: simulatedName, Speed: 60}}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Source: simulated.Name, Speed: 60}}
 	m := newFake(t, store, markettest.NewClock())
 	if speed, err := m.Speed(t.Context(), "btc-usd"); speed != 60 || err != nil {
 		t.Errorf("speed %d, %v", speed, err)
@@ -71,8 +72,8 @@ func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 		want   string
 		thin   bool
 	}{
-		"simulated": {marketdata.Asset{Source: simulatedName, Class: assets.Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
-		"fast":      {marketdata.Asset{Source: simulatedName, Class: assets.Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
+		"simulated": {marketdata.Asset{Source: simulated.Name, Class: assets.Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
+		"fast":      {marketdata.Asset{Source: simulated.Name, Class: assets.Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
 		"exchange":  {marketdata.Asset{Source: "alpaca", Class: assets.Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
 		"crypto":    {marketdata.Asset{Source: "binance", Class: assets.Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -60,7 +61,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 			defer sys.Shutdown(context.Background())
 			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: markettest.NewClock().Now})
 			told := make(map[string]int)
-			for _, source := range []string{streamName, simulatedName} {
+			for _, source := range []string{streamName, simulated.Name} {
 				w := &watch{key: source}
 				w.record.Store(&marketdata.Asset{Symbol: source, Source: source})
 				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return missedCounter{told, source} }, engine.Supervision{})
@@ -74,7 +75,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 				time.Sleep(readPause + time.Second)
 			}
 			synctest.Wait()
-			if told[streamName]+told[simulatedName] != 1 || (told[streamName] == 1) != (stream == marketdata.GivenTicks) {
+			if told[streamName]+told[simulated.Name] != 1 || (told[streamName] == 1) != (stream == marketdata.GivenTicks) {
 				t.Errorf("stream %d: %v", stream, told)
 			}
 		})

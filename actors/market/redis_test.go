@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -52,7 +53,7 @@ func (b *bench) feed(o FeederOptions) (stop func()) {
 		b.t.Fatal(err)
 	}
 	if !b.all {
-		f.known = someAssets("BTC", "ETH", "SOL")
+		f.known = specsOf("BTC", "ETH", "SOL")
 	}
 	return b.background(f.Run)
 }
@@ -107,10 +108,19 @@ func TestSimulatedMarketIsReadyAtOnce(t *testing.T) {
 				s, err = m.Series(t.Context(), k.Symbol, tf)
 				return err == nil
 			})
-			if len(s.Bars) < historyBars-1 || s.Compression != 60 || s.Source != "simulated" || !s.Ticks {
+			if len(s.Bars) < simulated.HistoryBars-1 || s.Compression != 60 || s.Source != "simulated" || !s.Ticks {
 				t.Errorf("%s %s: %d bars, compression %v, source %s, ticks %v", k.Symbol, tf, len(s.Bars), s.Compression, s.Source, s.Ticks)
 			}
 		}
 	}
 	t.Logf("all assets and timeframes after %s", time.Since(begun))
+}
+
+// specsOf returns the known assets with those symbols.
+func specsOf(symbols ...string) []*assets.Spec {
+	var specs []*assets.Spec
+	for _, symbol := range symbols {
+		specs = append(specs, assets.Find(symbol))
+	}
+	return specs
 }

@@ -23,6 +23,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
+// newsKept is how long news of real sources are kept, in milliseconds. Past scores, by
+// which the confidence of sentiment is calibrated, need them: an asset that trades 7 hours a
+// day has 100 bars of 1h in 3 weeks. On 1d there are never as many.
+const newsKept = 30 * 86_400_000
+
 const (
 	// reportEvery is the pause between two looks at a source of news, reportRetry the
 	// longest one while it fails.

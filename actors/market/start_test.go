@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -67,8 +68,8 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 		takes   time.Duration
 		stale   bool
 	}{
-		"it goes on":      {source: simulatedName, resumes: 4 * time.Second, takes: 4 * time.Second},
-		"it does not":     {source: simulatedName, takes: 20 * time.Second, stale: true},
+		"it goes on":      {source: simulated.Name, resumes: 4 * time.Second, takes: 4 * time.Second},
+		"it does not":     {source: simulated.Name, takes: 20 * time.Second, stale: true},
 		"a source is not": {source: "binance", stale: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -37,7 +38,7 @@ type term struct {
 	*Feeder
 	epoch   int64
 	renewed time.Time // when the lease was taken or prolonged
-	opened  []source
+	opened  []*simulated.Market
 	assets  map[string]*fed // by key
 	live    map[string]marketdata.Live
 	current int64 // up to when all ticks from outside have been read
@@ -236,7 +237,7 @@ func (t *term) turn(ctx context.Context) error {
 // keep is renew for a term that is open. A pause in which the simulated market lost ticks
 // ends it: the next one begins with the bars of that time.
 func (t *term) keep(ctx context.Context) error {
-	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(tickWindow, t.o.Lease.Milliseconds()) {
+	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(simulated.TickWindow, t.o.Lease.Milliseconds()) {
 		return errHalted
 	}
 	return t.renew(ctx)
@@ -273,10 +274,10 @@ func (t *term) rest() time.Duration {
 
 // newsKept is how long news stay, by the clock.
 func (t *term) newsKept() time.Duration {
-	kept := int64(newsFor)
+	kept := int64(simulated.NewsFor)
 	for _, s := range t.opened {
-		if s.Name() == simulatedName {
-			kept = newsFor / t.o.Speed
+		if s.Name() == simulated.Name {
+			kept = simulated.NewsFor / t.o.Speed
 		}
 	}
 	if len(t.reporters) > 0 {
@@ -297,7 +298,7 @@ func (t *term) publish(ctx context.Context, ticks []marketdata.AssetTick) error 
 }
 
 // gather adds what a source gave to the next step.
-func (t *term) gather(o output) {
+func (t *term) gather(o simulated.Output) {
 	t.step.Closed = append(t.step.Closed, o.Closed...)
 	t.step.News = append(t.step.News, o.News...)
 	for _, l := range o.Live {

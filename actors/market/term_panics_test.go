@@ -46,7 +46,7 @@ func TestATermThatPanicsIsFollowedByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.known = someAssets("BTC")
+	f.known = specsOf("BTC")
 	b.background(f.Run)
 	markettest.Eventually(t, "reads and steps after a panic", func() bool {
 		return store.ticks.Load() > 2 && store.bars.Load() > 3 && store.steps.Load() > 2

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -170,7 +171,7 @@ func TestAHaltOfTheSimulatedMarketEndsTheTerm(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	term := streamTerm(t, store, c)
-	s := newSimulated(60, 1, someAssets("BTC"))
+	s := simulated.New(60, 1, specsOf("BTC"))
 	s.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	term.opened = append(term.opened, s)
 	c.Add(time.Minute)

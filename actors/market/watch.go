@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -291,7 +292,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		}
 	}
 	a.watch.record.Store(&m.record)
-	a.filter.Rising = m.record.Source == simulatedName
+	a.filter.Rising = m.record.Source == simulated.Name
 	if m.live.Last.Time > a.filter.Last.Time {
 		a.showLast(m.live.Last)
 		// One that is not old is in the stream as well. The ticks before it may be on their

@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -357,9 +358,9 @@ func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
 // count all the same.
 func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
 	withBars(t, func(t *testing.T, m *barMarket) {
-		m.store.asset.Source = simulatedName
+		m.store.asset.Source = simulated.Name
 		say := func(price string, at, missed int64) {
-			fields := map[string]string{"asset": "X", "price": price, "time": strconv.FormatInt(at, 10), "source": simulatedName}
+			fields := map[string]string{"asset": "X", "price": price, "time": strconv.FormatInt(at, 10), "source": simulated.Name}
 			if missed != 0 {
 				fields["missed"] = strconv.FormatInt(missed, 10)
 			}

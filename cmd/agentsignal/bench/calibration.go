@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -172,7 +172,7 @@ func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
 	for _, name := range calibrated {
 		all := make([][]marketdata.Bar, len(assets))
 		results, err := replayAll(ctx, len(assets), func(i int) ([]marketdata.Bar, backtest.Options) {
-			all[i] = market.Walk(calibrationSeed, assets[i], signal.H1, calibrationBars)
+			all[i] = simulated.Walk(calibrationSeed, assets[i], signal.H1, calibrationBars)
 			return all[i], calibrationOptions(name, signal.MediumRisk)
 		})
 		if err != nil {

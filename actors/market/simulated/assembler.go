@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"github.com/agentsignal/agentsignal/actors/market/prices"

@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"encoding/binary"
@@ -15,8 +15,8 @@ const checkpointVersion = 1
 // pcgBytes is the length of a generator's state.
 const pcgBytes = 20
 
-// Checkpoint implements source.
-func (s *simulated) Checkpoint() []byte {
+// Checkpoint returns from where another Open can go on.
+func (s *Market) Checkpoint() []byte {
 	p := []byte{checkpointVersion}
 	put := func(values ...uint64) {
 		for _, v := range values {
@@ -48,13 +48,13 @@ func (s *simulated) Checkpoint() []byte {
 }
 
 // restore takes over a checkpoint, and its seed. It returns false, with s as it
-// was, if that is none of this market's.
-func (s *simulated) restore(checkpoint []byte) bool {
+// was, if the checkpoint is not one of this market.
+func (s *Market) restore(checkpoint []byte) bool {
 	r := checkpointReader{data: checkpoint}
 	if version := r.take(1); version == nil || version[0] != checkpointVersion || int64(r.uint64()) != s.grid.Speed {
 		return false
 	}
-	restored := simulated{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64()), weather: s.weather}
+	restored := Market{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64()), Weather: s.Weather}
 	if r.uint64() != uint64(len(s.known)) || restored.at < 0 || restored.at%minuteStep != 0 {
 		return false
 	}
@@ -72,9 +72,9 @@ func (s *simulated) restore(checkpoint []byte) bool {
 			a.bars.part[i] = marketdata.Bar{OpenTime: int64(r.uint64()), CloseTime: int64(r.uint64()),
 				Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 		}
-		sound := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < prices.Timeframes &&
+		valid := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < prices.Timeframes &&
 			!math.IsNaN(a.path.price+a.path.wave+a.path.left) && !math.IsInf(a.path.price+a.path.wave+a.path.left, 0)
-		if !sound {
+		if !valid {
 			return false
 		}
 		restored.assets = append(restored.assets, a)

@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 	hourStep   = 150_000   // 24 a bar of 1h
 	dayStep    = 1_800_000 // 48 a bar of 1d
 
-	historyBars = 1000
+	HistoryBars = 1000
 	// longestGap is, in bars of 1d, how long a gap may be to be made up. After a
 	// longer one history begins anew, at the prices that were.
 	longestGap = 4000
@@ -32,7 +32,7 @@ type plan struct{ days, hours, fives, minutes int64 }
 // planFor returns the plan for a path that shall reach the market time now.
 func planFor(now int64) plan {
 	back := func(aligned, frame int) int64 {
-		return now - now%prices.FrameMS[aligned] - historyBars*prices.FrameMS[frame]
+		return now - now%prices.FrameMS[aligned] - HistoryBars*prices.FrameMS[frame]
 	}
 	return plan{days: back(prices.D1, prices.D1), hours: back(prices.H1, prices.H1), fives: back(prices.M5, prices.M5), minutes: back(prices.M5, prices.M1)}
 }
@@ -101,7 +101,7 @@ func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since,
 		a.bars.add(a.last.Time, price, volume, keep)
 		y.news = append(y.news, a.news.until(t, a.path.regime, g)...)
 		if a.last.Time > since && t/minuteStep%thin == 0 {
-			y.ticks = append(y.ticks, marketdata.AssetTick{Asset: a.k.Symbol, Source: simulatedName, Tick: a.last})
+			y.ticks = append(y.ticks, marketdata.AssetTick{Asset: a.k.Symbol, Source: Name, Tick: a.last})
 		}
 	}
 }

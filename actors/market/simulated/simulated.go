@@ -1,8 +1,17 @@
-package market
+// Package simulated is the deterministic market of the known assets: paths of prices with
+// regimes and fat tails, the bars and ticks made of them, and news that agree with the
+// regime. For one seed, start and clock it follows one path, whoever asks and however often
+// it is taken over from a checkpoint. It does no input or output.
+//
+// Where to read: simulated.go (a market and its clock), path.go (the process of a price),
+// history.go (how detail grows towards the present), assembler.go (bars), newswire.go (news),
+// checkpoint.go, walk.go (bars for calibration).
+package simulated
 
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,19 +25,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// simulatedName is the name of the simulated market as a source.
-const simulatedName = "simulated"
+// Name is the name of the simulated market as a source.
+const Name = "simulated"
 
 const (
 	// maxSpeed lets an hour pass in a second. Beyond it bars of 1m would be shorter
 	// than the clock can tell.
 	maxSpeed = 3600
-	// fullTickSpeed is the speed up to which every point of a path is a tick: 10 a
+	// FullTickSpeed is the speed up to which every point of a path is a tick: 10 a
 	// second.
-	fullTickSpeed = 60
-	// tickWindow is how much of a gap, in milliseconds, is made up in ticks; older
+	FullTickSpeed = 60
+	// TickWindow is how much of a gap, in milliseconds, is made up in ticks; older
 	// prices are in bars only.
-	tickWindow = 60_000
+	TickWindow = 60_000
 	// maxAhead is by how many milliseconds a clock may go back without the market
 	// beginning anew; it waits until then.
 	maxAhead = 60_000
@@ -36,42 +45,63 @@ const (
 	parallelSteps = 5_000
 )
 
-// simulated is the deterministic market of domain.md, section 7: what it yields
+// CheckSpeed returns an error if the simulated market cannot run at speed.
+func CheckSpeed(speed int64) error {
+	if speed < 1 || speed > maxSpeed {
+		return fmt.Errorf("market.speed is %d: must be 1 to %d", speed, maxSpeed)
+	}
+	return nil
+}
+
+// Output is what the simulated market gives: by time, finer bars first.
+type Output struct {
+	Ticks  []marketdata.AssetTick
+	Closed []marketdata.AssetBar
+	Fill   []marketdata.Series
+	News   []marketdata.NewsItem
+	Live   []marketdata.Live
+}
+
+// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine,
+// which calls Open, then Advance and Checkpoint as often as it likes. What it yields
 // depends on seed, start and clock only, not on how often it is asked.
-type simulated struct {
+type Market struct {
 	grid   prices.Grid
 	seed   uint64
 	known  []*assets.Spec
 	start  int64 // wall time at which it was begun
 	at     int64 // market time that all paths have reached
 	assets []*simulatedAsset
-	// weather returns the anomaly by which the weather moves the price of a commodity at a
+	// weather, set before Open, returns the anomaly by which the weather moves the price of a commodity at a
 	// time; it is the same whenever it is asked. Nil: there is no weather.
-	weather func(symbol string, at time.Time) float64
+	Weather func(symbol string, at time.Time) float64
 }
 
-// newSimulated returns a market of the assets given, at 1 to maxSpeed times real
+// New returns a market of the assets given, at 1 to maxSpeed times real
 // time. seed is for a market without checkpoint.
-func newSimulated(speed int64, seed uint64, assets []*assets.Spec) *simulated {
-	return &simulated{grid: prices.Grid{Speed: speed}, seed: seed, known: assets}
+func New(speed int64, seed uint64, specs []*assets.Spec) *Market {
+	return &Market{grid: prices.Grid{Speed: speed}, seed: seed, known: specs}
 }
 
-func (s *simulated) Name() string { return simulatedName }
+// Name returns what market.source calls it.
+func (s *Market) Name() string { return Name }
 
-// Assets implements source.
-func (s *simulated) Assets() []marketdata.Asset {
+// Assets returns the records of its assets.
+func (s *Market) Assets() []marketdata.Asset {
 	records := make([]marketdata.Asset, 0, len(s.known))
 	for _, k := range s.known {
-		records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: simulatedName,
+		records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: Name,
 			TickSize: strategy.TickSize(k.Price), AlwaysOpen: true, Speed: s.grid.Speed})
 	}
 	return records
 }
 
-// Open implements source: it goes on from the checkpoint, or begins a market with
-// a history that ends now. A checkpoint of another speed, or of other assets, is of
-// no use: its times would not fit. Nor is one that lies in the future.
-func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now int64) output {
+// Open goes on from a checkpoint, perhaps of another process, or begins a market with a
+// history that ends now; what lies between comes in Fill. Ticks up to the time published
+// have been written before. Times are in milliseconds. A checkpoint of another speed or of
+// other assets is of no use, since its times would not fit, nor is one that lies in the
+// future. If ctx ends meanwhile, neither the output nor s may be used.
+func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int64) Output {
 	var reset [prices.Timeframes]bool
 	to := s.grid.Reached(now, minuteStep)
 	p := planFor(to)
@@ -80,7 +110,7 @@ func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now 
 		reset, published = [prices.Timeframes]bool{true, true, true, true}, now
 	}
 	s.watchWeather()
-	if s.at < p.days-(longestGap-historyBars)*prices.FrameMS[prices.D1] {
+	if s.at < p.days-(longestGap-HistoryBars)*prices.FrameMS[prices.D1] {
 		s.at = p.days
 		for _, a := range s.assets {
 			a.bars.part = [prices.Timeframes]marketdata.Bar{}
@@ -88,17 +118,17 @@ func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now 
 		reset[prices.D1] = true
 	}
 	for _, a := range s.assets {
-		a.news.skipTo(to - newsFor)
+		a.news.skipTo(to - NewsFor)
 	}
 	// Where a finer timeframe was left out on the way, its bars begin anew.
 	reset[prices.H1] = reset[prices.H1] || s.at < p.hours
 	reset[prices.M5] = reset[prices.M5] || s.at < p.fives
 	reset[prices.M1] = reset[prices.M1] || s.at < p.minutes
 
-	yields := s.run(ctx, to, p, max(published, now-tickWindow))
+	yields := s.run(ctx, to, p, max(published, now-TickWindow))
 	o := s.collect(yields)
-	if 0 < published && published < now-tickWindow {
-		sayMissed(o.Ticks, published)
+	if 0 < published && published < now-TickWindow {
+		markMissed(o.Ticks, published)
 	}
 	for i, y := range yields {
 		for frame, bars := range y.bars {
@@ -110,29 +140,29 @@ func (s *simulated) Open(ctx context.Context, checkpoint []byte, published, now 
 	return o
 }
 
-// sayMissed has the first tick of each asset say since when ticks are missing.
-func sayMissed(ticks []marketdata.AssetTick, since int64) {
-	said := map[string]bool{}
+// markMissed notes in the first tick of each asset since when ticks are missing.
+func markMissed(ticks []marketdata.AssetTick, since int64) {
+	marked := map[string]bool{}
 	for i := range ticks {
-		if t := &ticks[i]; !said[t.Asset] {
-			said[t.Asset], t.Missed = true, since
+		if t := &ticks[i]; !marked[t.Asset] {
+			marked[t.Asset], t.Missed = true, since
 		}
 	}
 }
 
 // watchWeather lets the weather move the prices of commodities from the market's start
 // on; its history was made without.
-func (s *simulated) watchWeather() {
+func (s *Market) watchWeather() {
 	for _, a := range s.assets {
-		if s.weather != nil && a.k.Class == assets.Commodity {
-			a.weather = func(at time.Time) float64 { return s.weather(a.k.Symbol, at) }
+		if s.Weather != nil && a.k.Class == assets.Commodity {
+			a.weather = func(at time.Time) float64 { return s.Weather(a.k.Symbol, at) }
 			a.since = s.start * s.grid.Speed
 		}
 	}
 }
 
 // begin starts every path at the beginning of history.
-func (s *simulated) begin(p plan, now int64) {
+func (s *Market) begin(p plan, now int64) {
 	s.start, s.at = now, p.days
 	s.assets = make([]*simulatedAsset, 0, len(s.known))
 	for _, k := range s.known {
@@ -141,15 +171,15 @@ func (s *simulated) begin(p plan, now int64) {
 	}
 }
 
-// Advance implements source.
-func (s *simulated) Advance(now int64) output {
+// Advance returns what happened since, up to now.
+func (s *Market) Advance(now int64) Output {
 	to := s.grid.Reached(now, minuteStep)
 	if to <= s.at {
-		return output{}
+		return Output{}
 	}
 	// The plan is that of a path that is not behind, whatever the gap: a gap too long
 	// for that ends the feeder's term before it comes here.
-	yields := s.run(context.Background(), to, plan{}, now-tickWindow)
+	yields := s.run(context.Background(), to, plan{}, now-TickWindow)
 	o := s.collect(yields)
 	for i, y := range yields {
 		for frame, bars := range y.bars {
@@ -163,17 +193,17 @@ func (s *simulated) Advance(now int64) output {
 	return o
 }
 
-// Next implements source.
-func (s *simulated) Next() int64 {
+// Next returns when Advance will have something.
+func (s *Market) Next() int64 {
 	thin := s.thin() * minuteStep
 	return s.grid.Wall(s.at - s.at%thin + thin)
 }
 
 // thin is how many points of a path lie between two ticks.
-func (s *simulated) thin() int64 { return (s.grid.Speed + fullTickSpeed - 1) / fullTickSpeed }
+func (s *Market) thin() int64 { return (s.grid.Speed + FullTickSpeed - 1) / FullTickSpeed }
 
 // run moves all paths to the market time to, unless ctx ends before that.
-func (s *simulated) run(ctx context.Context, to int64, p plan, since int64) []yield {
+func (s *Market) run(ctx context.Context, to int64, p plan, since int64) []yield {
 	yields := make([]yield, len(s.assets))
 	one := func(i int) { yields[i] = s.assets[i].run(ctx, s.at, to, p, since, s.thin()) }
 	if (to-s.at)/minuteStep*int64(len(s.assets)) < parallelSteps {
@@ -218,8 +248,8 @@ func recovering(reason *atomic.Pointer[any], f func()) {
 }
 
 // collect gathers ticks, news and last prices, by time.
-func (s *simulated) collect(yields []yield) output {
-	var o output
+func (s *Market) collect(yields []yield) Output {
+	var o Output
 	for i, y := range yields {
 		o.Ticks = append(o.Ticks, y.ticks...)
 		o.News = append(o.News, y.news...)
@@ -230,7 +260,7 @@ func (s *simulated) collect(yields []yield) output {
 	return o
 }
 
-func (s *simulated) series(a *simulatedAsset, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
+func (s *Market) series(a *simulatedAsset, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
 	series := marketdata.Series{Asset: a.k.Symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
 		Bars: make([]marketdata.AssetBar, 0, len(bars))}
 	for _, b := range bars {

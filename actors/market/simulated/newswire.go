@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"fmt"
@@ -15,11 +15,7 @@ const (
 	// newsEvery is the mean time between two items of an asset, newsFor how long news
 	// are made up for at the start, and kept: both in milliseconds of market time.
 	newsEvery = 20 * 60_000
-	newsFor   = 7 * 86_400_000
-	// newsKept is how long news of real sources are kept, in milliseconds. Past scores,
-	// by which the confidence of sentiment is calibrated, need them: an asset that trades
-	// 7 hours a day has 100 bars of 1h in 3 weeks. On 1d there are never as many.
-	newsKept = 30 * 86_400_000
+	NewsFor   = 7 * 86_400_000
 	// newsTruth is how often an item's sign agrees with the drift of the regime.
 	newsTruth = 0.70
 )
@@ -72,7 +68,7 @@ func (w *newswire) item(at int64, regime int) marketdata.NewsItem {
 	headline, body := w.text(r, good)
 	id := "sim:" + w.k.Symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
 	return marketdata.NewsItem{ID: id, At: at, Headline: headline,
-		Body: body, Source: simulatedName, Weight: 1, Symbols: []string{w.k.Symbol}}
+		Body: body, Source: Name, Weight: 1, Symbols: []string{w.k.Symbol}}
 }
 
 // text writes an item. Verbs and reasons are drawn apart, and figures differ, so

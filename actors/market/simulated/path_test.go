@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 )
 
 // hourlyReturns steps a path through hours in steps of 2.5 minutes.
@@ -92,4 +93,19 @@ func TestPricesAreRoundedToTicks(t *testing.T) {
 			t.Errorf("%v to %v is %v, want %v", c.price, c.step, got, c.want)
 		}
 	}
+}
+
+// A path that panics does so in the goroutine of the caller, who recovers, also where the
+// paths are computed side by side.
+func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	s := New(60, 1, someAssets("BTC", "ETH"))
+	s.Open(t.Context(), nil, 0, markettest.NewClock().Now().UnixMilli())
+	s.assets[0] = nil
+	defer func() {
+		if recover() == nil {
+			t.Error("the caller does not learn of the panic")
+		}
+	}()
+	s.run(t.Context(), s.at+parallelSteps*minuteStep, planFor(s.at), 0)
 }

@@ -1,9 +1,8 @@
-package market
+package simulated
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
-	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -40,7 +38,7 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{bars: make(map[string][]marketdata.AssetBar)} }
 
-func (s *shelf) take(o output) {
+func (s *shelf) take(o Output) {
 	s.ticks = append(s.ticks, o.Ticks...)
 	s.news = append(s.news, o.News...)
 	for _, f := range o.Fill {
@@ -58,13 +56,13 @@ func (s *shelf) take(o output) {
 
 func TestHistoryIsWhole(t *testing.T) {
 	t.Parallel()
-	s := newSimulated(60, 1, someAssets("BTC", "natural_gas", "EURUSD"))
+	s := New(60, 1, someAssets("BTC", "natural_gas", "EURUSD"))
 	shelf := newShelf()
 	shelf.take(s.Open(t.Context(), nil, 0, begin))
 	for _, k := range s.known {
 		for frame, tf := range signal.Timeframes {
 			bars := shelf.bars[k.Symbol+string(tf)]
-			if len(bars) < historyBars-1 || len(bars) > historyBars+10 {
+			if len(bars) < HistoryBars-1 || len(bars) > HistoryBars+10 {
 				t.Errorf("%s has %d bars of %s", k.Symbol, len(bars), tf)
 			}
 			for i, b := range bars {
@@ -90,7 +88,7 @@ func TestHistoryIsWhole(t *testing.T) {
 
 func TestTimeframesAgree(t *testing.T) {
 	t.Parallel()
-	s := newSimulated(60, 1, someAssets("ETH"))
+	s := New(60, 1, someAssets("ETH"))
 	shelf := newShelf()
 	shelf.take(s.Open(t.Context(), nil, 0, begin))
 	for ms := int64(begin); ms < begin+1_500_000; ms += 37_000 {
@@ -119,35 +117,6 @@ func TestTimeframesAgree(t *testing.T) {
 	}
 }
 
-func TestTicksAndBarsAgree(t *testing.T) {
-	t.Parallel()
-	s := newSimulated(60, 1, someAssets("SOL"))
-	s.Open(t.Context(), nil, 0, begin)
-	o := s.Advance(begin + 30_000)
-	b, book := newTestBuilder()
-	b.asset, b.grid = "SOL", s.grid
-	for _, x := range o.Ticks {
-		b.tick(x.Tick)
-	}
-	if n := len(o.Ticks); n < 299 || n > 301 {
-		t.Errorf("%d ticks in 30 s", n)
-	}
-	compared := 0
-	for _, want := range o.Closed {
-		if want.OpenTime < begin {
-			continue
-		}
-		compared++
-		got := book.bars[want.Timeframe][want.OpenTime]
-		if d := gocmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-market +ticks):\n%s", want.Timeframe, d)
-		}
-	}
-	if compared < 28 {
-		t.Errorf("only %d bars compared", compared)
-	}
-}
-
 // TestThePathDoesNotDependOnWhoAsksWhen drives one market in one go and another in
 // pieces, with restarts from checkpoints.
 func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
@@ -156,7 +125,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 	starts := make(map[int64][]byte)
 	speeds := []int64{1, 7, 60, 600, 3600}
 	for _, speed := range speeds {
-		first := newSimulated(speed, uint64(speed), known)
+		first := New(speed, uint64(speed), known)
 		first.Open(t.Context(), nil, 0, begin)
 		starts[speed] = first.Checkpoint()
 	}
@@ -166,18 +135,18 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 		end := begin + rapid.Int64Range(1, 120*60_000/speed).Draw(t, "for")
 
 		whole, pieces := newShelf(), newShelf()
-		one := newSimulated(speed, 0, known)
+		one := New(speed, 0, known)
 		one.Open(t.Context(), start, begin, begin)
 		whole.take(one.Advance(end))
 
-		other := newSimulated(speed, 0, known)
+		other := New(speed, 0, known)
 		other.Open(t.Context(), start, begin, begin)
 		now := int64(begin)
 		for now < end {
 			next := min(end, now+rapid.Int64Range(1, max(2, (end-begin)/4)).Draw(t, "step"))
 			if rapid.Bool().Draw(t, "restart") {
 				checkpoint := other.Checkpoint()
-				other = newSimulated(speed, 0, known)
+				other = New(speed, 0, known)
 				o := other.Open(t.Context(), checkpoint, now, next)
 				for _, f := range o.Fill {
 					if f.Reset {
@@ -206,7 +175,7 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 			told[x] = true
 		}
 		for _, x := range whole.ticks {
-			if !told[x] && x.Time > end-tickWindow {
+			if !told[x] && x.Time > end-TickWindow {
 				t.Fatalf("tick %+v is missing in the pieces", x)
 			}
 		}
@@ -216,14 +185,14 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 // TestThePathIsPinned fails when a change makes the path of an installation jump.
 func TestThePathIsPinned(t *testing.T) {
 	t.Parallel()
-	s := newSimulated(60, 1, someAssets("BTC", "AAPL"))
+	s := New(60, 1, someAssets("BTC", "AAPL"))
 	s.Open(t.Context(), nil, 0, begin)
 	o := s.Advance(begin + 200)
 	want := []marketdata.AssetTick{
-		{Asset: "BTC", Source: simulatedName, Tick: marketdata.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
-		{Asset: "AAPL", Source: simulatedName, Tick: marketdata.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
-		{Asset: "BTC", Source: simulatedName, Tick: marketdata.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
-		{Asset: "AAPL", Source: simulatedName, Tick: marketdata.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
+		{Asset: "BTC", Source: Name, Tick: marketdata.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
+		{Asset: "AAPL", Source: Name, Tick: marketdata.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
+		{Asset: "BTC", Source: Name, Tick: marketdata.Tick{Price: 73840.072, Volume: 1.278155, Time: 1795253417500}},
+		{Asset: "AAPL", Source: Name, Tick: marketdata.Tick{Price: 205.80481, Volume: 1696.2104, Time: 1795253417500}},
 	}
 	if d := gocmp.Diff(want, o.Ticks); d != "" {
 		t.Errorf("ticks (-want +got):\n%s", d)
@@ -234,7 +203,7 @@ func TestSeedsAndAssetsHaveTheirOwnPaths(t *testing.T) {
 	t.Parallel()
 	last := make(map[float64]bool)
 	for seed := range uint64(3) {
-		s := newSimulated(60, seed+1, someAssets("BTC", "ETH", "SOL"))
+		s := New(60, seed+1, someAssets("BTC", "ETH", "SOL"))
 		for _, l := range s.Open(t.Context(), nil, 0, begin).Live {
 			last[l.Last.Price] = true
 		}
@@ -259,10 +228,10 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			first := newSimulated(60, 1, someAssets("BTC"))
+			first := New(60, 1, someAssets("BTC"))
 			shelf := newShelf()
 			shelf.take(first.Open(t.Context(), nil, 0, begin))
-			second := newSimulated(60, 1, someAssets("BTC"))
+			second := New(60, 1, someAssets("BTC"))
 			o := second.Open(t.Context(), first.Checkpoint(), begin, begin+c.gap)
 			shelf.take(o)
 			var reset [prices.Timeframes]bool
@@ -275,7 +244,7 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 			}
 			for frame, tf := range signal.Timeframes {
 				bars := shelf.bars["BTC"+string(tf)]
-				if len(bars) < historyBars-1 {
+				if len(bars) < HistoryBars-1 {
 					t.Errorf("%d bars of %s", len(bars), tf)
 				}
 				for i := 1; i < len(bars); i++ {
@@ -298,10 +267,10 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 // first tick of an asset says since when bars tell more.
 func TestTicksMissedAreSaid(t *testing.T) {
 	t.Parallel()
-	for gap, want := range map[int64]int64{tickWindow - 100: 0, tickWindow + 100: begin, 10 * tickWindow: begin} {
-		s := newSimulated(60, 1, someAssets("BTC", "ETH"))
+	for gap, want := range map[int64]int64{TickWindow - 100: 0, TickWindow + 100: begin, 10 * TickWindow: begin} {
+		s := New(60, 1, someAssets("BTC", "ETH"))
 		s.Open(t.Context(), nil, 0, begin)
-		again := newSimulated(60, 1, s.known)
+		again := New(60, 1, s.known)
 		said := map[string]int{}
 		for _, tick := range again.Open(t.Context(), s.Checkpoint(), begin, begin+gap).Ticks {
 			if said[tick.Asset]++; said[tick.Asset] == 1 && tick.Missed != want || said[tick.Asset] > 1 && tick.Missed != 0 {
@@ -317,7 +286,7 @@ func TestTicksMissedAreSaid(t *testing.T) {
 func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 	t.Parallel()
 	for speed, want := range map[int64]int{1: 10, 10: 100, 60: 600, 120: 600, 600: 600, 3600: 600} {
-		s := newSimulated(speed, 1, someAssets("BTC"))
+		s := New(speed, 1, someAssets("BTC"))
 		s.Open(t.Context(), nil, 0, begin)
 		ticks := s.Advance(begin + 60_000).Ticks
 		if n := len(ticks); n < want-1 || n > want+1 {
@@ -334,27 +303,27 @@ func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 func TestUselessCheckpointsBeginAnew(t *testing.T) {
 	t.Parallel()
 	known := someAssets("BTC", "ETH")
-	s := newSimulated(60, 5, known)
+	s := New(60, 5, known)
 	s.Open(t.Context(), nil, 0, begin)
 	good := s.Checkpoint()
-	if !newSimulated(60, 1, known).restore(good) {
+	if !New(60, 1, known).restore(good) {
 		t.Fatal("a good checkpoint was refused")
 	}
 	for name, c := range map[string][]byte{
 		"none": nil, "empty": {}, "cut short": good[:len(good)-1], "with a rest": append(slices.Clone(good), 0),
 		"another version": append([]byte{99}, good[1:]...),
 	} {
-		if newSimulated(60, 1, known).restore(c) {
+		if New(60, 1, known).restore(c) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if newSimulated(30, 1, known).restore(good) || newSimulated(60, 1, known[:1]).restore(good) {
+	if New(30, 1, known).restore(good) || New(60, 1, known[:1]).restore(good) {
 		t.Error("a checkpoint of another market was taken")
 	}
-	if o := newSimulated(60, 1, known).Open(t.Context(), good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
+	if o := New(60, 1, known).Open(t.Context(), good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
 		t.Error("a market that is an hour ahead did not begin anew")
 	}
-	restored := newSimulated(60, 1, known)
+	restored := New(60, 1, known)
 	if restored.restore(good); restored.seed != 5 || restored.start != begin {
 		t.Errorf("seed %d, start %d", restored.seed, restored.start)
 	}
@@ -362,13 +331,13 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 
 func FuzzRestore(f *testing.F) {
 	known := someAssets("BTC")
-	s := newSimulated(60, 1, known)
+	s := New(60, 1, known)
 	s.Open(context.Background(), nil, 0, begin)
 	good := s.Checkpoint()
 	f.Add(good)
 	f.Add(good[:50])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s := newSimulated(60, 1, known)
+		s := New(60, 1, known)
 		if s.restore(data) && gocmp.Diff(data, s.Checkpoint()) != "" {
 			t.Error("a restored checkpoint is another one")
 		}
@@ -423,7 +392,7 @@ func TestEveryHeadlineHasItsSign(t *testing.T) {
 
 func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
 	t.Parallel()
-	s := newSimulated(60, 1, someAssets("BTC"))
+	s := New(60, 1, someAssets("BTC"))
 	news := s.Open(t.Context(), nil, 0, begin).News
 	if n := float64(len(news)); math.Abs(n-504) > 5*math.Sqrt(504) {
 		t.Errorf("%v items in 7 days, want about 504", n)
@@ -431,7 +400,7 @@ func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
 	if !slices.IsSortedFunc(news, func(a, b marketdata.NewsItem) int { return cmp.Compare(a.At, b.At) }) {
 		t.Error("news are not in order")
 	}
-	if first := news[0].At; first < begin-newsFor/60-1 || news[len(news)-1].At > begin {
+	if first := news[0].At; first < begin-NewsFor/60-1 || news[len(news)-1].At > begin {
 		t.Errorf("news from %d to %d", first, news[len(news)-1].At)
 	}
 }
@@ -442,31 +411,6 @@ func BenchmarkHistory(b *testing.B) {
 		for i := range assets.Known {
 			all = append(all, &assets.Known[i])
 		}
-		newSimulated(60, 1, all).Open(context.Background(), nil, 0, begin)
-	}
-}
-
-// A history takes seconds on a busy machine: a process that ends does not wait for it.
-func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	s := newSimulated(60, 1, someAssets("BTC", "ETH"))
-	o := s.Open(ctx, nil, 0, markettest.NewClock().Now().UnixMilli())
-	for _, l := range o.Live {
-		if l.Last.Time != 0 {
-			t.Errorf("%s has a price: %v", l.Asset, l.Last)
-		}
-	}
-	f, err := NewFeeder(&stepStore{}, FeederOptions{Node: "n1", Sources: simulatedName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	term := newTerm(f, 1, f.o.Now())
-	if err := term.simulate(ctx, &marketdata.State{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
-	}
-	if len(term.opened) != 0 {
-		t.Error("the market is open")
+		New(60, 1, all).Open(context.Background(), nil, 0, begin)
 	}
 }

@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"hash/fnv"

@@ -1,4 +1,4 @@
-package market
+package simulated
 
 import (
 	"math"
@@ -13,8 +13,8 @@ import (
 func logChange(t *testing.T, symbol string, hours int64, anomaly float64) float64 {
 	t.Helper()
 	const begin = 1_795_253_400_000
-	s := newSimulated(3600, 3, someAssets(symbol))
-	s.weather = func(string, time.Time) float64 { return anomaly }
+	s := New(3600, 3, someAssets(symbol))
+	s.Weather = func(string, time.Time) float64 { return anomaly }
 	s.Open(t.Context(), nil, 0, begin)
 	before := s.assets[0].path.price
 	s.Advance(begin + hours*1000)
@@ -49,15 +49,15 @@ func TestWeatherIsHeededAfterARestart(t *testing.T) {
 		}
 		return math.Sin(float64(at.UnixMilli()) / 1000)
 	}
-	one, other := newSimulated(60, 1, someAssets("corn", "oil")), newSimulated(60, 1, someAssets("corn", "oil"))
-	one.weather, other.weather = weather, weather
+	one, other := New(60, 1, someAssets("corn", "oil")), New(60, 1, someAssets("corn", "oil"))
+	one.Weather, other.Weather = weather, weather
 	one.Open(t.Context(), nil, 0, begin)
 	other.Open(t.Context(), nil, 0, begin)
 	one.Advance(begin + 5000)
 	one.Advance(begin + 9000)
 	other.Advance(begin + 6000)
-	taken := newSimulated(60, 7, someAssets("corn", "oil"))
-	taken.weather = weather
+	taken := New(60, 7, someAssets("corn", "oil"))
+	taken.Weather = weather
 	taken.Open(t.Context(), other.Checkpoint(), begin+6000, begin+9000)
 	if diff := cmp.Diff(one.Checkpoint(), taken.Checkpoint()); diff != "" {
 		t.Error("the market that was taken over is another one")

@@ -1,0 +1,36 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+)
+
+// A history takes seconds on a busy machine: a process that ends does not wait for it.
+func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := simulated.New(60, 1, specsOf("BTC", "ETH"))
+	o := s.Open(ctx, nil, 0, markettest.NewClock().Now().UnixMilli())
+	for _, l := range o.Live {
+		if l.Last.Time != 0 {
+			t.Errorf("%s has a price: %v", l.Asset, l.Last)
+		}
+	}
+	f, err := NewFeeder(&stepStore{}, FeederOptions{Node: "n1", Sources: simulated.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := newTerm(f, 1, f.o.Now())
+	if err := term.simulate(ctx, &marketdata.State{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if len(term.opened) != 0 {
+		t.Error("the market is open")
+	}
+}
