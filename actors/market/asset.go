@@ -2,6 +2,7 @@ package market
 
 import (
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -28,7 +29,7 @@ func assetOf(r marketdata.Asset) Asset {
 // tradedIn returns the session of the asset with a record. That of assets whose prices
 // come from outside is not known: they are taken to trade always.
 func tradedIn(r *marketdata.Asset) sessions.Session {
-	if isVenue(r.Source) {
+	if source.IsVenue(r.Source) {
 		return sessions.Of(r.Class)
 	}
 	return sessions.Always

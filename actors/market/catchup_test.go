@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -52,12 +53,12 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 // actorAt returns an asset's actor that has seen all up to a time, with the ticks of so
 // many last milliseconds still remembered and so many bars of 1m kept.
 func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
-	record := marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}
+	record := marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}
 	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
 	a.watch.record.Store(&record)
 	for _, t := range w.ticks {
 		if t.Time <= at && t.Time > at-remembered {
-			a.tapes.note(tapeKey{"X", streamName}, t, t.Time, false)
+			a.tapes.note(tapeKey{"X", source.Stream}, t, t.Time, false)
 		}
 		if t.Time <= at {
 			a.filter.Last = t
@@ -79,7 +80,7 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 func TestTapesOfAssetsThatTradeNoMoreAreForgotten(t *testing.T) {
 	t.Parallel()
 	var s tapes
-	gone, here := tapeKey{"GONE", streamName}, tapeKey{"HERE", streamName}
+	gone, here := tapeKey{"GONE", source.Stream}, tapeKey{"HERE", source.Stream}
 	s.note(gone, marketdata.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its time says nothing of it
 	for at := int64(1_000_000); at < 1_000_000+3*tapeKept; at += 60_000 {
 		s.note(here, marketdata.Tick{Price: 1, Time: at}, at, false)
@@ -247,7 +248,7 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	t.Parallel()
 	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
-	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true})
+	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true})
 	flat := func(opens, length int64, closes float64) marketdata.Bar {
 		return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
 	}

@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/source"
+	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -19,73 +22,69 @@ const (
 	wantedEvery = 200 * time.Millisecond
 	// maxKept bounds the assets that real sources are asked for.
 	maxKept = 400
-	// refusedFor is how long it is remembered that no source knows an asset, awayFor
-	// that none answers, and fullFor that as many are kept as may be.
-	refusedFor = 5 * time.Minute
-	awayFor    = 10 * time.Second
-	fullFor    = time.Minute
-)
-
-// Refusal is why no real source gives an asset that was asked for.
-type Refusal string
-
-// The refusals. Empty: there is none.
-const (
-	RefusedUnknown Refusal = "unknown" // no source knows it
-	RefusedAway    Refusal = "away"    // no source answers at the moment
-	RefusedFull    Refusal = "full"    // there are as many assets as there may be
-	RefusedShare   Refusal = "share"   // the account that asks has as many as it may have
 )
 
 // desk runs the keepers of a term. Its methods belong to the term's goroutine.
 type desk struct {
-	venues  []venue
+	venues  []source.Venue
 	now     func() time.Time
 	log     *slog.Logger
-	metrics *Metrics
-	out     chan delivery
+	metrics *source.Metrics
+	out     chan source.Delivery
 	ctx     context.Context
 	group   sync.WaitGroup
-	keepers map[string]*keeper // by key
-	looked  time.Time          // when it was looked which assets are wanted
-	swept   time.Time          // when it was looked which are needed
+	keepers map[string]*kept // by key
+	looked  time.Time        // when it was looked which assets are wanted
+	swept   time.Time        // when it was looked which are needed
 }
 
 // openDesk starts what the real sources need. It ends with ctx; wait for group.
 func (t *term) openDesk(ctx context.Context) *desk {
-	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics, out: make(chan delivery), ctx: ctx,
-		keepers: make(map[string]*keeper), swept: t.o.Now()}
+	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics.ofSources(), out: make(chan source.Delivery), ctx: ctx,
+		keepers: make(map[string]*kept), swept: t.o.Now()}
 	for _, v := range d.venues {
 		d.group.Go(func() { d.lasting(v.Name(), func() { v.Run(ctx) }) })
-		d.group.Go(func() { d.lasting(v.Name(), func() { d.list(ctx, v) }) })
+		d.group.Go(func() { d.lasting(v.Name(), func() { source.FollowListing(ctx, v, d.log, d.out) }) })
 	}
 	for _, n := range t.reporters {
-		d.group.Go(func() { d.lasting(n.name, func() { n.run(ctx, d.out) }) })
+		d.group.Go(func() { d.lasting(n.Name, func() { n.Run(ctx, d.out) }) })
 	}
 	for key, a := range t.assets {
 		if a.kept {
-			k := newKeeper(d, a.record.Symbol, a.record.Class)
-			k.source = a.record.Source
-			for frame := range k.newest {
+			var newest [prices.Timeframes]int64
+			for frame := range newest {
 				if n := len(a.builder.recent[frame]); n > 0 {
-					k.newest[frame] = a.builder.recent[frame][n-1].CloseTime
+					newest[frame] = a.builder.recent[frame][n-1].CloseTime
 				}
 			}
+			level := 0.0
 			if n := len(a.builder.recent[prices.M1]); n > 0 {
-				k.level = a.builder.recent[prices.M1][n-1].Close
+				level = a.builder.recent[prices.M1][n-1].Close
 			}
-			k.ticked = a.filter.Last.Time
+			k := d.newFeed(a.record.Symbol, a.record.Class)
+			k.Resume(a.record.Source, newest, level, a.filter.Last.Time)
 			d.start(key, k)
 		}
 	}
 	return d
 }
 
-func (d *desk) start(key string, k *keeper) {
-	d.keepers[key] = k
+// kept is an asset that real sources are asked for.
+type kept struct {
+	*source.AssetFeed
+	used time.Time // when its asset was needed last, as far as that is known
+	stop func()
+}
+
+func (d *desk) newFeed(symbol, class string) *source.AssetFeed {
+	o := source.FeedOptions{Venues: d.venues, Now: d.now, Log: d.log, Metrics: d.metrics, Out: d.out}
+	return source.NewAssetFeed(o, symbol, class)
+}
+
+func (d *desk) start(key string, k *source.AssetFeed) {
 	ctx, stop := context.WithCancel(d.ctx)
-	k.used, k.stop = d.now(), stop
-	d.group.Go(func() { d.lasting(k.symbol, func() { k.run(ctx) }) })
+	d.keepers[key] = &kept{AssetFeed: k, used: d.now(), stop: stop}
+	d.group.Go(func() { d.lasting(k.Symbol, func() { k.Run(ctx) }) })
 }
 
 // lasting calls f again, after a pause, when it panics.
@@ -152,38 +151,38 @@ func (t *term) takeOn(ctx context.Context, key, symbol string) error {
 		}
 	}
 	if !room {
-		return t.store.Settle(ctx, t.epoch, symbol, string(RefusedFull), fullFor)
+		return t.store.Settle(ctx, t.epoch, symbol, string(source.RefusedFull), source.FullFor)
 	}
 	class := ""
 	if k := assets.Find(symbol); k != nil {
 		class = k.Class
 	}
-	t.desk.start(key, newKeeper(t.desk, symbol, class))
+	t.desk.start(key, t.desk.newFeed(symbol, class))
 	return nil
 }
 
 // workDelivery works in what a keeper or a reporter has.
-func (t *term) workDelivery(ctx context.Context, d *delivery) error {
-	t.step.News = append(t.step.News, d.news...)
-	if d.listed != nil {
-		return t.store.StoreListing(ctx, d.listed.source, d.listed.symbols, listKept)
+func (t *term) workDelivery(ctx context.Context, d *source.Delivery) error {
+	t.step.News = append(t.step.News, d.News...)
+	if d.Listed != nil {
+		return t.store.StoreListing(ctx, d.Listed.Source, d.Listed.Symbols, source.ListKept)
 	}
-	if d.keeper == nil {
+	if d.Feed == nil {
 		return nil
 	}
-	key := assets.Fold(d.keeper.symbol)
-	if t.desk.keepers[key] != d.keeper {
+	key := assets.Fold(d.Feed.Symbol)
+	if k := t.desk.keepers[key]; k == nil || k.AssetFeed != d.Feed {
 		return nil // it was given up meanwhile
 	}
-	if d.failed != nil {
+	if d.Err != nil {
 		delete(t.desk.keepers, key)
-		t.o.Log.Info("no source gives an asset", "asset", d.keeper.symbol, "err", d.failed)
-		if _, unknown := refusal(d.failed); unknown {
-			return t.store.Settle(ctx, t.epoch, d.keeper.symbol, string(RefusedUnknown), refusedFor)
+		t.o.Log.Info("no source gives an asset", "asset", d.Feed.Symbol, "err", d.Err)
+		if errors.Is(d.Err, fetch.ErrUnknown) {
+			return t.store.Settle(ctx, t.epoch, d.Feed.Symbol, string(source.RefusedUnknown), source.RefusedFor)
 		}
-		return t.store.Settle(ctx, t.epoch, d.keeper.symbol, string(RefusedAway), awayFor)
+		return t.store.Settle(ctx, t.epoch, d.Feed.Symbol, string(source.RefusedAway), source.AwayFor)
 	}
-	if d.record != nil {
+	if d.Record != nil {
 		if err := t.takeUp(ctx, key, d); err != nil {
 			return err
 		}
@@ -192,19 +191,19 @@ func (t *term) workDelivery(ctx context.Context, d *delivery) error {
 	if a == nil || !a.kept {
 		return nil
 	}
-	for _, b := range d.bars {
+	for _, b := range d.Bars {
 		a.builder.give(marketdata.AssetBar{Asset: a.record.Symbol, Timeframe: signal.M1, Given: true, Bar: b})
 	}
-	a.builder.advance(d.upTo)
-	if d.missed != 0 {
+	a.builder.advance(d.UpTo)
+	if d.Missed != 0 {
 		// Bars of the time that was missed come before the ticks after it.
 		if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
 			return err
 		}
-		a.missed = d.missed
+		a.missed = d.Missed
 		a.filter.Held = marketdata.Tick{}
 	}
-	return t.publishKept(ctx, a, d.ticks)
+	return t.publishKept(ctx, a, d.Ticks)
 }
 
 // publishKept lets an asset's ticks through the filter and writes them for all nodes.
@@ -229,24 +228,24 @@ func (t *term) publishKept(ctx context.Context, a *fed, ticks []marketdata.Tick)
 
 // takeUp stores the history of an asset, and then its record: who finds an asset finds
 // its bars.
-func (t *term) takeUp(ctx context.Context, key string, d *delivery) error {
+func (t *term) takeUp(ctx context.Context, key string, d *source.Delivery) error {
 	before := t.assets[key]
 	if before != nil && !before.kept {
 		return nil // somebody else gave it first
 	}
-	if err := t.fill(ctx, d.series); err != nil {
+	if err := t.fill(ctx, d.Series); err != nil {
 		return err
 	}
 	a := before
-	if a == nil || d.reset {
-		a = t.add(*d.record)
+	if a == nil || d.Reset {
+		a = t.add(*d.Record)
 		a.given, a.kept = true, true
-		t.live[d.record.Symbol] = marketdata.Live{Asset: d.record.Symbol}
-		t.step.Assets = append(t.step.Assets, *d.record)
+		t.live[d.Record.Symbol] = marketdata.Live{Asset: d.Record.Symbol}
+		t.step.Assets = append(t.step.Assets, *d.Record)
 	}
 	var recent [prices.Timeframes][]marketdata.AssetBar
 	for frame, tf := range signal.Timeframes {
-		err := t.store.EachRecent(ctx, []string{d.record.Symbol}, tf, recentKept[frame],
+		err := t.store.EachRecent(ctx, []string{d.Record.Symbol}, tf, recentKept[frame],
 			func(_ string, bars []marketdata.AssetBar) { recent[frame] = bars })
 		if err != nil {
 			return err
@@ -256,6 +255,6 @@ func (t *term) takeUp(ctx context.Context, key string, d *delivery) error {
 	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
 		return err
 	}
-	t.o.Log.Info("asset is kept", "asset", d.record.Symbol, "source", d.record.Source, "anew", d.reset)
-	return t.store.Settle(ctx, t.epoch, d.record.Symbol, "", 0)
+	t.o.Log.Info("asset is kept", "asset", d.Record.Symbol, "source", d.Record.Source, "anew", d.Reset)
+	return t.store.Settle(ctx, t.epoch, d.Record.Symbol, "", 0)
 }

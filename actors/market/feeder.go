@@ -4,45 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
-
-// streamName is the name of the source that is no source of ours: prices come in
-// through the two streams only. They are read whatever the sources are, for those
-// assets that no other source gives.
-const streamName = "stream"
-
-// sourceNames lists the sources that there are.
-var sourceNames = append([]string{simulated.Name, streamName}, venueNames...)
-
-// ParseSources reads the setting market.source: a comma list of sources, which are
-// asked in their order for each asset. An unknown name is an error that lists the
-// known ones.
-func ParseSources(list string) ([]string, error) {
-	var names []string
-	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
-		if !slices.Contains(sourceNames, name) {
-			return nil, fmt.Errorf("market.source: %q is not known: use %s, or several with commas", name, strings.Join(sourceNames, ", "))
-		}
-		if slices.Contains(names, name) {
-			return nil, fmt.Errorf("market.source: %q stands there twice", name)
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
 
 // FeederStore is what the feeder needs of the store. Methods that carry an epoch
 // return KindConflict once another feeder took over.
@@ -74,12 +46,12 @@ type FeederStore interface {
 // FeederOptions are what a Feeder is made with. The zero value of each field but
 // Node works.
 type FeederOptions struct {
-	Node    string        // this node's id; required
-	Sources string        // market.source; default simulated
-	Speed   int64         // market.speed, 1 to 3600: how fast the simulated market runs; default 60
-	Seed    uint64        // of a simulated market that begins; default 1
-	Lease   time.Duration // how long this node is the feeder without renewing; default 5 s
-	Real    RealOptions   // how real sources are reached
+	Node    string         // this node's id; required
+	Sources string         // market.source; default simulated
+	Speed   int64          // market.speed, 1 to 3600: how fast the simulated market runs; default 60
+	Seed    uint64         // of a simulated market that begins; default 1
+	Lease   time.Duration  // how long this node is the feeder without renewing; default 5 s
+	Real    source.Options // how real sources are reached
 	// Weather returns the anomaly by which the weather moves the simulated price of a
 	// commodity at a time, the same whenever it is asked; nil: none does.
 	Weather func(symbol string, at time.Time) float64
@@ -99,8 +71,8 @@ type Feeder struct {
 	known   []*assets.Spec // the assets of the simulated market
 	skips   skipLog
 
-	venues    []venue // the real sources, in the order of sources
-	reporters []*reporter
+	venues    []source.Venue // the real sources, in the order of sources
+	reporters []*source.Reporter
 }
 
 // NewFeeder returns a feeder, or an error if an option is not valid.
@@ -114,7 +86,7 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Log = o.Log.With("component", "feeder")
-	sources, err := ParseSources(o.Sources)
+	sources, err := source.ParseSources(o.Sources)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +99,8 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 	if err := o.Real.Check(sources); err != nil {
 		return nil, err
 	}
-	f := &Feeder{store: store, o: o, sources: sources, venues: o.Real.open(sources, o.Log, o.Metrics),
-		reporters: o.Real.reporters(sources, o.Now, o.Log, o.Metrics)}
+	f := &Feeder{store: store, o: o, sources: sources, venues: o.Real.Open(sources, o.Log, o.Metrics.ofSources()),
+		reporters: o.Real.Reporters(sources, o.Now, o.Log, o.Metrics.ofSources())}
 	for i := range assets.Known {
 		f.known = append(f.known, &assets.Known[i])
 	}
@@ -208,7 +180,7 @@ func (s *skipLog) skip(stream string, e *marketdata.Entry, r prices.Reason, now 
 		return
 	}
 	asset := e.Fields["asset"]
-	s.log.Warn("market entries skipped", "stream", stream, "entry", e.Position.String(), "asset", asset[:min(len(asset), 4*maxAssetLength)],
+	s.log.Warn("market entries skipped", "stream", stream, "entry", e.Position.String(), "asset", asset[:min(len(asset), 4*source.MaxAssetLength)],
 		"reason", string(r), "count", s.unlogged)
 	s.last, s.unlogged = now, 0
 }

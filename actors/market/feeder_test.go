@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -51,7 +52,7 @@ func (b *bench) path(asset string) map[int64]float64 {
 		}
 		for i := range entries {
 			after = entries[i].Position
-			x, skipped := parseTick(marketdata.OwnTicks, &entries[i])
+			x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
 			if skipped != "" {
 				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -34,11 +35,11 @@ func TestAJumpFromBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 			a.builder.give(marketdata.AssetBar{Asset: "DOGE", Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: open,
 				CloseTime: open + 60_000, Open: 100, High: 101, Low: 99, Close: 100}})
 		}
-		k := &keeper{symbol: "DOGE"}
-		term.desk = &desk{keepers: map[string]*keeper{assets.Fold("DOGE"): k}}
+		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
+		term.desk = &desk{keepers: map[string]*kept{assets.Fold("DOGE"): {AssetFeed: k}}}
 		deliver := func(missed int64, ticks ...marketdata.Tick) {
 			t.Helper()
-			if err := term.workDelivery(t.Context(), &delivery{keeper: k, missed: missed, ticks: ticks}); err != nil {
+			if err := term.workDelivery(t.Context(), &source.Delivery{Feed: k, Missed: missed, Ticks: ticks}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,143 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
-	"github.com/agentsignal/agentsignal/actors/market/source/binance"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
-
-func minuteBar(minute int64, price float64) marketdata.Bar {
-	open := (29_920_890 + minute) * 60_000
-	return marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price + 1, Low: price - 1, Close: price, Volume: 1}
-}
-
-func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
-	t.Parallel()
-	good := func(minutes ...int64) []marketdata.Bar {
-		var bars []marketdata.Bar
-		for _, m := range minutes {
-			bars = append(bars, minuteBar(m, 100))
-		}
-		return bars
-	}
-	with := func(change func(b *marketdata.Bar)) marketdata.Bar {
-		b := minuteBar(2, 100)
-		change(&b)
-		return b
-	}
-	now := minuteBar(9, 1).OpenTime
-	for name, c := range map[string]struct {
-		bars []marketdata.Bar
-		want []marketdata.Bar
-	}{
-		"all":          {good(1, 2, 3), good(1, 2, 3)},
-		"open still":   {good(7, 8, 9), good(7, 8)},
-		"twice":        {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
-		"out of order": {good(1, 3, 2, 4), good(1, 3, 4)},
-		"not a number": {append(good(1), with(func(b *marketdata.Bar) { b.High = math.NaN() })), good(1)},
-		"infinite":     {append(good(1), with(func(b *marketdata.Bar) { b.High = math.Inf(1) })), good(1)},
-		"negative":     {append(good(1), with(func(b *marketdata.Bar) { b.Low = -1 })), good(1)},
-		"nothing":      {append(good(1), with(func(b *marketdata.Bar) { b.Open = 0 })), good(1)},
-		"volume":       {append(good(1), with(func(b *marketdata.Bar) { b.Volume = -1 })), good(1)},
-		"no volume":    {append(good(1), with(func(b *marketdata.Bar) { b.Volume = math.NaN() })), good(1)},
-		"upside down":  {append(good(1), with(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
-		"not aligned":  {append(good(1), with(func(b *marketdata.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
-		"too long":     {append(good(1), with(func(b *marketdata.Bar) { b.CloseTime += 60_000 })), good(1)},
-		"beyond all time": {append(good(1), with(func(b *marketdata.Bar) {
-			b.OpenTime = math.MaxInt64 / 60_000 * 60_000
-			b.CloseTime = b.OpenTime
-			b.CloseTime += 60_000 // it wraps
-		})), good(1)},
-		"tomorrow":      {append(good(1, 1441), good(2)...), good(1, 2)},
-		"reversed":      {append(good(1), minuteBar(2, .01), minuteBar(3, 100)), good(1, 3)},
-		"first is wild": {append([]marketdata.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},
-		"none":          {nil, nil},
-	} {
-		k := &keeper{}
-		got := k.sound(c.bars, prices.M1, now)
-		if len(got) == 0 {
-			got = nil
-		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s:\n%s", name, d)
-		}
-	}
-}
-
-func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
-	t.Parallel()
-	now := int64(1_795_253_400_000)
-	for _, c := range []struct {
-		tick marketdata.Tick
-		want prices.Reason
-	}{
-		{marketdata.Tick{Price: 101, Time: now}, ""},
-		{marketdata.Tick{Price: 101, Time: now + futureMS}, ""},
-		{marketdata.Tick{Price: 101, Time: now + futureMS + 1}, prices.SkipTime},
-		{marketdata.Tick{Price: 101, Time: now / 1000}, prices.SkipTime}, // seconds
-		{marketdata.Tick{Price: 101, Time: now - 1001}, prices.SkipOld},
-		{marketdata.Tick{Price: 101, Volume: math.NaN(), Time: now}, prices.SkipVolume},
-		{marketdata.Tick{Price: 101, Volume: -1, Time: now}, prices.SkipVolume},
-		{marketdata.Tick{Price: math.NaN(), Time: now}, prices.SkipPrice},
-		{marketdata.Tick{Price: math.Inf(1), Time: now}, prices.SkipPrice},
-		{marketdata.Tick{Price: -101, Time: now}, prices.SkipPrice},
-		{marketdata.Tick{Price: 0, Time: now}, prices.SkipPrice},
-		{marketdata.Tick{Price: 1. / 101, Time: now}, prices.SkipLevel},
-		{marketdata.Tick{Price: 500, Time: now}, prices.SkipLevel},
-	} {
-		k := &keeper{level: 100, ticked: now - 1000}
-		if got := k.soundTick(&c.tick, now); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.tick, got, c.want)
-		}
-	}
-}
-
-// A flood that nobody works in is forgotten as a whole, and made up for by bars.
-func TestAFloodOfPricesIsBounded(t *testing.T) {
-	t.Parallel()
-	k := &keeper{}
-	for range maxPending + 10 {
-		k.push(binance.Event{Kind: binance.Trade})
-	}
-	if events, lost := k.take(); !lost || len(events) != 10 {
-		t.Errorf("%d events, lost %t", len(events), lost)
-	}
-	k.push(binance.Event{Kind: binance.Trade})
-	if events, lost := k.take(); lost || len(events) != 1 {
-		t.Errorf("%d events, lost %t", len(events), lost)
-	}
-}
-
-func TestSymbolsOfSources(t *testing.T) {
-	t.Parallel()
-	b, c, a := &binanceVenue{}, &coinbaseVenue{}, &alpacaVenue{}
-	for _, x := range []struct{ symbol, class, binance, coinbase, alpaca string }{
-		{"BTC", assets.Crypto, "BTCUSDT", "BTC-USD", ""},
-		{"DOGE", "", "DOGEUSDT", "DOGE-USD", "DOGE"},
-		{"DOGEUSDT", "", "DOGEUSDT", "DOGE-USD", ""},
-		{"AAPL", assets.Stock, "", "", "AAPL"},
-		{"BRK.B", assets.Stock, "", "", "BRK.B"},
-		{"natural_gas", assets.Commodity, "", "", "UNG"},
-		{"oil", assets.Commodity, "", "", "USO"},
-		{"EURUSD", assets.FX, "", "", ""},
-		{"XAUUSD", assets.Metal, "", "", ""},
-		{"../x", "", "", "", ""},
-		{"A&B=C", "", "", "", ""},
-	} {
-		for v, want := range map[venue]string{b: x.binance, c: x.coinbase, a: x.alpaca} {
-			if got, ok := v.Symbol(x.symbol, x.class); ok != (want != "") || ok && got != want {
-				t.Errorf("%s at %s: %q, %t; want %q", x.symbol, v.Name(), got, ok, want)
-			}
-		}
-	}
-}
 
 var inNewYork = sync.OnceValue(func() *time.Location {
 	zone, err := time.LoadLocation("America/New_York")
@@ -220,7 +90,7 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	c := markettest.ClockAt(markettest.Instant(t, "2026-11-20T16:00:00Z")) // a Friday, 11:00 in New York
 	b := newBench(t, c.Now)
 	server := stocks(t, c.Now)
-	o := RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s"}
+	o := source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s"}
 	m := b.market(Options{Sources: "alpaca"})
 	b.feed(FeederOptions{Sources: "alpaca", Real: o})
 	for _, tf := range signal.Timeframes {
@@ -286,7 +156,7 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 	}))
 	defer feed.Close()
 	m := b.market(Options{Sources: "alpaca"})
-	stop := b.feed(FeederOptions{Sources: "alpaca", Real: RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	stop := b.feed(FeederOptions{Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
 	since := c.Now().Add(-24 * time.Hour).UnixMilli()
 	headline := func(asset string) string {
 		items, err := m.News(t.Context(), asset, since)
@@ -306,7 +176,7 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 	}
 	// Another feeder reads the same again.
 	stop()
-	b.feed(FeederOptions{Node: "two", Sources: "alpaca", Real: RealOptions{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	b.feed(FeederOptions{Node: "two", Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
 	markettest.Eventually(t, "the second reading", func() bool { return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8 })
 	for asset, text := range want {
 		if got := headline(asset); got != text {

@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -89,9 +90,9 @@ func New(sys *engine.System, o Options) *Market {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: newTapes()}
-	names, _ := ParseSources(o.Sources) // the feeder refuses what is wrong
-	m.sources, m.simulates, m.given = names, slices.Contains(names, simulated.Name), slices.Contains(names, streamName)
-	m.real = slices.ContainsFunc(names, isVenue)
+	names, _ := source.ParseSources(o.Sources) // the feeder refuses what is wrong
+	m.sources, m.simulates, m.given = names, slices.Contains(names, simulated.Name), slices.Contains(names, source.Stream)
+	m.real = slices.ContainsFunc(names, source.IsVenue)
 	m.watches.Store(new(map[string]*watch))
 	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
 	return m
@@ -177,7 +178,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s := Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Compression: float64(record.Speed), Proxy: proxyOf(record),
+	s := Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Compression: float64(record.Speed), Proxy: source.ProxyOf(record),
 		Session: tradedIn(record)}
 	newest := &bars[len(bars)-1]
 	now := m.o.Now().UnixMilli()
@@ -290,7 +291,7 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			switch {
 			case asking != nil:
 				return record, asking
-			case refused == string(RefusedUnknown):
+			case refused == string(source.RefusedUnknown):
 				return record, err
 			case refused != "":
 				return record, notTakenUp(name, refused)
@@ -310,12 +311,12 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 func notTakenUp(name, refused string) *signal.RunError {
 	err := &signal.RunError{Code: signal.DataUnavailable, Retryable: true}
 	switch refused {
-	case string(RefusedShare):
-		err.RetryAfter, err.Message = keepUnused, "the account has its share of the assets that sources are asked for: "+name+" is not added"
-	case string(RefusedFull):
-		err.RetryAfter, err.Message = fullFor, "sources are asked for as many assets as they may be: "+name+" is not added"
+	case string(source.RefusedShare):
+		err.RetryAfter, err.Message = source.KeepUnused, "the account has its share of the assets that sources are asked for: "+name+" is not added"
+	case string(source.RefusedFull):
+		err.RetryAfter, err.Message = source.FullFor, "sources are asked for as many assets as they may be: "+name+" is not added"
 	default:
-		err.RetryAfter, err.Message = awayFor, "no source gives prices of "+name+" at the moment"
+		err.RetryAfter, err.Message = source.AwayFor, "no source gives prices of "+name+" at the moment"
 	}
 	return err
 }
@@ -333,8 +334,8 @@ func (m *Market) mayHave(name string) bool {
 	if k := assets.Find(name); k != nil {
 		return !m.simulates || k.Class == assets.Crypto || k.Class == assets.Stock || k.Class == assets.Commodity
 	}
-	_, isCoin := coinOf(name, "")
-	return isCoin || ticker.MatchString(assets.Fold(name))
+	_, isCoin := source.CoinOf(name, "")
+	return isCoin || source.IsTicker(assets.Fold(name))
 }
 
 // unknown says why there is no record of name.

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -325,7 +326,7 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
 		now := c.Now().UnixMilli()
-		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}, bars: hours(12, now, 1),
+		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Speed: 1}, bars: hours(12, now, 1),
 			live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now - 2000}}}
 		m := newFake(t, store, c)
 		at := signal.Position{MS: now - 1000}
@@ -427,7 +428,7 @@ func TestGaps(t *testing.T) {
 		{"sessions", series(1400, 1000, 1001, 1002, 1003), true, 1396, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := usable(c.bars, &marketdata.Asset{Source: streamName, AlwaysOpen: !c.closed}, prices.H1)
+			got, err := usable(c.bars, &marketdata.Asset{Source: source.Stream, AlwaysOpen: !c.closed}, prices.H1)
 			if c.want == 0 && c.bars != nil {
 				if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)

@@ -5,19 +5,11 @@ import (
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
-	"github.com/agentsignal/agentsignal/actors/market/source/binance"
-	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
-
-// venueSymbols returns, for each real source, what it calls an asset. See venue.Symbol.
-var venueSymbols = map[string]func(symbol, class string) (string, bool){
-	binance.Name:  (*binanceVenue)(nil).Symbol,
-	coinbase.Name: (*coinbaseVenue)(nil).Symbol,
-	alpaca.Name:   (*alpacaVenue)(nil).Symbol,
-}
 
 // listings are the assets that real sources list, by source: what each calls an asset,
 // and the asset's name here. A source whose listing is not known has none.
@@ -34,17 +26,14 @@ func (m *Market) Name(name string) string {
 	if !m.real || m.given {
 		return name
 	}
-	if coin, ok := coinOf(name, ""); ok && slices.ContainsFunc(m.sources, isCoinVenue) {
+	if coin, ok := source.CoinOf(name, ""); ok && slices.ContainsFunc(m.sources, source.GivesCoins) {
 		return coin
 	}
-	if key := assets.Fold(name); slices.Contains(m.sources, alpaca.Name) && ticker.MatchString(key) {
+	if key := assets.Fold(name); slices.Contains(m.sources, alpaca.Name) && source.IsTicker(key) {
 		return key
 	}
 	return name
 }
-
-// isCoinVenue reports whether a source gives prices of coins.
-func isCoinVenue(source string) bool { return source == binance.Name || source == coinbase.Name }
 
 // key returns the key under which the store has the asset that name means.
 func (m *Market) key(name string) string { return assets.Fold(m.Name(name)) }
@@ -53,6 +42,20 @@ func (m *Market) listed() listings {
 	if l := m.listings.Load(); l != nil {
 		return *l
 	}
+	return nil
+}
+
+// readListings takes over what the feeder has stored of listings.
+func (m *Market) readListings(ctx context.Context) error {
+	stored, err := m.o.Store.Listings(ctx, m.sources)
+	if err != nil {
+		return err
+	}
+	all := make(listings)
+	for name, symbols := range stored {
+		all[name] = source.NamesOfListed(name, symbols)
+	}
+	m.listings.Store(&all)
 	return nil
 }
 
@@ -87,16 +90,12 @@ func (m *Market) possible(name string) bool {
 }
 
 // listedAt reports whether a real source can know an asset.
-func (m *Market) listedAt(source, symbol, class string) bool {
-	called := venueSymbols[source]
-	if called == nil {
-		return false
-	}
-	its, ok := called(symbol, class)
+func (m *Market) listedAt(name, symbol, class string) bool {
+	its, ok := source.SymbolAt(name, symbol, class)
 	if !ok {
 		return false
 	}
-	listing, known := m.listed()[source]
+	listing, known := m.listed()[name]
 	return !known || listing[its] != ""
 }
 

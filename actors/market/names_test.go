@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -20,7 +21,7 @@ func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore
 	t.Helper()
 	sys := engine.NewSystem(engine.Options{})
 	t.Cleanup(func() { _ = sys.Shutdown(context.Background()) })
-	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Speed: 1}}
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Speed: 1}}
 	m := New(sys, Options{Store: store, Sources: sources, Now: markettest.NewClock().Now})
 	if listed != nil {
 		m.listings.Store(&listed)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -58,7 +59,7 @@ func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 		list = slices.Clone(list) // readers hold the old one
 	}
 	list = slices.Insert(list, at, item)
-	kept := int64(newsKept)
+	kept := int64(source.NewsKept)
 	if n.Source == simulated.Name {
 		kept = b.kept
 	}

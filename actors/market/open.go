@@ -7,6 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -27,7 +28,7 @@ func (t *term) open(ctx context.Context) error {
 		return err
 	}
 	// What somebody gives comes before what is simulated: look what that is.
-	if i := slices.Index(t.sources, streamName); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
+	if i := slices.Index(t.sources, source.Stream); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
 		if err := t.catchUp(ctx); err != nil {
 			return err
 		}
@@ -50,9 +51,9 @@ func (t *term) open(ctx context.Context) error {
 func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map[string]marketdata.Live) error {
 	var symbols []string
 	for _, r := range records {
-		if r.Source == streamName || t.keeps(&r) {
+		if r.Source == source.Stream || t.keeps(&r) {
 			a := t.add(r)
-			a.given, a.kept = r.Source != streamName, r.Source != streamName
+			a.given, a.kept = r.Source != source.Stream, r.Source != source.Stream
 			symbols = append(symbols, r.Symbol)
 		}
 	}
@@ -78,7 +79,7 @@ func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map
 
 // keeps says that an asset's prices come from a real source that is configured.
 func (t *term) keeps(r *marketdata.Asset) bool {
-	return isVenue(r.Source) && slices.Contains(t.sources, r.Source)
+	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
 // catchUp works in all that stands in the two streams.
@@ -110,7 +111,7 @@ func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 		if r.Source == simulated.Name {
 			stays = stays && !t.real(r.Symbol, r.Class, simulated.Name)
 		}
-		if r.Source == streamName || stays || t.keeps(&r) {
+		if r.Source == source.Stream || stays || t.keeps(&r) {
 			continue
 		}
 		if !outside {

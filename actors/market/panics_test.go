@@ -3,17 +3,14 @@ package market
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -42,42 +39,15 @@ func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
 func TestATickThatPanicsIsPassedOver(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, &fakeStore{}, markettest.NewClock())
-	m.tapes.of = map[tapeKey]*tape{{"BTC", streamName}: {first: 5}} // nothing can be added
+	m.tapes.of = map[tapeKey]*tape{{"BTC", source.Stream}: {first: 5}} // nothing can be added
 	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
 		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: int64(i) + 1}, Fields: map[string]string{"asset": asset, "price": "7"}})
 	}
 	m.tellTicks(marketdata.GivenTicks, entries)
-	if tick, ok := m.tapes.newest(tapeKey{"ETH", streamName}); !ok || tick.Price != 7 {
+	if tick, ok := m.tapes.newest(tapeKey{"ETH", source.Stream}); !ok || tick.Price != 7 {
 		t.Errorf("the tick behind one that panics is %+v, %t", tick, ok)
 	}
-}
-
-func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := markettest.NewClock()
-		reads := 0
-		r := &reporter{name: "feed", now: c.Now, log: slog.New(slog.DiscardHandler), known: map[string]int64{},
-			read: func(context.Context, int64) ([]marketdata.NewsItem, error) {
-				if reads++; reads == 1 {
-					panic("foreign XML")
-				}
-				return []marketdata.NewsItem{{ID: "1", At: c.Now().UnixMilli(), Headline: "Bitcoin rises"}}, nil
-			}}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		out := make(chan delivery)
-		go r.run(ctx, out)
-		select {
-		case d := <-out:
-			if len(d.news) != 1 || reads != 2 {
-				t.Errorf("%d news after %d reads", len(d.news), reads)
-			}
-		case <-time.After(time.Hour):
-			t.Error("it is not read again")
-		}
-	})
 }
 
 func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
@@ -167,27 +137,11 @@ func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
 		store := &panickingListings{fakeStore: &fakeStore{}}
 		m.o.Store = store
 		m.watches.Store(&map[string]*watch{"X": {}}) // a panic when what is needed is collected
-		ctx, cancel := context.WithTimeout(t.Context(), 10*useEvery)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*source.UseEvery)
 		defer cancel()
 		m.noteUse(ctx)
 		if store.reads < 2 {
 			t.Errorf("listings are read %d times", store.reads)
 		}
 	})
-}
-
-func TestASourceThatPanicsIsExaminedAsNotWorking(t *testing.T) {
-	t.Parallel()
-	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/rss+xml")
-		io.WriteString(w, `<rss version="2.0"><channel><item><title>Bitcoin rises</title><pubDate>Sun, 22 Nov 2026 12:00:00 GMT</pubDate></item></channel></rss>`)
-	}))
-	defer feed.Close()
-	found, err := Examine(t.Context(), "simulated", RealOptions{News: []string{feed.URL}}, func() time.Time { panic("at an answer") })
-	if err != nil || len(found) != 2 {
-		t.Fatalf("%+v, %v", found, err)
-	}
-	if c := found[1]; c.Works || !strings.Contains(c.Note, "at an answer") {
-		t.Errorf("a feed whose answer panicked: %+v", c)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -25,14 +26,14 @@ func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Sn
 		return Snapshot{}, err
 	}
 	newest := &bars[len(bars)-1]
-	return Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Proxy: proxyOf(record), Compression: float64(record.Speed),
+	return Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Proxy: source.ProxyOf(record), Compression: float64(record.Speed),
 		Last: Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
 }
 
 // OriginOf returns what signals on the asset with a record say of its prices, as which
 // they name it.
 func OriginOf(record *marketdata.Asset, asset string) strategy.Origin {
-	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: proxyOf(record), Compression: float64(max(1, record.Speed))}
+	return strategy.Origin{Asset: asset, Tick: record.TickSize, Source: record.Source, Proxy: source.ProxyOf(record), Compression: float64(max(1, record.Speed))}
 }
 
 // Speed returns how many times as fast as real time the bars of an asset go by. One that

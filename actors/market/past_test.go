@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -42,7 +43,7 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 	t.Parallel()
 	stored := hours(400, 1_700_000_000_000/3_600_000*3_600_000, 1)
 	missing := slices.Delete(slices.Clone(stored), 300, 302)
-	always, sometimes := &marketdata.Asset{AlwaysOpen: true}, &marketdata.Asset{Source: streamName}
+	always, sometimes := &marketdata.Asset{AlwaysOpen: true}, &marketdata.Asset{Source: source.Stream}
 	filled, err := History(missing, always, signal.H1)
 	if err != nil || len(filled) != 400 || !filled[300].Flat || filled[302] != stored[302].Bar {
 		t.Errorf("%d bars with two filled, %v", len(filled), err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -117,7 +118,7 @@ func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.En
 	watches := *m.watches.Load()
 	panics.GuardEach(m.log, panics.Market, len(entries), func(i int) {
 		// The feeder counts and logs what is wrong.
-		t, skipped := parseTick(stream, &entries[i])
+		t, skipped := source.ParseTick(stream, &entries[i])
 		if skipped != "" {
 			return
 		}

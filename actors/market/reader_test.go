@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -44,7 +45,7 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 			if err := read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := len(m.tapes.upTo(tapeKey{"X", streamName}, 100)); got != c.ticks {
+			if got := len(m.tapes.upTo(tapeKey{"X", source.Stream}, 100)); got != c.ticks {
 				t.Errorf("after a pause of %v %d ticks are remembered, want %d", c.pause, got, c.ticks)
 			}
 		}
@@ -61,7 +62,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 			defer sys.Shutdown(context.Background())
 			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: markettest.NewClock().Now})
 			told := make(map[string]int)
-			for _, source := range []string{streamName, simulated.Name} {
+			for _, source := range []string{source.Stream, simulated.Name} {
 				w := &watch{key: source}
 				w.record.Store(&marketdata.Asset{Symbol: source, Source: source})
 				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return missedCounter{told, source} }, engine.Supervision{})
@@ -75,7 +76,7 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 				time.Sleep(readPause + time.Second)
 			}
 			synctest.Wait()
-			if told[streamName]+told[simulated.Name] != 1 || (told[streamName] == 1) != (stream == marketdata.GivenTicks) {
+			if told[source.Stream]+told[simulated.Name] != 1 || (told[source.Stream] == 1) != (stream == marketdata.GivenTicks) {
 				t.Errorf("stream %d: %v", stream, told)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -21,7 +22,7 @@ func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	}
 	var all []marketdata.AssetTick
 	for i := range entries {
-		x, skipped := parseTick(marketdata.OwnTicks, &entries[i])
+		x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
 		if skipped != "" {
 			b.t.Fatalf("a tick of our own is not valid: %s %v", skipped, entries[i].Fields)
 		}
@@ -32,8 +33,8 @@ func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	return all
 }
 
-func exchangeOptions(x *markettest.Exchange) RealOptions {
-	return RealOptions{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
+func exchangeOptions(x *markettest.Exchange) source.Options {
+	return source.Options{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
 }
 
 func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
@@ -239,7 +240,7 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
-	for i := range int64(levelFaults) {
+	for i := range int64(source.LevelFaults) {
 		x.Trade("BTCUSDT", 1/markettest.PriceAt(0), c.Now().UnixMilli()+i)
 	}
 	markettest.Eventually(t, "the other source gives the prices", func() bool {

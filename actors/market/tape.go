@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -118,8 +119,8 @@ func (s *tapes) clear(stream marketdata.TickStream) {
 }
 
 // streamOf returns where the ticks of a source are.
-func streamOf(source string) marketdata.TickStream {
-	if source == streamName {
+func streamOf(name string) marketdata.TickStream {
+	if name == source.Stream {
 		return marketdata.GivenTicks
 	}
 	return marketdata.OwnTicks

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -281,7 +282,7 @@ func (t *term) newsKept() time.Duration {
 		}
 	}
 	if len(t.reporters) > 0 {
-		kept = newsKept
+		kept = source.NewsKept
 	}
 	return time.Duration(kept) * time.Millisecond
 }

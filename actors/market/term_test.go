@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -97,7 +98,7 @@ func (s *stepStore) closed(tf signal.Timeframe) []marketdata.AssetBar {
 // streamTerm returns a term of prices from outside, at a clock.
 func streamTerm(t *testing.T, store FeederStore, c *markettest.Clock) *term {
 	t.Helper()
-	f, err := NewFeeder(store, FeederOptions{Node: "n1", Sources: streamName, Now: c.Now})
+	f, err := NewFeeder(store, FeederOptions{Node: "n1", Sources: source.Stream, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f, err := NewFeeder(&stepStore{taken: taken}, FeederOptions{Node: "n1", Sources: streamName})
+			f, err := NewFeeder(&stepStore{taken: taken}, FeederOptions{Node: "n1", Sources: source.Stream})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -304,7 +305,7 @@ func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
 		{"long after", prices.BarLimit(prices.M1, 1) + 1, 5e6, true},
 	} {
 		term := &term{assets: map[string]*fed{}}
-		a := term.add(marketdata.Asset{Symbol: "A", Source: streamName})
+		a := term.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
 		for i := range int64(20) {
 			a.builder.give(marketdata.AssetBar{Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,
 				Open: 100, High: 101, Low: 99, Close: 100}})

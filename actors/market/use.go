@@ -6,18 +6,10 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-)
-
-// An asset of a real source is kept while it is needed: while a node has had a run, a
-// scan or an open signal on it within keepUnused, or within keepFull where it keeps
-// others from being asked for. Nodes notify the feeder each useEvery.
-const (
-	keepUnused = time.Hour
-	keepFull   = 10 * time.Minute
-	useEvery   = time.Minute
 )
 
 // accountKey is the key of a context's account.
@@ -50,7 +42,7 @@ func (m *Market) noteUse(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(useEvery):
+		case <-time.After(source.UseEvery):
 		}
 		panics.Guard(m.log, panics.Market, func() {
 			symbols := m.needed(ctx)
@@ -70,7 +62,7 @@ func (m *Market) needed(ctx context.Context) []string {
 	var symbols []string
 	for _, w := range *m.watches.Load() {
 		record := w.record.Load()
-		if !isVenue(record.Source) {
+		if !source.IsVenue(record.Source) {
 			continue
 		}
 		used := w.used.Swap(false)
@@ -89,11 +81,11 @@ func (m *Market) needed(ctx context.Context) []string {
 func (t *term) forget(ctx context.Context) error {
 	d := t.desk
 	now := t.o.Now()
-	if d == nil || len(d.keepers) == 0 || now.Sub(d.swept).Abs() < useEvery {
+	if d == nil || len(d.keepers) == 0 || now.Sub(d.swept).Abs() < source.UseEvery {
 		return nil
 	}
 	d.swept = now
-	unused, err := t.unused(ctx, keepUnused)
+	unused, err := t.unused(ctx, source.KeepUnused)
 	for _, key := range unused {
 		if err := t.drop(ctx, key, d.keepers[key]); err != nil {
 			return err
@@ -105,7 +97,7 @@ func (t *term) forget(ctx context.Context) error {
 // makeRoom gives up the asset that has not been needed for longest. It reports false if
 // all were needed within keepFull.
 func (t *term) makeRoom(ctx context.Context) (bool, error) {
-	unused, err := t.unused(ctx, keepFull)
+	unused, err := t.unused(ctx, source.KeepFull)
 	if err != nil || len(unused) == 0 {
 		return false, err
 	}
@@ -122,7 +114,7 @@ func (t *term) unused(ctx context.Context, since time.Duration) ([]string, error
 	var unused []string
 	keepers, now := t.desk.keepers, t.o.Now()
 	for key, k := range keepers {
-		if used := uses[k.symbol]; used.After(k.used) {
+		if used := uses[k.Symbol]; used.After(k.used) {
 			k.used = used
 		}
 		if a := t.assets[key]; a != nil && a.kept && now.Sub(k.used) >= since {
@@ -135,22 +127,22 @@ func (t *term) unused(ctx context.Context, since time.Duration) ([]string, error
 
 // drop ends a keeper and removes what is stored of its asset: who asks for it next has it
 // taken up again.
-func (t *term) drop(ctx context.Context, key string, k *keeper) error {
+func (t *term) drop(ctx context.Context, key string, k *kept) error {
 	k.stop()
 	delete(t.desk.keepers, key)
 	delete(t.assets, key)
-	delete(t.live, k.symbol)
-	t.step.Removed = append(t.step.Removed, k.symbol)
+	delete(t.live, k.Symbol)
+	t.step.Removed = append(t.step.Removed, k.Symbol)
 	if err := t.flush(ctx, t.o.Now().UnixMilli()); err != nil {
 		return err
 	}
 	var empty []marketdata.Series
 	for _, tf := range signal.Timeframes {
-		empty = append(empty, marketdata.Series{Asset: k.symbol, Timeframe: tf, Reset: true})
+		empty = append(empty, marketdata.Series{Asset: k.Symbol, Timeframe: tf, Reset: true})
 	}
 	if err := t.fill(ctx, empty); err != nil {
 		return err
 	}
-	t.o.Log.Info("asset is no longer kept", "asset", k.symbol, "unused", t.o.Now().Sub(k.used))
-	return t.store.ForgetUse(ctx, k.symbol)
+	t.o.Log.Info("asset is no longer kept", "asset", k.Symbol, "unused", t.o.Now().Sub(k.used))
+	return t.store.ForgetUse(ctx, k.Symbol)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -37,11 +38,11 @@ func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 		}
 		return err == nil
 	}
-	c.Add(keepUnused - 2*useEvery)
+	c.Add(source.KeepUnused - 2*source.UseEvery)
 	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, c.Now()); err != nil {
 		t.Fatal(err)
 	}
-	c.Add(3 * useEvery)
+	c.Add(3 * source.UseEvery)
 	markettest.Eventually(t, "DOGE is forgotten", func() bool { return !kept("DOGE") })
 	if !kept("BTC") {
 		t.Error("BTC is forgotten, which is needed")
@@ -75,15 +76,15 @@ func TestAnUnneededAssetGivesWay(t *testing.T) {
 		}
 	}
 	e, ok := errors.AsType[*signal.RunError](asked("LINK"))
-	if !ok || e.Code != signal.DataUnavailable || e.RetryAfter != fullFor || !strings.Contains(e.Message, "as many assets") {
+	if !ok || e.Code != signal.DataUnavailable || e.RetryAfter != source.FullFor || !strings.Contains(e.Message, "as many assets") {
 		t.Errorf("one more than may be: %v", e)
 	}
-	for asset, unused := range map[string]time.Duration{"SOL": keepFull, "BTC": 0} {
-		if err := b.store.NoteUse(t.Context(), []string{asset}, c.Now().Add(keepFull+time.Minute-unused)); err != nil {
+	for asset, unused := range map[string]time.Duration{"SOL": source.KeepFull, "BTC": 0} {
+		if err := b.store.NoteUse(t.Context(), []string{asset}, c.Now().Add(source.KeepFull+time.Minute-unused)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.Add(keepFull + time.Minute)
+	c.Add(source.KeepFull + time.Minute)
 	if err := asked("PEPE"); err != nil {
 		t.Errorf("no asset gives way: %v", err)
 	}
@@ -182,11 +183,11 @@ func TestALateDeliveryBringsNothingBack(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	term := streamTerm(t, store, c)
-	term.desk = &desk{keepers: make(map[string]*keeper)}
-	former := &keeper{symbol: "DOGE"}
-	for name, d := range map[string]delivery{
-		"a history": {keeper: former, record: &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}, reset: true},
-		"an end":    {keeper: former, failed: context.Canceled}, // the store would panic
+	term.desk = &desk{keepers: make(map[string]*kept)}
+	former := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
+	for name, d := range map[string]source.Delivery{
+		"a history": {Feed: former, Record: &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}, Reset: true},
+		"an end":    {Feed: former, Err: context.Canceled}, // the store would panic
 	} {
 		if err := term.workDelivery(t.Context(), &d); err != nil {
 			t.Errorf("%s: %v", name, err)

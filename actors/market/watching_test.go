@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -45,7 +46,7 @@ func (m *Market) readTicks() {
 
 func newWatchedPrices(t *testing.T, seed uint64) *watchedPrices {
 	w := &watchedPrices{t: t, sys: engine.NewSystem(engine.Options{}), rng: rand.New(rand.NewPCG(seed, 11)), price: 1000,
-		store: &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
+		store: &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
 	w.market = New(w.sys, Options{Store: w.store, Now: time.Now, Sources: "stream"})
 	w.market.readTicks()
 	return w
@@ -267,7 +268,7 @@ func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &barMarket{Clock: markettest.NewClock(), sys: engine.NewSystem(engine.Options{}), store: &fakeStore{count: 10,
-			asset: marketdata.Asset{Symbol: "X", Source: streamName, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
+			asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}}}
 		defer m.sys.Shutdown(context.Background())
 		for i := range int64(10) {
 			m.store.bars = append(m.store.bars, flatMinute(m.Now().UnixMilli()+1000*(i-10)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -22,7 +23,7 @@ func (t *term) workTicks(entries []marketdata.Entry) {
 }
 
 func (t *term) workTick(e *marketdata.Entry) prices.Reason {
-	tick, skipped := parseTick(marketdata.GivenTicks, e)
+	tick, skipped := source.ParseTick(marketdata.GivenTicks, e)
 	if skipped != "" {
 		return skipped
 	}
@@ -58,14 +59,14 @@ func (t *term) workBars(entries []marketdata.Entry) {
 }
 
 func (t *term) workBar(e *marketdata.Entry) prices.Reason {
-	bar, skipped := parseBar(e)
+	bar, skipped := source.ParseBar(e)
 	if skipped != "" {
 		return skipped
 	}
 	if known := t.assets[assets.Key(bar.Asset)]; known != nil && known.given {
 		return prices.SkipSource
 	}
-	if skipped = checkBarTime(&bar, prices.Grid{Speed: 1}, e.Position.MS); skipped != "" {
+	if skipped = source.CheckBarTime(&bar, prices.Grid{Speed: 1}, e.Position.MS); skipped != "" {
 		return skipped
 	}
 	a, skipped := t.asset(bar.Asset)
@@ -87,10 +88,10 @@ func (t *term) asset(name string) (*fed, prices.Reason) {
 		return nil, prices.SkipAssets
 	}
 	// No tick size: the first price says little of later ones, and may be a mistake.
-	record := marketdata.Asset{Symbol: symbol, Source: streamName, Speed: 1}
+	record := marketdata.Asset{Symbol: symbol, Source: source.Stream, Speed: 1}
 	if k := assets.Find(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.Class, k.Class == assets.Crypto
-		if t.real(symbol, k.Class, streamName) {
+		if t.real(symbol, k.Class, source.Stream) {
 			return nil, prices.SkipSource // it belongs to a source that comes first
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
@@ -31,7 +31,7 @@ func doctorCommand(s *service.Settings) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
 			defer cancel()
-			found, err := market.Examine(ctx, c.Market.Source, service.RealSources(c.Market), time.Now)
+			found, err := source.CheckHealth(ctx, c.Market.Source, service.RealSources(c.Market), time.Now)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func doctorCommand(s *service.Settings) *cobra.Command {
 }
 
 // printCheckups writes a table.
-func printCheckups(w io.Writer, found []market.Checkup) error {
+func printCheckups(w io.Writer, found []source.HealthCheck) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SOURCE\tWORKS\tTOOK\tAGE\tCLOCK\tNOTE")
 	for _, f := range found {

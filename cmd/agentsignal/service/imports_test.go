@@ -45,6 +45,8 @@ var mayImport = []struct {
 	{"actors/market/sessions", []string{"actors/signal", "actors/market/assets", "actors/market/prices"}},
 	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices"}},
 	{"actors/market/source/fetch", nil},
+	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices",
+		"actors/market/sessions", "actors/market/simulated", "actors/market/source/..."}},
 	{"actors/market/source/...", []string{"actors/signal", "actors/market/source/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
 	{"actors/webhook/keyring", nil},

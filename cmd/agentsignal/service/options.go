@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
@@ -71,7 +71,7 @@ func checkOptions(c configs.Config) error {
 	if c.Redis.URL != "" {
 		faults = append(faults, persistence.CheckURL(string(c.Redis.URL), c.Redis.CAFile))
 	}
-	sources, err := market.ParseSources(c.Market.Source)
+	sources, err := source.ParseSources(c.Market.Source)
 	real := RealSources(c.Market)
 	faults = append(faults, err, real.Check(sources))
 	_, err = configs.ParseKeys(string(c.Auth.JWTKeys))
@@ -93,8 +93,8 @@ func checkOptions(c configs.Config) error {
 }
 
 // RealSources returns how real sources of prices and news are reached.
-func RealSources(c configs.Market) market.RealOptions {
-	return market.RealOptions{
+func RealSources(c configs.Market) source.Options {
+	return source.Options{
 		BinanceURL:       c.BinanceURL,
 		BinanceStreamURL: c.BinanceStreamURL,
 		CoinbaseURL:      c.CoinbaseURL,

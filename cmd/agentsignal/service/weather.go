@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/configs"
@@ -58,9 +58,9 @@ func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
 }
 
 // ExamineWeather asks the configured source of weather for the forecast of a point.
-func ExamineWeather(ctx context.Context, c configs.Config) market.Checkup {
+func ExamineWeather(ctx context.Context, c configs.Config) source.HealthCheck {
 	start, at := time.Now(), weather.Points()[0]
-	found := market.Checkup{Source: "weather " + c.Weather.Source}
+	found := source.HealthCheck{Source: "weather " + c.Weather.Source}
 	got, run, err := weatherSource(c, nil).Forecast(ctx, []*weather.Point{&at}, start)
 	found.Took = time.Since(start)
 	switch e, failed := errors.AsType[*signal.RunError](err); {

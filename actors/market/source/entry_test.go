@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"maps"
@@ -78,7 +78,7 @@ func TestTicksAreChecked(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-			got, skipped := parseTick(marketdata.GivenTicks, e)
+			got, skipped := ParseTick(marketdata.GivenTicks, e)
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
 			}
@@ -106,7 +106,7 @@ func TestOwnTicksNameTheirSource(t *testing.T) {
 		{"a source that has no ticks of its own", []string{"source", "stream"}, 0, prices.SkipFields},
 	} {
 		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
-		got, skipped := parseTick(marketdata.OwnTicks, e)
+		got, skipped := ParseTick(marketdata.OwnTicks, e)
 		if skipped != c.skipped || skipped == "" && (got.Source != "simulated" || got.Missed != c.missed || got.Price != 67000.5) {
 			t.Errorf("%s: %+v, skipped for %q, want %q", c.name, got, skipped, c.skipped)
 		}
@@ -145,9 +145,9 @@ func TestBarsAreChecked(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodBar, c.changes...)}
-			b, skipped := parseBar(e)
+			b, skipped := ParseBar(e)
 			if skipped == "" {
-				skipped = checkBarTime(&b, prices.Grid{Speed: 1}, at)
+				skipped = CheckBarTime(&b, prices.Grid{Speed: 1}, at)
 			}
 			if skipped != c.skipped {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
@@ -166,7 +166,7 @@ func FuzzParseTick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, asset, price, volume, time string) {
 		e := &marketdata.Entry{Position: signal.Position{MS: at},
 			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
-		tick, skipped := parseTick(marketdata.GivenTicks, e)
+		tick, skipped := ParseTick(marketdata.GivenTicks, e)
 		if skipped != "" {
 			return
 		}
@@ -182,9 +182,9 @@ func FuzzParseBar(f *testing.F) {
 	f.Fuzz(func(t *testing.T, asset, tf, openTime, open, high, low, closing, volume string) {
 		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: map[string]string{"asset": asset, "timeframe": tf,
 			"open_time": openTime, "open": open, "high": high, "low": low, "close": closing, "volume": volume}}
-		b, skipped := parseBar(e)
+		b, skipped := ParseBar(e)
 		if skipped == "" {
-			skipped = checkBarTime(&b, prices.Grid{Speed: 1}, at)
+			skipped = CheckBarTime(&b, prices.Grid{Speed: 1}, at)
 		}
 		if skipped != "" {
 			return

@@ -1,4 +1,21 @@
-package market
+// Package source reads prices and news from real places, and checks them.
+//
+// A Venue is a place that gives prices; the clients of binance, coinbase and alpaca lie
+// below, with the one of feeds (rss) and what all of them send requests with (fetch). An
+// AssetFeed keeps one asset up to date: it reads its history at the first venue that has it,
+// then what is new, goes to the next venue when that one fails, and back to the first once it
+// has worked for ten minutes. A Reporter reads news. Both hand what they have to the feeder
+// as a Delivery. Prices from outside that come in through the two streams of Redis are a
+// source, too, called stream: ParseTick and ParseBar read their entries.
+//
+// Whatever comes from outside is checked, and counted if it is refused: nothing is delivered
+// that cannot be true.
+//
+// Where to read: venue.go (the places, and what they call assets), assetfeed.go, listener.go
+// and probe.go (one asset), sanitize.go and entry.go (what is refused), news.go, listing.go
+// (which assets a place has), demand.go (which assets are kept), health.go (whether sources
+// work).
+package source
 
 import (
 	"cmp"
@@ -14,6 +31,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
@@ -23,8 +41,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// venue is a real place that gives prices. Its methods may be called from anywhere.
-type venue interface {
+// Venue is a real place that gives prices. Its methods may be called from anywhere.
+type Venue interface {
 	// Name is what market.source calls it.
 	Name() string
 	// Symbol returns what it calls an asset, or false if it cannot have that. class is
@@ -48,15 +66,41 @@ type venue interface {
 	Ping(ctx context.Context) (int64, error)
 }
 
+// Stream is the name of the source that is not one of ours: prices come in
+// through the two streams only. They are read whatever the sources are, for those
+// assets that no other source gives.
+const Stream = "stream"
+
+// allNames lists the sources that there are.
+var allNames = append([]string{simulated.Name, Stream}, venueNames...)
+
+// ParseSources reads the setting market.source: a comma list of sources, which are
+// asked in their order for each asset. An unknown name is an error that lists the
+// known ones.
+func ParseSources(list string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(allNames, name) {
+			return nil, fmt.Errorf("market.source: %q is not known: use %s, or several with commas", name, strings.Join(allNames, ", "))
+		}
+		if slices.Contains(names, name) {
+			return nil, fmt.Errorf("market.source: %q stands there twice", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // venueNames are the real sources.
 var venueNames = []string{binance.Name, coinbase.Name, alpaca.Name}
 
-// isVenue says that a source is a real one.
-func isVenue(name string) bool { return slices.Contains(venueNames, name) }
+// IsVenue reports whether a source is a real one.
+func IsVenue(name string) bool { return slices.Contains(venueNames, name) }
 
-// RealOptions say how real sources are reached. The zero value works, but for Alpaca,
+// Options say how real sources are reached. The zero value works, but for Alpaca,
 // which needs keys.
-type RealOptions struct {
+type Options struct {
 	BinanceURL, BinanceStreamURL, CoinbaseURL, AlpacaURL string // defaults: those of the sources
 	AlpacaKey, AlpacaSecret                              string
 	AlpacaFeed                                           string // iex or sip; default iex
@@ -65,7 +109,7 @@ type RealOptions struct {
 }
 
 // Check returns what is wrong with o for sources that are asked for.
-func (o *RealOptions) Check(sources []string) error {
+func (o *Options) Check(sources []string) error {
 	var faults []error
 	for name, text := range map[string]string{"market.binance_url": o.BinanceURL, "market.binance_stream_url": o.BinanceStreamURL,
 		"market.coinbase_url": o.CoinbaseURL, "market.alpaca_url": o.AlpacaURL} {
@@ -96,14 +140,14 @@ const (
 	feedsRate, feedsBurst       = 2, 10
 )
 
-// open returns the real sources among those named, in their order.
-func (o *RealOptions) open(sources []string, log *slog.Logger, m *Metrics) []venue {
-	var all []venue
+// Open returns the real sources among those named, in their order.
+func (o *Options) Open(sources []string, log *slog.Logger, m *Metrics) []Venue {
+	var all []Venue
 	for _, name := range sources {
 		switch name {
 		case binance.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: binanceRate, Burst: binanceBurst, Done: m.asked})
-			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.skip(prices.SkipFields) }})
+			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.Skip(prices.SkipFields) }})
 			all = append(all, &binanceVenue{binance.NewClient(cmp.Or(o.BinanceURL, binance.BaseURL), c), stream})
 		case coinbase.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: coinbaseRate, Burst: coinbaseBurst, Done: m.asked})
@@ -115,12 +159,12 @@ func (o *RealOptions) open(sources []string, log *slog.Logger, m *Metrics) []ven
 	return all
 }
 
-func (o *RealOptions) alpaca(m *Metrics) *alpaca.Client {
+func (o *Options) alpaca(m *Metrics) *alpaca.Client {
 	c := fetch.New(fetch.Options{Name: alpaca.Name, Rate: alpacaRate, Burst: alpacaBurst, Header: alpaca.Header(o.AlpacaKey, o.AlpacaSecret), Done: m.asked})
 	return alpaca.NewClient(cmp.Or(o.AlpacaURL, alpaca.BaseURL), cmp.Or(o.AlpacaFeed, "iex"), c)
 }
 
-func (o *RealOptions) feeds(m *Metrics) *fetch.Client {
+func (o *Options) feeds(m *Metrics) *fetch.Client {
 	return fetch.New(fetch.Options{Name: rss.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
 }
 
@@ -139,9 +183,9 @@ var coin = regexp.MustCompile(`^[A-Z0-9]{2,15}$`)
 var dollarCoins = []string{"AUSD", "BFUSD", "BUSD", "CRVUSD", "FDUSD", "GUSD", "GYUSD", "LUSD", "MUSD", "PYUSD", "RLUSD",
 	"SUSD", "TUSD", "XUSD", "ZUSD"}
 
-// coinOf returns the coin that a name stands for, with or without what it is priced in,
+// CoinOf returns the coin that a name stands for, with or without what it is priced in,
 // or false if it can be none. The coin of a coin is itself.
-func coinOf(symbol, class string) (string, bool) {
+func CoinOf(symbol, class string) (string, bool) {
 	if class != "" && class != assets.Crypto {
 		return "", false
 	}
@@ -171,7 +215,7 @@ func (*binanceVenue) Name() string  { return binance.Name }
 func (*binanceVenue) Class() string { return assets.Crypto }
 
 func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
-	name, ok := coinOf(symbol, class)
+	name, ok := CoinOf(symbol, class)
 	return name + binanceQuote, ok
 }
 
@@ -199,20 +243,40 @@ func (v *coinbaseVenue) Listed(ctx context.Context) ([]string, bool, error) {
 }
 
 func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
-	name, ok := coinOf(symbol, class)
+	name, ok := CoinOf(symbol, class)
 	return name + coinbaseQuote, ok
+}
+
+// venueSymbols returns, for each real source, what it calls an asset. See venue.Symbol.
+var venueSymbols = map[string]func(symbol, class string) (string, bool){
+	binance.Name:  (*binanceVenue)(nil).Symbol,
+	coinbase.Name: (*coinbaseVenue)(nil).Symbol,
+	alpaca.Name:   (*alpacaVenue)(nil).Symbol,
+}
+
+// SymbolAt returns what a real source calls an asset, or false if it cannot have that or
+// is not a real source. See venue.Symbol.
+func SymbolAt(source, symbol, class string) (string, bool) {
+	called := venueSymbols[source]
+	if called == nil {
+		return "", false
+	}
+	return called(symbol, class)
 }
 
 // proxies are the funds whose prices stand for those of commodities.
 var proxies = map[string]string{"natural_gas": "UNG", "oil": "USO", "corn": "CORN", "wheat": "WEAT"}
 
-// proxyOf returns the fund whose prices are given for an asset; empty: they are its own.
-func proxyOf(r *marketdata.Asset) string {
+// ProxyOf returns the fund whose prices are given for an asset; empty: they are its own.
+func ProxyOf(r *marketdata.Asset) string {
 	if r.Source == alpaca.Name && r.Class == assets.Commodity {
 		return proxies[r.Symbol]
 	}
 	return ""
 }
+
+// GivesCoins reports whether a source gives prices of coins.
+func GivesCoins(source string) bool { return source == binance.Name || source == coinbase.Name }
 
 type alpacaVenue struct{ *alpaca.Client }
 
@@ -226,6 +290,9 @@ func (*alpacaVenue) Listed(context.Context) ([]string, bool, error) { return nil
 
 var ticker = regexp.MustCompile(`^[A-Z]{1,5}(\.[A-Z])?$`)
 
+// IsTicker reports whether a folded name has the form of a stock's ticker.
+func IsTicker(name string) bool { return ticker.MatchString(name) }
+
 func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 	switch class {
 	case assets.Commodity:
@@ -233,7 +300,7 @@ func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 		return fund, ok
 	case assets.Stock, "":
 		name := assets.Fold(symbol)
-		return name, ticker.MatchString(name)
+		return name, IsTicker(name)
 	}
 	return "", false
 }

@@ -1,7 +1,8 @@
-package market
+package source
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -14,17 +15,17 @@ const (
 	// failure, and listKept for how long a listing counts.
 	listEvery = time.Hour
 	listRetry = time.Minute
-	listKept  = 24 * time.Hour
+	ListKept  = 24 * time.Hour
 )
 
 // listing is what a source calls the assets that it has.
 type listing struct {
-	source  string
-	symbols []string
+	Source  string
+	Symbols []string
 }
 
-// list asks a venue again and again what it lists, until ctx ends.
-func (d *desk) list(ctx context.Context, v venue) {
+// FollowListing asks a venue again and again what it lists, until ctx ends.
+func FollowListing(ctx context.Context, v Venue, log *slog.Logger, out chan<- Delivery) {
 	for ctx.Err() == nil {
 		symbols, known, err := v.Listed(ctx)
 		pause := listEvery
@@ -32,12 +33,12 @@ func (d *desk) list(ctx context.Context, v venue) {
 		case !known:
 			return
 		case err != nil && ctx.Err() == nil:
-			d.log.Warn("listing of a source cannot be read", "source", v.Name(), "err", err)
+			log.Warn("listing of a source cannot be read", "source", v.Name(), "err", err)
 			pause = listRetry
 		case err == nil:
 			symbols = quoted(v.Name(), symbols)
 			select {
-			case d.out <- delivery{listed: &listing{v.Name(), symbols}}:
+			case out <- Delivery{Listed: &listing{v.Name(), symbols}}:
 			case <-ctx.Done():
 			}
 		}
@@ -70,20 +71,11 @@ func quoted(source string, symbols []string) []string {
 	return kept
 }
 
-// readListings takes over what the feeder has stored of listings.
-func (m *Market) readListings(ctx context.Context) error {
-	stored, err := m.o.Store.Listings(ctx, m.sources)
-	if err != nil {
-		return err
+// NamesOfListed returns the names here of what a source lists, by what it calls them.
+func NamesOfListed(source string, symbols []string) map[string]string {
+	names := make(map[string]string, len(symbols))
+	for _, symbol := range symbols {
+		names[symbol] = strings.TrimSuffix(symbol, quoteOf(source))
 	}
-	all := make(listings)
-	for source, symbols := range stored {
-		names := make(map[string]string, len(symbols))
-		for _, symbol := range symbols {
-			names[symbol] = strings.TrimSuffix(symbol, quoteOf(source))
-		}
-		all[source] = names
-	}
-	m.listings.Store(&all)
-	return nil
+	return names
 }

@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Checkup is what was found out about a source.
-type Checkup struct {
+// HealthCheck is what was found out about a source.
+type HealthCheck struct {
 	Source string
 	Works  bool
 	// Took is how long the answer took, Age how old the newest thing in it is, Skew by
@@ -31,14 +31,14 @@ const (
 	// freshFor is how old the newest bar of 1m of a liquid asset may be while it is
 	// traded.
 	freshFor = 5 * time.Minute
-	// checkedBack is how far back is asked.
-	checkedBack = 30 * time.Minute
+	// checkBack is how far back is asked.
+	checkBack = 30 * time.Minute
 	// maxSkew is by how much two clocks may differ before it is said.
 	maxSkew = 2 * time.Second
 )
 
-// Examine asks the sources named, and the feeds, at once. The error is about settings.
-func Examine(ctx context.Context, sources string, o RealOptions, now func() time.Time) ([]Checkup, error) {
+// CheckHealth asks the sources named, and the feeds, at once. The error is about settings.
+func CheckHealth(ctx context.Context, sources string, o Options, now func() time.Time) ([]HealthCheck, error) {
 	names, err := ParseSources(sources)
 	if err != nil {
 		return nil, err
@@ -46,9 +46,9 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 	if err := o.Check(names); err != nil {
 		return nil, err
 	}
-	found := make([]Checkup, len(names)+len(o.News))
+	found := make([]HealthCheck, len(names)+len(o.News))
 	var group sync.WaitGroup
-	examine := func(c *Checkup, f func()) {
+	examine := func(c *HealthCheck, f func()) {
 		group.Go(func() {
 			defer func() {
 				if reason := recover(); reason != nil {
@@ -59,14 +59,14 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 		})
 	}
 	for i, name := range names {
-		found[i] = Checkup{Source: name}
+		found[i] = HealthCheck{Source: name}
 		switch name {
 		case simulated.Name:
 			found[i].Works, found[i].Note = true, "makes its prices itself"
-		case streamName:
+		case Stream:
 			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not examined"
 		default:
-			examine(&found[i], func() { examineVenue(ctx, &found[i], o, now) })
+			examine(&found[i], func() { checkVenue(ctx, &found[i], o, now) })
 		}
 	}
 	client := o.feeds(nil)
@@ -98,9 +98,9 @@ func Examine(ctx context.Context, sources string, o RealOptions, now func() time
 	return found, nil
 }
 
-// examineVenue asks a venue for bars of an asset that is always liquid.
-func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() time.Time) {
-	v := o.open([]string{c.Source}, slog.New(slog.DiscardHandler), nil)[0]
+// checkVenue asks a venue for bars of an asset that is always liquid.
+func checkVenue(ctx context.Context, c *HealthCheck, o Options, now func() time.Time) {
+	v := o.Open([]string{c.Source}, slog.New(slog.DiscardHandler), nil)[0]
 	asset, class := "BTC", assets.Crypto
 	if c.Source == alpaca.Name {
 		asset, class = "SPY", assets.Stock
@@ -118,7 +118,7 @@ func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() tim
 	}
 	current := now()
 	session := sessions.Of(class)
-	from := current.Add(-checkedBack)
+	from := current.Add(-checkBack)
 	if !session.Open(from) {
 		from = current.Add(-sessions.Horizon)
 	}
@@ -127,8 +127,8 @@ func examineVenue(ctx context.Context, c *Checkup, o RealOptions, now func() tim
 		c.Note = err.Error()
 		return
 	}
-	k := &keeper{}
-	bars = k.sound(bars, prices.M1, current.UnixMilli())
+	k := &AssetFeed{}
+	bars = k.sanitize(bars, prices.M1, current.UnixMilli())
 	if len(bars) == 0 {
 		c.Note = "no bar of " + symbol + " can be used"
 		return

@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (*fakeVenue) Listed(context.Context) ([]string, bool, error) { return nil, 
 
 func (v *fakeVenue) Name() string                               { return v.name }
 func (v *fakeVenue) Class() string                              { return assets.Crypto }
-func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return coinOf(symbol, class) }
+func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return CoinOf(symbol, class) }
 func (v *fakeVenue) Run(context.Context)                        {}
 func (v *fakeVenue) Ping(context.Context) (int64, error)        { return 0, nil }
 
@@ -104,10 +104,10 @@ func (v *fakeVenue) tell(e binance.Event) {
 type keeping struct {
 	*markettest.Clock
 	first, second *fakeVenue
-	keeper        *keeper
+	keeper        *AssetFeed
 
 	mu  sync.Mutex
-	got []delivery
+	got []Delivery
 }
 
 // keep runs test with a keeper whose clock goes with that of the bubble.
@@ -117,14 +117,15 @@ func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 		begun, ahead := time.Now(), markettest.NewClock()
 		now := func() time.Time { return ahead.Now().Add(time.Since(begun)) }
 		k := &keeping{Clock: ahead, first: &fakeVenue{name: "first", now: now, streams: true}, second: &fakeVenue{name: "second", now: now}}
-		d := &desk{venues: []venue{k.first, k.second}, now: now, log: slog.New(slog.DiscardHandler), out: make(chan delivery)}
-		k.keeper = newKeeper(d, "BTC", assets.Crypto)
+		out := make(chan Delivery)
+		o := FeedOptions{Venues: []Venue{k.first, k.second}, Now: now, Log: slog.New(slog.DiscardHandler), Out: out}
+		k.keeper = NewAssetFeed(o, "BTC", assets.Crypto)
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
 			for {
 				select {
-				case x := <-d.out:
+				case x := <-out:
 					k.mu.Lock()
 					k.got = append(k.got, x)
 					k.mu.Unlock()
@@ -133,7 +134,7 @@ func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 				}
 			}
 		})
-		group.Go(func() { k.keeper.run(ctx) })
+		group.Go(func() { k.keeper.Run(ctx) })
 		defer group.Wait()
 		defer cancel()
 		time.Sleep(time.Second)
@@ -147,7 +148,7 @@ func (k *keeping) source() string {
 	defer k.mu.Unlock()
 	source := ""
 	for i := range k.got {
-		if r := k.got[i].record; r != nil {
+		if r := k.got[i].Record; r != nil {
 			source = r.Source
 		}
 	}
@@ -155,7 +156,7 @@ func (k *keeping) source() string {
 }
 
 // since returns what was delivered from the nth delivery on.
-func (k *keeping) since(n int) []delivery {
+func (k *keeping) since(n int) []Delivery {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.got[n:]
@@ -331,7 +332,7 @@ func TestTheOnlySourceIsTriedAgain(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		missed := k.since(before)
-		if len(missed) == 0 || missed[0].missed == 0 || len(missed[0].bars) < 4 {
+		if len(missed) == 0 || missed[0].Missed == 0 || len(missed[0].Bars) < 4 {
 			t.Errorf("what was missed did not come first: %+v", missed)
 		}
 	})
@@ -358,15 +359,15 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 				}
 				k.expect(t, "while the clock is wrong", "first")
 				for _, d := range k.since(before) {
-					if len(d.ticks) > 0 {
-						t.Errorf("a trade from the future is taken: %+v", d.ticks)
+					if len(d.Ticks) > 0 {
+						t.Errorf("a trade from the future is taken: %+v", d.Ticks)
 					}
 				}
 				k.Clock.Add(time.Hour)
 				k.live(150, true, 1)
 				k.expect(t, "afterwards", "first")
-				if !slices.ContainsFunc(k.since(before), func(d delivery) bool {
-					return d.missed != 0 && d.missed <= last && slices.ContainsFunc(d.bars, func(b marketdata.Bar) bool { return b.OpenTime <= at && at < b.CloseTime })
+				if !slices.ContainsFunc(k.since(before), func(d Delivery) bool {
+					return d.Missed != 0 && d.Missed <= last && slices.ContainsFunc(d.Bars, func(b marketdata.Bar) bool { return b.OpenTime <= at && at < b.CloseTime })
 				}) {
 					t.Errorf("nothing makes up for a trade at %d", at)
 				}
@@ -388,7 +389,7 @@ func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
 		failed, before := len(k.keeper.rests), len(k.since(0))
 		time.Sleep(2 * time.Minute)
 		got := k.since(before)
-		if failed != 1 || len(got) == 0 || len(got[0].bars) < 10 {
+		if failed != 1 || len(got) == 0 || len(got[0].Bars) < 10 {
 			t.Errorf("%d sources were left; then came %+v", failed, got)
 		}
 	})
@@ -426,7 +427,7 @@ func TestToldBarsAreChecked(t *testing.T) {
 		time.Sleep(time.Second)
 		n := 0
 		for _, d := range k.since(before) {
-			for _, b := range d.bars {
+			for _, b := range d.Bars {
 				n++
 				if b != good(minute-60_000) {
 					t.Errorf("%+v is taken", b)
@@ -445,7 +446,7 @@ func TestBarsThatMayLackTheirEndAreBuilt(t *testing.T) {
 	keep(t, func(t *testing.T, k *keeping) {
 		now := k.first.now().UnixMilli()
 		want := []int64{now - now%60_000, now - now%300_000 - 300_000, now - now%3_600_000, now - now%86_400_000}
-		for i, s := range k.since(0)[0].series {
+		for i, s := range k.since(0)[0].Series {
 			if newest := s.Bars[len(s.Bars)-1].CloseTime; newest != want[i] {
 				t.Errorf("%s: the newest bar closed at %d, want %d", s.Timeframe, newest, want[i])
 			}

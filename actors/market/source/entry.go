@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"math"
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxAssetLength = 64 // characters
+	MaxAssetLength = 64 // characters
 	maxNumberBytes = 48
 	minPrice       = 1e-9
 	maxPrice       = 1e12
@@ -25,10 +25,10 @@ const (
 	futureMS = 5_000
 )
 
-// parseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
+// ParseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
 // is that of a tick of our own, which carries it in a field, and streamName for what
 // somebody gave: who may write to market:ticks must not pass for a source.
-func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
+func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
 	known := 0
 	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
 		if _, ok := e.Fields[field]; ok {
@@ -43,7 +43,7 @@ func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 	case stream == marketdata.GivenTicks && (named || missed):
 		return t, prices.SkipForged
 	}
-	t.Source, t.Time = streamName, e.Position.MS
+	t.Source, t.Time = Stream, e.Position.MS
 	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
 		return t, skipped
 	}
@@ -64,7 +64,7 @@ func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 		}
 	}
 	if source, ok := e.Fields["source"]; ok {
-		if source == streamName || !slices.Contains(sourceNames, source) {
+		if source == Stream || !slices.Contains(allNames, source) {
 			return t, prices.SkipFields
 		}
 		t.Source = source
@@ -80,10 +80,10 @@ func parseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 // barFields are the fields of an entry of market:bars; volume may be missing.
 var barFields = [...]string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
 
-// parseBar reads an entry of market:bars; Asset holds the name as it stands. The
+// ParseBar reads an entry of market:bars; Asset holds the name as it stands. The
 // bar is checked by itself: whether it is aligned and closed depends on the
 // asset's time, see checkBarTime.
-func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
+func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
 	known := 0
 	for _, field := range barFields {
 		if _, ok := e.Fields[field]; ok {
@@ -126,9 +126,9 @@ func parseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason
 	return b, skipped
 }
 
-// checkBarTime says whether b is a bar of g that was closed when its entry was
+// CheckBarTime says whether b is a bar of g that was closed when its entry was
 // written at ms, and completes its CloseTime.
-func checkBarTime(b *marketdata.AssetBar, g prices.Grid, ms int64) prices.Reason {
+func CheckBarTime(b *marketdata.AssetBar, g prices.Grid, ms int64) prices.Reason {
 	frame, ok := prices.FrameOf(b.Timeframe)
 	if !ok {
 		return prices.SkipTimeframe
@@ -159,8 +159,8 @@ func nameAndNumber(fields map[string]string, number string) (string, float64, pr
 // validName says that name can be an asset's: 1 to 64 characters without control
 // characters or spaces at its ends.
 func validName(name string) bool {
-	if name == "" || len(name) > 4*maxAssetLength || !utf8.ValidString(name) ||
-		utf8.RuneCountInString(name) > maxAssetLength || strings.TrimSpace(name) != name {
+	if name == "" || len(name) > 4*MaxAssetLength || !utf8.ValidString(name) ||
+		utf8.RuneCountInString(name) > MaxAssetLength || strings.TrimSpace(name) != name {
 		return false
 	}
 	for _, r := range name {

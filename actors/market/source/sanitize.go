@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"slices"
@@ -7,24 +7,24 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// sound returns the bars that are closed, possible and in order; what is not is
+// sanitize returns the bars that are closed, possible and in order; what is not is
 // counted.
-func (k *keeper) sound(bars []marketdata.Bar, frame int, now int64) []marketdata.Bar {
+func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []marketdata.Bar {
 	kept := make([]marketdata.Bar, 0, len(bars))
 	usual := usualPrice(bars)
 	for i, b := range bars {
 		if i == len(bars)-1 && b.CloseTime > now {
 			break // the one that is open still
 		}
-		if r := soundBar(&b, frame, now); r != "" {
-			k.metrics.skip(r)
+		if r := checkBar(&b, frame, now); r != "" {
+			k.metrics.Skip(r)
 			continue
 		}
 		if n := len(kept); n > 0 && b.OpenTime <= kept[n-1].OpenTime {
 			if b.OpenTime == kept[n-1].OpenTime {
 				kept[n-1] = b // the later copy
 			} else {
-				k.metrics.skip(prices.SkipOld)
+				k.metrics.Skip(prices.SkipOld)
 			}
 			continue
 		}
@@ -33,7 +33,7 @@ func (k *keeper) sound(bars []marketdata.Bar, frame int, now int64) []marketdata
 			before = kept[n-1].Close
 		}
 		if frame < prices.D1 && !prices.Near(b.Close, before) {
-			k.metrics.skip(prices.SkipLevel)
+			k.metrics.Skip(prices.SkipLevel)
 			continue
 		}
 		kept = append(kept, b)
@@ -57,8 +57,8 @@ func usualPrice(bars []marketdata.Bar) float64 {
 	return closes[len(closes)/2]
 }
 
-// soundBar returns why a bar cannot be true, or "".
-func soundBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
+// checkBar returns why a bar cannot be true, or "".
+func checkBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
 			return prices.SkipPrice
@@ -75,8 +75,8 @@ func soundBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
 	return ""
 }
 
-// soundTick returns why a trade cannot be true, or "".
-func (k *keeper) soundTick(t *marketdata.Tick, now int64) prices.Reason {
+// checkTick returns why a trade cannot be true, or "".
+func (k *AssetFeed) checkTick(t *marketdata.Tick, now int64) prices.Reason {
 	switch {
 	case !(t.Price >= minPrice && t.Price <= maxPrice):
 		return prices.SkipPrice

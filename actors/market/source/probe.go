@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 
 // probe has k.better closed once a venue that comes before v works again, until stop is
 // called.
-func (k *keeper) probe(ctx context.Context, v venue) (stop func()) {
+func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	better := make(chan struct{})
 	k.better = better
@@ -35,13 +35,13 @@ func (k *keeper) probe(ctx context.Context, v venue) (stop func()) {
 		if other.Name() == v.Name() {
 			break
 		}
-		if symbol, can := other.Symbol(k.symbol, k.class); can && !k.absent[other.Name()] {
+		if symbol, can := other.Symbol(k.Symbol, k.class); can && !k.absent[other.Name()] {
 			group.Go(func() {
 				panics.Guard(k.log, panics.Source, func() {
 					if k.recovers(ctx, other, symbol) {
 						once.Do(func() { close(better) })
 					}
-				}, "source", other.Name(), "asset", k.symbol)
+				}, "source", other.Name(), "asset", k.Symbol)
 			})
 		}
 	}
@@ -53,7 +53,7 @@ func (k *keeper) probe(ctx context.Context, v venue) (stop func()) {
 
 // recovers returns true once a venue has answered well for long enough, false when ctx
 // ends. One that tells by itself must do so.
-func (k *keeper) recovers(ctx context.Context, v venue, symbol string) bool {
+func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 	var up, fell atomic.Bool
 	stop, streams := v.Follow(symbol, func(e binance.Event) {
 		switch e.Kind {
@@ -76,7 +76,7 @@ func (k *keeper) recovers(ctx context.Context, v venue, symbol string) bool {
 		}
 		now := k.now().UnixMilli()
 		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
-		well := err == nil && len(k.sound(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
+		well := err == nil && len(k.sanitize(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
 		switch {
 		case !well:
 			since = time.Time{}

@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// newsKept is how long news of real sources are kept, in milliseconds. Past scores, by
+// NewsKept is how long news of real sources are kept, in milliseconds. Past scores, by
 // which the confidence of sentiment is calibrated, need them: an asset that trades 7 hours a
 // day has 100 bars of 1h in 3 weeks. On 1d there are never as many.
-const newsKept = 30 * 86_400_000
+const NewsKept = 30 * 86_400_000
 
 const (
 	// reportEvery is the pause between two looks at a source of news, reportRetry the
@@ -44,9 +44,9 @@ const (
 	feedWeight = 0.7
 )
 
-// reporter reads one source of news. Its methods belong to one goroutine.
-type reporter struct {
-	name    string
+// Reporter reads one source of news. Its methods belong to one goroutine.
+type Reporter struct {
+	Name    string
 	weight  float64
 	read    func(ctx context.Context, since int64) ([]marketdata.NewsItem, error)
 	now     func() time.Time
@@ -74,11 +74,11 @@ func parseNewsFeed(text string) (address string, weight float64, err error) {
 	return address, weight, nil
 }
 
-// reporters returns the sources of news that are configured.
-func (o *RealOptions) reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*reporter {
-	var all []*reporter
+// Reporters returns the sources of news that are configured.
+func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*Reporter {
+	var all []*Reporter
 	add := func(name string, weight float64, read func(context.Context, int64) ([]marketdata.NewsItem, error)) {
-		all = append(all, &reporter{name: name, weight: weight, read: read, now: now, log: log, metrics: m, known: make(map[string]int64)})
+		all = append(all, &Reporter{Name: name, weight: weight, read: read, now: now, log: log, metrics: m, known: make(map[string]int64)})
 	}
 	if len(o.News) > 0 {
 		client := o.feeds(m)
@@ -119,8 +119,8 @@ func shortID(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// run reads until ctx ends.
-func (r *reporter) run(ctx context.Context, out chan<- delivery) {
+// Run reads until ctx ends.
+func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 	pause := time.Duration(0)
 	for {
 		select {
@@ -131,10 +131,10 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		now := r.now().UnixMilli()
 		var items []marketdata.NewsItem
 		err := panics.ErrPanicked
-		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-prices.FrameMS[prices.H1], now-newsKept)) }, "source", r.name)
+		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-prices.FrameMS[prices.H1], now-NewsKept)) }, "source", r.Name)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			r.log.Warn("news cannot be read", "source", r.name, "err", err)
+			r.log.Warn("news cannot be read", "source", r.Name, "err", err)
 			pause = min(max(2*pause, reportEvery), reportRetry)
 		default:
 			pause = reportEvery
@@ -142,7 +142,7 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 		pause += rand.N(reportEvery / 10)
 		if news := r.fresh(items, now); len(news) > 0 {
 			select {
-			case out <- delivery{news: news}:
+			case out <- Delivery{News: news}:
 			case <-ctx.Done():
 				return
 			}
@@ -151,7 +151,7 @@ func (r *reporter) run(ctx context.Context, out chan<- delivery) {
 }
 
 // fresh returns what was not told before and is about known assets, by time.
-func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
+func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
 	var news []marketdata.NewsItem
 	for _, n := range items {
 		if _, told := r.known[n.ID]; told || n.Headline == "" {
@@ -159,14 +159,14 @@ func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 		}
 		// What is stamped for tomorrow would rule the index until then.
 		if n.At > now+futureMS {
-			r.metrics.skip(prices.SkipTime)
+			r.metrics.Skip(prices.SkipTime)
 			continue
 		}
-		if n.At < now-newsKept {
+		if n.At < now-NewsKept {
 			continue
 		}
 		r.known[n.ID] = n.At
-		n.Source, n.Weight = r.name, r.weight
+		n.Source, n.Weight = r.Name, r.weight
 		n.Symbols = subjects(&n)
 		r.last = max(r.last, n.At)
 		if len(n.Symbols) > 0 {
@@ -175,7 +175,7 @@ func (r *reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 	}
 	if len(r.known) > maxKnownItems {
 		for id, at := range r.known {
-			if at < now-newsKept {
+			if at < now-NewsKept {
 				delete(r.known, id)
 			}
 		}

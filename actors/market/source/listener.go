@@ -1,4 +1,4 @@
-package market
+package source
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 )
 
 // listen delivers what a venue tells, until that fails. up is when it began to tell.
-func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) error {
-	s := listener{keeper: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%prices.FrameMS[prices.M1]}
+func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64) error {
+	s := listener{AssetFeed: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%prices.FrameMS[prices.M1]}
 	timer := time.NewTicker(workEvery)
 	defer timer.Stop()
 	for {
@@ -26,7 +26,7 @@ func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) e
 		}
 		events, lost := k.take()
 		if lost {
-			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.symbol)
+			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
 			events = append([]binance.Event{{Kind: binance.Up}}, events...)
 		}
 		for i := range events {
@@ -43,8 +43,8 @@ func (k *keeper) listen(ctx context.Context, v venue, symbol string, up int64) e
 
 // listener works in what a venue tells of an asset.
 type listener struct {
-	*keeper
-	v      venue
+	*AssetFeed
+	v      Venue
 	symbol string
 
 	heard  time.Time // when it was last spoken of
@@ -86,7 +86,7 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 }
 
 func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) error {
-	r := soundBar(&b, prices.M1, now)
+	r := checkBar(&b, prices.M1, now)
 	switch {
 	case r != "":
 	case b.CloseTime <= s.newest[prices.M1]-askedTwice:
@@ -95,7 +95,7 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 		r = prices.SkipLevel
 	}
 	if r != "" {
-		s.metrics.skip(r)
+		s.metrics.Skip(r)
 		return nil
 	}
 	if b.Volume > 0 && time.Since(s.traded) > silentFor {
@@ -108,7 +108,7 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 	s.noteBars([]marketdata.Bar{b})
 	s.bars = append(s.bars, b)
 	if since := s.madeUp(); since != 0 {
-		s.deliver(ctx, delivery{bars: s.bars, missed: since, upTo: s.newest[prices.M1]})
+		s.deliver(ctx, Delivery{Bars: s.bars, Missed: since, UpTo: s.newest[prices.M1]})
 		s.bars = nil
 	}
 	return nil
@@ -124,9 +124,9 @@ func (s *listener) madeUp() (since int64) {
 }
 
 func (s *listener) hearTick(ctx context.Context, t marketdata.Tick, now int64) error {
-	if r := s.soundTick(&t, now); r != "" {
-		s.metrics.skip(r)
-		if s.faults >= levelFaults {
+	if r := s.checkTick(&t, now); r != "" {
+		s.metrics.Skip(r)
+		if s.faults >= LevelFaults {
 			s.anew = true // nothing of the history is sure
 			return errLies
 		}
@@ -150,7 +150,7 @@ func (s *listener) flush(ctx context.Context) {
 	if len(s.bars)+len(s.ticks) == 0 {
 		return
 	}
-	s.deliver(ctx, delivery{bars: s.bars, ticks: s.ticks, upTo: s.newest[prices.M1]})
+	s.deliver(ctx, Delivery{Bars: s.bars, Ticks: s.ticks, UpTo: s.newest[prices.M1]})
 	s.bars, s.ticks = nil, nil
 }
 
@@ -179,11 +179,11 @@ func (s *listener) check(ctx context.Context) error {
 		return nil
 	}
 	s.failed = 0
-	bars := s.sound(raw, prices.M1, now)
+	bars := s.sanitize(raw, prices.M1, now)
 	if len(bars) == 0 && late > 10*prices.FrameMS[prices.M1] {
 		return errSilent
 	}
 	s.noteBars(bars)
-	s.deliver(ctx, delivery{bars: bars, missed: s.madeUp(), upTo: s.newest[prices.M1]})
+	s.deliver(ctx, Delivery{Bars: bars, Missed: s.madeUp(), UpTo: s.newest[prices.M1]})
 	return nil
 }

@@ -1,12 +1,10 @@
-package market
+package source
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -48,42 +46,42 @@ const (
 	venueRest = 30 * time.Second
 	// maxPending bounds the events that wait.
 	maxPending = 20_000
-	// levelFaults prices in a row that cannot be of the same thing as the close before
+	// LevelFaults prices in a row that cannot be of the same thing as the close before
 	// have the history read again.
-	levelFaults = 50
+	LevelFaults = 50
 )
 
-// delivery is what a keeper tells the feeder, in the order: records, bars, ticks.
-type delivery struct {
-	keeper *keeper
+// Delivery is what a keeper tells the feeder, in the order: records, bars, ticks.
+type Delivery struct {
+	Feed *AssetFeed
 	// Record comes with Series: both are to be stored before anything that follows.
 	// Reset says that they are of another source than what was stored.
-	record *marketdata.Asset
-	reset  bool
-	series []marketdata.Series
-	bars   []marketdata.Bar // closed, of 1m
-	// missed is since when ticks may be missing before the next one, in milliseconds;
+	Record *marketdata.Asset
+	Reset  bool
+	Series []marketdata.Series
+	Bars   []marketdata.Bar // closed, of 1m
+	// Missed is since when ticks may be missing before the next one, in milliseconds;
 	// 0: none. Bars tell what the prices were.
-	missed int64
-	ticks  []marketdata.Tick
-	upTo   int64 // all bars that ended by then have been delivered
-	// failed says why the asset is not kept; the keeper has ended.
-	failed error
-	news   []marketdata.NewsItem
-	listed *listing // of a source
+	Missed int64
+	Ticks  []marketdata.Tick
+	UpTo   int64 // all bars that ended by then have been delivered
+	// Err says why the asset is not kept; the keeper has ended.
+	Err    error
+	News   []marketdata.NewsItem
+	Listed *listing // of a source
 }
 
-// keeper keeps one asset: its stamps are by the service's clock, its patience by the
+// AssetFeed keeps one asset: its stamps are by the service's clock, its patience by the
 // machine's, which does not jump. It reads its history at a venue, then what is new, and
 // goes to another venue when that one fails. All but push and recovers belongs to the
 // goroutine of run.
-type keeper struct {
-	symbol, class string
-	venues        []venue
+type AssetFeed struct {
+	Symbol, class string
+	venues        []Venue
 	now           func() time.Time
 	log           *slog.Logger
 	metrics       *Metrics
-	out           chan<- delivery
+	out           chan<- Delivery
 
 	source string                   // whose bars the records hold; empty: nobody's
 	newest [prices.Timeframes]int64 // when the newest of them ended
@@ -96,17 +94,13 @@ type keeper struct {
 	errs   map[string]error
 	better <-chan struct{} // a venue that comes before the one that is asked works again
 
-	// Of the term's goroutine.
-	used time.Time // when its asset was needed last, as far as that is known
-	stop func()
-
 	mu      sync.Mutex
 	pending []binance.Event
 	lost    bool // pending was full
 }
 
 // push notes what a venue tells. It does not wait.
-func (k *keeper) push(e binance.Event) {
+func (k *AssetFeed) push(e binance.Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.pending) >= maxPending {
@@ -116,7 +110,7 @@ func (k *keeper) push(e binance.Event) {
 }
 
 // take returns what was pushed; lost says that some was forgotten.
-func (k *keeper) take() (events []binance.Event, lost bool) {
+func (k *AssetFeed) take() (events []binance.Event, lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	events, lost = k.pending, k.lost
@@ -124,22 +118,22 @@ func (k *keeper) take() (events []binance.Event, lost bool) {
 	return events, lost
 }
 
-func (k *keeper) deliver(ctx context.Context, d delivery) {
-	d.keeper = k
+func (k *AssetFeed) deliver(ctx context.Context, d Delivery) {
+	d.Feed = k
 	select {
 	case k.out <- d:
 	case <-ctx.Done():
 	}
 }
 
-// run keeps the asset until ctx ends or no venue has it.
-func (k *keeper) run(ctx context.Context) {
+// Run keeps the asset until ctx ends or no venue has it.
+func (k *AssetFeed) Run(ctx context.Context) {
 	pause := time.Second
 	for ctx.Err() == nil {
 		v := k.choose()
 		if v == nil {
 			if k.source == "" {
-				k.deliver(ctx, delivery{failed: k.verdict()})
+				k.deliver(ctx, Delivery{Err: k.verdict()})
 				return
 			}
 			select {
@@ -172,20 +166,20 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 // rest leaves a venue out for a while.
-func (k *keeper) rest(v venue, err error) {
+func (k *AssetFeed) rest(v Venue, err error) {
 	rest := venueRest
 	if fault, ok := errors.AsType[*fetch.Error](err); ok {
 		rest = max(rest, fault.RetryAfter)
 	}
 	k.rests[v.Name()] = time.Now().Add(rest)
 	k.metrics.failedOver(v.Name())
-	k.log.Warn("source fails an asset", "source", v.Name(), "asset", k.symbol, "rest", rest, "err", err)
+	k.log.Warn("source fails an asset", "source", v.Name(), "asset", k.Symbol, "rest", rest, "err", err)
 }
 
 // choose returns the first venue that may have the asset and does not rest, or nil.
-func (k *keeper) choose() venue {
+func (k *AssetFeed) choose() Venue {
 	for _, v := range k.venues {
-		if _, can := v.Symbol(k.symbol, k.class); !can || k.absent[v.Name()] || time.Now().Before(k.rests[v.Name()]) {
+		if _, can := v.Symbol(k.Symbol, k.class); !can || k.absent[v.Name()] || time.Now().Before(k.rests[v.Name()]) {
 			continue
 		}
 		return v
@@ -194,7 +188,7 @@ func (k *keeper) choose() venue {
 }
 
 // verdict says why no venue gives the asset.
-func (k *keeper) verdict() error {
+func (k *AssetFeed) verdict() error {
 	for _, v := range k.venues {
 		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, fetch.ErrUnknown) {
 			return err
@@ -212,8 +206,8 @@ var (
 )
 
 // serve keeps the asset by one venue until that fails.
-func (k *keeper) serve(ctx context.Context, v venue) error {
-	symbol, _ := v.Symbol(k.symbol, k.class)
+func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
+	symbol, _ := v.Symbol(k.Symbol, k.class)
 	stopProbes := k.probe(ctx, v)
 	defer stopProbes()
 	k.take()
@@ -236,7 +230,7 @@ func (k *keeper) serve(ctx context.Context, v venue) error {
 }
 
 // awaitUp waits until a venue tells of the asset. What comes after that stays pending.
-func (k *keeper) awaitUp(ctx context.Context) error {
+func (k *AssetFeed) awaitUp(ctx context.Context) error {
 	deadline := time.NewTimer(upWithin)
 	defer deadline.Stop()
 	for {
@@ -264,7 +258,7 @@ func (k *keeper) awaitUp(ctx context.Context) error {
 }
 
 // load reads what the records lack: everything, if they hold another source's bars.
-func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
+func (k *AssetFeed) load(ctx context.Context, v Venue, symbol string) error {
 	reset := k.source != v.Name() || k.anew
 	now := k.now().UnixMilli()
 	if !reset && now-k.newest[prices.M1] <= shortGap && now >= k.newest[prices.M1] {
@@ -286,16 +280,16 @@ func (k *keeper) load(ctx context.Context, v venue, symbol string) error {
 		k.level = level
 	}
 	k.class = cmp.Or(k.class, v.Class())
-	record := marketdata.Asset{Symbol: k.symbol, Class: k.class, Source: v.Name(),
+	record := marketdata.Asset{Symbol: k.Symbol, Class: k.class, Source: v.Name(),
 		AlwaysOpen: sessions.Of(k.class) == sessions.Always, Speed: 1}
-	k.deliver(ctx, delivery{record: &record, reset: reset, series: list, missed: missed, upTo: k.newest[prices.M1]})
+	k.deliver(ctx, Delivery{Record: &record, Reset: reset, Series: list, Missed: missed, UpTo: k.newest[prices.M1]})
 	return nil
 }
 
 // history reads the bars of all timeframes up to now: those behind the newest that the
 // records hold, or, with reset, all. It returns when the newest of each ended, and the
 // newest price; 0: none.
-func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool, now int64) (
+func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset bool, now int64) (
 	list []marketdata.Series, newest [prices.Timeframes]int64, level float64, err error) {
 	if !reset {
 		newest = k.newest
@@ -315,13 +309,13 @@ func (k *keeper) history(ctx context.Context, v venue, symbol string, reset bool
 		if err != nil {
 			return nil, newest, 0, err
 		}
-		bars := k.sound(raw, frame, now)
-		s := marketdata.Series{Asset: k.symbol, Timeframe: tf, Reset: reset}
+		bars := k.sanitize(raw, frame, now)
+		s := marketdata.Series{Asset: k.Symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
 			if frame > prices.M1 && b.CloseTime > now-askedTwice {
 				break // its end may be missing: it is built from finer ones
 			}
-			s.Bars = append(s.Bars, marketdata.AssetBar{Asset: k.symbol, Timeframe: tf, Given: true, Bar: b})
+			s.Bars = append(s.Bars, marketdata.AssetBar{Asset: k.Symbol, Timeframe: tf, Given: true, Bar: b})
 			newest[frame] = max(newest[frame], b.CloseTime)
 		}
 		if n := len(bars); n > 0 && level == 0 { // of the finest
@@ -342,23 +336,23 @@ func historyOf(frame int) int64 {
 }
 
 // refill reads the bars of 1m that are missing since the newest.
-func (k *keeper) refill(ctx context.Context, v venue, symbol string) error {
+func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
 	now := k.now().UnixMilli()
 	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 	if err != nil {
 		return err
 	}
-	bars, missed := k.sound(raw, prices.M1, now), k.since()
+	bars, missed := k.sanitize(raw, prices.M1, now), k.since()
 	k.noteBars(bars)
-	k.deliver(ctx, delivery{bars: bars, missed: missed, upTo: k.newest[prices.M1]})
+	k.deliver(ctx, Delivery{Bars: bars, Missed: missed, UpTo: k.newest[prices.M1]})
 	return nil
 }
 
 // since returns since when ticks may be missing, if some are.
-func (k *keeper) since() int64 { return cmp.Or(k.ticked, k.newest[prices.M1]) }
+func (k *AssetFeed) since() int64 { return cmp.Or(k.ticked, k.newest[prices.M1]) }
 
 // noteBars notes bars that are about to be delivered.
-func (k *keeper) noteBars(bars []marketdata.Bar) {
+func (k *AssetFeed) noteBars(bars []marketdata.Bar) {
 	for _, b := range bars {
 		if b.CloseTime > k.newest[prices.M1] {
 			k.newest[prices.M1], k.level = b.CloseTime, b.Close
@@ -367,7 +361,7 @@ func (k *keeper) noteBars(bars []marketdata.Bar) {
 }
 
 // ask asks a venue after each minute, until that fails.
-func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
+func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 	failed, session := 0, sessions.Of(k.class)
 	for {
 		now := k.now().UnixMilli()
@@ -381,7 +375,7 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 		}
 		now = k.now().UnixMilli()
 		if session != sessions.Always && !session.Open(prices.Time(now)) && !session.Open(prices.Time(now-5*prices.FrameMS[prices.M1])) {
-			k.deliver(ctx, delivery{upTo: now - now%prices.FrameMS[prices.M1]})
+			k.deliver(ctx, Delivery{UpTo: now - now%prices.FrameMS[prices.M1]})
 			continue
 		}
 		if now <= k.newest[prices.M1] {
@@ -401,29 +395,43 @@ func (k *keeper) ask(ctx context.Context, v venue, symbol string) error {
 			continue
 		}
 		failed = 0
-		bars := k.sound(raw, prices.M1, now)
+		bars := k.sanitize(raw, prices.M1, now)
 		k.noteBars(bars)
 		if session == sessions.Always && now-k.newest[prices.M1] > quietFor {
 			return errSilent
 		}
-		k.deliver(ctx, delivery{bars: bars, upTo: now - now%prices.FrameMS[prices.M1]})
+		k.deliver(ctx, Delivery{Bars: bars, UpTo: now - now%prices.FrameMS[prices.M1]})
 	}
 }
 
-// newKeeper returns the keeper of an asset. source and newest say what the records
-// hold, ticked and level how far its prices have come.
-func newKeeper(d *desk, symbol, class string) *keeper {
-	return &keeper{symbol: symbol, class: class, venues: d.venues, now: d.now, log: d.log, metrics: d.metrics, out: d.out,
-		rests: make(map[string]time.Time), absent: make(map[string]bool), errs: make(map[string]error)}
+// FeedOptions are what a feed of one asset needs.
+type FeedOptions struct {
+	Venues  []Venue // in the order in which they are asked
+	Now     func() time.Time
+	Log     *slog.Logger
+	Metrics *Metrics // nil: none
+	Out     chan<- Delivery
 }
 
-// refusal says in few words why an asset is not kept.
-func refusal(err error) (text string, unknown bool) {
-	if errors.Is(err, fetch.ErrUnknown) {
-		return "", true
+// NewAssetFeed returns the feed of an asset that has no records yet.
+func NewAssetFeed(o FeedOptions, symbol, class string) *AssetFeed {
+	return &AssetFeed{
+		Symbol:  symbol,
+		class:   class,
+		venues:  o.Venues,
+		now:     o.Now,
+		log:     o.Log,
+		metrics: o.Metrics,
+		out:     o.Out,
+		rests:   make(map[string]time.Time),
+		absent:  make(map[string]bool),
+		errs:    make(map[string]error),
 	}
-	if fault, ok := errors.AsType[*fetch.Error](err); ok {
-		return fmt.Sprintf("%s %s %d", fault.Source, fault.Kind, int64(math.Ceil(fault.RetryAfter.Seconds()))), false
-	}
-	return "", false
+}
+
+// Resume has k go on from records that hold the bars of a source, of which the newest of
+// each timeframe ended at newest. level is the newest price, ticked the time of the newest
+// tick that was delivered. It must be called before run.
+func (k *AssetFeed) Resume(source string, newest [prices.Timeframes]int64, level float64, ticked int64) {
+	k.source, k.newest, k.level, k.ticked = source, newest, level, ticked
 }
