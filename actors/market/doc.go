@@ -1,19 +1,19 @@
-// Package market knows what things cost: ticks, closed bars and news of every
-// asset, on every node the same.
+// Package market answers what assets cost: ticks, closed bars and news of every asset, the
+// same on every node.
 //
 // All prices pass through Redis. One node in the cluster is the feeder: it holds
-// a lease, lets its sources speak, reads the two streams through which anyone may
+// a lease, runs its sources, reads the two streams through which anyone may
 // give prices, builds bars, and stores them in records and in a stream of closed
 // bars, by writes that are refused once another node is the feeder. Every node
 // has a Market, which reads the ticks and the closed bars and keeps, for each
 // asset somebody asked for, a snapshot that costs no I/O to read.
 //
 //	source ──┐                           ┌─> records ─────────┐ (first use)
-//	keeper ──┼─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
+//	feeds  ──┼─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot
 //	streams ─┘     └─────> stream of ticks └> stream of closed ┘
 //	                             └───────────────────────────────┘
 //
-// A source is the simulated market. A keeper asks real sources for one asset, which is
+// A source is the simulated market, or a feed that asks real sources for one asset, which is
 // taken up when it is first asked for: by the first source in market.source that has it,
 // by the next one while that fails, and by the first again once it has worked for ten
 // minutes.
@@ -23,7 +23,7 @@
 //   - A Snapshot is immutable. Its bars are closed, ascending, checked, and 1,500
 //     at most.
 //   - Between the records and the stream of closed bars nothing is missed: entries
-//     are counted, and who misses one reads the records again.
+//     are counted, and a reader that misses one reads the records again.
 //   - An asset has one source at a time. Ticks of our own lie in a stream of their own,
 //     {market}:ticks, which an ACL of Redis can close to all but the service; what
 //     anybody writes to market:ticks of an asset that another source gives, or in the
@@ -40,14 +40,13 @@
 //   - The simulated market follows one path for one seed, start and clock, whoever
 //     feeds it and however often the feeder changes, as long as no gap is longer
 //     than a thousand of its minutes; a longer gap is made up in coarser steps.
-//   - Ticks are not promised: what is read here is at most once. Who must not miss
-//     one reads the streams of ticks.
+//   - Ticks are not promised: what is read here is at most once. A reader that must not
+//     miss one reads the streams of ticks.
 //
-// Where to read: market.go (questions), watch.go (asset actors), reader.go (the
-// streams); feeder.go, term.go, open.go and work.go (the feeder); entry.go and
-// filter.go (what is taken from outside), builder.go (how bars come about);
-// path.go, history.go, simulated.go and newswire.go (the simulated market); venue.go
-// (the real sources, each in a package of its own), keeper.go, listener.go, sound.go and probe.go (one asset
-// of them), desk.go (what the feeder does with that), reporters.go (news), session.go (when assets
-// are traded), checkup.go (whether sources work).
+// Where to read: market.go (questions), watch.go and catchup.go (asset actors), alerts.go
+// (alerts of an asset), reader.go and tape.go (the streams), newsbook.go (news), names.go
+// and listed.go (which assets there are), past.go (bars of the past). Below: assets (known
+// assets and how names are spelt), prices (the arithmetic of ticks and bars), sessions (when
+// assets are traded), source (real sources), simulated (the simulated market) and feeder
+// (what runs these on one node and stores what they give).
 package market

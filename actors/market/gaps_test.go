@@ -59,7 +59,7 @@ func TestGapsInSessions(t *testing.T) {
 		bars := sessionBars(t, c.frame, c.from, c.to, c.missing...)
 		got, err := usable(bars, stock, c.frame)
 		if c.refused {
-			if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+			if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue

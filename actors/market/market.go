@@ -131,6 +131,10 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 	}
 }
 
+// askAgainAfter is after how long prices that are missing may be there: it is advised to
+// clients, and records that could not be read are read again after it.
+const askAgainAfter = time.Second
+
 // rereadPatience bounds the wait for prices that cannot be read at the moment.
 const rereadPatience = 3 * time.Second
 
@@ -216,7 +220,7 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, ageMS 
 }
 
 func (m *Market) unreachable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
 		Message: "prices cannot be read at the moment", Cause: errors.Join(errUnread, cause)}
 }
 
@@ -296,7 +300,7 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			case refused != "":
 				return record, notTakenUp(name, refused)
 			}
-			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
 				Message: "the prices of " + name + " are being read"}
 		}
 		select {
@@ -347,7 +351,7 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 		return m.unreachable(err)
 	}
 	if m.simulates && assets.Find(name) != nil {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
 			Message: "the simulated market is about to start"}
 	}
 	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}

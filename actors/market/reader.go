@@ -170,7 +170,7 @@ func (m *Market) closedReader() func(context.Context) error {
 		}
 		closedAt, newsAt = closedTo, newsTo
 		m.news.add(news)
-		if begun && !ready && len(news) < readChunk {
+		if begun && !ready && len(news) < source.ReadChunk {
 			ready = true
 			close(m.news.ready)
 		}

@@ -91,7 +91,7 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 				begun := time.Now()
 				_, err := m.Series(ctx, "X", signal.H1)
 				took := time.Since(begun)
-				if stale := err != nil && runError(t, err).Code == signal.StaleData; stale != tt.stale || !tt.stale && err != nil {
+				if stale := err != nil && runErrorOf(t, err).Code == signal.StaleData; stale != tt.stale || !tt.stale && err != nil {
 					t.Errorf("the error is %v", err)
 				}
 				if took < tt.takes || took > tt.takes+time.Second {

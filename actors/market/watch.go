@@ -275,7 +275,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 		if signal.KindOf(m.err) == signal.KindNotFound {
 			a.forget()
 		} else {
-			c.After(retryAfter, reload{m.frame})
+			c.After(askAgainAfter, reload{m.frame})
 		}
 		for _, reply := range waiting {
 			reply <- m.err

@@ -349,7 +349,7 @@ func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
 		if diff := cmp.Diff([]any{Dropped{}}, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
-		if err := m.Alert(t.Context(), "x", nil); runError(t, err).Retryable {
+		if err := m.Alert(t.Context(), "x", nil); runErrorOf(t, err).Retryable {
 			t.Errorf("asked again: %v", err)
 		}
 	})

@@ -25,6 +25,9 @@ const (
 	futureMS = 5_000
 )
 
+// ReadChunk is how many entries of a stream the store reads at once.
+const ReadChunk = 2000
+
 // ParseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
 // is that of a tick of our own, which carries it in a field, and streamName for what
 // somebody gave: who may write to market:ticks must not pass for a source.

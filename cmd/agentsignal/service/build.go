@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/feeder"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -169,7 +170,7 @@ func (p *process) buildMarket(context.Context) error {
 	}
 	p.undo.Add("weather", p.weather.Close)
 	var err error
-	p.feeder, err = market.NewFeeder(prices, market.FeederOptions{
+	p.feeder, err = feeder.New(prices, feeder.Options{
 		Node:    p.node,
 		Sources: c.Market.Source,
 		Speed:   c.Market.Speed,
@@ -179,7 +180,7 @@ func (p *process) buildMarket(context.Context) error {
 		Real:    RealSources(c.Market),
 		Now:     p.store.Now,
 		Log:     p.log,
-		Metrics: market.NewMetrics(p.registry),
+		Metrics: feeder.NewMetrics(p.registry),
 	})
 	return err
 }

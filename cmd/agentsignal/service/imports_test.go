@@ -43,6 +43,7 @@ var mayImport = []struct {
 	{"actors/market/assets", nil},
 	{"actors/market/prices", []string{"actors/signal", "actors/strategy", "actors/market/assets"}},
 	{"actors/market/sessions", []string{"actors/signal", "actors/market/assets", "actors/market/prices"}},
+	{"actors/market/feeder", []string{"actors/signal", "actors/market/..."}},
 	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices"}},
 	{"actors/market/source/fetch", nil},
 	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices",

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/feeder"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/partition"
@@ -79,7 +80,7 @@ type process struct {
 	market     *market.Market
 	weather    *weather.Service
 	climate    *weather.Simulated // moves simulated prices; nil: nothing does
-	feeder     *market.Feeder
+	feeder     *feeder.Feeder
 	catalogue  *catalogue.Catalogue
 	agents     *agent.Agents
 	lifecycle  *lifecycle.Node

@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -24,7 +24,7 @@ var errStoreAway = errors.New("store is away")
 
 // stepStore keeps what terms store. What it does not implement is not called here.
 type stepStore struct {
-	FeederStore
+	Records
 	steps  []marketdata.Step
 	fails  int  // the number, from 1, of the call of Store that fails; 0: none
 	taken  bool // the lease, by another node
@@ -57,7 +57,7 @@ func (s *stepStore) Trim(context.Context, time.Time, signal.Position, time.Time)
 func (s *stepStore) TrimBars(context.Context, signal.Position) error                   { return nil }
 func (s *stepStore) Fill(context.Context, int64, []marketdata.Series) error            { return nil }
 
-// State implements FeederStore.
+// State implements Records.
 func (s *stepStore) State(context.Context) (marketdata.State, error) {
 	var state marketdata.State
 	live := make(map[string]marketdata.Live)
@@ -74,7 +74,7 @@ func (s *stepStore) State(context.Context) (marketdata.State, error) {
 	return state, nil
 }
 
-// EachRecent implements FeederStore.
+// EachRecent implements Records.
 func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int, f func(string, []marketdata.AssetBar)) error {
 	if bars := s.closed(tf); len(bars) > 0 {
 		f(bars[0].Asset, bars)
@@ -96,13 +96,13 @@ func (s *stepStore) closed(tf signal.Timeframe) []marketdata.AssetBar {
 }
 
 // streamTerm returns a term of prices from outside, at a clock.
-func streamTerm(t *testing.T, store FeederStore, c *markettest.Clock) *term {
+func streamTerm(t *testing.T, store Records, c *markettest.Clock) *leadership {
 	t.Helper()
-	f, err := NewFeeder(store, FeederOptions{Node: "n1", Sources: source.Stream, Now: c.Now})
+	f, err := New(store, Options{Node: "n1", Sources: source.Stream, Now: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newTerm(f, 1, c.Now())
+	return newLeadership(f, 1, c.Now())
 }
 
 // traded returns the entry of a tick of X.
@@ -146,12 +146,12 @@ func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f, err := NewFeeder(&stepStore{taken: taken}, FeederOptions{Node: "n1", Sources: source.Stream})
+			f, err := New(&stepStore{taken: taken}, Options{Node: "n1", Sources: source.Stream})
 			if err != nil {
 				t.Fatal(err)
 			}
 			canceled := false
-			err = newTerm(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+			err = newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					canceled = true
@@ -304,7 +304,7 @@ func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
 		{"near", 1, 101, true}, {"at once", 0, 99, true}, {"a jump", 1, 5e6, false}, {"a jump down", 1000, 1, false},
 		{"long after", prices.BarLimit(prices.M1, 1) + 1, 5e6, true},
 	} {
-		term := &term{assets: map[string]*fed{}}
+		term := &leadership{assets: map[string]*assetState{}}
 		a := term.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
 		for i := range int64(20) {
 			a.builder.give(marketdata.AssetBar{Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,

@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -21,11 +22,11 @@ import (
 
 // newStreamBench returns a bench whose feeder and market go by what anybody writes to
 // Redis, and a client to write with.
-func newStreamBench(t *testing.T) (b *bench, rdb *redis.Client, m *Market) {
+func newStreamBench(t *testing.T) (b *bench, rdb *redis.Client, m *market.Market) {
 	t.Helper()
 	b = newBench(t, time.Now)
-	b.feed(FeederOptions{Sources: "stream"})
-	return b, b.server.Client(), b.market(Options{Sources: "stream"})
+	b.feed(Options{Sources: "stream"})
+	return b, b.server.Client(), b.market(market.Options{Sources: "stream"})
 }
 
 // write adds an entry to a stream as anybody may.
@@ -68,16 +69,16 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	}
 
 	last := b.writeHours(rdb, "BTCUSDT", 400)
-	var s Snapshot
+	var s market.Snapshot
 	markettest.Eventually(t, "bars", func() bool {
 		var err error
 		s, err = m.Series(t.Context(), "btc", signal.H1)
 		return err == nil && len(s.Bars) == 400
 	})
-	if s.Asset != (Asset{Symbol: "BTC", Class: assets.Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
+	if s.Asset != (market.Asset{Symbol: "BTC", Class: assets.Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
 		t.Errorf("snapshot is %+v of %s at %v", s.Asset, s.Source, s.Compression)
 	}
-	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (Tick{Price: newest.Close, Time: newest.CloseTime}) {
+	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (market.Tick{Price: newest.Close, Time: newest.CloseTime}) {
 		t.Errorf("newest bar %+v, last %+v", newest, s.Last)
 	}
 
@@ -86,7 +87,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	b.write(rdb, "market:ticks", "asset", "BTC/USD", "price", "103.25", "volume", "0.5", "time", now)
 	markettest.Eventually(t, "tick", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
-		return err == nil && s.Ticks && s.Last == Tick{Price: 103.25, Volume: .5, Time: now}
+		return err == nil && s.Ticks && s.Last == market.Tick{Price: 103.25, Volume: .5, Time: now}
 	})
 
 	// A bar given again replaces the former copy, also where it is read already.
@@ -103,7 +104,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	}
 
 	// Another node reads the same.
-	other := b.market(Options{Sources: "stream"})
+	other := b.market(market.Options{Sources: "stream"})
 	markettest.Eventually(t, "the other node", func() bool {
 		s, err := other.Series(t.Context(), "BTC-USD", signal.H1)
 		return err == nil && len(s.Bars) == 400 && s.Bars[399] == want && s.Last.Price == 103.25
@@ -122,15 +123,15 @@ func TestTicksFromOutsideMakeMinutes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
-	m := b.market(Options{Sources: "stream"})
+	m := b.market(market.Options{Sources: "stream"})
 	// Ten minutes that ended a minute ago, and the tick that shows it.
 	begin := time.Now().Truncate(time.Minute).Add(-11 * time.Minute).UnixMilli()
 	for i := range int64(20) {
 		b.write(rdb, "market:ticks", "asset", "NEWCOIN", "price", fmt.Sprint(10+i%4), "volume", 2, "time", begin+i*30_000)
 	}
 	b.write(rdb, "market:ticks", "asset", "newcoin", "price", "10")
-	b.feed(FeederOptions{Sources: "stream"}) // it finds what was written before it
-	var s Snapshot
+	b.feed(Options{Sources: "stream"}) // it finds what was written before it
+	var s market.Snapshot
 	markettest.Eventually(t, "minutes", func() bool {
 		var err error
 		s, err = m.Series(t.Context(), "NewCoin", signal.M1)
@@ -154,8 +155,8 @@ func TestNonsenseIsSkippedAndCounted(t *testing.T) {
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
 	registry := prometheus.NewRegistry()
-	b.feed(FeederOptions{Sources: "stream", Metrics: NewMetrics(registry)})
-	m := b.market(Options{Sources: "stream"})
+	b.feed(Options{Sources: "stream", Metrics: NewMetrics(registry)})
+	m := b.market(market.Options{Sources: "stream"})
 	tick := func(fields ...any) { b.write(rdb, "market:ticks", fields...) }
 	tick("asset", "X", "price", "NaN")
 	tick("asset", "X", "price", "-5")
@@ -235,9 +236,9 @@ func TestForeignTicksDoNotTouchASimulatedAsset(t *testing.T) {
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
 	registry := prometheus.NewRegistry()
-	b.feed(FeederOptions{Metrics: NewMetrics(registry)})
-	m := b.market(Options{})
-	btc := func() (Snapshot, bool) {
+	b.feed(Options{Metrics: NewMetrics(registry)})
+	m := b.market(market.Options{})
+	btc := func() (market.Snapshot, bool) {
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return s, err == nil && s.Ticks
 	}
@@ -265,9 +266,9 @@ func TestAForgedSourceIsRefused(t *testing.T) {
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
 	registry := prometheus.NewRegistry()
-	b.feed(FeederOptions{Metrics: NewMetrics(registry)})
-	m := b.market(Options{})
-	sol := func() (Snapshot, bool) {
+	b.feed(Options{Metrics: NewMetrics(registry)})
+	m := b.market(market.Options{})
+	sol := func() (market.Snapshot, bool) {
 		s, err := m.Series(t.Context(), "SOL", signal.M1)
 		return s, err == nil && s.Ticks
 	}
@@ -297,8 +298,8 @@ func TestStreamBeforeSimulated(t *testing.T) {
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
 	b.writeHours(rdb, "BTC", 5)
-	b.feed(FeederOptions{Sources: "stream,simulated"})
-	m := b.market(Options{Sources: "stream,simulated"})
+	b.feed(Options{Sources: "stream,simulated"})
+	m := b.market(market.Options{Sources: "stream,simulated"})
 	for asset, source := range map[string]string{"BTC": "stream", "ETH": "simulated"} {
 		markettest.Eventually(t, asset, func() bool {
 			s, err := m.Series(t.Context(), asset, signal.H1)
@@ -311,23 +312,23 @@ func TestOtherSourcesBeginAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
 	rdb := b.server.Client()
-	m := b.market(Options{Sources: "simulated,stream"})
-	stop := b.feed(FeederOptions{})
+	m := b.market(market.Options{Sources: "simulated,stream"})
+	stop := b.feed(Options{})
 	markettest.Eventually(t, "simulated bars", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) >= 999
 	})
 	stop()
 	// The same installation, with prices from outside only.
-	b.feed(FeederOptions{Sources: "stream"})
-	outside := b.market(Options{Sources: "stream"})
+	b.feed(Options{Sources: "stream"})
+	outside := b.market(market.Options{Sources: "stream"})
 	markettest.Eventually(t, "end of the simulation", func() bool {
 		_, err := outside.Series(t.Context(), "BTC", signal.H1)
 		e, ok := errors.AsType[*signal.RunError](err)
 		return ok && e.Message == "no source knows BTC" && !e.Retryable
 	})
 	b.writeHours(rdb, "BTC", 7)
-	for _, node := range []*Market{m, outside} {
+	for _, node := range []*market.Market{m, outside} {
 		markettest.Eventually(t, "bars from outside", func() bool {
 			s, err := node.Series(t.Context(), "BTC", signal.H1)
 			return err == nil && len(s.Bars) == 7 && s.Compression == 1
@@ -338,7 +339,7 @@ func TestOtherSourcesBeginAnew(t *testing.T) {
 func TestRedisAwayIsSaid(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
-	m := b.market(Options{})
+	m := b.market(market.Options{})
 	b.server.Kill()
 	asking, enough := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer enough()
@@ -354,7 +355,7 @@ func TestRedisAwayIsSaid(t *testing.T) {
 	}
 	// It comes back, empty, and a market begins.
 	b.server.Restart()
-	b.feed(FeederOptions{})
+	b.feed(Options{})
 	markettest.Eventually(t, "bars after the restart", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && len(s.Bars) >= 999 && s.Ticks

@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -91,8 +92,8 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	b := newBench(t, c.Now)
 	server := stocks(t, c.Now)
 	o := source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s"}
-	m := b.market(Options{Sources: "alpaca"})
-	b.feed(FeederOptions{Sources: "alpaca", Real: o})
+	m := b.market(market.Options{Sources: "alpaca"})
+	b.feed(Options{Sources: "alpaca", Real: o})
 	for _, tf := range signal.Timeframes {
 		s, err := m.Series(t.Context(), "AAPL", tf)
 		if err != nil || len(s.Bars) < 300 || s.Source != "alpaca" || s.Ticks || s.Session != sessions.Exchange {
@@ -155,8 +156,8 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 </channel></rss>`)
 	}))
 	defer feed.Close()
-	m := b.market(Options{Sources: "alpaca"})
-	stop := b.feed(FeederOptions{Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	m := b.market(market.Options{Sources: "alpaca"})
+	stop := b.feed(Options{Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
 	since := c.Now().Add(-24 * time.Hour).UnixMilli()
 	headline := func(asset string) string {
 		items, err := m.News(t.Context(), asset, since)
@@ -176,7 +177,7 @@ func TestNewsAreFiledUnderTheirAssets(t *testing.T) {
 	}
 	// Another feeder reads the same again.
 	stop()
-	b.feed(FeederOptions{Node: "two", Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
+	b.feed(Options{Node: "two", Sources: "alpaca", Real: source.Options{AlpacaURL: server.URL, AlpacaKey: "k", AlpacaSecret: "s", News: []string{feed.URL + "=0.5"}}})
 	markettest.Eventually(t, "the second reading", func() bool { return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8 })
 	for asset, text := range want {
 		if got := headline(asset); got != text {
@@ -190,7 +191,7 @@ type listenerActor struct{ told chan any }
 
 func (l *listenerActor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case Reached, Expired:
+	case market.Reached, market.Expired:
 		l.told <- m
 	}
 }
@@ -204,9 +205,9 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	x := markettest.New(t, c.Now, "BTCUSDT")
 	sys := engine.NewSystem(engine.Options{})
 	t.Cleanup(func() { sys.Shutdown(context.Background()) })
-	m := New(sys, Options{Store: b.store, Now: c.Now, Sources: "binance"})
+	m := market.New(sys, market.Options{Store: b.store, Now: c.Now, Sources: "binance"})
 	b.background(m.Run)
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
 	start := c.Now().UnixMilli()
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
@@ -221,7 +222,7 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	l := &listenerActor{told: make(chan any, 10)}
 	ref := sys.Spawn(engine.Signal, "listener", func() engine.Actor { return l }, engine.Supervision{})
 	// The bar of the second minute reaches the lower level; no tick will.
-	err := m.Alert(t.Context(), "BTC", []Alert{{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Since: start + 600,
+	err := m.Alert(t.Context(), "BTC", []market.Alert{{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Since: start + 600,
 		Expires: start + 3_600_000, Frame: signal.M1}})
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +237,7 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 		x.Trade("BTCUSDT", price+101, now)
 		return len(l.told) > 0
 	})
-	got, ok := (<-l.told).(Reached)
+	got, ok := (<-l.told).(market.Reached)
 	if !ok || got.Bar == nil || got.Bar.OpenTime != start+60_000 || !got.Past {
 		t.Errorf("%+v", got)
 	}

@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // open takes over where the feeder before stopped.
-func (t *term) open(ctx context.Context) error {
+func (t *leadership) open(ctx context.Context) error {
 	state, err := t.store.State(ctx)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (t *term) open(ctx context.Context) error {
 
 // restore makes the working state of assets whose prices come from outside or from real
 // sources.
-func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map[string]marketdata.Live) error {
+func (t *leadership) restore(ctx context.Context, records []marketdata.Asset, live map[string]marketdata.Live) error {
 	var symbols []string
 	for _, r := range records {
 		if r.Source == source.Stream || t.keeps(&r) {
@@ -78,12 +78,12 @@ func (t *term) restore(ctx context.Context, records []marketdata.Asset, live map
 }
 
 // keeps says that an asset's prices come from a real source that is configured.
-func (t *term) keeps(r *marketdata.Asset) bool {
+func (t *leadership) keeps(r *marketdata.Asset) bool {
 	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
 // catchUp works in all that stands in the two streams.
-func (t *term) catchUp(ctx context.Context) error {
+func (t *leadership) catchUp(ctx context.Context) error {
 	for {
 		entries, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
 		if err != nil {
@@ -95,7 +95,7 @@ func (t *term) catchUp(ctx context.Context) error {
 			return err
 		}
 		t.workBars(bars)
-		if len(entries) < readChunk && len(bars) < readChunk {
+		if len(entries) < source.ReadChunk && len(bars) < source.ReadChunk {
 			return nil
 		}
 	}
@@ -103,7 +103,7 @@ func (t *term) catchUp(ctx context.Context) error {
 
 // strays empties the series of assets that a source gave which does not give them
 // any more. Those that nobody gives are removed.
-func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
+func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 	var empty []marketdata.Series
 	for _, r := range records {
 		outside := t.assets[assets.Fold(r.Symbol)] != nil
@@ -125,7 +125,7 @@ func (t *term) strays(records []marketdata.Asset) []marketdata.Series {
 }
 
 // simulate opens the simulated market for the assets that are its own.
-func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
+func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
 	streamFirst := t.sources[0] != simulated.Name
 	var own []*assets.Spec
 	published := int64(0)
@@ -151,7 +151,7 @@ func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[s
 		return err
 	}
 	for _, r := range s.Assets() {
-		t.assets[assets.Fold(r.Symbol)] = &fed{record: r, given: true}
+		t.assets[assets.Fold(r.Symbol)] = &assetState{record: r, given: true}
 		if !slices.Contains(state.Assets, r) {
 			t.step.Assets = append(t.step.Assets, r)
 		}
@@ -165,7 +165,7 @@ func (t *term) simulate(ctx context.Context, state *marketdata.State, live map[s
 }
 
 // fill writes series in pieces that do not hold Redis up.
-func (t *term) fill(ctx context.Context, series []marketdata.Series) error {
+func (t *leadership) fill(ctx context.Context, series []marketdata.Series) error {
 	for chunk := range slices.Chunk(series, fillChunk) {
 		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
 			return err

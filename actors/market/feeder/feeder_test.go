@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -24,13 +25,13 @@ func TestSourcesAreChecked(t *testing.T) {
 		"simulated,":          `"" is not known`,
 		"simulated,simulated": "twice",
 	} {
-		_, err := NewFeeder(nil, FeederOptions{Node: "n", Sources: list})
+		_, err := New(nil, Options{Node: "n", Sources: list})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", list, err)
 		}
 	}
-	for _, o := range []FeederOptions{{}, {Node: "n", Speed: -1}, {Node: "n", Speed: 3601}} {
-		if _, err := NewFeeder(nil, o); err == nil {
+	for _, o := range []Options{{}, {Node: "n", Speed: -1}, {Node: "n", Speed: 3601}} {
+		if _, err := New(nil, o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
 	}
@@ -93,21 +94,21 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 	const steps = 6
 	whole := markettest.NewClock()
 	one := newBench(t, whole.Now)
-	one.feed(FeederOptions{Seed: 7})
+	one.feed(Options{Seed: 7})
 	one.opened()
 	one.drive(whole, 1100*time.Millisecond, steps)
 
 	interrupted := markettest.NewClock()
 	two := newBench(t, interrupted.Now)
-	stop := two.feed(FeederOptions{Seed: 7})
+	stop := two.feed(Options{Seed: 7})
 	two.opened()
 	two.drive(interrupted, 1100*time.Millisecond, 2)
 	stop()
-	interrupted.Add(1100 * time.Millisecond)             // nobody feeds
-	stop = two.feed(FeederOptions{Seed: 8, Node: "two"}) // the seed is that of the beginning
+	interrupted.Add(1100 * time.Millisecond)       // nobody feeds
+	stop = two.feed(Options{Seed: 8, Node: "two"}) // the seed is that of the beginning
 	two.drive(interrupted, 1100*time.Millisecond, 1)
 	stop()
-	two.feed(FeederOptions{Seed: 7})
+	two.feed(Options{Seed: 7})
 	two.drive(interrupted, 1100*time.Millisecond, 2)
 
 	if !whole.Now().Equal(interrupted.Now()) {
@@ -132,7 +133,7 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 // fence lets a test stop a feeder's writes and renewals, as a pause of its process
 // would.
 type fence struct {
-	FeederStore
+	Records
 	renewed chan struct{}
 	paused  chan struct{} // closed: go on
 	lost    chan struct{} // closed once a renewal was refused
@@ -145,7 +146,7 @@ func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease 
 		<-f.paused
 	default:
 	}
-	kept, err := f.FeederStore.RenewLease(ctx, node, epoch, lease)
+	kept, err := f.Records.RenewLease(ctx, node, epoch, lease)
 	if err == nil && !kept {
 		f.once.Do(func() { close(f.lost) })
 	}
@@ -155,15 +156,15 @@ func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease 
 func TestAnotherFeederTakesOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
-	stopped := &fence{FeederStore: b.store, renewed: make(chan struct{}), paused: make(chan struct{}), lost: make(chan struct{})}
-	first, err := NewFeeder(stopped, FeederOptions{Node: "first", Lease: 2 * time.Second})
+	stopped := &fence{Records: b.store, renewed: make(chan struct{}), paused: make(chan struct{}), lost: make(chan struct{})}
+	first, err := New(stopped, Options{Node: "first", Lease: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.known = specsOf("BTC", "ETH", "SOL")
 	b.background(first.Run)
 	<-stopped.renewed // it is the feeder, and pauses
-	b.feed(FeederOptions{Node: "second", Lease: 2 * time.Second})
+	b.feed(Options{Node: "second", Lease: 2 * time.Second})
 	rdb := b.server.Client()
 	markettest.Eventually(t, "second feeder", func() bool { return rdb.Get(t.Context(), "{market}:feeder").Val() == "second" })
 	epoch, err := rdb.Get(t.Context(), "{market}:feederepoch").Int64()
@@ -194,8 +195,8 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 func TestTheFeederSurvivesRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
-	m := b.market(Options{})
-	b.feed(FeederOptions{})
+	m := b.market(market.Options{})
+	b.feed(Options{})
 	fresh := func() bool {
 		s, err := m.Series(t.Context(), "SOL", signal.M1)
 		return err == nil && time.Now().UnixMilli()-s.Last.Time < 1500

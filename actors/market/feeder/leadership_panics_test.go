@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // panickingStore panics at its first read of bars and of a given tick.
 type panickingStore struct {
-	FeederStore
+	Records
 	ticks, bars, steps atomic.Int64
 }
 
@@ -21,28 +21,28 @@ func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStre
 	if s.ticks.Add(1) == 1 {
 		panic("at a tick")
 	}
-	return s.FeederStore.ReadTicks(ctx, from, after, block)
+	return s.Records.ReadTicks(ctx, from, after, block)
 }
 
 func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	if s.bars.Add(1) == 2 {
 		panic("at a bar")
 	}
-	return s.FeederStore.ReadBars(ctx, after, block)
+	return s.Records.ReadBars(ctx, after, block)
 }
 
 func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if s.steps.Add(1) == 1 {
 		panic("at a step")
 	}
-	return s.FeederStore.AppendTicks(ctx, epoch, ticks)
+	return s.Records.AppendTicks(ctx, epoch, ticks)
 }
 
 func TestATermThatPanicsIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
-	store := &panickingStore{FeederStore: b.store}
-	f, err := NewFeeder(store, FeederOptions{Node: "first", Lease: 2 * time.Second})
+	store := &panickingStore{Records: b.store}
+	f, err := New(store, Options{Node: "first", Lease: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

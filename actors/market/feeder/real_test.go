@@ -1,10 +1,11 @@
-package market
+package feeder
 
 import (
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -42,8 +43,8 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
-	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	m := b.market(market.Options{Sources: "binance"})
+	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
 
 	s, err := m.Series(t.Context(), "btc-usd", signal.H1)
 	if err != nil {
@@ -79,13 +80,13 @@ type follower struct {
 	stop func() // ends the feeder
 }
 
-func newFollower(t *testing.T) (*follower, *markettest.Clock, *markettest.Exchange, *Market) {
+func newFollower(t *testing.T) (*follower, *markettest.Clock, *markettest.Exchange, *market.Market) {
 	t.Helper()
 	c := markettest.NewClock()
 	b := newBench(t, c.Now)
 	x := markettest.New(t, c.Now, "BTCUSDT")
-	m := b.market(Options{Sources: "binance"})
-	stop := b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	m := b.market(market.Options{Sources: "binance"})
+	stop := b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 	b.stop()
 	c.Add(3 * time.Hour)
 	now := c.Now().UnixMilli()
-	b.feed(FeederOptions{Node: "two", Sources: "binance", Real: exchangeOptions(x)})
+	b.feed(Options{Node: "two", Sources: "binance", Real: exchangeOptions(x)})
 	markettest.Eventually(t, "a trade of the next feeder", func() bool {
 		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
@@ -235,8 +236,8 @@ func TestASourceThatInsistsIsReadAnew(t *testing.T) {
 	o := exchangeOptions(x)
 	other := markettest.New(t, c.Now)
 	o.CoinbaseURL = other.URL
-	m := b.market(Options{Sources: "binance,coinbase"})
-	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
+	m := b.market(market.Options{Sources: "binance,coinbase"})
+	b.feed(Options{Sources: "binance,coinbase", Real: o})
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
@@ -271,8 +272,8 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 	other := markettest.New(t, c.Now)
 	o := exchangeOptions(x)
 	o.CoinbaseURL = other.URL
-	m := b.market(Options{Sources: "binance,coinbase"})
-	b.feed(FeederOptions{Sources: "binance,coinbase", Real: o})
+	m := b.market(market.Options{Sources: "binance,coinbase"})
+	b.feed(Options{Sources: "binance,coinbase", Real: o})
 	s, err := m.Series(t.Context(), "BTC", signal.M5)
 	if err != nil {
 		t.Fatal(err)
@@ -294,8 +295,8 @@ func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Write([]byte("<html>sign in</html>"))
 	})
-	m := b.market(Options{Sources: "binance"})
-	b.feed(FeederOptions{Sources: "binance", Real: exchangeOptions(x)})
+	m := b.market(market.Options{Sources: "binance"})
+	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
 	_, err := m.Series(t.Context(), "BTC", signal.M5)
 	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
 		t.Errorf("%v", err)

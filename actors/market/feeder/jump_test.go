@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"testing"
@@ -36,7 +36,7 @@ func TestAJumpFromBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 				CloseTime: open + 60_000, Open: 100, High: 101, Low: 99, Close: 100}})
 		}
 		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
-		term.desk = &desk{keepers: map[string]*kept{assets.Fold("DOGE"): {AssetFeed: k}}}
+		term.feeds = &feeds{keepers: map[string]*kept{assets.Fold("DOGE"): {AssetFeed: k}}}
 		deliver := func(missed int64, ticks ...marketdata.Tick) {
 			t.Helper()
 			if err := term.workDelivery(t.Context(), &source.Delivery{Feed: k, Missed: missed, Ticks: ticks}); err != nil {

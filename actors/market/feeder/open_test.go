@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -22,11 +22,11 @@ func TestAHistoryIsNotComputedForAProcessThatEnds(t *testing.T) {
 			t.Errorf("%s has a price: %v", l.Asset, l.Last)
 		}
 	}
-	f, err := NewFeeder(&stepStore{}, FeederOptions{Node: "n1", Sources: simulated.Name})
+	f, err := New(&stepStore{}, Options{Node: "n1", Sources: simulated.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := newTerm(f, 1, f.o.Now())
+	term := newLeadership(f, 1, f.o.Now())
 	if err := term.simulate(ctx, &marketdata.State{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}

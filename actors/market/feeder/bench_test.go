@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
@@ -41,14 +42,14 @@ func openMarket(t *testing.T, server *redistest.Server) *persistence.Market {
 }
 
 // feed runs a feeder until the function it returns is called.
-func (b *bench) feed(o FeederOptions) (stop func()) {
+func (b *bench) feed(o Options) (stop func()) {
 	b.t.Helper()
 	if o.Node == "" {
 		o.Node = "node"
 	}
 	o.Now = b.now
 	o.Log = slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
-	f, err := NewFeeder(b.store, o)
+	f, err := New(b.store, o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -75,13 +76,13 @@ func (b *bench) background(run func(context.Context) error) (stop func()) {
 }
 
 // market starts a Market with its reader.
-func (b *bench) market(o Options) *Market {
+func (b *bench) market(o market.Options) *market.Market {
 	b.t.Helper()
 	sys := engine.NewSystem(engine.Options{})
 	b.t.Cleanup(func() { sys.Shutdown(context.Background()) })
 	o.Store, o.Now = b.store, b.now
 	o.TakeUp = time.Minute // on a busy machine it takes longer than a client should wait
-	m := New(sys, o)
+	m := market.New(sys, o)
 	b.background(m.Run)
 	return m
 }
@@ -97,12 +98,12 @@ func TestSimulatedMarketIsReadyAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
 	b.all = true
-	m := b.market(Options{})
+	m := b.market(market.Options{})
 	begun := time.Now()
-	b.feed(FeederOptions{})
+	b.feed(Options{})
 	for _, k := range assets.Known {
 		for _, tf := range signal.Timeframes {
-			var s Snapshot
+			var s market.Snapshot
 			markettest.Eventually(t, k.Symbol, func() bool {
 				var err error
 				s, err = m.Series(t.Context(), k.Symbol, tf)

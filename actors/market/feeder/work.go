@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 )
 
 // workTicks works in entries of market:ticks.
-func (t *term) workTicks(entries []marketdata.Entry) {
+func (t *leadership) workTicks(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	t.o.Metrics.addTicks(len(entries))
 	for i := range entries {
@@ -22,7 +22,7 @@ func (t *term) workTicks(entries []marketdata.Entry) {
 	}
 }
 
-func (t *term) workTick(e *marketdata.Entry) prices.Reason {
+func (t *leadership) workTick(e *marketdata.Entry) prices.Reason {
 	tick, skipped := source.ParseTick(marketdata.GivenTicks, e)
 	if skipped != "" {
 		return skipped
@@ -47,7 +47,7 @@ func (t *term) workTick(e *marketdata.Entry) prices.Reason {
 }
 
 // workBars works in entries of market:bars.
-func (t *term) workBars(entries []marketdata.Entry) {
+func (t *leadership) workBars(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	for i := range entries {
 		e := &entries[i]
@@ -58,7 +58,7 @@ func (t *term) workBars(entries []marketdata.Entry) {
 	}
 }
 
-func (t *term) workBar(e *marketdata.Entry) prices.Reason {
+func (t *leadership) workBar(e *marketdata.Entry) prices.Reason {
 	bar, skipped := source.ParseBar(e)
 	if skipped != "" {
 		return skipped
@@ -78,7 +78,7 @@ func (t *term) workBar(e *marketdata.Entry) prices.Reason {
 }
 
 // asset returns the asset that name means, and makes it if it is new.
-func (t *term) asset(name string) (*fed, prices.Reason) {
+func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 	symbol := assets.Symbol(name)
 	key := assets.Fold(symbol)
 	if a := t.assets[key]; a != nil {
@@ -100,7 +100,7 @@ func (t *term) asset(name string) (*fed, prices.Reason) {
 }
 
 // take lets a tick through the asset's filter.
-func (a *fed) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.Reason) {
+func (a *assetState) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.Reason) {
 	if bars := a.builder.recent[prices.M1]; a.filter.Last.Time == 0 {
 		if i := prices.LastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
 			a.filter.Begin(t, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, cmp.Or(a.record.Speed, 1)))
@@ -110,8 +110,8 @@ func (a *fed) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.
 }
 
 // add makes the working state of an asset whose prices come from outside.
-func (t *term) add(record marketdata.Asset) *fed {
-	a := &fed{record: record}
+func (t *leadership) add(record marketdata.Asset) *assetState {
+	a := &assetState{record: record}
 	a.builder = &builder{asset: record.Symbol, grid: prices.Grid{Speed: cmp.Or(record.Speed, 1)},
 		out: func(b marketdata.AssetBar) { t.step.Closed = append(t.step.Closed, b) }}
 	t.assets[assets.Fold(record.Symbol)] = a

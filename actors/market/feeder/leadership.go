@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -30,20 +30,19 @@ const (
 	tickChunk   = 1000 // ticks
 	closedChunk = 500  // bars
 	newsChunk   = 1000 // items
-	readChunk   = 2000 // entries: what the store reads at once
 )
 
-// term is the time during which this node is the feeder, under one epoch. All of
+// leadership is the time during which this node is the feeder, under one epoch. All of
 // it belongs to the goroutine of run.
-type term struct {
+type leadership struct {
 	*Feeder
 	epoch   int64
 	renewed time.Time // when the lease was taken or prolonged
 	opened  []*simulated.Market
-	assets  map[string]*fed // by key
+	assets  map[string]*assetState // by key
 	live    map[string]marketdata.Live
-	current int64 // up to when all ticks from outside have been read
-	desk    *desk // of the real sources
+	current int64  // up to when all ticks from outside have been read
+	feeds   *feeds // of the real sources
 
 	ticksTo, barsTo signal.Position
 	trimBars        bool // entries of market:bars were worked in
@@ -54,8 +53,8 @@ type term struct {
 	trimmed         int64
 }
 
-// fed is an asset whose prices come from outside, or one that a source gives.
-type fed struct {
+// assetState is an asset whose prices come from outside, or one that a source gives.
+type assetState struct {
 	record  marketdata.Asset
 	given   bool  // by a source: entries from outside do not concern it
 	kept    bool  // by a real source
@@ -64,8 +63,8 @@ type fed struct {
 	builder *builder
 }
 
-func newTerm(f *Feeder, epoch int64, taken time.Time) *term {
-	return &term{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*fed), live: make(map[string]marketdata.Live)}
+func newLeadership(f *Feeder, epoch int64, taken time.Time) *leadership {
+	return &leadership{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*assetState), live: make(map[string]marketdata.Live)}
 }
 
 // batch is what one read of a stream gave.
@@ -76,15 +75,15 @@ type batch struct {
 }
 
 // run feeds the market until ctx or the lease ends, or the store fails.
-func (t *term) run(ctx context.Context) error {
+func (t *leadership) run(ctx context.Context) error {
 	if err := t.guarded(ctx, t.open); err != nil {
 		return err
 	}
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
-	t.desk = t.openDesk(reading)
-	defer t.desk.group.Wait()
+	t.feeds = t.openFeeds(reading)
+	defer t.feeds.group.Wait()
 	defer stop()
 	ticks := t.follow(reading, &readers, t.readGiven, t.ticksTo)
 	bars := t.follow(reading, &readers, t.store.ReadBars, t.barsTo)
@@ -105,7 +104,7 @@ func (t *term) run(ctx context.Context) error {
 				return b.err
 			}
 			t.workBars(b.entries)
-		case d := <-t.desk.out:
+		case d := <-t.feeds.out:
 			if err := t.workDelivery(ctx, &d); err != nil {
 				return err
 			}
@@ -119,14 +118,14 @@ func (t *term) run(ctx context.Context) error {
 }
 
 // readGiven reads the ticks that anybody gives.
-func (t *term) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
 }
 
 // guarded runs open while another goroutine keeps the lease: on a busy machine a
 // history may take longer than that lasts, and two nodes would take it from one
 // another for ever.
-func (t *term) guarded(ctx context.Context, open func(context.Context) error) error {
+func (t *leadership) guarded(ctx context.Context, open func(context.Context) error) error {
 	opening, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	opened, kept := make(chan struct{}), make(chan struct{})
@@ -158,15 +157,15 @@ func (t *term) guarded(ctx context.Context, open func(context.Context) error) er
 }
 
 // finish stores what is known when the process ends.
-func (t *term) finish() error {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+func (t *leadership) finish() error {
+	ctx, cancel := context.WithTimeout(context.Background(), finishWithin)
 	defer cancel()
 	t.checkpointed = 0
 	return t.flush(ctx, t.o.Now().UnixMilli())
 }
 
 // follow reads a stream from a position on until ctx ends or it fails.
-func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(context.Context, signal.Position, time.Duration) (
+func (t *leadership) follow(ctx context.Context, readers *sync.WaitGroup, read func(context.Context, signal.Position, time.Duration) (
 	[]marketdata.Entry, error), after signal.Position) <-chan batch {
 	out := make(chan batch)
 	readers.Go(func() {
@@ -174,7 +173,7 @@ func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(co
 			b := batch{current: t.o.Now().UnixMilli(), err: panics.ErrPanicked}
 			panics.Guard(t.o.Log, panics.Market, func() { b.entries, b.err = read(ctx, after, time.Second) }, "after", after.String())
 			switch n := len(b.entries); {
-			case n >= readChunk:
+			case n >= source.ReadChunk:
 				b.current = 0
 				fallthrough
 			case n > 0:
@@ -193,7 +192,7 @@ func (t *term) follow(ctx context.Context, readers *sync.WaitGroup, read func(co
 }
 
 // turn does what is due: the lease, the sources, closing bars, storing, trimming.
-func (t *term) turn(ctx context.Context) error {
+func (t *leadership) turn(ctx context.Context) error {
 	now := t.o.Now()
 	if err := t.keep(ctx); err != nil {
 		return err
@@ -237,7 +236,7 @@ func (t *term) turn(ctx context.Context) error {
 
 // keep is renew for a term that is open. A pause in which the simulated market lost ticks
 // ends it: the next one begins with the bars of that time.
-func (t *term) keep(ctx context.Context) error {
+func (t *leadership) keep(ctx context.Context) error {
 	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(simulated.TickWindow, t.o.Lease.Milliseconds()) {
 		return errHalted
 	}
@@ -247,7 +246,7 @@ func (t *term) keep(ctx context.Context) error {
 // renew renews the lease when a quarter of it has passed. After a pause that was longer
 // than the lease this finds out whether another node took over, before anything is
 // written.
-func (t *term) renew(ctx context.Context) error {
+func (t *leadership) renew(ctx context.Context) error {
 	now := t.o.Now()
 	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
 		return nil
@@ -264,7 +263,7 @@ func (t *term) renew(ctx context.Context) error {
 }
 
 // rest is how long there is nothing to do but to read.
-func (t *term) rest() time.Duration {
+func (t *leadership) rest() time.Duration {
 	rest := longestRest
 	now := t.o.Now().UnixMilli()
 	for _, s := range t.opened {
@@ -274,7 +273,7 @@ func (t *term) rest() time.Duration {
 }
 
 // newsKept is how long news stay, by the clock.
-func (t *term) newsKept() time.Duration {
+func (t *leadership) newsKept() time.Duration {
 	kept := int64(simulated.NewsFor)
 	for _, s := range t.opened {
 		if s.Name() == simulated.Name {
@@ -288,7 +287,7 @@ func (t *term) newsKept() time.Duration {
 }
 
 // publish writes ticks of sources for all nodes.
-func (t *term) publish(ctx context.Context, ticks []marketdata.AssetTick) error {
+func (t *leadership) publish(ctx context.Context, ticks []marketdata.AssetTick) error {
 	for chunk := range slices.Chunk(ticks, tickChunk) {
 		if err := t.store.AppendTicks(ctx, t.epoch, chunk); err != nil {
 			return err
@@ -299,7 +298,7 @@ func (t *term) publish(ctx context.Context, ticks []marketdata.AssetTick) error 
 }
 
 // gather adds what a source gave to the next step.
-func (t *term) gather(o simulated.Output) {
+func (t *leadership) gather(o simulated.Output) {
 	t.step.Closed = append(t.step.Closed, o.Closed...)
 	t.step.News = append(t.step.News, o.News...)
 	for _, l := range o.Live {
@@ -310,7 +309,7 @@ func (t *term) gather(o simulated.Output) {
 // flush stores what has come together, in pieces that do not hold Redis up. The
 // positions come with the last one, and so do new assets: who finds an asset finds
 // its bars and its last tick.
-func (t *term) flush(ctx context.Context, now int64) error {
+func (t *leadership) flush(ctx context.Context, now int64) error {
 	step := &t.step
 	step.Epoch = t.epoch
 	for _, l := range t.live {
@@ -351,7 +350,7 @@ func (t *term) flush(ctx context.Context, now int64) error {
 
 // rebuild builds coarser bars anew where finer ones came that are older than a
 // builder remembers.
-func (t *term) rebuild(ctx context.Context, now int64) error {
+func (t *leadership) rebuild(ctx context.Context, now int64) error {
 	for _, a := range t.assets {
 		if a.given && !a.kept || a.builder.rebuild == 0 {
 			continue

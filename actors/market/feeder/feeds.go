@@ -1,4 +1,4 @@
-package market
+package feeder
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	maxKept = 400
 )
 
-// desk runs the keepers of a term. Its methods belong to the term's goroutine.
-type desk struct {
+// feeds runs the keepers of a term. Its methods belong to the term's goroutine.
+type feeds struct {
 	venues  []source.Venue
 	now     func() time.Time
 	log     *slog.Logger
@@ -38,9 +38,9 @@ type desk struct {
 	swept   time.Time        // when it was looked which are needed
 }
 
-// openDesk starts what the real sources need. It ends with ctx; wait for group.
-func (t *term) openDesk(ctx context.Context) *desk {
-	d := &desk{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics.ofSources(), out: make(chan source.Delivery), ctx: ctx,
+// openFeeds starts what the real sources need. It ends with ctx; wait for group.
+func (t *leadership) openFeeds(ctx context.Context) *feeds {
+	d := &feeds{venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics.ofSources(), out: make(chan source.Delivery), ctx: ctx,
 		keepers: make(map[string]*kept), swept: t.o.Now()}
 	for _, v := range d.venues {
 		d.group.Go(func() { d.lasting(v.Name(), func() { v.Run(ctx) }) })
@@ -76,19 +76,19 @@ type kept struct {
 	stop func()
 }
 
-func (d *desk) newFeed(symbol, class string) *source.AssetFeed {
+func (d *feeds) newFeed(symbol, class string) *source.AssetFeed {
 	o := source.FeedOptions{Venues: d.venues, Now: d.now, Log: d.log, Metrics: d.metrics, Out: d.out}
 	return source.NewAssetFeed(o, symbol, class)
 }
 
-func (d *desk) start(key string, k *source.AssetFeed) {
+func (d *feeds) start(key string, k *source.AssetFeed) {
 	ctx, stop := context.WithCancel(d.ctx)
 	d.keepers[key] = &kept{AssetFeed: k, used: d.now(), stop: stop}
 	d.group.Go(func() { d.lasting(k.Symbol, func() { k.Run(ctx) }) })
 }
 
 // lasting calls f again, after a pause, when it panics.
-func (d *desk) lasting(name string, f func()) {
+func (d *feeds) lasting(name string, f func()) {
 	for !panics.Guard(d.log, panics.Source, f, "name", name) {
 		select {
 		case <-d.ctx.Done():
@@ -100,7 +100,7 @@ func (d *desk) lasting(name string, f func()) {
 
 // real says that a venue that stands before the other source in the list may have an
 // asset.
-func (t *term) real(symbol, class, before string) bool {
+func (t *leadership) real(symbol, class, before string) bool {
 	end := slices.Index(t.sources, before)
 	for _, v := range t.venues {
 		if at := slices.Index(t.sources, v.Name()); end >= 0 && at > end {
@@ -114,8 +114,8 @@ func (t *term) real(symbol, class, before string) bool {
 }
 
 // want starts keepers for the assets that were asked for and have no record.
-func (t *term) want(ctx context.Context) error {
-	d := t.desk
+func (t *leadership) want(ctx context.Context) error {
+	d := t.feeds
 	if d == nil || len(d.venues) == 0 || time.Since(d.looked) < wantedEvery {
 		return nil
 	}
@@ -142,9 +142,9 @@ func (t *term) want(ctx context.Context) error {
 
 // takeOn starts the keeper of an asset that was asked for. Where as many are kept as may
 // be, one that is not needed at the moment gives way to it.
-func (t *term) takeOn(ctx context.Context, key, symbol string) error {
+func (t *leadership) takeOn(ctx context.Context, key, symbol string) error {
 	room := len(t.assets) < assets.Max
-	if room && len(t.desk.keepers) >= t.o.maxKept {
+	if room && len(t.feeds.keepers) >= t.o.maxKept {
 		var err error
 		if room, err = t.makeRoom(ctx); err != nil {
 			return err
@@ -157,12 +157,12 @@ func (t *term) takeOn(ctx context.Context, key, symbol string) error {
 	if k := assets.Find(symbol); k != nil {
 		class = k.Class
 	}
-	t.desk.start(key, t.desk.newFeed(symbol, class))
+	t.feeds.start(key, t.feeds.newFeed(symbol, class))
 	return nil
 }
 
 // workDelivery works in what a keeper or a reporter has.
-func (t *term) workDelivery(ctx context.Context, d *source.Delivery) error {
+func (t *leadership) workDelivery(ctx context.Context, d *source.Delivery) error {
 	t.step.News = append(t.step.News, d.News...)
 	if d.Listed != nil {
 		return t.store.StoreListing(ctx, d.Listed.Source, d.Listed.Symbols, source.ListKept)
@@ -171,11 +171,11 @@ func (t *term) workDelivery(ctx context.Context, d *source.Delivery) error {
 		return nil
 	}
 	key := assets.Fold(d.Feed.Symbol)
-	if k := t.desk.keepers[key]; k == nil || k.AssetFeed != d.Feed {
+	if k := t.feeds.keepers[key]; k == nil || k.AssetFeed != d.Feed {
 		return nil // it was given up meanwhile
 	}
 	if d.Err != nil {
-		delete(t.desk.keepers, key)
+		delete(t.feeds.keepers, key)
 		t.o.Log.Info("no source gives an asset", "asset", d.Feed.Symbol, "err", d.Err)
 		if errors.Is(d.Err, fetch.ErrUnknown) {
 			return t.store.Settle(ctx, t.epoch, d.Feed.Symbol, string(source.RefusedUnknown), source.RefusedFor)
@@ -207,7 +207,7 @@ func (t *term) workDelivery(ctx context.Context, d *source.Delivery) error {
 }
 
 // publishKept lets an asset's ticks through the filter and writes them for all nodes.
-func (t *term) publishKept(ctx context.Context, a *fed, ticks []marketdata.Tick) error {
+func (t *leadership) publishKept(ctx context.Context, a *assetState, ticks []marketdata.Tick) error {
 	var passed []marketdata.AssetTick
 	for _, tick := range ticks {
 		through, skipped := a.take(tick)
@@ -228,7 +228,7 @@ func (t *term) publishKept(ctx context.Context, a *fed, ticks []marketdata.Tick)
 
 // takeUp stores the history of an asset, and then its record: who finds an asset finds
 // its bars.
-func (t *term) takeUp(ctx context.Context, key string, d *source.Delivery) error {
+func (t *leadership) takeUp(ctx context.Context, key string, d *source.Delivery) error {
 	before := t.assets[key]
 	if before != nil && !before.kept {
 		return nil // somebody else gave it first

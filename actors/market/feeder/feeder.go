@@ -1,4 +1,17 @@
-package market
+// Package feeder feeds the market on the one node that leads: it takes the ticks and bars of
+// its sources, and those that anybody writes to the two streams of Redis, filters them,
+// builds closed bars, and stores them in records and in a stream of closed bars.
+//
+// A node leads while it holds a lease, under an epoch; every write is refused once another
+// node has a later one. Any error of the store ends a leadership, so that what is in memory
+// cannot differ for long from what is stored: the next one, here or elsewhere, begins with
+// the records. Closed bars and positions in the streams are stored in one step, so nothing is
+// lost or counted twice when the leader changes. A panic ends a leadership, too.
+//
+// Where to read: feeder.go (whose turn it is), leadership.go (the loop of a leader), open.go
+// (how it takes over), work.go (entries of the streams), feeds.go (real sources), unused.go
+// (assets that are given up), builder.go (how bars come about).
+package feeder
 
 import (
 	"cmp"
@@ -16,9 +29,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// FeederStore is what the feeder needs of the store. Methods that carry an epoch
+// Records is what the feeder needs of the store. Methods that carry an epoch
 // return KindConflict once another feeder took over.
-type FeederStore interface {
+type Records interface {
 	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, err error)
 	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error)
 	GiveUpLease(ctx context.Context, node string, epoch int64) error
@@ -43,9 +56,9 @@ type FeederStore interface {
 	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error
 }
 
-// FeederOptions are what a Feeder is made with. The zero value of each field but
+// Options are what a Feeder is made with. The zero value of each field but
 // Node works.
-type FeederOptions struct {
+type Options struct {
 	Node    string         // this node's id; required
 	Sources string         // market.source; default simulated
 	Speed   int64          // market.speed, 1 to 3600: how fast the simulated market runs; default 60
@@ -65,8 +78,8 @@ type FeederOptions struct {
 
 // Feeder feeds the market while it is this node's turn. See Run.
 type Feeder struct {
-	store   FeederStore
-	o       FeederOptions
+	store   Records
+	o       Options
 	sources []string
 	known   []*assets.Spec // the assets of the simulated market
 	skips   skipLog
@@ -75,8 +88,8 @@ type Feeder struct {
 	reporters []*source.Reporter
 }
 
-// NewFeeder returns a feeder, or an error if an option is not valid.
-func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
+// New returns a feeder, or an error if an option is not valid.
+func New(store Records, o Options) (*Feeder, error) {
 	o.Sources, o.Speed = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60)
 	o.Seed, o.Lease, o.maxKept = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second), cmp.Or(o.maxKept, maxKept)
 	if o.Now == nil {
@@ -111,8 +124,8 @@ func NewFeeder(store FeederStore, o FeederOptions) (*Feeder, error) {
 const (
 	// retryAfter is how long the feeder waits after an error of the store.
 	retryAfter = time.Second
-	// farewell bounds what is done when the feeder ends.
-	farewell = 2 * time.Second
+	// finishWithin bounds what is done when the feeder ends.
+	finishWithin = 2 * time.Second
 )
 
 // What ends a term.
@@ -137,7 +150,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 		case epoch != 0:
 			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
 			err := panics.ErrPanicked
-			panics.Guard(f.o.Log, panics.Market, func() { err = newTerm(f, epoch, taken).run(ctx) }, "epoch", epoch)
+			panics.Guard(f.o.Log, panics.Market, func() { err = newLeadership(f, epoch, taken).run(ctx) }, "epoch", epoch)
 			if ctx.Err() != nil {
 				f.giveUp(epoch)
 				return nil
@@ -155,7 +168,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 
 // giveUp lets another node begin at once.
 func (f *Feeder) giveUp(epoch int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), finishWithin)
 	defer cancel()
 	if err := f.store.GiveUpLease(ctx, f.o.Node, epoch); err != nil {
 		f.o.Log.Warn("market lease not given up", "err", err)
