@@ -101,7 +101,7 @@ var historyOfTests = testBars(1500)
 func history() market.Snapshot {
 	last := historyOfTests[len(historyOfTests)-1]
 	return market.Snapshot{Asset: market.Asset{Symbol: "BTC", Class: assets.Crypto, TickSize: 0.001, AlwaysOpen: true}, Bars: historyOfTests,
-		Last: market.Tick{Price: last.Close, Time: last.CloseTime}, Ticks: true, Source: "simulated", Compression: 60}
+		Last: marketdata.Tick{Price: last.Close, Time: last.CloseTime}, Ticks: true, Source: "simulated", Compression: 60}
 }
 
 // bench is Agents with fakes, on a real engine, inside a bubble.

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -150,7 +151,7 @@ func TestARunAtACloseIsTheBacktestsSignal(t *testing.T) {
 				snapshot := func(n int) market.Snapshot {
 					s := history()
 					s.Bars, s.Ticks, s.Compression = s.Bars[:n], false, 1
-					s.Last = market.Tick{Price: s.Bars[n-1].Close, Time: s.Bars[n-1].CloseTime}
+					s.Last = marketdata.Tick{Price: s.Bars[n-1].Close, Time: s.Bars[n-1].CloseTime}
 					return s
 				}
 				b := newBench(t, Options{Now: func() time.Time { return time.UnixMilli(at).UTC() },

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -17,10 +17,10 @@ import (
 // silentMarket notes alerts, and never tells anything by itself.
 type silentMarket struct {
 	mu     sync.Mutex
-	alerts []market.Alert
+	alerts []alerts.Alert
 }
 
-func (m *silentMarket) Alert(_ context.Context, _ string, alerts []market.Alert) error {
+func (m *silentMarket) Alert(_ context.Context, _ string, alerts []alerts.Alert) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alerts = append(m.alerts, alerts...)
@@ -95,7 +95,7 @@ func BenchmarkClosings(b *testing.B) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	reached := market.Reached{Tick: tickAt(0, 80), Span: market.Span{Low: 80, High: 100}}
+	reached := alerts.Reached{Tick: tickAt(0, 80), Span: alerts.Span{Low: 80, High: 100}}
 	for i := range prices.alerts {
 		prices.alerts[i].Ref.Tell(reached)
 	}

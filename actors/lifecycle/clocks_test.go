@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 )
 
 // Clocks that disagree: that of Redis, as it was measured last, and those of price sources.
@@ -42,7 +42,7 @@ func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
 		defer w.end()
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(-3*time.Minute, 116)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
 		if len(w.changes) != 1 {
 			t.Fatalf("%d changes, want 1", len(w.changes))
 		}

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // Messages that cross, answers that are lost, actors that fail in between.
@@ -29,7 +30,7 @@ func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		w.silent = false
 		w.mu.Unlock()
 		time.Sleep(2 * engine.LastBackoff)
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
 		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
 			t.Errorf("changes are %+v", w.changes)
 		}
@@ -74,12 +75,12 @@ func TestAnUpdateWhoseAnswerIsLostIsToldOnce(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.deaf = true
-		w.tell(t, "BTC", market.Closed{Price: 105})
+		w.tell(t, "BTC", alerts.BarClosed{Price: 105})
 		w.mu.Lock()
 		w.deaf = false
 		w.mu.Unlock()
 		time.Sleep(time.Minute)
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		w.demand(t, []signal.EventType{signal.SignalUpdated, signal.SignalClosed})
 	})
 }
@@ -106,9 +107,9 @@ func TestAnActorThatFailsGoesOn(t *testing.T) {
 		tell any
 		want []signal.EventType
 	}{
-		"after an update": {market.Closed{Price: 105}, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}},
-		"after a closing": {market.Reached{Tick: market.Tick{Price: 80}}, []signal.EventType{signal.SignalClosed}},
-		"after nothing":   {market.Closed{Price: 100}, []signal.EventType{signal.SignalClosed}},
+		"after an update": {alerts.BarClosed{Price: 105}, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}},
+		"after a closing": {alerts.Reached{Tick: marketdata.Tick{Price: 80}}, []signal.EventType{signal.SignalClosed}},
+		"after nothing":   {alerts.BarClosed{Price: 100}, []signal.EventType{signal.SignalClosed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,11 +119,11 @@ func TestAnActorThatFailsGoesOn(t *testing.T) {
 				w.tell(t, "BTC", before.tell)
 				if name != "after a closing" { // then it looks at no bar any more
 					forecasts.broken = true
-					w.tell(t, "BTC", market.Closed{Price: 101}) // it fails at this
+					w.tell(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
 				}
 				close(w.block)
 				synctest.Wait()
-				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				time.Sleep(time.Minute)
 				w.demand(t, before.want)
 				if n := len(w.alerts["BTC"]); name != "after a closing" && n != 2 {
@@ -150,10 +151,10 @@ func TestAnAnswerToAFormerSelfIsNotTakenForTheNext(t *testing.T) {
 				w.turns = map[signal.EventType]chan struct{}{order[0]: make(chan struct{}), order[1]: make(chan struct{})}
 				close(w.block)
 				w.mu.Unlock()
-				w.tell(t, "BTC", market.Closed{Price: 105})
+				w.tell(t, "BTC", alerts.BarClosed{Price: 105})
 				forecasts.broken = true
-				w.tell(t, "BTC", market.Closed{Price: 101}) // it fails at this
-				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+				w.tell(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
+				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				if n := w.underWay(); n != 2 {
 					t.Fatalf("%d changes are under way, want that of each incarnation", n)
 				}

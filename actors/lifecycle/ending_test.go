@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -75,7 +75,7 @@ func TestNothingIsLeftOfALostPartition(t *testing.T) {
 				}
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				missing := slices.DeleteFunc(slices.Clone(w.alerts["BTC"][:100]), func(a market.Alert) bool { return slices.Contains(w.undone, a.Ref) })
+				missing := slices.DeleteFunc(slices.Clone(w.alerts["BTC"][:100]), func(a alerts.Alert) bool { return slices.Contains(w.undone, a.Ref) })
 				if len(missing) != 0 || len(w.undone) != 100 {
 					t.Errorf("%d alerts are taken back, %d are not", len(w.undone), len(missing))
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -34,13 +34,13 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 			{Type: signal.AgentCompleted, Account: "acc_1"},
 		})
 		synctest.Wait()
-		var got []market.Alert
+		var got []alerts.Alert
 		for _, a := range w.alerts["BTC"] {
 			a.Ref = engine.Ref{}
 			got = append(got, a)
 		}
 		since, expires := first.CreatedAt.UnixMilli(), first.ExpiresAt.UnixMilli()
-		want := []market.Alert{{Lower: 90, Upper: 115, Since: since, Expires: expires, Frame: signal.H1},
+		want := []alerts.Alert{{Lower: 90, Upper: 115, Since: since, Expires: expires, Frame: signal.H1},
 			{Lower: 85, Upper: 110, Since: since, Expires: expires, Frame: signal.H1}}
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b engine.Ref) bool { return a == b })); diff != "" {
 			t.Errorf("alerts (-want +got):\n%s", diff)
@@ -60,30 +60,30 @@ func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
 		data   string
 	}{
 		{name: "target, without the windfall", tell: func() any {
-			return market.Reached{Tick: tickAt(10*time.Minute, 120), Span: market.Span{Low: 95, High: 120}}
+			return alerts.Reached{Tick: tickAt(10*time.Minute, 120), Span: alerts.Span{Low: 95, High: 120}}
 		}, reason: signal.TakeProfit, exit: 115, pnl: 15,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"take_profit","entry_price":100,"exit_price":115,"pnl_percent":15,"pnl_absolute":15,"duration_minutes":10}`},
 		{name: "stop, with the gap", tell: func() any {
-			return market.Reached{Tick: tickAt(59*time.Second, 88.5), Span: market.Span{Low: 88.5, High: 101}}
+			return alerts.Reached{Tick: tickAt(59*time.Second, 88.5), Span: alerts.Span{Low: 88.5, High: 101}}
 		}, reason: signal.StopLoss, exit: 88.5, pnl: -11.5,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":88.5,"pnl_percent":-11.5,"pnl_absolute":-11.5,"duration_minutes":0}`},
 		{name: "both in a bar", tell: func() any {
-			return market.Reached{Tick: tickAt(time.Minute, 100), Bar: &marketdata.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: market.Span{Low: 80, High: 120}}
+			return alerts.Reached{Tick: tickAt(time.Minute, 100), Bar: &marketdata.Bar{Open: 100, High: 120, Low: 80, Close: 100}, Past: true, Span: alerts.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 90, pnl: -10, more: `{"resolved_by":"backfill"}`,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":90,"pnl_percent":-10,"pnl_absolute":-10,"duration_minutes":1}`},
 		{name: "a bar that opens beyond the stop", tell: func() any {
-			return market.Reached{Tick: tickAt(time.Minute, 87), Bar: &marketdata.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: market.Span{Low: 80, High: 120}}
+			return alerts.Reached{Tick: tickAt(time.Minute, 87), Bar: &marketdata.Bar{Open: 85, High: 120, Low: 80, Close: 87}, Span: alerts.Span{Low: 80, High: 120}}
 		}, reason: signal.StopLoss, exit: 85, pnl: -15,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"stop_loss","entry_price":100,"exit_price":85,"pnl_percent":-15,"pnl_absolute":-15,"duration_minutes":1}`},
 		{name: "expired", tell: func() any {
-			return market.Expired{At: time.Now().Add(24 * time.Minute).UnixMilli(), Price: 104.2, Span: market.Span{Low: 95, High: 110}}
+			return alerts.Expired{At: time.Now().Add(24 * time.Minute).UnixMilli(), Price: 104.2, Span: alerts.Span{Low: 95, High: 110}}
 		}, reason: signal.Expired, exit: 104.2, pnl: 4.2,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":104.2,"pnl_percent":4.2,"pnl_absolute":4.2,"duration_minutes":24}`},
 		{name: "expired at an old price", tell: func() any {
-			return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Price: 99, Stale: true, Past: true}
+			return alerts.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Price: 99, Stale: true, Past: true}
 		}, reason: signal.Expired, exit: 99, pnl: -1, more: `{"resolved_by":"backfill","stale_exit":true}`,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":99,"pnl_percent":-1,"pnl_absolute":-1,"duration_minutes":27}`},
-		{name: "expired without any price", tell: func() any { return market.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Stale: true} },
+		{name: "expired without any price", tell: func() any { return alerts.Expired{At: time.Now().Add(27 * time.Minute).UnixMilli(), Stale: true} },
 			reason: signal.Expired, exit: 100, more: `{"stale_exit":true}`,
 			data: `{"signal_id":"sig_00000000000000000000000001","asset":"BTC","close_reason":"expired","entry_price":100,"exit_price":100,"pnl_percent":0,"pnl_absolute":0,"duration_minutes":27}`},
 	} {
@@ -93,7 +93,7 @@ func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
 				w := newWorld(t, openSignal("1"))
 				defer w.end()
 				w.tell(t, "BTC", c.tell.(func() any)())
-				w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Hour, 80)}) // too late: nobody is there any more
+				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: nobody is there any more
 				if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
 					t.Fatalf("events %v", got)
 				}
@@ -116,8 +116,8 @@ func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 100, Span: market.Span{Low: 92, High: 104}})
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, 116), Span: market.Span{Low: 95, High: 116}})
+		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 100, Span: alerts.Span{Low: 92, High: 104}})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
 		if s := w.changes[len(w.changes)-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
 			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
 		}
@@ -138,7 +138,7 @@ func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, openSignal("1"))
 			defer w.end()
-			w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, c.bar.Close), Bar: &c.bar, Span: market.Span{Low: c.bar.Low, High: c.bar.High}})
+			w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, c.bar.Close), Bar: &c.bar, Span: alerts.Span{Low: c.bar.Low, High: c.bar.High}})
 			if s := w.changes[len(w.changes)-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
 				t.Errorf("%s: MFE %v, MAE %v, want %v and %v", name, s.MFE, s.MAE, c.mfe, c.mae)
 			}
@@ -151,7 +151,9 @@ func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		bar := func(price float64) market.Closed { return market.Closed{At: time.Now().UnixMilli(), Price: price} }
+		bar := func(price float64) alerts.BarClosed {
+			return alerts.BarClosed{At: time.Now().UnixMilli(), Price: price}
+		}
 		w.tell(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
 		if got := w.types(); got != nil {
 			t.Fatalf("events %v", got)
@@ -182,10 +184,10 @@ func TestAnUpdateUnderWayIsStoredBeforeTheClosing(t *testing.T) {
 		w.mu.Lock()
 		w.block = make(chan struct{})
 		w.mu.Unlock()
-		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 105})
-		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 110}) // while the first is under way
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(time.Minute, 116)})
-		w.tell(t, "BTC", market.Closed{At: time.Now().UnixMilli(), Price: 95}) // nothing is told after the end
+		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105})
+		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110}) // while the first is under way
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95}) // nothing is told after the end
 		close(w.block)
 		synctest.Wait()
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}) {
@@ -203,7 +205,7 @@ func TestAWriteIsTriedUntilItIsStored(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.failing = signal.Unavailable(errors.New("away"))
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		w.failing = nil
@@ -222,7 +224,7 @@ func TestWhoIsNotOwnerSaysSo(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.lost) != 1 || w.lost[0] != w.failing {
 			t.Errorf("the owner heard %v", w.lost)
 		}
@@ -237,11 +239,11 @@ func TestWhatIsClosedElsewhereIsLetGo(t *testing.T) {
 		w.mu.Lock()
 		delete(w.open, idOf("1"))
 		w.mu.Unlock()
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		if got := w.types(); got != nil || len(w.lost) != 0 {
 			t.Errorf("events %v, lost %v", got, w.lost)
 		}
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)}) // a dead letter
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)}) // a dead letter
 	})
 }
 
@@ -250,7 +252,7 @@ func TestAlertsAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", market.Dropped{})
+		w.tell(t, "BTC", alerts.Dropped{})
 		if n := len(w.alerts["BTC"]); n != 2 || w.alerts["BTC"][0] != w.alerts["BTC"][1] {
 			t.Errorf("%d alerts: %v", n, w.alerts["BTC"])
 		}
@@ -339,8 +341,8 @@ func TestSignalsOfADeletedAccountAreLetGo(t *testing.T) {
 		defer w.end()
 		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 		synctest.Wait()
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 80)})
-		w.tell(t, "ETH", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
 			t.Errorf("%d changes", len(w.changes))
 		}
@@ -371,7 +373,7 @@ func TestAnEndThatComesLateHarmsNoOther(t *testing.T) {
 		if !slices.Equal(w.undone, []engine.Ref{former}) {
 			t.Errorf("alerts of %v are taken back, want of %v", w.undone, former)
 		}
-		w.tell(t, "ETH", market.Reached{Tick: tickAt(0, 80)})
+		w.tell(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
 			t.Errorf("%d changes, want the closing of the other one", len(w.changes))
 		}
@@ -389,10 +391,10 @@ func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
 		defer w.end()
 		w.mu.Lock()
 		w.block = make(chan struct{})
-		alerts := w.alerts["BTC"]
+		added := w.alerts["BTC"]
 		w.mu.Unlock()
-		for _, a := range alerts {
-			a.Ref.Tell(market.Reached{Tick: tickAt(0, 80)})
+		for _, a := range added {
+			a.Ref.Tell(alerts.Reached{Tick: tickAt(0, 80)})
 		}
 		synctest.Wait()
 		close(w.block)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -29,7 +29,7 @@ type Log interface {
 // Market tells of prices. market.Market does.
 type Market interface {
 	// Alert adds alerts to an asset. It waits.
-	Alert(ctx context.Context, asset string, alerts []market.Alert) error
+	Alert(ctx context.Context, asset string, alerts []alerts.Alert) error
 	// Unalert takes those of refs back. It does not wait.
 	Unalert(asset string, refs ...engine.Ref)
 	// Quote has who has an alert told the newest price. It does not wait.

@@ -11,9 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // A Redis that has lost its newest writes, as after a failover to a replica that lagged.
@@ -33,9 +34,9 @@ func (w *world) rollBack(s signal.Signal, sequence int64) {
 func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]any{
-		"an update":               market.Closed{Price: 103},
-		"a closing":               market.Reached{Tick: market.Tick{Price: 116}},
-		"a closing by expiration": market.Expired{Price: 104, At: time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()},
+		"an update":               alerts.BarClosed{Price: 103},
+		"a closing":               alerts.Reached{Tick: marketdata.Tick{Price: 116}},
+		"a closing by expiration": alerts.Expired{Price: 104, At: time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +45,7 @@ func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 				w := newWorld(t, s)
 				defer w.end()
 				for _, price := range []float64{105, 99, 106} {
-					w.tell(t, "BTC", market.Closed{Price: price})
+					w.tell(t, "BTC", alerts.BarClosed{Price: price})
 				}
 				if n := len(w.changes); n != 3 {
 					t.Fatalf("%d updates, want 3", n)
@@ -56,7 +57,7 @@ func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 				if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != signal.CodeSignalChanged {
 					t.Fatalf("the owner was told %v, want once that the signal is another", w.lost)
 				}
-				w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				w.demand(t, []signal.EventType{signal.SignalClosed})
@@ -76,12 +77,12 @@ func TestAClosingThatRedisHasLostIsMadeAgain(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
 		defer w.end()
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		w.demand(t, []signal.EventType{signal.SignalClosed})
 		w.rollBack(s, 1)
 		w.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 		time.Sleep(time.Minute)
-		w.tell(t, "BTC", market.Reached{Tick: tickAt(0, 116)})
+		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.demand(t, []signal.EventType{signal.SignalClosed})
@@ -109,7 +110,7 @@ func TestEveryRetryPauses(t *testing.T) {
 		"a fault of the code": {&signal.Error{Message: "wrong type"}, false},
 	} {
 		for kind, m := range map[string]any{
-			"update": market.Closed{Price: 105}, "closing": market.Reached{Tick: market.Tick{Price: 116}},
+			"update": alerts.BarClosed{Price: 105}, "closing": alerts.Reached{Tick: marketdata.Tick{Price: 116}},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
@@ -179,7 +180,7 @@ func TestFailuresOfManySignalsAreOneFault(t *testing.T) {
 		defer w.end()
 		w.fail(signal.Unavailable(nil))
 		for _, a := range w.alerts["BTC"] {
-			a.Ref.Tell(market.Reached{Tick: tickAt(0, 116)})
+			a.Ref.Tell(alerts.Reached{Tick: tickAt(0, 116)})
 		}
 		time.Sleep(90 * time.Second)
 		synctest.Wait()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -115,7 +115,7 @@ type child struct {
 
 // wanted is an alert that an asset is to get.
 type wanted struct {
-	market.Alert
+	alerts.Alert
 	patience int64 // until when the signal is open if nobody gives prices of the asset
 }
 
@@ -286,7 +286,7 @@ func (s *signals) count(agent signal.AgentID, n int) {
 // alert returns what a signal wants to be told of.
 func (r *record) alert(ref engine.Ref) wanted {
 	l := r.levels
-	return wanted{market.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires,
+	return wanted{alerts.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires,
 		Frame: r.kind.timeframe}, r.patience()}
 }
 
@@ -314,21 +314,21 @@ func (s *signals) alertAll(c engine.Context) {
 		if w.busy || len(w.alerts) == 0 {
 			continue
 		}
-		alerts := w.alerts
+		added := w.alerts
 		w.alerts, w.busy = nil, true
 		o := s.o
 		c.Go(func(owner context.Context) any {
 			ctx, cancel := context.WithTimeout(owner, ioTimeout)
 			defer cancel()
-			told := make([]market.Alert, len(alerts))
-			for i := range alerts {
-				told[i] = alerts[i].Alert
+			told := make([]alerts.Alert, len(added))
+			for i := range added {
+				told[i] = added[i].Alert
 			}
-			m := alerted{asset, alerts, o.market.Alert(ctx, asset, told)}
+			m := alerted{asset, added, o.market.Alert(ctx, asset, told)}
 			if owner.Err() != nil { // its actors have ended, perhaps before the asset heard of them
-				refs := make([]engine.Ref, len(alerts))
-				for i := range alerts {
-					refs[i] = alerts[i].Ref
+				refs := make([]engine.Ref, len(added))
+				for i := range added {
+					refs[i] = added[i].Ref
 				}
 				o.market.Unalert(asset, refs...)
 			}
@@ -365,7 +365,7 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
 		if final && a.patience < now {
-			a.Ref.Tell(market.Expired{At: a.patience, Stale: true})
+			a.Ref.Tell(alerts.Expired{At: a.patience, Stale: true})
 		} else {
 			w.alerts = append(w.alerts, a)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -51,17 +51,17 @@ func (w *watcher) Receive(c engine.Context) {
 			c.After(timeOf(w.r.expires).Sub(w.o.now()), expiryDue{})
 		}
 		w.forecast() // from now on the forecast is kept up to date
-	case market.Reached:
+	case alerts.Reached:
 		w.onReached(c, m)
-	case market.Expired:
+	case alerts.Expired:
 		w.onExpired(c, m)
-	case market.Closed:
-		w.rescore(c, market.Quoted{Price: m.Price, Span: m.Span, Frame: m.Frame})
-	case market.Quoted:
+	case alerts.BarClosed:
+		w.rescore(c, alerts.LastPrice{Price: m.Price, Span: m.Span, Frame: m.Frame})
+	case alerts.LastPrice:
 		if _, likelihood := w.forecast(); likelihood != w.r.likelihood {
 			w.rescore(c, m)
 		}
-	case market.Dropped:
+	case alerts.Dropped:
 		if !w.closing() {
 			w.watchAgain(c)
 		}
@@ -91,15 +91,15 @@ func (w *watcher) watchAgain(c engine.Context) {
 }
 
 // see notes how far the price went.
-func (w *watcher) see(span market.Span) {
-	if span == (market.Span{}) {
+func (w *watcher) see(span alerts.Span) {
+	if span == (alerts.Span{}) {
 		return
 	}
 	x := strategy.Excursion{Best: w.r.mfe, Worst: w.r.mae}.Observe(w.r.kind.direction, w.r.levels, span.Low, span.High)
 	w.r.mfe, w.r.mae = x.Best, x.Worst
 }
 
-func (w *watcher) onReached(c engine.Context, m market.Reached) {
+func (w *watcher) onReached(c engine.Context, m alerts.Reached) {
 	var exit strategy.Exit
 	var ok bool
 	if m.Bar != nil {
@@ -123,7 +123,7 @@ func (w *watcher) onReached(c engine.Context, m market.Reached) {
 	w.close(c, exit, m.Tick.Time, m.Past, false)
 }
 
-func (w *watcher) onExpired(c engine.Context, m market.Expired) {
+func (w *watcher) onExpired(c engine.Context, m alerts.Expired) {
 	price := m.Price
 	if price == 0 {
 		price = w.r.levels.Entry // no other was ever known
@@ -175,7 +175,7 @@ func (w *watcher) end(c engine.Context, closing signal.Closing, more json.RawMes
 
 // rescore re-scores the signal at the current price: at the close of a bar of its
 // timeframe, and when a forecast has arrived.
-func (w *watcher) rescore(c engine.Context, m market.Quoted) {
+func (w *watcher) rescore(c engine.Context, m alerts.LastPrice) {
 	if w.closing() {
 		return
 	}

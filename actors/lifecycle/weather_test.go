@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
@@ -47,7 +47,7 @@ func (w *world) bar(t *testing.T, price float64) {
 	now := time.Now()
 	closes := now.Truncate(dayBar).Add(dayBar)
 	time.Sleep(closes.Sub(now) + time.Second)
-	w.tell(t, "natural_gas", market.Closed{At: closes.UnixMilli(), Price: price, Span: market.Span{Low: price, High: price}, Frame: dayBar.Milliseconds()})
+	w.tell(t, "natural_gas", alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: alerts.Span{Low: price, High: price}, Frame: dayBar.Milliseconds()})
 }
 
 // last returns the signal as it was stored last, and how often it was.
@@ -175,7 +175,7 @@ func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
 		w.mu.Lock()
 		w.block = make(chan struct{})
 		w.mu.Unlock()
-		w.tell(t, "natural_gas", market.Reached{Tick: tickAt(time.Minute, 116)})
+		w.tell(t, "natural_gas", alerts.Reached{Tick: tickAt(time.Minute, 116)})
 		w.turn(forecasts, .2)
 		close(w.block)
 		synctest.Wait()
@@ -227,7 +227,7 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 		forecasts.set(.1)
 		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", market.Closed{Price: 110, Span: market.Span{Low: 100, High: 110}})
+		w.tell(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}})
 		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.quoted != 0 {
 			t.Errorf("%d changes, %+v", n, got)
 		}

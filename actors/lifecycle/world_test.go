@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // world is all that surrounds the signals of one partition.
@@ -22,7 +23,7 @@ type world struct {
 	mu      sync.Mutex
 	open    map[signal.SignalID]signal.Signal
 	changes []signal.Change
-	alerts  map[string][]market.Alert
+	alerts  map[string][]alerts.Alert
 	undone  []engine.Ref  // alerts taken back
 	price   float64       // that Quote has told; 0: nothing
 	quoted  int           // how often it was asked
@@ -130,7 +131,7 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 	return signal.Position{MS: time.Now().UnixMilli()}, nil
 }
 
-func (w *world) Alert(_ context.Context, asset string, alerts []market.Alert) error {
+func (w *world) Alert(_ context.Context, asset string, alerts []alerts.Alert) error {
 	w.mu.Lock()
 	asked := w.asked
 	w.mu.Unlock()
@@ -160,7 +161,7 @@ func (w *world) Quote(_ string, ref engine.Ref) {
 	defer w.mu.Unlock()
 	w.quoted++
 	if w.price != 0 {
-		ref.Tell(market.Quoted{Price: w.price, Span: market.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
+		ref.Tell(alerts.LastPrice{Price: w.price, Span: alerts.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
 	}
 }
 
@@ -224,7 +225,7 @@ func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
 
 // unstartedWorld is newWorld before the start.
 func unstartedWorld(open ...signal.Signal) *world {
-	w := &world{epoch: 7, open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]market.Alert{}, sys: engine.NewSystem(engine.Options{})}
+	w := &world{epoch: 7, open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]alerts.Alert{}, sys: engine.NewSystem(engine.Options{})}
 	for _, s := range open {
 		w.open[s.ID] = s
 	}
@@ -282,6 +283,6 @@ func openSignal(id string) signal.Signal {
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Minute), Sequence: 1}
 }
 
-func tickAt(after time.Duration, price float64) market.Tick {
-	return market.Tick{Price: price, Time: time.Now().Add(after).UnixMilli()}
+func tickAt(after time.Duration, price float64) marketdata.Tick {
+	return marketdata.Tick{Price: price, Time: time.Now().Add(after).UnixMilli()}
 }

@@ -15,11 +15,7 @@ type Asset struct {
 }
 
 // Tick is a price at which an asset traded.
-type Tick struct {
-	Price  float64
-	Volume float64 // 0 where the source gives none
-	Time   int64   // milliseconds since 1970
-}
+type Tick = marketdata.Tick
 
 // assetOf returns what readers are told of an asset with record r.
 func assetOf(r marketdata.Asset) Asset {

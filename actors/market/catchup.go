@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -24,8 +25,14 @@ type expireDue struct{}
 // ticksMissed tells it that ticks were missed after the last one that it has.
 type ticksMissed struct{}
 
-// tell tells the Ref of an alert something.
-func (a *assetActor) tell(ref engine.Ref, m any) { ref.Tell(m) }
+// send sends the Ref of an alert a message.
+func (a *assetActor) send(ref engine.Ref, m any) {
+	if a.notify != nil {
+		a.notify(ref, m)
+		return
+	}
+	ref.Tell(m)
+}
 
 // alertWaiting adds the alerts that wait, unless bars must be read before.
 func (a *assetActor) alertWaiting(c engine.Context) {
@@ -43,7 +50,7 @@ func (a *assetActor) alertWaiting(c engine.Context) {
 	a.waiting, a.asked = nil, nil
 	a.alert(list)
 	for ref := range asked {
-		a.alerts.quote(ref)
+		a.alerts.NotifyPrice(ref)
 	}
 	a.schedule(c)
 }
@@ -57,7 +64,7 @@ func (a *assetActor) quote(ref engine.Ref) {
 		}
 		a.asked[ref] = struct{}{}
 	case a.alerts != nil:
-		a.alerts.quote(ref)
+		a.alerts.NotifyPrice(ref)
 	}
 }
 
@@ -67,21 +74,19 @@ func (a *assetActor) drop(refs []engine.Ref) {
 	for _, ref := range refs {
 		gone[ref] = struct{}{}
 	}
-	a.waiting = slices.DeleteFunc(a.waiting, func(p place) bool { return in(gone, p.Ref) })
+	a.waiting = slices.DeleteFunc(a.waiting, func(p alerts.Entry) bool {
+		_, ok := gone[p.Ref]
+		return ok
+	})
 	if a.alerts != nil {
-		a.alerts.drop(gone)
+		a.alerts.Drop(gone)
 	}
-}
-
-func in(set map[engine.Ref]struct{}, ref engine.Ref) bool {
-	_, ok := set[ref]
-	return ok
 }
 
 // dropWaiting tells those who wait that this actor knows nothing of them any more.
 func (a *assetActor) dropWaiting() {
 	for i := range a.waiting {
-		a.waiting[i].Ref.Tell(Dropped{})
+		a.waiting[i].Ref.Tell(alerts.Dropped{})
 	}
 	a.waiting, a.asked = nil, nil
 }
@@ -91,8 +96,8 @@ func (a *assetActor) dropWaiting() {
 func (a *assetActor) tellDropped() {
 	a.dropWaiting()
 	if a.alerts != nil {
-		for _, ref := range a.alerts.refs() {
-			ref.Tell(Dropped{})
+		for _, ref := range a.alerts.Refs() {
+			ref.Tell(alerts.Dropped{})
 		}
 	}
 }
@@ -100,12 +105,12 @@ func (a *assetActor) tellDropped() {
 // take works in ticks that were let through.
 func (a *assetActor) take(c engine.Context, passed []marketdata.Tick) {
 	for _, t := range passed {
-		a.alerts.tick(Tick(t))
-		a.passed = append(a.passed, Tick(t))
+		a.alerts.Tick(t)
+		a.passed = append(a.passed, t)
 	}
 	newest := a.passed[len(a.passed)-1].Time
 	if newest-a.passed[0].Time > 2*passedKept {
-		i, _ := slices.BinarySearchFunc(a.passed, newest-passedKept, func(t Tick, at int64) int { return cmp.Compare(t.Time, at) })
+		i, _ := slices.BinarySearchFunc(a.passed, newest-passedKept, func(t marketdata.Tick, at int64) int { return cmp.Compare(t.Time, at) })
 		a.passed = slices.Clone(a.passed[i:])
 	}
 	a.schedule(c)
@@ -113,7 +118,7 @@ func (a *assetActor) take(c engine.Context, passed []marketdata.Tick) {
 
 // schedule has the next alert end in time.
 func (a *assetActor) schedule(c engine.Context) {
-	next := a.alerts.next()
+	next := a.alerts.Next()
 	if next == math.MaxInt64 || a.due != 0 && a.due <= next {
 		return
 	}
@@ -131,9 +136,9 @@ func (a *assetActor) onExpireDue(c engine.Context) {
 	}
 	now := a.now()
 	if now.Sub(a.looked) > 2*clockEvery {
-		a.alerts.quiet = now.UnixMilli() + unwatchedFor
+		a.alerts.Settle(now.UnixMilli())
 	}
-	a.alerts.expire(now.UnixMilli())
+	a.alerts.Expire(now.UnixMilli())
 	a.schedule(c)
 }
 
@@ -143,7 +148,7 @@ func (a *assetActor) onMissed(c engine.Context) {
 	for frame := range a.frames {
 		a.refresh(c, frame)
 	}
-	if a.alerts == nil || a.alerts.frame < 0 {
+	if a.alerts == nil || a.alerts.ByTicks() {
 		return
 	}
 	for frame := range a.frames {
@@ -157,45 +162,30 @@ func (a *assetActor) onTicksMissed(c engine.Context) {
 	if a.alerts == nil {
 		return
 	}
-	again := func(p *place) {
-		kept := *p
-		kept.seen, kept.from = a.alerts.span(p), max(p.from, a.alerts.last.Time)
-		a.waiting = append(a.waiting, kept)
-	}
-	a.alerts.book.each(again)
-	for i := range a.alerts.overdue {
-		again(&a.alerts.overdue[i])
-	}
+	a.waiting = append(a.waiting, a.alerts.Release()...)
 	a.alerts, a.passed = nil, nil
 	a.alertWaiting(c)
 }
 
 // alert adds alerts. Those that began before the newest price are first told what has
 // happened since, by bars of the time of which no tick is left, then by ticks.
-func (a *assetActor) alert(list []place) {
+func (a *assetActor) alert(list []alerts.Entry) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
-		a.alerts = newAlerts(record.Class, record.Speed, tradedIn(record), a.tell)
-		a.alerts.quiet = a.now().UnixMilli() + unwatchedFor
+		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.send)
+		a.alerts.Settle(a.now().UnixMilli())
 		var f prices.Filter
 		a.passed, f = a.replay(math.MaxInt64)
 		if max(f.Last.Time, f.Held.Time) >= a.filter.Last.Time {
 			a.filter = f // so that what is still in the mailbox is not taken twice
 		}
 		if n := len(a.passed); n > 0 {
-			a.alerts.tick(a.passed[n-1])
+			a.alerts.Tick(a.passed[n-1])
 		} else if n := len(a.frames[prices.M1].bars); n > 0 {
-			a.alerts.bar(prices.M1, a.frames[prices.M1].bars[n-1])
+			a.alerts.Bar(prices.M1, a.frames[prices.M1].bars[n-1])
 		}
 	}
-	var late []place
-	for i := range list {
-		if p := &list[i]; p.begins() < a.alerts.last.Time || p.Expires < a.alerts.last.Time {
-			late = append(late, *p)
-		} else {
-			a.alerts.book.add(*p)
-		}
-	}
+	late := a.alerts.Add(list)
 	if len(late) > 0 {
 		a.catchUp(late)
 	}
@@ -203,13 +193,13 @@ func (a *assetActor) alert(list []place) {
 
 // replay returns the ticks up to a time that are not taken for mistakes, as they are
 // remembered, and the filter behind them.
-func (a *assetActor) replay(upTo int64) ([]Tick, prices.Filter) {
+func (a *assetActor) replay(upTo int64) ([]marketdata.Tick, prices.Filter) {
 	record := a.watch.record.Load()
 	raw := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
 	bars := a.frames[prices.M1].bars
 	f := prices.Filter{Rising: a.filter.Rising}
 	next, atr := 0, 0.0 // the first bar that closes after the tick, and what those before say
-	list := make([]Tick, 0, len(raw))
+	list := make([]marketdata.Tick, 0, len(raw))
 	for i, t := range raw {
 		if i == 0 || next < len(bars) && bars[next].CloseTime <= t.Time {
 			for next < len(bars) && bars[next].CloseTime <= t.Time {
@@ -222,75 +212,42 @@ func (a *assetActor) replay(upTo int64) ([]Tick, prices.Filter) {
 		}
 		passed, _ := f.Take(t, atr)
 		for _, p := range passed {
-			list = append(list, Tick(p))
+			list = append(list, p)
 		}
 	}
 	return list, f
 }
 
-// catchUp tells late alerts what has happened up to now, and adds those that are left.
-func (a *assetActor) catchUp(late []place) {
-	live := a.alerts
-	slices.SortFunc(late, func(x, y place) int { return cmp.Compare(x.Since, y.Since) })
+// catchUp notifies late alerts of what has happened up to now, and adds those that are left.
+func (a *assetActor) catchUp(late []alerts.Entry) {
 	from := int64(math.MaxInt64)
 	for i := range late {
-		from = min(from, late[i].begins())
+		from = min(from, late[i].Begins())
 	}
 	ticks := a.ticksSince(from)
-	ticksFrom := live.last.Time + 1
+	ticksFrom := a.alerts.LastTime() + 1
 	if len(ticks) > 0 {
 		ticksFrom = ticks[0].Time
 	}
-	s := newAlerts(live.class, live.speed, live.session, live.tell)
-	next := 0
-	begin := func(opens, at int64) { // the alerts that a price concerns that began to form at opens
-		for next < len(late) && (late[next].Since <= opens || late[next].Expires < at) {
-			s.book.add(late[next])
-			next++
-		}
-	}
-	s.past = true
-	for _, b := range a.history(from, ticksFrom) {
-		// Who began in the bar and is over before its end may be in finer prices.
-		begin(b.OpenTime, min(b.CloseTime, b.finer))
-		s.takeBar(b.frame, b.Bar)
-	}
-	s.past = false
-	for _, t := range ticks {
-		begin(t.Time-1, t.Time)
-		s.tick(t)
-	}
-	begin(math.MaxInt64, 0)
-	s.book.each(func(p *place) { // nobody is overdue: the newest price has ended them
-		kept := *p
-		kept.seen, kept.from = s.span(p), live.last.Time
-		live.book.add(kept)
-	})
+	a.alerts.CatchUp(late, a.history(from, ticksFrom), ticks)
 }
 
 // ticksSince returns the ticks after a time that were let through, and the one before
 // them; fewer if they are not remembered for as long.
-func (a *assetActor) ticksSince(from int64) []Tick {
+func (a *assetActor) ticksSince(from int64) []marketdata.Tick {
 	ticks := a.passed
 	if len(ticks) == 0 || ticks[0].Time > from {
-		ticks, _ = a.replay(a.alerts.last.Time)
+		ticks, _ = a.replay(a.alerts.LastTime())
 	}
-	after, _ := slices.BinarySearchFunc(ticks, from+1, func(t Tick, at int64) int { return cmp.Compare(t.Time, at) })
+	after, _ := slices.BinarySearchFunc(ticks, from+1, func(t marketdata.Tick, at int64) int { return cmp.Compare(t.Time, at) })
 	return ticks[max(0, after-1):]
-}
-
-// framedBar is a bar and its timeframe, and from when on there are finer prices.
-type framedBar struct {
-	marketdata.Bar
-	frame int
-	finer int64
 }
 
 // history returns the bars that hold a time between two, ascending, the finest that
 // there are; before them one that says what the price was. Where finer ones begin
 // within a bar it comes before them: it says what was before, to who was there.
-func (a *assetActor) history(from, to int64) []framedBar {
-	var list []framedBar
+func (a *assetActor) history(from, to int64) []alerts.PastBar {
+	var list []alerts.PastBar
 	for frame := prices.D1; frame >= prices.M1; frame-- {
 		ends := to // where the finer ones begin
 		for finer := frame - 1; finer >= prices.M1; finer-- {
@@ -312,7 +269,7 @@ func (a *assetActor) history(from, to int64) []framedBar {
 			first-- // the price before
 		}
 		for ; first < len(bars) && bars[first].OpenTime < ends; first++ {
-			list = append(list, framedBar{bars[first], frame, ends})
+			list = append(list, alerts.PastBar{Bar: bars[first], Frame: frame, Finer: ends})
 		}
 	}
 	return list
@@ -320,13 +277,13 @@ func (a *assetActor) history(from, to int64) []framedBar {
 
 // lacks returns a timeframe that must be read before alerts can be told what has
 // happened since they began; -1: none.
-func (a *assetActor) lacks(list []place) int {
+func (a *assetActor) lacks(list []alerts.Entry) int {
 	for frame := prices.M1; frame <= prices.D1; frame++ {
 		f := &a.frames[frame]
 		if !f.loaded {
 			return frame
 		}
-		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(p place) bool { return p.begins() < f.bars[0].OpenTime }) {
+		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(p alerts.Entry) bool { return p.Begins() < f.bars[0].OpenTime }) {
 			return -1
 		}
 	}

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -94,40 +96,40 @@ func TestTapesOfAssetsThatTradeNoMoreAreForgotten(t *testing.T) {
 }
 
 // someAlerts returns alerts around the prices of w, each from a time on.
-func (w *walkedMarket) someAlerts(who []engine.Ref, seed uint64) []Alert {
+func (w *walkedMarket) someAlerts(who []engine.Ref, seed uint64) []alerts.Alert {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	var list []Alert
+	var list []alerts.Alert
 	for _, ref := range who {
 		t := w.ticks[rng.IntN(len(w.ticks)-100)]
-		list = append(list, Alert{Ref: ref, Lower: t.Price - 5 - 40*rng.Float64(), Upper: t.Price + 5 + 40*rng.Float64(),
+		list = append(list, alerts.Alert{Ref: ref, Lower: t.Price - 5 - 40*rng.Float64(), Upper: t.Price + 5 + 40*rng.Float64(),
 			Since: t.Time + rng.Int64N(100), Expires: t.Time + 5_000 + rng.Int64N(400_000), Frame: signal.M1})
 	}
 	return list
 }
 
-func placesOf(list []Alert) []place {
-	var places []place
+func placesOf(list []alerts.Alert) []alerts.Entry {
+	var places []alerts.Entry
 	for _, a := range list {
-		places = append(places, placeOf(a))
+		places = append(places, alerts.NewEntry(a))
 	}
 	return places
 }
 
 // uninterrupted returns what alerts are told by who has watched all the time.
-func (w *walkedMarket) uninterrupted(list []Alert, tell func(engine.Ref, any)) *alerts {
-	s := newAlerts(assets.Crypto, 60, sessions.Always, tell)
-	left := append([]Alert(nil), list...)
+func (w *walkedMarket) uninterrupted(list []alerts.Alert, tell func(engine.Ref, any)) *alerts.Set {
+	s := alerts.NewSet(assets.Crypto, 60, sessions.Always, tell)
+	left := append([]alerts.Alert(nil), list...)
 	for _, t := range w.ticks {
 		for i := 0; i < len(left); {
 			if left[i].Since < t.Time {
-				s.book.add(placeOf(left[i]))
+				s.Add([]alerts.Entry{alerts.NewEntry(left[i])})
 				left[i] = left[len(left)-1]
 				left = left[:len(left)-1]
 				continue
 			}
 			i++
 		}
-		s.tick(Tick(t))
+		s.Tick(t)
 	}
 	return s
 }
@@ -140,18 +142,18 @@ type endOfAlert struct {
 }
 
 // endsOf returns how alerts ended.
-func endsOf(list []Alert, heard told) map[engine.Ref]endOfAlert {
+func endsOf(list []alerts.Alert, heard messages) map[engine.Ref]endOfAlert {
 	ends := map[engine.Ref]endOfAlert{}
 	for _, a := range list {
 		for _, m := range heard[a.Ref] {
 			switch m := m.(type) {
-			case Reached:
+			case alerts.Reached:
 				low, high := m.Tick.Price, m.Tick.Price
 				if m.Bar != nil {
 					low, high = m.Bar.Low, m.Bar.High
 				}
 				ends[a.Ref] = endOfAlert{Lower: low <= a.Lower, Upper: high >= a.Upper, At: m.Tick.Time, Price: m.Tick.Price}
-			case Expired:
+			case alerts.Expired:
 				ends[a.Ref] = endOfAlert{Expired: true, At: m.At, Price: m.Price}
 			}
 		}
@@ -163,22 +165,22 @@ var sameRef = cmp.Comparer(func(a, b engine.Ref) bool { return a == b })
 
 func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
 	t.Parallel()
-	who := refs(t, 200)
+	who := newRefs(t, 200)
 	for seed := range uint64(5) {
 		w := walkMarket(seed, 600)
 		list := w.someAlerts(who, seed)
-		heard := told{}
+		heard := messages{}
 		s := w.uninterrupted(list, heard.tell)
 		all := endsOf(list, heard)
-		if len(all) < 100 || s.book.len() < 5 {
-			t.Fatalf("seed %d: %d ended, %d are left: choose other levels", seed, len(all), s.book.len())
+		if len(all) < 100 || len(s.Refs()) < 5 {
+			t.Fatalf("seed %d: %d ended, %d are left: choose other levels", seed, len(all), len(s.Refs()))
 		}
 		for _, at := range []int64{1_030_000, 1_300_000, 1_599_000} {
-			heard := told{}
+			heard := messages{}
 			a := w.actorAt(at, 1<<40, 1<<20)
+			a.notify = heard.tell
 			a.alert(nil)
-			a.alerts.tell = heard.tell
-			var begun []Alert
+			var begun []alerts.Alert
 			want := map[engine.Ref]endOfAlert{}
 			for _, x := range list {
 				if x.Since <= at {
@@ -191,7 +193,7 @@ func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
 			a.alert(placesOf(begun))
 			for _, tick := range w.ticks {
 				if tick.Time > at {
-					a.alerts.tick(Tick(tick))
+					a.alerts.Tick(tick)
 				}
 			}
 			if diff := cmp.Diff(want, endsOf(begun, heard), sameRef); diff != "" {
@@ -203,19 +205,19 @@ func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
 
 func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 	t.Parallel()
-	who := refs(t, 200)
+	who := newRefs(t, 200)
 	both := 0
 	for seed := range uint64(5) {
 		w := walkMarket(seed, 1200)
 		list := w.someAlerts(who, seed)
-		heard := told{}
+		heard := messages{}
 		w.uninterrupted(list, heard.tell)
 		want := endsOf(list, heard)
-		heard = told{}
+		heard = messages{}
 		// The ticks of the last 100 s are left, and bars of 1m of the last 600 s.
 		a := w.actorAt(w.ticks[len(w.ticks)-1].Time, 100_000, 600)
+		a.notify = heard.tell
 		a.alert(nil)
-		a.alerts.tell = heard.tell
 		a.alert(placesOf(list))
 		got := endsOf(list, heard)
 		for _, x := range list {
@@ -264,29 +266,29 @@ func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 	for frame := range a.frames {
 		a.frames[frame].loaded = true
 	}
-	who := refs(t, 7)
+	who := newRefs(t, 7)
 	cases := []struct {
 		since, expires int64
 		want           any
 	}{
-		{999_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[prices.M5].bars[4], Past: true, Span: Span{80, 100}}},
-		{1_001_000, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 101}}},
-		{1_001_500, 1_002_500, Expired{At: 1_002_500, Past: true}},
-		{1_003_500, 1_030_000, Reached{Tick: Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: Span{80, 100}}},
-		{1_003_500, 1_004_500, Expired{At: 1_004_500, Price: 101, Past: true}},
-		{1_004_001, 1_004_500, Expired{At: 1_004_500, Past: true}}, // of which no bar says anything
-		{1_005_000, 1_012_500, Expired{At: 1_012_500, Price: 100, Past: true, Span: Span{100, 100}}},
+		{999_000, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[prices.M5].bars[4], Past: true, Span: alerts.Span{Low: 80, High: 100}}},
+		{1_001_000, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: alerts.Span{Low: 80, High: 101}}},
+		{1_001_500, 1_002_500, alerts.Expired{At: 1_002_500, Past: true}},
+		{1_003_500, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: alerts.Span{Low: 80, High: 100}}},
+		{1_003_500, 1_004_500, alerts.Expired{At: 1_004_500, Price: 101, Past: true}},
+		{1_004_001, 1_004_500, alerts.Expired{At: 1_004_500, Past: true}}, // of which no bar says anything
+		{1_005_000, 1_012_500, alerts.Expired{At: 1_012_500, Price: 100, Past: true, Span: alerts.Span{Low: 100, High: 100}}},
 	}
-	var all []place
+	var all []alerts.Entry
 	for i, c := range cases {
-		all = append(all, placeOf(Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1}))
+		all = append(all, alerts.NewEntry(alerts.Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1}))
 	}
-	demand := func(list []place, i int) {
+	demand := func(list []alerts.Entry, i int) {
 		t.Helper()
-		heard := told{}
+		heard := messages{}
 		a.alerts = nil
+		a.notify = heard.tell
 		a.alert(nil)
-		a.alerts.tell = heard.tell
 		a.alert(list)
 		if diff := cmp.Diff([]any{cases[i].want}, heard[who[i]]); diff != "" {
 			t.Errorf("from %d to %d, one of %d (-want +got):\n%s", cases[i].since, cases[i].expires, len(list), diff)
@@ -297,3 +299,25 @@ func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 		demand(slices.Clone(all), i)
 	}
 }
+
+// standIn is an actor that only stands for somebody.
+type standIn struct{}
+
+func (standIn) Receive(engine.Context) {}
+
+// newRefs returns n different Refs.
+func newRefs(tb testing.TB, n int) []engine.Ref {
+	tb.Helper()
+	sys := engine.NewSystem(engine.Options{})
+	tb.Cleanup(func() { sys.Shutdown(tb.Context()) })
+	list := make([]engine.Ref, n)
+	for i := range list {
+		list[i] = sys.Spawn(engine.Other, fmt.Sprint(i), func() engine.Actor { return standIn{} }, engine.Supervision{})
+	}
+	return list
+}
+
+// messages collects what alerts tell, by Ref.
+type messages map[engine.Ref][]any
+
+func (t messages) tell(ref engine.Ref, m any) { t[ref] = append(t[ref], m) }

@@ -43,10 +43,10 @@
 //   - Ticks are not promised: what is read here is at most once. A reader that must not
 //     miss one reads the streams of ticks.
 //
-// Where to read: market.go (questions), watch.go and catchup.go (asset actors), alerts.go
-// (alerts of an asset), reader.go and tape.go (the streams), newsbook.go (news), names.go
+// Where to read: market.go (questions), watch.go and catchup.go (asset actors), alert.go
+// (how an alert is added), reader.go and tape.go (the streams), newsbook.go (news), names.go
 // and listed.go (which assets there are), past.go (bars of the past). Below: assets (known
-// assets and how names are spelt), prices (the arithmetic of ticks and bars), sessions (when
+// assets and how names are spelt), prices (the arithmetic of ticks and bars), alerts (levels and expiries), sessions (when
 // assets are traded), source (real sources), simulated (the simulated market) and feeder
 // (what runs these on one node and stores what they give).
 package market

@@ -195,7 +195,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 		return Snapshot{}, m.stale(record, "the newest bar of %s for %s ended %s ago", tf, age)
 	}
 	if last == nil || last.Time == 0 || now-last.Time > max(prices.Tickless/record.Speed, strategy.LeastAge) {
-		s.Last = Tick{Price: newest.Close, Time: newest.CloseTime}
+		s.Last = marketdata.Tick{Price: newest.Close, Time: newest.CloseTime}
 		return s, nil
 	}
 	if age := now - last.Time; age > prices.TickLimit(record.Class, record.Speed) {

@@ -177,9 +177,9 @@ func TestOldPricesAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Tick{Price: 2, Time: now - c.barAge}
+			want := marketdata.Tick{Price: 2, Time: now - c.barAge}
 			if c.hasTicks {
-				want = Tick{Price: 7, Time: now - c.tickAge}
+				want = marketdata.Tick{Price: 7, Time: now - c.tickAge}
 			}
 			if s.Ticks != c.hasTicks || s.Last != want {
 				t.Errorf("last is %+v, a tick: %v", s.Last, s.Ticks)
@@ -335,7 +335,7 @@ func TestTickBeforeAnybodyWatched(t *testing.T) {
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulated.Name}},
 		})
 		s, err := m.Series(t.Context(), "X", signal.H1)
-		if want := (Tick{Price: 1.75, Time: at.MS}); err != nil || s.Last != want {
+		if want := (marketdata.Tick{Price: 1.75, Time: at.MS}); err != nil || s.Last != want {
 			t.Errorf("last is %+v, %v, want %+v", s.Last, err, want)
 		}
 	})

@@ -27,7 +27,7 @@ func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Sn
 	}
 	newest := &bars[len(bars)-1]
 	return Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Proxy: source.ProxyOf(record), Compression: float64(record.Speed),
-		Last: Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
+		Last: marketdata.Tick{Price: newest.Close, Time: newest.CloseTime}}, nil
 }
 
 // OriginOf returns what signals on the asset with a record say of its prices, as which

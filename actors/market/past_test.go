@@ -25,7 +25,7 @@ func TestThePastIsNotStale(t *testing.T) {
 	}
 	s, err := m.Past(t.Context(), "x", signal.H1)
 	if err != nil || len(s.Bars) != 400 || s.Asset.Symbol != "X" || s.Asset.TickSize != .01 || s.Source != "stream" || s.Compression != 1 ||
-		s.Last != (Tick{Price: 2, Time: old}) || s.Ticks {
+		s.Last != (marketdata.Tick{Price: 2, Time: old}) || s.Ticks {
 		t.Errorf("past: %+v, %v", s.Last, err)
 	}
 	for name, c := range map[string]struct {

@@ -16,7 +16,7 @@ type Snapshot struct {
 	Bars []marketdata.Bar
 	// Last is the newest trade. Where the source has no ticks it is the close of
 	// the newest bar, at its close time.
-	Last Tick
+	Last marketdata.Tick
 	// Ticks says that Last is a trade.
 	Ticks bool
 	// Source says who gives the prices: simulated, stream, or a real source.

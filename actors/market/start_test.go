@@ -83,7 +83,7 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 				if tt.resumes != 0 {
 					time.AfterFunc(tt.resumes, func() {
 						w := (*m.watches.Load())[assets.Fold("X")]
-						w.last.Store(&Tick{Price: 2, Time: c.Now().UnixMilli()})
+						w.last.Store(&marketdata.Tick{Price: 2, Time: c.Now().UnixMilli()})
 					})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

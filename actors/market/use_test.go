@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -54,8 +55,8 @@ func TestWhatIsNeededIsNoted(t *testing.T) {
 		needed("DOGE")
 		needed()
 		ears := sys.Spawn(engine.Asset, "ears", func() engine.Actor { return deafEars{} }, engine.Supervision{})
-		alert := Alert{Ref: ears, Lower: 1e-6, Upper: 1e9, Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli(), Frame: signal.H1}
-		if err := m.Alert(t.Context(), "DOGE", []Alert{alert}); err != nil {
+		alert := alerts.Alert{Ref: ears, Lower: 1e-6, Upper: 1e9, Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli(), Frame: signal.H1}
+		if err := m.Alert(t.Context(), "DOGE", []alerts.Alert{alert}); err != nil {
 			t.Fatal(err)
 		}
 		m.needed(t.Context())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
@@ -68,7 +69,7 @@ type watch struct {
 
 	// Written by the actor, read by all.
 	record atomic.Pointer[marketdata.Asset] // never nil
-	last   atomic.Pointer[Tick]
+	last   atomic.Pointer[marketdata.Tick]
 	series [prices.Timeframes]atomic.Pointer[series]
 
 	used atomic.Bool // somebody asked for it since its use was noted last
@@ -135,9 +136,10 @@ type assetActor struct {
 	atr    float64
 	frames [prices.Timeframes]frameState
 
-	alerts  *alerts                 // nil until somebody asks
-	passed  []Tick                  // the newest ticks, while there are alerts
-	waiting []place                 // for bars to be read
+	alerts  *alerts.Set             // nil until one is added
+	notify  func(engine.Ref, any)   // how alerts are notified, in tests; nil: by messages
+	passed  []marketdata.Tick       // the newest ticks, while there are alerts
+	waiting []alerts.Entry          // for bars to be read
 	asked   map[engine.Ref]struct{} // who asked for the price meanwhile
 	timer   engine.Timer
 	due     int64     // when timer fires, if the clock does not jump
@@ -172,14 +174,14 @@ func (a *assetActor) Receive(c engine.Context) {
 		a.onClosed(c, m)
 	case setAlerts:
 		for _, w := range m.alerts {
-			a.waiting = append(a.waiting, placeOf(w))
+			a.waiting = append(a.waiting, alerts.NewEntry(w))
 		}
 		m.reply <- struct{}{}
 		a.alertWaiting(c)
 	case dropAlerts:
 		a.drop(m.refs)
 	case askNeeded:
-		m.reply <- len(a.waiting) > 0 || a.alerts != nil && a.alerts.next() != math.MaxInt64
+		m.reply <- len(a.waiting) > 0 || a.alerts != nil && a.alerts.Next() != math.MaxInt64
 	case askPrice:
 		a.quote(m.ref)
 	case expireDue:
@@ -350,7 +352,7 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 		a.frames[prices.M1].loaded = false
 		a.refresh(c, prices.M1)
 		if a.alerts != nil {
-			a.alerts.last.Time = min(a.alerts.last.Time, m.tick.Missed)
+			a.alerts.MissedSince(m.tick.Missed)
 			a.onTicksMissed(c)
 		}
 	}
@@ -372,7 +374,7 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 // showLast shows the newest price, unless a newer one is shown.
 func (a *assetActor) showLast(t marketdata.Tick) {
 	if shown := a.watch.last.Load(); shown == nil || shown.Time <= t.Time {
-		a.watch.last.Store(&Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
+		a.watch.last.Store(&marketdata.Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
 	}
 }
 
@@ -389,8 +391,8 @@ func (a *assetActor) onClosed(c engine.Context, m barClosed) {
 		a.show(m.frame)
 	}
 	if a.alerts != nil {
-		a.alerts.bar(m.frame, m.bar)
-		a.alerts.closed(m.frame, m.bar)
+		a.alerts.Bar(m.frame, m.bar)
+		a.alerts.CloseBar(m.frame, m.bar)
 		a.schedule(c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -31,7 +32,7 @@ type watchedPrices struct {
 	market           *Market
 	rng              *rand.Rand
 	price            float64
-	good             []Tick // those that are no mistakes
+	good             []marketdata.Tick // those that are no mistakes
 	open             marketdata.AssetBar
 	mistaken         bool // the last trade was a mistake
 	mistakes, panics int
@@ -72,7 +73,7 @@ func (w *watchedPrices) step() {
 	case n > 4:
 		w.price += w.rng.NormFloat64()
 		w.mistaken = false
-		w.good = append(w.good, Tick{Price: w.price, Time: now})
+		w.good = append(w.good, marketdata.Tick{Price: w.price, Time: now})
 		if w.open.CloseTime == 0 {
 			opens := now - now%1000
 			w.open = marketdata.AssetBar{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000,
@@ -114,7 +115,7 @@ type leave struct{}
 // asker is the actor of one alert: it asks again when it is told to.
 type asker struct {
 	market *Market
-	alert  Alert
+	alert  alerts.Alert
 
 	mu  *sync.Mutex
 	end *[]any
@@ -122,16 +123,16 @@ type asker struct {
 
 func (a *asker) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, Dropped:
+	case engine.Started, alerts.Dropped:
 		alert, market := a.alert, a.market
 		alert.Ref = c.Self()
 		c.Go(func(ctx context.Context) any {
-			for ctx.Err() == nil && market.Alert(ctx, "x", []Alert{alert}) != nil {
+			for ctx.Err() == nil && market.Alert(ctx, "x", []alerts.Alert{alert}) != nil {
 				time.Sleep(10 * time.Millisecond)
 			}
 			return nil
 		})
-	case Reached, Expired:
+	case alerts.Reached, alerts.Expired:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		*a.end = append(*a.end, m)
@@ -143,23 +144,23 @@ func (a *asker) Receive(c engine.Context) {
 }
 
 // plainEnd returns what an alert must be told by now, by a look at all prices.
-func (w *watchedPrices) plainEnd(a Alert, now int64) any {
-	var span Span
+func (w *watchedPrices) plainEnd(a alerts.Alert, now int64) any {
+	var span alerts.Span
 	var last float64
 	for _, t := range w.good {
 		switch {
 		case t.Time <= a.Since:
 			continue
 		case t.Time > a.Expires:
-			return Expired{At: a.Expires, Price: last, Span: span}
+			return alerts.Expired{At: a.Expires, Price: last, Span: span}
 		}
-		span, last = span.with(t.Price, t.Price), t.Price
+		span, last = span.With(t.Price, t.Price), t.Price
 		if t.Price <= a.Lower || t.Price >= a.Upper {
-			return Reached{Tick: t, Span: span}
+			return alerts.Reached{Tick: t, Span: span}
 		}
 	}
-	if a.Expires+tickGrace <= now {
-		return Expired{At: a.Expires, Price: last, Span: span}
+	if a.Expires+alerts.TickGrace <= now {
+		return alerts.Expired{At: a.Expires, Price: last, Span: span}
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func TestAlertsEndAsPricesSayWhateverFails(t *testing.T) {
 				w.step()
 			}
 			var mu sync.Mutex
-			var list []Alert
+			var list []alerts.Alert
 			ends := make([][]any, 300)
 			var owner []engine.Ref
 			watch := func(i int) engine.Ref {
@@ -188,7 +189,7 @@ func TestAlertsEndAsPricesSayWhateverFails(t *testing.T) {
 				w.step()
 				now := time.Now().UnixMilli()
 				if n%8 == 0 && len(list) < len(ends) {
-					list = append(list, Alert{Lower: w.price - 2 - 30*w.rng.Float64(), Upper: w.price + 2 + 30*w.rng.Float64(),
+					list = append(list, alerts.Alert{Lower: w.price - 2 - 30*w.rng.Float64(), Upper: w.price + 2 + 30*w.rng.Float64(),
 						Since: now - w.rng.Int64N(2)*w.rng.Int64N(40_000), Expires: now + w.rng.Int64N(90_000), Frame: signal.M1})
 					owner = append(owner, watch(len(list)-1))
 				}
@@ -241,7 +242,7 @@ func (h *hearer) Receive(c engine.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch m := c.Message().(type) {
-	case Reached, Expired, Dropped, Quoted:
+	case alerts.Reached, alerts.Expired, alerts.Dropped, alerts.LastPrice:
 		h.told = append(h.told, m)
 	}
 }
@@ -289,7 +290,7 @@ func (m *barMarket) hearer() (*hearer, engine.Ref) {
 func (m *barMarket) hear(t *testing.T, since, expires int64) *hearer {
 	t.Helper()
 	h, ref := m.hearer()
-	if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: since, Expires: expires, Frame: signal.M1}}); err != nil {
+	if err := m.Alert(t.Context(), "x", []alerts.Alert{{Ref: ref, Lower: 90, Upper: 110, Since: since, Expires: expires, Frame: signal.M1}}); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -309,9 +310,11 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 		low  float64 // of a bar that it has missed
 		want func(opens int64, b *marketdata.Bar) []any
 	}{
-		"open": {95, func(int64, *marketdata.Bar) []any { return []any{Quoted{Price: 100, Span: Span{95, 100}, Frame: 1000}} }},
+		"open": {95, func(int64, *marketdata.Bar) []any {
+			return []any{alerts.LastPrice{Price: 100, Span: alerts.Span{Low: 95, High: 100}, Frame: 1000}}
+		}},
 		"over": {80, func(opens int64, b *marketdata.Bar) []any {
-			return []any{Reached{Tick: Tick{Price: 100, Time: opens + 1000}, Bar: b, Past: true, Span: Span{80, 100}}}
+			return []any{alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: opens + 1000}, Bar: b, Past: true, Span: alerts.Span{Low: 80, High: 100}}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +329,7 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 				}
 				m.store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
 				now := m.Now().UnixMilli()
-				if err := m.Alert(t.Context(), "x", []Alert{{Ref: ref, Lower: 90, Upper: 110, Since: now - 20_000, Expires: now + 60_000, Frame: signal.M1}}); err != nil {
+				if err := m.Alert(t.Context(), "x", []alerts.Alert{{Ref: ref, Lower: 90, Upper: 110, Since: now - 20_000, Expires: now + 60_000, Frame: signal.M1}}); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(c.want(opens, &b), h.all()); diff != "" {
@@ -346,7 +349,7 @@ func TestAlertsOfAnAssetThatIsGoneAreMadeAgain(t *testing.T) {
 			m.store.mu.Unlock()
 		}
 		h := m.hear(t, now-60_000, now+60_000)
-		if diff := cmp.Diff([]any{Dropped{}}, h.all()); diff != "" {
+		if diff := cmp.Diff([]any{alerts.Dropped{}}, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
 		if err := m.Alert(t.Context(), "x", nil); runErrorOf(t, err).Retryable {
@@ -379,7 +382,7 @@ func TestTicksOnTheirWayCountBehindANewerRecord(t *testing.T) {
 		say("101", now-50_000, begin)
 		say("111", now-40_000, 0)
 		say("100", now, 0)
-		want := []any{Reached{Tick: Tick{Price: 111, Time: now - 40_000}, Span: Span{101, 111}}}
+		want := []any{alerts.Reached{Tick: marketdata.Tick{Price: 111, Time: now - 40_000}, Span: alerts.Span{Low: 101, High: 111}}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
@@ -399,7 +402,7 @@ func TestBarsThatWereMissedAreMadeUpFor(t *testing.T) {
 		m.tellAll(missed{}) // of the first
 		m.tellClosed(&marketdata.ClosedBar{Count: 12, Bar: flat})
 		b := dip.Bar
-		want := []any{Reached{Tick: Tick{Price: 100, Time: now + 1000}, Bar: &b, Past: true, Span: Span{80, 100}}}
+		want := []any{alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: now + 1000}, Bar: &b, Past: true, Span: alerts.Span{Low: 80, High: 100}}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
@@ -415,9 +418,9 @@ func TestAClockThatJumpsEndsWhatIsOver(t *testing.T) {
 		if told := h.all(); len(told) != 0 { // what was traded meanwhile may be on its way
 			t.Errorf("told %+v at once", told)
 		}
-		m.Add(unwatchedFor * time.Millisecond)
+		m.Add(alerts.UnwatchedFor * time.Millisecond)
 		time.Sleep(clockEvery + time.Second)
-		want := []any{Expired{At: now + 3_600_000 + strategy.LeastAge, Stale: true}}
+		want := []any{alerts.Expired{At: now + 3_600_000 + strategy.LeastAge, Stale: true}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}

@@ -11,9 +11,10 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
-	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -25,7 +26,7 @@ type prices struct {
 	level float64 // that is reached; 0: none
 }
 
-func (p *prices) Alert(_ context.Context, _ string, alerts []market.Alert) error {
+func (p *prices) Alert(_ context.Context, _ string, alerts []alerts.Alert) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range alerts {
@@ -47,8 +48,8 @@ func (p *prices) Unalert(_ string, refs ...engine.Ref) {
 
 func (p *prices) Quote(string, engine.Ref) {}
 
-func reached(price float64) market.Reached {
-	return market.Reached{Tick: market.Tick{Price: price, Time: time.Now().UnixMilli()}}
+func reached(price float64) alerts.Reached {
+	return alerts.Reached{Tick: marketdata.Tick{Price: price, Time: time.Now().UnixMilli()}}
 }
 
 // tell sends a message to n watchers.
@@ -175,7 +176,7 @@ func (f *failover) sequences() map[signal.SignalID]int64 {
 // update has all signals updated to a sequence.
 func (f *failover) update(sequence int64, price float64) {
 	f.Helper()
-	f.prices.tell(len(f.signals), market.Closed{Price: price, Span: market.Span{Low: price, High: price}})
+	f.prices.tell(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}})
 	await(f.T, fmt.Sprint("all have the sequence ", sequence), generous, func() bool {
 		for _, s := range f.sequences() {
 			if s != sequence {

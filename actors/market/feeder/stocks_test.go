@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -191,7 +192,7 @@ type listenerActor struct{ told chan any }
 
 func (l *listenerActor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case market.Reached, market.Expired:
+	case alerts.Reached, alerts.Expired:
 		l.told <- m
 	}
 }
@@ -222,7 +223,7 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 	l := &listenerActor{told: make(chan any, 10)}
 	ref := sys.Spawn(engine.Signal, "listener", func() engine.Actor { return l }, engine.Supervision{})
 	// The bar of the second minute reaches the lower level; no tick will.
-	err := m.Alert(t.Context(), "BTC", []market.Alert{{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Since: start + 600,
+	err := m.Alert(t.Context(), "BTC", []alerts.Alert{{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Since: start + 600,
 		Expires: start + 3_600_000, Frame: signal.M1}})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +238,7 @@ func TestALevelReachedInAGapIsNotMissed(t *testing.T) {
 		x.Trade("BTCUSDT", price+101, now)
 		return len(l.told) > 0
 	})
-	got, ok := (<-l.told).(market.Reached)
+	got, ok := (<-l.told).(alerts.Reached)
 	if !ok || got.Bar == nil || got.Bar.OpenTime != start+60_000 || !got.Past {
 		t.Errorf("%+v", got)
 	}

@@ -78,7 +78,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	if s.Asset != (market.Asset{Symbol: "BTC", Class: assets.Crypto, AlwaysOpen: true}) || s.Source != "stream" || s.Compression != 1 {
 		t.Errorf("snapshot is %+v of %s at %v", s.Asset, s.Source, s.Compression)
 	}
-	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (market.Tick{Price: newest.Close, Time: newest.CloseTime}) {
+	if newest := s.Bars[399]; newest.OpenTime != last || s.Ticks || s.Last != (marketdata.Tick{Price: newest.Close, Time: newest.CloseTime}) {
 		t.Errorf("newest bar %+v, last %+v", newest, s.Last)
 	}
 
@@ -87,7 +87,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	b.write(rdb, "market:ticks", "asset", "BTC/USD", "price", "103.25", "volume", "0.5", "time", now)
 	markettest.Eventually(t, "tick", func() bool {
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
-		return err == nil && s.Ticks && s.Last == market.Tick{Price: 103.25, Volume: .5, Time: now}
+		return err == nil && s.Ticks && s.Last == marketdata.Tick{Price: 103.25, Volume: .5, Time: now}
 	})
 
 	// A bar given again replaces the former copy, also where it is read already.

@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 
-	signalhttp "github.com/agentsignal/agentsignal/http"
-
 	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/persistence"
 )
 

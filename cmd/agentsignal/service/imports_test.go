@@ -40,6 +40,8 @@ var mayImport = []struct {
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
 	{"actors/market/markettest", []string{"actors/signal", "actors/market/source/fetch"}},
+	{"actors/market/alerts", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/prices",
+		"actors/market/sessions"}},
 	{"actors/market/assets", nil},
 	{"actors/market/prices", []string{"actors/signal", "actors/strategy", "actors/market/assets"}},
 	{"actors/market/sessions", []string{"actors/signal", "actors/market/assets", "actors/market/prices"}},

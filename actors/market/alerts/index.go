@@ -1,67 +1,67 @@
-package market
+package alerts
 
 import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 )
 
-// The orders of a book.
+// The orders of an index.
 const (
 	byLower  = iota // the highest lower level first
 	byUpper         // the lowest upper level first
 	byExpiry        // the earliest expiry first
-	bookOrders
+	orders
 )
 
-// alertBook holds the alerts of an asset so that a price finds those that it concerns,
+// alertIndex holds the alerts of an asset so that a price finds those that it concerns,
 // and no others: three heaps over one array. A price that concerns none costs two
 // comparisons.
-type alertBook struct {
-	places []place
-	free   []int32 // of places
-	of     map[engine.Ref]int32
-	heaps  [bookOrders][]heapEntry
+type alertIndex struct {
+	entries []Entry
+	free    []int32 // of places
+	of      map[engine.Ref]int32
+	heaps   [orders][]heapItem
 }
 
-// place is an alert as it is kept: there may be a million.
-type place struct {
+// Entry is an alert as it is kept: there may be a million.
+type Entry struct {
 	Ref            engine.Ref
 	Lower, Upper   float64
 	Since, Expires int64
 	seen           Span  // of prices that the asset's extremes do not have
 	from           int64 // those after it they have; up to it prices were seen. 0: none
 	frame          int8
-	at             [bookOrders]int32 // in the heaps
+	at             [orders]int32 // in the heaps
 }
 
-func placeOf(a Alert) place {
+func NewEntry(a Alert) Entry {
 	frame, _ := prices.FrameOf(a.Frame)
-	return place{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
+	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
 }
 
-// begins returns the time after which prices concern p that it was not told of.
-func (p *place) begins() int64 { return max(p.Since, p.from) }
+// Begins returns the time after which prices concern p that it was not told of.
+func (p *Entry) Begins() int64 { return max(p.Since, p.from) }
 
-// heapEntry is an alert in a heap, whose least key is on top.
-type heapEntry struct {
+// heapItem is an alert in a heap, whose least key is on top.
+type heapItem struct {
 	key   float64
 	place int32
 }
 
 // len returns how many alerts there are.
-func (b *alertBook) len() int { return len(b.of) }
+func (b *alertIndex) len() int { return len(b.of) }
 
 // add adds an alert, in place of one of the same Ref.
-func (b *alertBook) add(a place) {
+func (b *alertIndex) add(a Entry) {
 	b.remove(a.Ref)
 	var i int32
 	if n := len(b.free); n > 0 {
 		i, b.free = b.free[n-1], b.free[:n-1]
 	} else {
-		i = int32(len(b.places))
-		b.places = append(b.places, place{})
+		i = int32(len(b.entries))
+		b.entries = append(b.entries, Entry{})
 	}
-	b.places[i] = a
+	b.entries[i] = a
 	if b.of == nil {
 		b.of = make(map[engine.Ref]int32)
 	}
@@ -72,30 +72,30 @@ func (b *alertBook) add(a place) {
 }
 
 // remove removes the alert of ref, if there is one.
-func (b *alertBook) remove(ref engine.Ref) {
+func (b *alertIndex) remove(ref engine.Ref) {
 	i, ok := b.of[ref]
 	if !ok {
 		return
 	}
 	delete(b.of, ref)
 	for order := range b.heaps {
-		b.cut(order, int(b.places[i].at[order]))
+		b.cut(order, int(b.entries[i].at[order]))
 	}
-	b.places[i] = place{}
+	b.entries[i] = Entry{}
 	b.free = append(b.free, i)
 }
 
-// removeAll removes the alerts of gone. Where those are most of the book it is made again
+// removeAll removes the alerts of gone. Where those are most of the index it is made again
 // of the others, since taking each out of its heaps takes ten times as long.
-func (b *alertBook) removeAll(gone map[engine.Ref]struct{}) {
+func (b *alertIndex) removeAll(gone map[engine.Ref]struct{}) {
 	if len(gone) <= b.len()/2 {
 		for ref := range gone {
 			b.remove(ref)
 		}
 		return
 	}
-	places := b.places
-	*b = alertBook{}
+	places := b.entries
+	*b = alertIndex{}
 	for i := range places {
 		if ref := places[i].Ref; !ref.IsZero() && !in(gone, ref) {
 			b.add(places[i])
@@ -104,26 +104,26 @@ func (b *alertBook) removeAll(gone map[engine.Ref]struct{}) {
 }
 
 // top returns the alert with the least key of an order, nil if there is none.
-func (b *alertBook) top(order int) *place {
+func (b *alertIndex) top(order int) *Entry {
 	if len(b.heaps[order]) == 0 {
 		return nil
 	}
-	return &b.places[b.heaps[order][0].place]
+	return &b.entries[b.heaps[order][0].place]
 }
 
-// each calls f with all alerts. f must not change the book.
-func (b *alertBook) each(f func(*place)) {
-	for i := range b.places {
-		if !b.places[i].Ref.IsZero() {
-			f(&b.places[i])
+// each calls f with all alerts. f must not change the index.
+func (b *alertIndex) each(f func(*Entry)) {
+	for i := range b.entries {
+		if !b.entries[i].Ref.IsZero() {
+			f(&b.entries[i])
 		}
 	}
 }
 
 // take removes the alerts for which an order's top fulfils due, and returns them. It
 // leaves those for which eligible is false.
-func (b *alertBook) take(taken []place, order int, due, eligible func(*place) bool) []place {
-	var left []place
+func (b *alertIndex) take(taken []Entry, order int, due, eligible func(*Entry) bool) []Entry {
+	var left []Entry
 	for p := b.top(order); p != nil && due(p); p = b.top(order) {
 		if eligible(p) {
 			taken = append(taken, *p)
@@ -138,15 +138,15 @@ func (b *alertBook) take(taken []place, order int, due, eligible func(*place) bo
 	return taken
 }
 
-func (b *alertBook) push(order int, key float64, i int32) {
-	h := append(b.heaps[order], heapEntry{key, i})
+func (b *alertIndex) push(order int, key float64, i int32) {
+	h := append(b.heaps[order], heapItem{key, i})
 	b.heaps[order] = h
-	b.places[i].at[order] = int32(len(h) - 1)
+	b.entries[i].at[order] = int32(len(h) - 1)
 	b.up(order, len(h)-1)
 }
 
 // cut takes the entry at i out of a heap.
-func (b *alertBook) cut(order, i int) {
+func (b *alertIndex) cut(order, i int) {
 	h := b.heaps[order]
 	last := len(h) - 1
 	if i != last {
@@ -158,14 +158,14 @@ func (b *alertBook) cut(order, i int) {
 	}
 }
 
-func (b *alertBook) swap(order, i, j int) {
+func (b *alertIndex) swap(order, i, j int) {
 	h := b.heaps[order]
 	h[i], h[j] = h[j], h[i]
-	b.places[h[i].place].at[order] = int32(i)
-	b.places[h[j].place].at[order] = int32(j)
+	b.entries[h[i].place].at[order] = int32(i)
+	b.entries[h[j].place].at[order] = int32(j)
 }
 
-func (b *alertBook) up(order, i int) {
+func (b *alertIndex) up(order, i int) {
 	h := b.heaps[order]
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -178,7 +178,7 @@ func (b *alertBook) up(order, i int) {
 }
 
 // down moves the entry at i down, and says whether it did.
-func (b *alertBook) down(order, i int) bool {
+func (b *alertIndex) down(order, i int) bool {
 	h := b.heaps[order]
 	began := i
 	for {
