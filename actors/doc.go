@@ -101,10 +101,10 @@
 // the job's result. The scorecard: http/work.go → scorecard.Scorecards.Card → the signal
 // log, from where it was read last (persistence/outcomes.go).
 //
-// A tick: a source → market/feeder.go → {market}:ticks → market/reader.go on every
+// A tick: a source → market/feeder → {market}:ticks → market/reader.go on every
 // node → the asset's actor (market/watch.go) → the snapshot that runs read, and the
-// alerts that it concerns (market/alerts.go) → the signal's actor (lifecycle/watcher.go)
-// → signal.updated or signal.closed on the event log. What came before somebody asked
+// alerts that it concerns (market/alerts) → the signal's actor (lifecycle/watcher.go)
+// → signal.updated or signal.closed on the event log. What came before it was asked for
 // is made up by market/catchup.go.
 //
 // A forecast: weather/service.go, on every node that has a use for it →

@@ -17,7 +17,7 @@ type Asset struct {
 // Tick is a price at which an asset traded.
 type Tick = marketdata.Tick
 
-// assetOf returns what readers are told of an asset with record r.
+// assetOf returns what readers are given of an asset with record r.
 func assetOf(r marketdata.Asset) Asset {
 	return Asset{Symbol: r.Symbol, Class: r.Class, TickSize: r.TickSize, AlwaysOpen: r.AlwaysOpen}
 }

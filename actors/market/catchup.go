@@ -19,10 +19,10 @@ const passedKept = 120_000
 // clockEvery bounds the pause between two looks at the clock while there are alerts.
 const clockEvery = 10 * time.Second
 
-// expireDue tells an asset's actor that the time of an alert may be over.
+// expireDue reports to an asset's actor that the time of an alert may be over.
 type expireDue struct{}
 
-// ticksMissed tells it that ticks were missed after the last one that it has.
+// ticksMissed reports to it that ticks were missed after the last one that it has.
 type ticksMissed struct{}
 
 // send sends the Ref of an alert a message.
@@ -55,7 +55,7 @@ func (a *assetActor) alertWaiting(c engine.Context) {
 	a.schedule(c)
 }
 
-// quote tells who has an alert the newest price, once all alerts are added.
+// quote sends the last price to the Ref of an alert, once all alerts are added.
 func (a *assetActor) quote(ref engine.Ref) {
 	switch {
 	case len(a.waiting) > 0:
@@ -83,7 +83,7 @@ func (a *assetActor) drop(refs []engine.Ref) {
 	}
 }
 
-// dropWaiting tells those who wait that this actor knows nothing of them any more.
+// dropWaiting notifies the alerts that wait to be added that they are lost.
 func (a *assetActor) dropWaiting() {
 	for i := range a.waiting {
 		a.waiting[i].Ref.Tell(alerts.Dropped{})

@@ -6,7 +6,7 @@
 // give prices, builds bars, and stores them in records and in a stream of closed
 // bars, by writes that are refused once another node is the feeder. Every node
 // has a Market, which reads the ticks and the closed bars and keeps, for each
-// asset somebody asked for, a snapshot that costs no I/O to read.
+// asset that was asked for, a snapshot that costs no I/O to read.
 //
 //	source ──┐                           ┌─> records ─────────┐ (first use)
 //	feeds  ──┼─> feeder ── one script ───┤                    ├─> asset actor ─> Snapshot

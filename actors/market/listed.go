@@ -16,7 +16,7 @@ import (
 // AssetState is an asset as GET /v1/assets shows it.
 type AssetState struct {
 	Symbol, Class string // Class is empty if it is not known
-	Source        string // that gives its prices, or will once somebody asks for it
+	Source        string // that gives its prices, or will once it is asked for
 	Simulated     bool
 	Last          float64   // the newest price
 	LastAt        time.Time // zero: there is none

@@ -27,7 +27,7 @@ type Store interface {
 	Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error)
 	// State returns the records of all assets and their newest prices.
 	State(ctx context.Context) (marketdata.State, error)
-	// Bars returns the bars, and how many closed bars readers had been told of then.
+	// Bars returns the bars, and how many closed bars had been published to readers then.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error)
 	TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error)
 	// TicksKept reports whether no tick behind a position was trimmed; false when in doubt.
@@ -36,7 +36,7 @@ type Store interface {
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error)
-	// Want asks the feeder for an asset without a record, and says why there will be
+	// Want asks the feeder for an asset without a record, and returns why there will be
 	// none, if that is known.
 	// Each account has a share of those that may wait, and that may be kept.
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
@@ -69,7 +69,7 @@ type Market struct {
 	listings  atomic.Pointer[listings]
 	assets    atomic.Pointer[assetList]
 	parent    engine.Ref
-	// watches are the assets that somebody asked for, by key. A map is never
+	// watches are the assets that were asked for, by key. A map is never
 	// changed: mu guards making the next one.
 	watches atomic.Pointer[map[string]*watch]
 	mu      sync.Mutex
@@ -100,10 +100,10 @@ func New(sys *engine.System, o Options) *Market {
 
 // Series returns what is known of the asset that name means, ignoring ASCII case,
 // and of a timeframe. Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable,
-// for an asset of which nobody gives prices, and retryable if Redis cannot be
+// for an asset of which no source gives prices, and retryable if Redis cannot be
 // reached or too many bars are missing; INSUFFICIENT_HISTORY without any bar;
 // STALE_DATA; MARKET_CLOSED outside of the sessions of a real asset. It asks Redis at
-// the first call for an asset and timeframe only. An asset that nobody asked for before
+// the first call for an asset and timeframe only. An asset that was not asked for before
 // is taken up by the feeder, which may take some seconds; on an empty Redis the simulated
 // market begins. Series waits for that until ctx ends, and while the simulated market stands
 // still because another node takes it over. After the process was halted or Redis was away
@@ -165,7 +165,7 @@ func (m *Market) shown(w *watch, frame int) ([]marketdata.Bar, error) {
 	series := w.series[frame].Load()
 	switch {
 	case series == nil:
-		return nil, m.unreachable(nil) // the actor began anew just now
+		return nil, m.unreachable(nil) // the actor restarted just now
 	case series.err != nil:
 		return nil, series.err
 	case len(series.bars) == 0:
@@ -333,7 +333,7 @@ func (m *Market) wantedName(name string) string {
 	return m.key(name)
 }
 
-// mayHave says that name can be one that a real source knows.
+// mayHave reports whether name can be one that a real source knows.
 func (m *Market) mayHave(name string) bool {
 	if k := assets.Find(name); k != nil {
 		return !m.simulates || k.Class == assets.Crypto || k.Class == assets.Stock || k.Class == assets.Commodity
@@ -342,7 +342,7 @@ func (m *Market) mayHave(name string) bool {
 	return isCoin || source.IsTicker(assets.Fold(name))
 }
 
-// unknown says why there is no record of name.
+// unknown returns why there is no record of name.
 func (m *Market) unknown(name string, err error) *signal.RunError {
 	if said, ok := errors.AsType[*signal.RunError](err); ok {
 		return said

@@ -60,7 +60,7 @@ func (m *Market) readListings(ctx context.Context) error {
 }
 
 // Check reports whether there can be prices of the asset that name means: a configured
-// source can know it, or somebody has given some. If not, nearest are the names that may
+// source can know it, or some have been given. If not, nearest are the names that may
 // have been meant. Where the listing of a source is not known, it can know whatever looks
 // like one of its names. While Redis cannot be reached any asset can be known.
 func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {

@@ -74,7 +74,7 @@ func ExpiryOf(record *marketdata.Asset, from time.Time, d time.Duration, tf sign
 	return s.After(from, s.Lasting(d, tf))
 }
 
-// Thinned says that fewer ticks of the asset are told than its bars hold prices.
+// Thinned reports whether fewer ticks of the asset are published than its bars hold prices.
 func Thinned(record *marketdata.Asset) bool {
 	return record.Source == simulated.Name && record.Speed > simulated.FullTickSpeed
 }

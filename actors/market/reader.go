@@ -24,7 +24,7 @@ const (
 	readRetry = 250 * time.Millisecond
 )
 
-// Run reads ticks, closed bars and news and tells the assets' actors, until ctx
+// Run reads ticks, closed bars and news and passes them to the assets' actors, until ctx
 // ends. It survives that Redis is away: after that, all bars are read again.
 func (m *Market) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
@@ -40,7 +40,7 @@ func (m *Market) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop calls read again and again. up says whether it went well last time.
+// loop calls read again and again. up reports whether it went well last time.
 func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read func(context.Context) error) {
 	defer up.Store(false)
 	failed := false
@@ -111,7 +111,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 	}
 }
 
-// tellTicks tells the assets' actors of ticks, and remembers them.
+// tellTicks passes ticks to the assets' actors, and remembers them.
 func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.Entry) {
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
@@ -135,7 +135,7 @@ func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.En
 	})
 }
 
-// tellAll tells the actors of all assets m.
+// tellAll sends a message to the actors of all assets.
 func (m *Market) tellAll(message any) {
 	for _, w := range *m.watches.Load() {
 		w.ref.Tell(message)

@@ -17,9 +17,9 @@ type Snapshot struct {
 	// Last is the newest trade. Where the source has no ticks it is the close of
 	// the newest bar, at its close time.
 	Last marketdata.Tick
-	// Ticks says that Last is a trade.
+	// Ticks reports whether Last is a trade.
 	Ticks bool
-	// Source says who gives the prices: simulated, stream, or a real source.
+	// Source is what gives the prices: simulated, stream, or a real source.
 	Source string
 	// Proxy is the fund whose prices these are, where a commodity has none of its own.
 	Proxy string

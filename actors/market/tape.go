@@ -24,7 +24,7 @@ type tapes struct {
 	read   chan struct{} // closed when what was in the streams at first has been read
 	unread atomic.Int32  // how many streams that is not true of
 
-	mu    sync.Mutex // held while ticks are told, and while a watch is added
+	mu    sync.Mutex // held while ticks are sent to actors, and while a watch is added
 	of    map[tapeKey]*tape
 	swept int64 // when tapes of assets that trade no more were looked for
 }
@@ -53,7 +53,7 @@ type tape struct {
 }
 
 // note remembers t, which was written at a time. One that is older than the newest is of
-// no use; missed says that some may be missing before it. Called with mu held.
+// no use; missed reports whether some may be missing before it. Called with mu held.
 func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	if at-s.swept > tapeKept {
 		s.swept = at
@@ -72,7 +72,7 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	}
 	p.noted = at
 	if missed {
-		// Some are missing before it: bars tell more of that time.
+		// Some are missing before it: bars hold more of that time.
 		p.ticks, p.first = nil, 0
 	}
 	if n := len(p.ticks); n > p.first && t.Time < p.ticks[n-1].Time {

@@ -54,7 +54,7 @@ func (m *Market) noteUse(ctx context.Context) {
 	}
 }
 
-// needed returns the assets of real sources that somebody asked for since the last call,
+// needed returns the assets of real sources that were asked for since the last call,
 // or that have open signals here.
 func (m *Market) needed(ctx context.Context) []string {
 	var symbols []string

@@ -34,7 +34,7 @@ type loadSeries struct {
 	reply chan<- error
 }
 
-// seriesLoaded says how a reading of the records ended.
+// seriesLoaded reports how a reading of the records ended.
 type seriesLoaded struct {
 	frame  int
 	record marketdata.Asset
@@ -44,18 +44,18 @@ type seriesLoaded struct {
 	err    error
 }
 
-// ticked says that the asset traded. Asset is the name as it stood in the stream.
+// ticked reports that the asset traded. Asset is the name as it stood in the stream.
 type ticked struct{ tick marketdata.AssetTick }
 
-// barClosed says that a bar was closed or replaced; without a CloseTime, that the
-// whole series was written anew.
+// barClosed reports that a bar was closed or replaced; without a CloseTime, that the
+// whole series was written again.
 type barClosed struct {
 	frame int
 	count int64
 	bar   marketdata.Bar
 }
 
-// missed says that closed bars may have been missed, or that the asset's record is
+// missed reports that closed bars may have been missed, or that the asset's record is
 // another one.
 type missed struct{}
 
@@ -72,7 +72,7 @@ type watch struct {
 	last   atomic.Pointer[marketdata.Tick]
 	series [prices.Timeframes]atomic.Pointer[series]
 
-	used atomic.Bool // somebody asked for it since its use was noted last
+	used atomic.Bool // it was asked for since its use was noted last
 }
 
 // series are the bars of one timeframe as strategies may use them, or why not.
@@ -148,13 +148,13 @@ type assetActor struct {
 
 // frameState is what an asset's actor knows of one timeframe.
 type frameState struct {
-	wanted  bool // somebody asked for it
+	wanted  bool // it was asked for
 	loaded  bool
 	loading bool
 	again   bool             // what is being read is out of date already
 	bars    []marketdata.Bar // ascending; shared with readers up to its length
 	count   int64            // of the closed bars that are in bars
-	pending []barClosed      // heard of while it is being read
+	pending []barClosed      // came while it is being read
 	waiting []chan<- error
 }
 
@@ -206,7 +206,7 @@ func (a *assetActor) onStarted() {
 	}
 }
 
-// errFailed is what those are told who waited for an actor that panicked.
+// errFailed is the answer to those who waited for an actor that panicked.
 var errFailed = errors.New("the asset's actor failed")
 
 // onRestarting answers who waits: the next incarnation knows nothing of them.
@@ -237,7 +237,7 @@ func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
 	}
 }
 
-// refresh reads a timeframe again, if somebody asked for it.
+// refresh reads a timeframe again, if it was asked for.
 func (a *assetActor) refresh(c engine.Context, frame int) {
 	f := &a.frames[frame]
 	switch {
@@ -324,7 +324,7 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	a.alertWaiting(c)
 }
 
-// forget drops all that is known of an asset that is gone. Who waits asks again, and is
+// forget drops all that is known of an asset whose record was removed. Who waits asks again, and is
 // told so.
 func (a *assetActor) forget() {
 	for frame := range a.frames {

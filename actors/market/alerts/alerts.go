@@ -95,11 +95,11 @@ type Set struct {
 	overdue     []Entry // their time is over, and the price then was too old
 	settleUntil int64   // until then nothing ends by the clock alone, see unwatchedFor
 	extremes    extremes
-	behind      bool                     // what comes are bars of a time that nobody watched
+	behind      bool                     // what comes are bars of a time that was not watched
 	last        marketdata.Tick          // the newest price
 	frame       int                      // of the bar whose close it is; -1: it is a trade
 	traded      int64                    // time of the newest trade
-	notified    [prices.Timeframes]int64 // when the newest bar closed that was told of
+	notified    [prices.Timeframes]int64 // when the newest bar closed of which was notified
 }
 
 func NewSet(class string, speed int64, session sessions.Session, tell func(engine.Ref, any)) *Set {
@@ -147,7 +147,7 @@ func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	s.last, s.frame = t, frame
 }
 
-// CloseBar tells of the close of a bar those who asked for its timeframe, once, and not
+// CloseBar notifies the alerts of a timeframe that a bar of it has closed, once, and not
 // if the next one is over already.
 func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 	if s.last.Time == 0 || b.CloseTime <= s.notified[frame] || s.last.Time-b.CloseTime >= prices.FrameMS[frame]/s.speed {
@@ -161,7 +161,7 @@ func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 	})
 }
 
-// NotifyPrice tells ref the newest price, if it has an alert and there is one.
+// NotifyPrice sends ref the last price, if it has an alert and there is one.
 func (s *Set) NotifyPrice(ref engine.Ref) {
 	if i, ok := s.index.of[ref]; ok && s.last.Time != 0 {
 		p := &s.index.entries[i]

@@ -39,7 +39,7 @@ func NewEntry(a Alert) Entry {
 	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
 }
 
-// Begins returns the time after which prices concern p that it was not told of.
+// Begins returns the time after which prices concern p of which it was not notified.
 func (p *Entry) Begins() int64 { return max(p.Since, p.from) }
 
 // heapItem is an alert in a heap, whose least key is on top.
@@ -177,7 +177,7 @@ func (b *alertIndex) up(order, i int) {
 	}
 }
 
-// down moves the entry at i down, and says whether it did.
+// down moves the entry at i down, and reports whether it did.
 func (b *alertIndex) down(order, i int) bool {
 	h := b.heaps[order]
 	began := i

@@ -10,7 +10,7 @@ import (
 
 // recentKept is how many closed bars of each timeframe a builder remembers: enough
 // for the ATR of 1m bars, and for the coarser bars of the last two intervals to be
-// built anew when a finer one is replaced.
+// built again when a finer one is replaced.
 var recentKept = [prices.Timeframes]int{150, 60, 72, 8}
 
 // builder makes an asset's closed bars out of its ticks and of the bars that a
@@ -27,7 +27,7 @@ type builder struct {
 	due [prices.Timeframes]int64
 	// out receives each bar that is new or different.
 	out func(marketdata.AssetBar)
-	// rebuild is the open time from which on coarser bars must be built anew from
+	// rebuild is the open time from which on coarser bars must be built again from
 	// the records, because what they consist of is not remembered; 0 if none must.
 	rebuild int64
 	// atr is the ATR(14) of 1m bars; 0 if there are too few.

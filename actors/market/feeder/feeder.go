@@ -44,14 +44,14 @@ type Records interface {
 	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error
-	// Wanted returns the symbols that somebody asked for and that have no record.
+	// Wanted returns the symbols that were asked for and that have no record.
 	Wanted(ctx context.Context) ([]string, error)
 	// StoreListing keeps for a time what a source calls the assets that it lists.
 	StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error
 	// Uses returns when assets were needed last. ForgetUse drops what is known of one.
 	Uses(ctx context.Context) (map[string]time.Time, error)
 	ForgetUse(ctx context.Context, symbol string) error
-	// Settle says that a symbol is not wanted any more: it has a record, or, unless
+	// Settle records that a symbol is not wanted any more: it has a record, or, unless
 	// refused is empty, that it will not get one, which is remembered for a while.
 	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error
 }
@@ -128,14 +128,14 @@ const (
 	finishWithin = 2 * time.Second
 )
 
-// What ends a term.
+// What ends a leadership.
 var (
 	errLeaseLost = errors.New("another node took the lease")
 	errHalted    = errors.New("the process was halted")
 )
 
 // Run feeds the market whenever no other node does, until ctx ends. Any error of
-// the store ends the term: the next one, here or elsewhere, begins with what is
+// the store ends the leadership: the next one, here or elsewhere, begins with what is
 // stored, so that nothing in memory can differ from that for long.
 func (f *Feeder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {

@@ -24,7 +24,8 @@ const (
 	maxKept = 400
 )
 
-// feeds runs the keepers of a term. Its methods belong to the term's goroutine.
+// feeds runs the feeds of assets and the readers of news while this node leads. Its methods
+// belong to the goroutine of the leadership.
 type feeds struct {
 	venues  []source.Venue
 	now     func() time.Time
@@ -98,7 +99,7 @@ func (d *feeds) lasting(name string, f func()) {
 	}
 }
 
-// real says that a venue that stands before the other source in the list may have an
+// real reports whether a venue that stands before the other source in the list may have an
 // asset.
 func (t *leadership) real(symbol, class, before string) bool {
 	end := slices.Index(t.sources, before)
@@ -113,7 +114,7 @@ func (t *leadership) real(symbol, class, before string) bool {
 	return false
 }
 
-// want starts keepers for the assets that were asked for and have no record.
+// want starts feeds for the assets that were asked for and have no record.
 func (t *leadership) want(ctx context.Context) error {
 	d := t.feeds
 	if d == nil || len(d.venues) == 0 || time.Since(d.looked) < wantedEvery {
@@ -140,7 +141,7 @@ func (t *leadership) want(ctx context.Context) error {
 	return nil
 }
 
-// takeOn starts the keeper of an asset that was asked for. Where as many are kept as may
+// takeOn starts the feed of an asset that was asked for. Where as many are kept as may
 // be, one that is not needed at the moment gives way to it.
 func (t *leadership) takeOn(ctx context.Context, key, symbol string) error {
 	room := len(t.assets) < assets.Max
@@ -161,7 +162,7 @@ func (t *leadership) takeOn(ctx context.Context, key, symbol string) error {
 	return nil
 }
 
-// workDelivery works in what a keeper or a reporter has.
+// workDelivery works in what a feed or a reporter delivers.
 func (t *leadership) workDelivery(ctx context.Context, d *source.Delivery) error {
 	t.step.News = append(t.step.News, d.News...)
 	if d.Listed != nil {

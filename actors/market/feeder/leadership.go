@@ -234,7 +234,7 @@ func (t *leadership) turn(ctx context.Context) error {
 	return nil
 }
 
-// keep is renew for a term that is open. A pause in which the simulated market lost ticks
+// keep is renew for a leadership that is open. A pause in which the simulated market lost ticks
 // ends it: the next one begins with the bars of that time.
 func (t *leadership) keep(ctx context.Context) error {
 	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(simulated.TickWindow, t.o.Lease.Milliseconds()) {
@@ -348,7 +348,7 @@ func (t *leadership) flush(ctx context.Context, now int64) error {
 	return nil
 }
 
-// rebuild builds coarser bars anew where finer ones came that are older than a
+// rebuild builds coarser bars again where finer ones came that are older than a
 // builder remembers.
 func (t *leadership) rebuild(ctx context.Context, now int64) error {
 	for _, a := range t.assets {

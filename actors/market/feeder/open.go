@@ -27,7 +27,7 @@ func (t *leadership) open(ctx context.Context) error {
 	if err := t.restore(ctx, state.Assets, live); err != nil {
 		return err
 	}
-	// What somebody gives comes before what is simulated: look what that is.
+	// What comes from outside goes before what is simulated: read what that is.
 	if i := slices.Index(t.sources, source.Stream); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
 		if err := t.catchUp(ctx); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (t *leadership) restore(ctx context.Context, records []marketdata.Asset, li
 	return nil
 }
 
-// keeps says that an asset's prices come from a real source that is configured.
+// keeps reports whether an asset's prices come from a real source that is configured.
 func (t *leadership) keeps(r *marketdata.Asset) bool {
 	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
@@ -102,7 +102,7 @@ func (t *leadership) catchUp(ctx context.Context) error {
 }
 
 // strays empties the series of assets that a source gave which does not give them
-// any more. Those that nobody gives are removed.
+// any more. Those that no source gives are removed.
 func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 	var empty []marketdata.Series
 	for _, r := range records {

@@ -58,7 +58,7 @@ func (t *leadership) unused(ctx context.Context, since time.Duration) ([]string,
 	return unused, nil
 }
 
-// drop ends a keeper and removes what is stored of its asset: who asks for it next has it
+// drop ends a feed and removes what is stored of its asset: who asks for it next has it
 // taken up again.
 func (t *leadership) drop(ctx context.Context, key string, k *kept) error {
 	k.stop()

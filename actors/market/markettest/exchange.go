@@ -225,13 +225,13 @@ func (x *Exchange) Say(stream string, data any) {
 	}
 }
 
-// Trade tells of a trade.
+// Trade publishes a trade.
 func (x *Exchange) Trade(symbol string, price float64, ms int64) {
 	x.Say(strings.ToLower(symbol)+"@trade", map[string]any{"e": "trade", "E": ms, "s": symbol, "t": 12345,
 		"p": text(price), "q": "0.100", "T": ms, "m": true, "M": true})
 }
 
-// Close1m tells of the closed bar of a minute.
+// Close1m publishes the closed bar of a minute.
 func (x *Exchange) Close1m(symbol string, open int64) {
 	o, h, l, c := x.bar(open, minute)
 	x.Say(strings.ToLower(symbol)+"@kline_1m", map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": map[string]any{
@@ -256,7 +256,7 @@ func (x *Exchange) Accept() {
 	x.refuse = false
 }
 
-// Follows says that somebody follows the trades of a symbol.
+// Follows reports whether the trades are followed of a symbol.
 func (x *Exchange) Follows(symbol string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

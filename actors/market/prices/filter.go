@@ -32,7 +32,7 @@ func (f *Filter) Begin(t marketdata.Tick, end int64, price float64, limit int64)
 	}
 }
 
-// jumps says that a price is so far from that of the last tick that it must be
+// jumps reports whether a price is so far from that of the last tick that it must be
 // confirmed. Where the ATR is not known or 0, because there are too few bars of 1m or
 // nothing moves, only a price that can hardly be of the same thing is.
 func (f *Filter) jumps(price, atr float64) bool {
@@ -45,7 +45,7 @@ func (f *Filter) jumps(price, atr float64) bool {
 	return math.Abs(price-f.Last.Price) > jumpATRs*atr
 }
 
-// confirms says that a price confirms the tick that is held: by half the distance from
+// confirms reports whether a price confirms the tick that is held: by half the distance from
 // which on it was.
 func (f *Filter) confirms(price, atr float64) bool {
 	if f.Held.Time == 0 {

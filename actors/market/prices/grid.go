@@ -50,7 +50,7 @@ func (g Grid) Interval(frame int, ms int64) (from, to int64) {
 	return g.open(frame, i), g.open(frame, i+1)
 }
 
-// Aligned says that a bar opens at the wall time ms.
+// Aligned reports whether a bar opens at the wall time ms.
 func (g Grid) Aligned(frame int, ms int64) bool { return g.open(frame, g.index(frame, ms)) == ms }
 
 // Wall returns the wall time of a market time.

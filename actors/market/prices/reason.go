@@ -1,6 +1,6 @@
 package prices
 
-// Reason says why an entry was skipped; empty if it was not. It is the label of a
+// Reason is why an entry was skipped; empty if it was not. It is the label of a
 // metric.
 type Reason string
 
@@ -31,5 +31,5 @@ var Reasons = []Reason{SkipFields, SkipAsset, SkipNumber, SkipPrice, SkipVolume,
 // no price of the same thing.
 const levelFactor = 4
 
-// Near says that two prices can be of the same thing, shortly after one another.
+// Near reports whether two prices can be of the same thing, shortly after one another.
 func Near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }

@@ -72,7 +72,7 @@ func (s Session) Span(t time.Time) (opens, closes time.Time) {
 	return time.Time{}, time.Unix(1<<40, 0).UTC()
 }
 
-// Open says that s is open at t.
+// Open reports whether s is open at t.
 func (s Session) Open(t time.Time) bool {
 	opens, _ := s.Span(t)
 	return !t.Before(opens)
@@ -127,7 +127,7 @@ func (s Session) Between(from, to time.Time) time.Duration {
 	return sum
 }
 
-// Following returns a function that says when the bar opens that follows one of bars,
+// Following returns a function that returns when the bar opens that follows one of bars,
 // which are of a timeframe and ascending. Bars begin at multiples of their length, so the
 // first one of a session may begin before that. A session without a single bar, of a
 // timeframe of which it has several, is taken for a day of rest: the table of holidays
@@ -193,7 +193,7 @@ type date struct {
 // unscheduledClosures are days on which the exchange was closed outside of its rules, and storms.
 var unscheduledClosures = []date{{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9}}
 
-// holiday says that the stock exchange is closed on a day that is no Saturday or
+// holiday reports whether the stock exchange is closed on a day that is no Saturday or
 // Sunday.
 func holiday(y int, m time.Month, d int) bool {
 	this := date{y, m, d}
@@ -220,7 +220,7 @@ func holiday(y int, m time.Month, d int) bool {
 	}, this)
 }
 
-// closesEarly says that the exchange closes at 13:00 on a day that is no holiday: the day
+// closesEarly reports whether the exchange closes at 13:00 on a day that is no holiday: the day
 // after Thanksgiving, Christmas Eve, and the eve of Independence Day.
 func closesEarly(y int, m time.Month, d int) bool {
 	this := date{y, m, d}

@@ -14,7 +14,7 @@ type assembler struct {
 	part   [prices.Timeframes]marketdata.Bar // the open bar of each timeframe; CloseTime 0: none
 }
 
-// start says from which timeframe on bars are made of the points to come. What
+// start sets from which timeframe on bars are made of the points to come. What
 // finer bars have begun goes into the coarser ones.
 func (a *assembler) start(finest int) {
 	for frame := prices.M1; frame < finest; frame++ {

@@ -21,7 +21,7 @@ const (
 
 	HistoryBars = 1000
 	// longestGap is, in bars of 1d, how long a gap may be to be made up. After a
-	// longer one history begins anew, at the prices that were.
+	// longer one history begins again, at the prices that were.
 	longestGap = 4000
 )
 
@@ -29,7 +29,7 @@ const (
 // minutes on, bars of 5m from fives on, bars of 1h from hours on.
 type plan struct{ days, hours, fives, minutes int64 }
 
-// planFor returns the plan for a path that shall reach the market time now.
+// planFor returns the plan for a path that is to reach the market time now.
 func planFor(now int64) plan {
 	back := func(aligned, frame int) int64 {
 		return now - now%prices.FrameMS[aligned] - HistoryBars*prices.FrameMS[frame]

@@ -39,7 +39,7 @@ const (
 	// prices are in bars only.
 	TickWindow = 60_000
 	// maxAhead is by how many milliseconds a clock may go back without the market
-	// beginning anew; it waits until then.
+	// beginning again; it waits until then.
 	maxAhead = 60_000
 	// parallelSteps is from how much work on assets are computed side by side.
 	parallelSteps = 5_000
@@ -120,7 +120,7 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 	for _, a := range s.assets {
 		a.news.skipTo(to - NewsFor)
 	}
-	// Where a finer timeframe was left out on the way, its bars begin anew.
+	// Where a finer timeframe was left out on the way, its bars begin again.
 	reset[prices.H1] = reset[prices.H1] || s.at < p.hours
 	reset[prices.M5] = reset[prices.M5] || s.at < p.fives
 	reset[prices.M1] = reset[prices.M1] || s.at < p.minutes
@@ -178,7 +178,7 @@ func (s *Market) Advance(now int64) Output {
 		return Output{}
 	}
 	// The plan is that of a path that is not behind, whatever the gap: a gap too long
-	// for that ends the feeder's term before it comes here.
+	// for that ends the leadership of the feeder before it comes here.
 	yields := s.run(context.Background(), to, plan{}, now-TickWindow)
 	o := s.collect(yields)
 	for i, y := range yields {

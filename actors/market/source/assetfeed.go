@@ -21,7 +21,7 @@ const (
 	realBars = 1000
 	// shortGap, in milliseconds, is made up by bars of 1m alone.
 	shortGap = 90 * 60_000
-	// upWithin is how long a venue may take until it tells of an asset.
+	// upWithin is how long a venue may take until it sends events of an asset.
 	upWithin = 20 * time.Second
 	// downFor is after how long without connection an asset is looked for elsewhere,
 	// silentFor without a word of it, although it is connected.
@@ -30,10 +30,10 @@ const (
 	// workEvery is how often what has come is worked in.
 	workEvery = 100 * time.Millisecond
 	// lateBar is how long after its end, in milliseconds, a bar of 1m is asked for that
-	// was not told of.
+	// did not come.
 	lateBar = 8_000
 	// askAfter is how long after the end of a minute a venue is asked that does not
-	// tell by itself; askedTwice is how much it is asked for again, because it may have
+	// stream; askedTwice is how much it is asked for again, because it may have
 	// been late with that: both in milliseconds.
 	askAfter   = 3_000
 	askedTwice = 180_000
@@ -51,21 +51,21 @@ const (
 	LevelFaults = 50
 )
 
-// Delivery is what a keeper tells the feeder, in the order: records, bars, ticks.
+// Delivery is what a feed hands to the feeder, in the order: records, bars, ticks.
 type Delivery struct {
 	Feed *AssetFeed
 	// Record comes with Series: both are to be stored before anything that follows.
-	// Reset says that they are of another source than what was stored.
+	// Reset reports whether they are of another source than what was stored.
 	Record *marketdata.Asset
 	Reset  bool
 	Series []marketdata.Series
 	Bars   []marketdata.Bar // closed, of 1m
 	// Missed is since when ticks may be missing before the next one, in milliseconds;
-	// 0: none. Bars tell what the prices were.
+	// 0: none. Bars hold what the prices were.
 	Missed int64
 	Ticks  []marketdata.Tick
 	UpTo   int64 // all bars that ended by then have been delivered
-	// Err says why the asset is not kept; the keeper has ended.
+	// Err is why the asset is not kept; the feed has ended.
 	Err    error
 	News   []marketdata.NewsItem
 	Listed *listing // of a source
@@ -83,7 +83,7 @@ type AssetFeed struct {
 	metrics       *Metrics
 	out           chan<- Delivery
 
-	source string                   // whose bars the records hold; empty: nobody's
+	source string                   // whose bars the records hold; empty: there are none
 	newest [prices.Timeframes]int64 // when the newest of them ended
 	ticked int64                    // the newest tick that was delivered
 	level  float64                  // the newest price that was delivered
@@ -109,7 +109,7 @@ func (k *AssetFeed) push(e binance.Event) {
 	k.pending = append(k.pending, e)
 }
 
-// take returns what was pushed; lost says that some was forgotten.
+// take returns what was pushed; lost reports whether some was dropped.
 func (k *AssetFeed) take() (events []binance.Event, lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +187,7 @@ func (k *AssetFeed) choose() Venue {
 	return nil
 }
 
-// verdict says why no venue gives the asset.
+// verdict returns why no venue gives the asset.
 func (k *AssetFeed) verdict() error {
 	for _, v := range k.venues {
 		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, fetch.ErrUnknown) {
@@ -229,7 +229,7 @@ func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 	return k.listen(ctx, v, symbol, up)
 }
 
-// awaitUp waits until a venue tells of the asset. What comes after that stays pending.
+// awaitUp waits until a venue sends events of the asset. What comes after that stays pending.
 func (k *AssetFeed) awaitUp(ctx context.Context) error {
 	deadline := time.NewTimer(upWithin)
 	defer deadline.Stop()

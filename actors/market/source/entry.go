@@ -30,7 +30,7 @@ const ReadChunk = 2000
 
 // ParseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
 // is that of a tick of our own, which carries it in a field, and streamName for what
-// somebody gave: who may write to market:ticks must not pass for a source.
+// came from outside: a writer of market:ticks must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
 	known := 0
 	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
@@ -129,7 +129,7 @@ func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason
 	return b, skipped
 }
 
-// CheckBarTime says whether b is a bar of g that was closed when its entry was
+// CheckBarTime reports whether b is a bar of g that was closed when its entry was
 // written at ms, and completes its CloseTime.
 func CheckBarTime(b *marketdata.AssetBar, g prices.Grid, ms int64) prices.Reason {
 	frame, ok := prices.FrameOf(b.Timeframe)
@@ -159,7 +159,7 @@ func nameAndNumber(fields map[string]string, number string) (string, float64, pr
 	return name, value, skipped
 }
 
-// validName says that name can be an asset's: 1 to 64 characters without control
+// validName reports whether name can be an asset's: 1 to 64 characters without control
 // characters or spaces at its ends.
 func validName(name string) bool {
 	if name == "" || len(name) > 4*MaxAssetLength || !utf8.ValidString(name) ||

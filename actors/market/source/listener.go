@@ -41,14 +41,14 @@ func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64
 	}
 }
 
-// listener works in what a venue tells of an asset.
+// listener handles the events of an asset that a venue sends.
 type listener struct {
 	*AssetFeed
 	v      Venue
 	symbol string
 
 	heard  time.Time // when it was last spoken of
-	traded time.Time // when a trade was last told of
+	traded time.Time // when a trade last came
 	downAt time.Time // since when there is no connection; zero: there is one
 	// partial is the minute within which the venue began to tell: its ticks are not all
 	// there, so its bar makes up for them. 0: none.
@@ -59,7 +59,7 @@ type listener struct {
 	ticks   []marketdata.Tick
 }
 
-// hear works in one event.
+// hear handles one event.
 func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 	now := s.now().UnixMilli()
 	s.heard = time.Now()
@@ -99,7 +99,7 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 		return nil
 	}
 	if b.Volume > 0 && time.Since(s.traded) > silentFor {
-		return errSilent // of trades, which are told of apart from bars
+		return errSilent // of trades, which come apart from bars
 	}
 	if b.OpenTime > s.newest[prices.M1] {
 		return nil // one before it is missing: check asks for both
@@ -154,7 +154,7 @@ func (s *listener) flush(ctx context.Context) {
 	s.bars, s.ticks = nil, nil
 }
 
-// check finds out whether the venue does what it shall.
+// check finds out whether the venue does what it should.
 func (s *listener) check(ctx context.Context) error {
 	if !s.downAt.IsZero() {
 		if time.Since(s.downAt) > downFor {

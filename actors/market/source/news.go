@@ -33,7 +33,7 @@ const (
 	// longest one while it fails.
 	reportEvery = time.Minute
 	reportRetry = 15 * time.Minute
-	// maxKnownItems bounds what is remembered of a source, so that nothing is told
+	// maxKnownItems bounds what is remembered of a source, so that nothing is delivered
 	// twice.
 	maxKnownItems = 20_000
 	// alpacaWeight is the weight of its news: they come from an agency.
@@ -150,7 +150,7 @@ func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 	}
 }
 
-// fresh returns what was not told before and is about known assets, by time.
+// fresh returns what was not delivered before and is about known assets, by time.
 func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
 	var news []marketdata.NewsItem
 	for _, n := range items {

@@ -17,7 +17,7 @@ const (
 	// an asset's prices now.
 	probeEvery = time.Minute
 	// returnAfter is for how long one of them must have answered well until it gives the
-	// prices again: each change has the whole history read anew.
+	// prices again: each change has the whole history read again.
 	returnAfter = 10 * time.Minute
 	// probedBars is of how many minutes it must have a bar.
 	probedBars = 10
@@ -52,7 +52,7 @@ func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 }
 
 // recovers returns true once a venue has answered well for long enough, false when ctx
-// ends. One that tells by itself must do so.
+// ends. One that streams must do so.
 func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 	var up, fell atomic.Bool
 	stop, streams := v.Follow(symbol, func(e binance.Event) {

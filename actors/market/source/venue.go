@@ -57,7 +57,7 @@ type Venue interface {
 	// Listed returns what it calls all assets that it has. known is false at a venue that
 	// does not tell.
 	Listed(ctx context.Context) (symbols []string, known bool, err error)
-	// Follow has trades and closed bars told until stop is called. It returns false at
+	// Follow has trades and closed bars passed to told until stop is called. It returns false at
 	// a venue that must be asked.
 	Follow(symbol string, told func(binance.Event)) (stop func(), ok bool)
 	// Run does what Follow needs, until ctx ends.
@@ -335,7 +335,7 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 	return kept, err
 }
 
-// Ping implements venue. The service does not tell its time.
+// Ping implements venue. The service does not give its time.
 func (v *alpacaVenue) Ping(ctx context.Context) (int64, error) {
 	_, err := v.Client.News(ctx, "SPY", 0, 1)
 	return 0, err

@@ -25,7 +25,7 @@ const (
 	pageWeight = 2
 	// maxPages bounds the answers that one call asks for.
 	maxPages = 20
-	// codeSymbol says that the exchange does not have a symbol.
+	// codeSymbol is the code for a symbol that the exchange does not have.
 	codeSymbol = -1121
 )
 

@@ -43,14 +43,14 @@ const (
 	maxSymbols = 500
 	// perRequest is how many symbols one request names.
 	perRequest = 50
-	// The pause before connecting anew: the server takes 300 connections in 5 minutes.
+	// The pause before connecting again: the server takes 300 connections in 5 minutes.
 	firstReconnect   = 500 * time.Millisecond
 	longestReconnect = 30 * time.Second
 	// faultsAllowed is how many messages in a row may make no sense.
 	faultsAllowed = 100
 )
 
-// EventKind says what an Event is about.
+// EventKind is what an Event is about.
 type EventKind int
 
 // The kinds.
@@ -69,7 +69,7 @@ const (
 	Refused
 )
 
-// Event is what the exchange says of a symbol.
+// Event is what the exchange sends of a symbol.
 type Event struct {
 	Kind EventKind
 	Tick marketdata.Tick
@@ -80,12 +80,12 @@ type Event struct {
 type StreamOptions struct {
 	URL    string // without a slash at its end; default StreamURL
 	Log    *slog.Logger
-	Faulty func() // told of each message that makes no sense; may be nil
+	Faulty func() // called for each message that makes no sense; may be nil
 	// Dial is for tests. The default bounds the time to connect.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Stream follows symbols over one connection, which it makes anew whenever it ends.
+// Stream follows symbols over one connection, which it makes again whenever it ends.
 type Stream struct {
 	o       StreamOptions
 	log     *slog.Logger
@@ -142,7 +142,7 @@ func (s *Stream) wake() {
 	}
 }
 
-// wanted returns the symbols that are followed, and whether who follows was told that
+// wanted returns the symbols that are followed, and whether its followers were notified that
 // they are.
 func (s *Stream) wanted() map[string]bool {
 	s.mu.Lock()

@@ -16,7 +16,7 @@ const (
 )
 
 // breaker keeps requests from a server that fails or wants rest. After a rest one
-// request is let through: its outcome says whether the next ones are.
+// request is let through: its outcome decides whether the next ones are.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
@@ -42,7 +42,7 @@ func (b *breaker) allow(now time.Time) time.Duration {
 	return 0
 }
 
-// done notes how a request ended. failed says that the server is to blame.
+// done notes how a request ended. failed reports whether the server is to blame.
 func (b *breaker) done(now time.Time, failed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -38,8 +38,8 @@ const (
 	patience = 5 * time.Second
 	// overall bounds a request with all its tries.
 	overall = 45 * time.Second
-	// restUntold is how long a server is left alone that limits us without saying for
-	// how long, banUntold one that bans us.
+	// restUntold is how long a server is left alone that limits us without naming
+	// a time, banUntold one that bans us.
 	restUntold = 30 * time.Second
 	banUntold  = 2 * time.Minute
 )
@@ -64,7 +64,7 @@ type Options struct {
 	// Rest says, by the start of the body of an error, for how long the server wants to be
 	// left alone where that is not in a header; 0 if it does not. It may be nil.
 	Rest func(body []byte) time.Duration
-	// Done is told of every try and how it ended: "ok" or a Kind. It may be nil.
+	// Done is called after every try with how it ended: "ok" or a Kind. It may be nil.
 	Done func(source, result string)
 }
 
@@ -142,7 +142,7 @@ type Request struct {
 
 // Answer is a whole, checked answer.
 type Answer struct {
-	Body               []byte // nobody may change it: it may have been asked for by several
+	Body               []byte // read-only: several may have asked for it
 	Unchanged          bool   // 304: Body is empty
 	ETag, LastModified string
 	Header             http.Header
@@ -210,7 +210,7 @@ func (c *Client) wait(cost int) time.Duration {
 	return max(place.Delay(), time.Second)
 }
 
-// retry says whether another try makes sense, and after which pause.
+// retry reports whether another try makes sense, and after which pause.
 func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) {
 	jittered := pause/2 + rand.N(pause)
 	switch fault.Kind {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ErrUnknown says that a server does not have what it was asked about. Clients of servers
+// ErrUnknown reports that a server does not have what it was asked about. Clients of servers
 // return it where those say so in words of their own.
 var ErrUnknown = errors.New("the source does not know the asset")
 
-// Kind says what went wrong.
+// Kind is what went wrong.
 type Kind string
 
 // The kinds, which are the values of the label "result" beside "ok".
@@ -35,7 +35,7 @@ type Error struct {
 	Status int // of HTTP; 0 without an answer
 	// RetryAfter is when it makes sense to ask again; 0 if that is not known.
 	RetryAfter time.Duration
-	Body       []byte // the start of what a server said with an error
+	Body       []byte // the start of the body that came with an error
 	Cause      error  // may be nil
 }
 
@@ -57,5 +57,5 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Temporary says that the same request may have another answer later.
+// Temporary reports whether the same request may have another answer later.
 func (e *Error) Temporary() bool { return e.Kind != Refused || e.Status == 403 || e.Status == 408 }

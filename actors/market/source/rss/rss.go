@@ -28,7 +28,7 @@ const (
 	maxText     = 4000 // bytes
 )
 
-// Item is what a feed says once.
+// Item is one item of a feed.
 type Item struct {
 	ID       string // unique in the feed
 	At       time.Time
