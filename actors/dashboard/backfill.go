@@ -7,24 +7,24 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// frameOverhead is about what a frame takes in memory beside its bytes.
+// frameOverhead estimates the memory that a frame takes in addition to its bytes.
 const frameOverhead = 200
 
-// backfill is what was read of an account from the log: everything from its first
+// backfill caches an account's part of the event log: everything from its first
 // frame up to upTo. Requests for one account wait for each other, so that equal
-// ones share a read and a longer one adds only what is missing.
+// ones share a read and a longer one reads only what is missing.
 type backfill struct {
-	turn    chan struct{} // holds a value while a resume has its turn
+	turn    chan struct{} // a lock: holds a value while a resume uses the frames
 	users   int           // guarded by resumer.mu
 	expiry  *time.Timer   // guarded by resumer.mu
 	frames  []*frame
 	upTo    signal.Position
-	anchor  signal.Position // the last event of the log, of any account, that was seen
-	entries int             // of the log that were read for it
+	anchor  signal.Position // the last event read, of any account
+	entries int             // entries of the log read for it
 	bytes   int             // of its frames; guarded by resumer.mu
 }
 
-// take returns the account's backfill, which stays until it is released.
+// take returns the account's backfill, creating it if needed; release must follow.
 func (r *resumer) take(account signal.AccountID) *backfill {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *resumer) take(account signal.AccountID) *backfill {
 	return b
 }
 
-// release gives b back; it is dropped a minute after its last use.
+// release ends one use of b, which is dropped a minute after its last use.
 func (r *resumer) release(account signal.AccountID, b *backfill) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,15 +62,15 @@ func (r *resumer) expire(account signal.AccountID, b *backfill) {
 	}
 }
 
-// drop removes a backfill that is not in use. r.mu is held.
+// drop removes a backfill that is not in use. The caller holds r.mu.
 func (r *resumer) drop(account signal.AccountID, b *backfill) {
 	b.expiry.Stop()
 	delete(r.stock, account)
 	r.held -= b.bytes
 }
 
-// hold counts bytes that are read for b. It reports false if all accounts together have
-// read too many: backfills that are not in use are dropped first.
+// hold reserves memory for bytes read into b, and reports whether the limit for all
+// accounts together allows it. It drops unused backfills to make room.
 func (r *resumer) hold(b *backfill, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *resumer) hold(b *backfill, bytes int) bool {
 	return true
 }
 
-// empty drops the frames of b. The caller has its turn.
+// empty drops the frames of b. The caller holds b.turn.
 func (r *resumer) empty(b *backfill) {
 	b.frames, b.upTo, b.anchor, b.entries = nil, signal.Position{}, signal.Position{}, 0
 	r.mu.Lock()
@@ -99,7 +99,7 @@ func (r *resumer) empty(b *backfill) {
 	b.bytes = 0
 }
 
-// close drops what was read.
+// close drops all backfills.
 func (r *resumer) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

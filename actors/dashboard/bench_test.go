@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// audienceOf are connections whose other ends count what they get.
+// audienceOf are connections whose other ends count the bytes that they receive.
 type audienceOf struct {
 	servers []*net.TCPConn
 	got     atomic.Int64
@@ -66,7 +66,7 @@ func newAudienceOf(b *testing.B, connections int) *audienceOf {
 	return a
 }
 
-// expect begins a round in which all get n bytes; wait waits for its end.
+// expect starts a round in which all receive n bytes; wait waits for its end.
 func (a *audienceOf) expect(n int) {
 	a.got.Store(0)
 	a.wanted.Store(int64(n * len(a.servers)))
@@ -81,9 +81,9 @@ func benchEvent() signal.Event {
 	return e
 }
 
-// BenchmarkFanOut delivers signals to 1,000 connections of one account: by the hub,
-// and by a bare loop of write(2) of the same bytes to the same sort of connections,
-// which is the floor. One operation is one message to one connection.
+// BenchmarkFanOut delivers signals to 1,000 connections of one account: by the hub and,
+// as the lower bound, by a plain loop of write(2) of the same bytes. One operation is
+// one message to one connection.
 func BenchmarkFanOut(b *testing.B) {
 	const connections = 1000
 	for _, batch := range []int{1, 40} {
@@ -133,8 +133,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// bareWrite writes b to every connection, from as many goroutines as there are
-// flushers.
+// bareWrite writes b to every connection, with as many goroutines as flushers.
 func bareWrite(tb testing.TB, connections []*net.TCPConn, b []byte) {
 	const flushers = 2
 	var wg sync.WaitGroup
@@ -166,7 +165,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeMessage reads what every client sends first.
+// BenchmarkDecodeMessage decodes a client's first message.
 func BenchmarkDecodeMessage(b *testing.B) {
 	text := []byte(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC","ETH"]}}`)
 	b.ReportAllocs()

@@ -17,13 +17,15 @@ const (
 	signalClosed
 	agentStatus
 	systemNotification
-	// heartbeat may be named, since it is a message type of the specification, but
-	// comes to all whether named or not.
+	// heartbeat may be named because the specification lists it as a message type,
+	// but every connection gets it.
 	heartbeat
 	channels
 )
 
-var channelNames = [channels]string{"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification", "heartbeat"}
+var channelNames = [channels]string{
+	"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification", "heartbeat",
+}
 
 // ChannelNames returns the channels that a client may name.
 func ChannelNames() []string { return slices.Clone(channelNames[:]) }
@@ -34,10 +36,10 @@ var defaultChannels = []channel{signalNew, agentStatus, systemNotification}
 
 func (c channel) String() string { return channelNames[c] }
 
-// hasAsset says that messages of c concern an asset.
+// hasAsset reports whether messages of c concern an asset.
 func (c channel) hasAsset() bool { return c <= signalClosed }
 
-// allowed says that scopes suffice for c.
+// allowed reports whether scopes permit c.
 func (c channel) allowed(scopes signal.ScopeSet) bool {
 	switch c {
 	case signalNew, signalUpdated, signalClosed:
@@ -54,8 +56,8 @@ func parseChannel(name string) (channel, bool) {
 	return channel(i), i >= 0
 }
 
-// channelOf returns the channel on which events of type t are sent, or false if
-// none is.
+// channelOf returns the channel for events of type t, or false if they are not sent
+// to clients.
 func channelOf(t signal.EventType) (channel, bool) {
 	switch t {
 	case signal.SignalCreated:
@@ -85,16 +87,16 @@ func setOf(list []channel) channelSet {
 
 func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
 
-// subscription is which messages of its account a connection gets. It is never
-// changed after it was made: connections share it.
+// subscription selects the messages of its account that a connection gets. It is
+// immutable, because connections share it.
 type subscription struct {
 	channels channelSet // without heartbeat
-	assets   []string   // folded, sorted, each once; empty means all
+	assets   []string   // folded, sorted, without duplicates; empty means all
 	key      string     // equal subscriptions have equal keys
 }
 
-// newSubscription returns the subscription to list, limited to assets unless
-// there are none.
+// newSubscription returns the subscription to list. Unless assets is empty, it is
+// limited to them.
 func newSubscription(list []channel, assets []string) *subscription {
 	s := &subscription{channels: setOf(list) &^ (1 << heartbeat)}
 	for _, a := range assets {
@@ -107,7 +109,7 @@ func newSubscription(list []channel, assets []string) *subscription {
 	return s
 }
 
-// matches says that f is to be sent to a connection with the subscription s.
+// matches reports whether a connection with the subscription s gets f.
 func (s *subscription) matches(f *frame) bool {
 	if !s.channels.has(f.channel) {
 		return false

@@ -2,14 +2,14 @@ package dashboard
 
 import "strconv"
 
-// closing is why the service closes a connection. What a client should do next
-// stands beside each.
+// closing is a close code and reason. The comment beside each one says what the
+// client should do next.
 type closing struct {
 	code   int
 	reason string
 }
 
-// Every way in which a connection ends by a close frame of ours.
+// All close frames that the service sends.
 var (
 	closeBye          = closing{1000, "bye"}                  // answers the client's own close frame
 	closeGoingAway    = closing{1001, "going away"}           // come back at once and resume
@@ -27,16 +27,16 @@ var (
 	closeTooManyConns = closing{4429, "too many connections"} // the same
 )
 
-// lost stands in metrics for a connection that ended without a close frame, as
-// RFC 6455 has it.
-const lost = 1006
+// codeAbnormal counts connections that ended without a close frame (RFC 6455,
+// section 7.4.1).
+const codeAbnormal = 1006
 
-// closeCodes is the closed list of the label "code".
-var closeCodes = []int{1000, 1001, 1002, 1003, lost, 1007, 1009, 1011, 4000, 4008, 4400, 4401, 4403, 4429}
+// closeCodes lists all values of the label "code".
+var closeCodes = []int{1000, 1001, 1002, 1003, codeAbnormal, 1007, 1009, 1011, 4000, 4008, 4400, 4401, 4403, 4429}
 
 func (c closing) label() string {
 	if c.code == 0 {
-		return strconv.Itoa(lost)
+		return strconv.Itoa(codeAbnormal)
 	}
 	return strconv.Itoa(c.code)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// audience is what one flusher has of one account: its connections and the
-// index from a frame to the cohorts that it concerns.
+// audience holds one flusher's connections of one account, and the index from a
+// frame to the cohorts that it concerns.
 type audience struct {
 	account     signal.AccountID
 	partition   int
-	peers       []*peer // a peer knows its place
-	cohorts     map[string]*cohort
-	everyAsset  [channels][]*cohort // without filter, or of channels without assets
+	peers       []*peer             // peer.seat is its index
+	cohorts     map[string]*cohort  // by subscription.key
+	everyAsset  [channels][]*cohort // cohorts without a filter, or channels without assets
 	singleAsset map[assetKey][]*cohort
 }
 
@@ -24,7 +24,12 @@ type assetKey struct {
 }
 
 func newAudience(account signal.AccountID, partition int) *audience {
-	return &audience{account: account, partition: partition, cohorts: make(map[string]*cohort), singleAsset: make(map[assetKey][]*cohort)}
+	return &audience{
+		account:     account,
+		partition:   partition,
+		cohorts:     make(map[string]*cohort),
+		singleAsset: make(map[assetKey][]*cohort),
+	}
 }
 
 // concerned calls yield with every cohort that f concerns.
@@ -39,7 +44,7 @@ func (a *audience) concerned(f *frame, yield func(*cohort)) {
 	}
 }
 
-// cohort returns the cohort of sub, which it makes if there is none.
+// cohort returns the cohort of sub, creating it if needed.
 func (a *audience) cohort(sub *subscription) *cohort {
 	c := a.cohorts[sub.key]
 	if c != nil {
@@ -51,7 +56,7 @@ func (a *audience) cohort(sub *subscription) *cohort {
 	return c
 }
 
-// drop forgets a cohort without members.
+// drop removes a cohort without members.
 func (a *audience) drop(c *cohort) {
 	delete(a.cohorts, c.sub.key)
 	a.index(c, func(list []*cohort) []*cohort {
@@ -64,7 +69,7 @@ func (a *audience) drop(c *cohort) {
 	})
 }
 
-// index changes every list in which c stands or is to stand.
+// index applies change to every list that c belongs to.
 func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
 	for ch := range channels {
 		if !c.sub.channels.has(ch) {
@@ -85,34 +90,34 @@ func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
 	}
 }
 
-// cohort is the connections of one account and flusher that get the same frames,
-// and the log of those frames that not all of them have got. Only its flusher
-// touches it.
+// cohort holds the connections of one account and flusher that get the same frames,
+// and the log of the frames that some of them have not got yet. Only its flusher
+// uses it.
 type cohort struct {
 	sub      *subscription
 	audience *audience
-	members  []*peer // a peer knows its place
+	members  []*peer // peer.place is its index
 
-	// The log. A member's place in it is an offset in bytes and a number of frames,
-	// both counted from the cohort's beginning; base and first are those of log[0].
+	// The log. A member's position in it is a byte offset and a frame number, both
+	// counted from the cohort's beginning; base and first are those of log[0].
 	log   []byte
-	marks []mark // of each frame in log
+	marks []mark // one for each frame in log
 	base  uint64
 	first uint64
 
-	fresh   int  // how many frames at the end of the log came since the last pass
-	dirty   bool // stands in the flusher's list for the next pass
-	lagging int  // members that did not get all that was there for them in a pass
+	fresh   int  // frames appended since the last pass
+	dirty   bool // listed in flusher.dirty for the next pass
+	lagging int  // members that did not get everything in a pass
 }
 
-// mark is the end of a frame in its cohort's log, counted from the log's beginning.
+// mark describes a frame in its cohort's log: end is its end, counted from log[0].
 type mark struct {
 	end     int
 	ms      int64 // when its event was recorded
 	channel channel
 }
 
-// end returns the offset behind the log's last frame, endFrame its number.
+// end and endFrame return the offset and the number that the next frame will have.
 func (c *cohort) end() uint64      { return c.base + uint64(len(c.log)) }
 func (c *cohort) endFrame() uint64 { return c.first + uint64(len(c.marks)) }
 
@@ -132,25 +137,24 @@ func (c *cohort) append(f *frame) {
 	c.fresh++
 }
 
-// behind returns what p has not got yet of the log.
+// behind returns the part of the log that p has not got yet.
 func (c *cohort) behind(p *peer) []byte { return c.log[p.offset-c.base:] }
 
-// release gives the log's memory back. All members must have got all of it.
+// release frees the log's memory. All members must have got all of it.
 func (c *cohort) release() {
 	c.base, c.first = c.end(), c.endFrame()
 	recycle(c.log)
 	c.log, c.marks, c.fresh = nil, c.marks[:0], 0
-	if cap(c.marks) > 16 { // an idle cohort holds next to nothing
+	if cap(c.marks) > 16 { // an idle cohort keeps little memory
 		c.marks = nil
 	}
 }
 
-// compactFrom is the length from which on a log's read beginning is cut off,
-// though a member still needs the end.
+// compactFrom is the shortest log that compact works on.
 const compactFrom = 256 << 10
 
-// compact cuts the beginning off that all members have got, if that is most of
-// the log.
+// compact drops the beginning of a long log that all members have got, if that is
+// at least half of it.
 func (c *cohort) compact() {
 	if len(c.log) < compactFrom {
 		return
@@ -174,7 +178,7 @@ func (c *cohort) compact() {
 	c.base, c.first = c.base+uint64(cut), n
 }
 
-// join adds p, which gets what is appended from now on.
+// join adds p, which gets the frames appended from now on.
 func (c *cohort) join(p *peer) {
 	p.cohort, p.place = c, len(c.members)
 	p.offset, p.frame, p.lagging = c.end(), c.endFrame(), false
@@ -202,13 +206,13 @@ func (c *cohort) leave(p *peer) {
 	}
 }
 
-// Logs come from pools of three sizes, so that idle cohorts hold none and busy
-// ones do not leave one size after the other to the garbage collector.
+// Logs come from pools of three sizes, so that an idle cohort keeps no buffer and a
+// growing log does not produce garbage.
 var logSizes = [...]int{4 << 10, 32 << 10, 256 << 10}
 
 var logPools [len(logSizes)]sync.Pool // of *[]byte
 
-// grow returns b with room for n more bytes.
+// grow returns b with capacity for n more bytes.
 func grow(b []byte, n int) []byte {
 	need := len(b) + n
 	if need <= cap(b) {
@@ -232,7 +236,7 @@ func grow(b []byte, n int) []byte {
 	return r
 }
 
-// recycle gives b to the pool of its size, if it came from one.
+// recycle returns b to the pool of its size, if there is one.
 func recycle(b []byte) {
 	for i, size := range logSizes {
 		if cap(b) == size {

@@ -61,7 +61,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 		a.drop(a.cohort(s))
 	}
 	if len(a.cohorts)+len(a.singleAsset) > 0 || len(a.everyAsset[agentStatus]) > 0 {
-		t.Error("something is left of cohorts that are gone")
+		t.Error("the index still holds removed cohorts")
 	}
 }
 
@@ -75,8 +75,8 @@ func channelsIn(s *subscription) []channel {
 	return list
 }
 
-// TestCohortLog has members that read at different speeds and wants each to get
-// the bytes of all frames, whatever is released or cut off.
+// TestCohortLog checks that members that read at different speeds all get the bytes of
+// all frames, while parts of the log are released and compacted.
 func TestCohortLog(t *testing.T) {
 	t.Parallel()
 	a := newAudience(alice, 0)
@@ -107,7 +107,7 @@ func TestCohortLog(t *testing.T) {
 				n = r.IntN(min(2000, n) + 1)
 			}
 			if i == 0 && r.IntN(300) == 0 {
-				n = len(rest) // now and then it catches up
+				n = len(rest) // sometimes it catches up
 			}
 			got[i] = append(got[i], rest[:n]...)
 			f.advance(p, fromLog, n)

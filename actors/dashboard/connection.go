@@ -10,33 +10,34 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// What the actor of a connection hears beside the client's messages.
+// Messages to the actor of a connection, in addition to the client's.
 type (
-	// credentialChecked says what came of a client's auth message.
+	// credentialChecked is the result of checking a client's credential.
 	credentialChecked struct {
 		principal signal.Principal
 		err       error
 	}
-	// missedFound says what a resume has to send.
+	// missedFound is the result of a search for missed events.
 	missedFound struct {
 		message message
 		replay  replay
 		err     error
 	}
-	// caughtUp says that a subscription is live.
+	// caughtUp reports that a subscription is live.
 	caughtUp struct{}
-	// authTimedOut says that the client had its time to authenticate.
+	// authTimedOut reports that the time to authenticate is over.
 	authTimedOut struct{}
-	// credentialExpired says that a credential may have expired.
+	// credentialExpired reports that the credential has expired.
 	credentialExpired struct{}
-	// ended says that the socket is closed.
+	// ended reports that the socket is closed.
 	ended struct{}
 )
 
 // Authenticator checks credentials.
 type Authenticator interface {
-	// Authenticate returns who token belongs to. The error has KindUnauthorized if
-	// it is not valid; any other means that it could not be checked.
+	// Authenticate returns the principal that token belongs to. The error has
+	// KindUnauthorized if the token is not valid; any other error means that it could
+	// not be checked.
 	Authenticate(ctx context.Context, token string) (signal.Principal, error)
 }
 
@@ -44,29 +45,29 @@ type Authenticator interface {
 const (
 	maxHeld      = 64
 	maxHeldBytes = 64 << 10
-	authLimit    = 5 * time.Second // of one question to the Authenticator
+	authLimit    = 5 * time.Second // for one call of the Authenticator
 )
 
-// connection is the actor of one WebSocket: who the client is and what it wants.
-// It handles the client's messages one by one; those behind an auth or a resume
-// wait until it is done.
+// connection is the actor of one WebSocket. It knows who the client is and what it
+// subscribed to. It handles the client's messages one by one; those behind an auth
+// or a resume wait until that is done.
 type connection struct {
 	hub  *Hub
 	peer *peer
 
 	principal *signal.Principal // nil before authentication
-	channels  []channel         // of the subscription, in the client's order
-	assets    []string          // of its filter, as the client wrote them
+	channels  []channel         // the subscription, in the client's order
+	assets    []string          // the filter, as the client wrote it
 
-	busy      bool // an auth or the search for a resume is under way
-	catching  bool // a new subscription is not live yet: a replay may be under way
-	held      []received
-	heldBytes int
-	errors    pace
+	busy       bool // an auth or the search for missed events is in progress
+	catchingUp bool // the new subscription is not live yet: a replay may be in progress
+	held       []received
+	heldBytes  int
+	errors     rateWindow
 
-	patience engine.Timer // until the client must have authenticated
-	expiry   engine.Timer
-	over     bool // ended was received
+	authTimer    engine.Timer // runs until the client is authenticated
+	expiry       engine.Timer
+	socketClosed bool // ended was received
 }
 
 // Receive implements engine.Actor.
@@ -85,7 +86,7 @@ func (a *connection) Receive(c engine.Context) {
 	case missedFound:
 		a.onMissedFound(c, m)
 	case caughtUp:
-		a.catching = false
+		a.catchingUp = false
 		a.resume(c)
 	case authTimedOut:
 		if a.principal == nil {
@@ -94,10 +95,10 @@ func (a *connection) Receive(c engine.Context) {
 	case credentialExpired:
 		a.close(closeUnauth)
 	case ended:
-		a.over = true
+		a.socketClosed = true
 		c.Stop(c.Self())
 	case engine.Stopping:
-		if !a.over { // it failed, or the process stops
+		if !a.socketClosed { // the actor failed, or the process stops
 			a.close(closeInternal)
 		}
 	}
@@ -106,7 +107,7 @@ func (a *connection) Receive(c engine.Context) {
 func (a *connection) onStarted(c engine.Context) {
 	p := a.principal
 	if p == nil {
-		a.patience = c.After(a.hub.o.AuthTimeout, authTimedOut{})
+		a.authTimer = c.After(a.hub.o.AuthTimeout, authTimedOut{})
 	} else {
 		a.principal = nil
 		a.accept(c, *p)
@@ -114,7 +115,7 @@ func (a *connection) onStarted(c engine.Context) {
 	a.peer.begin(c.Self())
 }
 
-// onReceived handles a message, or lets it wait for its turn.
+// onReceived handles a message, or queues it behind one that is in progress.
 func (a *connection) onReceived(c engine.Context, m received) {
 	if m.excess {
 		message, _ := decodeMessage(m.text)
@@ -130,7 +131,7 @@ func (a *connection) onReceived(c engine.Context, m received) {
 	}
 }
 
-// resume handles what waited, up to the next message that must wait.
+// resume handles the queued messages, up to the next one that must wait.
 func (a *connection) resume(c engine.Context) {
 	for !a.busy && len(a.held) > 0 && a.handle(c, a.held[0].text) {
 		a.heldBytes -= len(a.held[0].text)
@@ -141,12 +142,13 @@ func (a *connection) resume(c engine.Context) {
 	}
 }
 
-// handle returns false if the message must wait: during a replay, which may take
-// as long as its client likes, nothing but pings and faults is answered.
+// handle reports whether the message was handled; otherwise it must wait. Only pings
+// and faults are answered during a replay, which lasts as long as the client takes to
+// read it.
 func (a *connection) handle(c engine.Context, text []byte) bool {
 	m, fault := decodeMessage(text)
 	switch {
-	case a.catching && fault == nil && m.action != actionPing:
+	case a.catchingUp && fault == nil && m.action != actionPing:
 		return false
 	case a.principal == nil && m.action != actionAuth:
 		a.refuse(m.ref, faultf(codeAuthRequired, `the first message must be {"action": "auth", "api_key": "…"}`))
@@ -159,14 +161,15 @@ func (a *connection) handle(c engine.Context, text []byte) bool {
 	case m.action == actionUnsubscribe:
 		a.unsubscribe(m)
 	case m.action == actionPing:
-		a.peer.flusher.post(said{a.peer, "pong", pongData{m.ref}})
+		a.peer.flusher.post(sendReply{a.peer, "pong", pongData{m.ref}})
 	}
 	return true
 }
 
-// refuse answers a message with an error. The tenth within a minute closes.
+// refuse answers a message with an error. The tenth within a minute closes the
+// connection.
 func (a *connection) refuse(ref *string, f *fault) {
-	a.peer.flusher.post(said{a.peer, "error", errorData{ref, f.code, f.message}})
+	a.peer.flusher.post(sendReply{a.peer, "error", errorData{ref, f.code, f.message}})
 	if a.errors.allow(a.hub.clock(), errorsPerMinute-1, time.Minute) {
 		return
 	}
@@ -177,7 +180,7 @@ func (a *connection) refuse(ref *string, f *fault) {
 	a.close(closeErrors)
 }
 
-func (a *connection) close(why closing) { a.peer.flusher.post(shut{a.peer, why}) }
+func (a *connection) close(why closing) { a.peer.flusher.post(closeConn{a.peer, why}) }
 
 func (a *connection) authenticate(c engine.Context, token string) {
 	a.busy = true
@@ -203,7 +206,7 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 		return
 	}
 	if a.principal != nil && a.principal.Account != m.principal.Account {
-		// A connection has one account: its positions and what was sent belong to it.
+		// Positions and what was already sent belong to one account.
 		a.close(closeUnauth)
 		return
 	}
@@ -212,7 +215,7 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 	a.resume(c)
 }
 
-// accept takes p as the principal, the first or a fresh one of the same account.
+// accept makes p the principal: the first one, or a renewed one of the same account.
 func (a *connection) accept(c engine.Context, p signal.Principal) {
 	first := a.principal == nil
 	left := p.ExpiresAt.Sub(a.hub.o.Now())
@@ -225,7 +228,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 			a.close(closeTooManyConns)
 			return
 		}
-		a.patience.Stop()
+		a.authTimer.Stop()
 		a.channels = defaultChannels
 	}
 	a.principal = &p
@@ -234,12 +237,22 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		a.expiry = c.After(left, credentialExpired{})
 	}
 	a.channels, _ = allowed(a.channels, p.Scopes)
-	a.peer.flusher.post(authenticated{peer: a.peer, account: p.Account, key: p.Key, session: p.Session,
-		sub: a.hub.subscription(a.channels, a.assets), welcome: a.welcome()})
+	a.peer.flusher.post(authenticated{
+		peer:    a.peer,
+		account: p.Account,
+		key:     p.Key,
+		session: p.Session,
+		sub:     a.hub.subscription(a.channels, a.assets),
+		welcome: a.welcome(),
+	})
 }
 
 func (a *connection) welcome() welcomeData {
-	w := welcomeData{ConnectionID: a.peer.id, HeartbeatSeconds: a.hub.o.Heartbeat.Seconds(), Channels: names(a.channels)}
+	w := welcomeData{
+		ConnectionID:     a.peer.id,
+		HeartbeatSeconds: a.hub.o.Heartbeat.Seconds(),
+		Channels:         names(a.channels),
+	}
 	if e := a.principal.ExpiresAt; !e.IsZero() {
 		text := e.UTC().Format(signal.TimeLayout)
 		w.ExpiresAt = &text
@@ -247,7 +260,7 @@ func (a *connection) welcome() welcomeData {
 	return w
 }
 
-// allowed parts list into what scopes suffice for and the rest.
+// allowed splits list into the channels that scopes permit and the others.
 func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel) {
 	for _, ch := range list {
 		if ch.allowed(scopes) {
@@ -283,7 +296,8 @@ func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 	a.resume(c)
 }
 
-// wanted returns the channels that m asks for, by whether the scopes suffice.
+// wanted returns the channels that m asks for: those that the scopes permit, and the
+// others.
 func (a *connection) wanted(m message) (granted, denied []channel) {
 	if !m.named {
 		granted, _ = allowed(defaultChannels, a.principal.Scopes)
@@ -292,24 +306,35 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 	return allowed(m.channels, a.principal.Scopes)
 }
 
-// change replaces the subscription by what m asks for.
+// change replaces the subscription by the one that m asks for.
 func (a *connection) change(m message, r *replay) {
-	a.catching = true
+	a.catchingUp = true
 	granted, denied := a.wanted(m)
 	a.channels, a.assets = granted, m.assets
-	data := subscribedData{Ref: m.ref, Channels: names(granted), Filters: filtersData{Assets: m.assets}, Denied: names(denied)}
+	data := subscribedData{
+		Ref:      m.ref,
+		Channels: names(granted),
+		Filters:  filtersData{Assets: m.assets},
+		Denied:   names(denied),
+	}
 	if data.Filters.Assets == nil {
 		data.Filters.Assets = []string{}
 	}
-	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(granted, m.assets), replay: r, kind: "subscribed",
+	a.peer.flusher.post(subscribed{
+		peer:   a.peer,
+		sub:    a.hub.subscription(granted, m.assets),
+		replay: r,
+		kind:   "subscribed",
 		reply: func(resumed *resumedData) any {
 			data.Resumed = resumed
 			return data
-		}})
+		},
+	})
 }
 
-// subscription returns the subscription to list, limited to assets unless there are none.
-// What was sent stays beside the catalogue's name of it: it may be a subject of content.
+// subscription returns the subscription to list. Unless assets is empty, it is limited
+// to them, both as spelled and by their catalogue names: the spelling itself may be a
+// subject of content.
 func (h *Hub) subscription(list []channel, assets []string) *subscription {
 	if h.o.Name == nil {
 		return newSubscription(list, assets)
@@ -322,7 +347,7 @@ func (h *Hub) subscription(list []channel, assets []string) *subscription {
 }
 
 func (a *connection) unsubscribe(m message) {
-	a.catching = true
+	a.catchingUp = true
 	remove := setOf(m.channels)
 	var rest []channel
 	for _, ch := range a.channels {

@@ -60,7 +60,7 @@ func TestFirstMessageAuthenticates(t *testing.T) {
 		c := s.dial(nil)
 		c.send(`{"action":"subscribe","ref":"r1"}`)
 		c.wantData("error", `{"ref":"r1","code":"auth_required","message":"the first message must be {\"action\": \"auth\", \"api_key\": \"…\"}"}`)
-		// What is sent right behind the auth is handled after it, in order.
+		// Messages sent right after the auth are handled after it, in order.
 		c.send(`{"action":"auth","` + member + `":"ask_a"}`)
 		c.send(`{"action":"subscribe","channels":["signal.new"],"ref":"r2"}`)
 		c.send(`{"action":"ping","ref":"r3"}`)
@@ -129,7 +129,7 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 		t.Errorf("second welcome: %+v, %v", w, err)
 	}
 	if d := cmp.Diff([]string{"signal.new"}, w.Channels); d != "" {
-		t.Error("the subscription does not go on:", d)
+		t.Error("the subscription does not continue:", d)
 	}
 	crossing.send(`{"action":"auth","token":"other"}`)
 	crossing.wantClose(closeUnauth)
@@ -137,7 +137,7 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 	bad.wantClose(closeUnauth)
 	expiring.wantClose(closeUnauth)
 	shortened.wantClose(closeUnauth)
-	// The extended one goes on with its filter.
+	// The extended connection keeps its filter.
 	s.journal.append(created(alice, "ETH"), created(alice, "BTC"))
 	if e := extended.want("signal.new"); !strings.Contains(string(e.Data), `"BTC"`) {
 		t.Errorf("after the extension: %s", e.Data)
@@ -391,12 +391,12 @@ func TestRevocationsClose(t *testing.T) {
 	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded, Subject: string(ended)})
 	d.wantClose(closeUnauth)
 	b.wantNothing()
-	// One that was authenticated just before the revocation and comes just after it.
+	// A connection that was authenticated just before the revocation and arrives after it.
 	s.dial(otherJWT).wantClose(closeUnauth)
 	s.journal.append(signal.Event{Account: alice, Type: signal.KeyRevoked, Subject: string(key.Key)})
 	a.wantClose(closeUnauth)
 	twin.wantClose(closeUnauth)
-	for _, p := range []*signal.Principal{key, otherJWT} { // the former revocation is remembered, too
+	for _, p := range []*signal.Principal{key, otherJWT} { // the earlier revocation still counts, too
 		s.dial(p).wantClose(closeUnauth)
 	}
 	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded})

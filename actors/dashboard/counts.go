@@ -8,28 +8,29 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// milestoneEvery is how many entries of an event log lie between two milestones.
+// milestoneEvery is the number of log entries between two milestones.
 const milestoneEvery = 1000
 
-// entryCounts knows how many entries of the event logs lie between two positions, at least:
-// of what this node has seen go by, and of what a resume has read and found too long. So a
-// resume that reaches back too far is refused without a read. Its methods may be called
-// from anywhere.
+// entryCounts keeps a lower bound of the number of log entries between two positions,
+// from the entries published on this node and from reads that were found too long. With
+// it a resume that reaches back too far is refused without a read. Its methods are safe
+// for concurrent use.
 type entryCounts struct {
-	age time.Duration // older milestones are dropped: no resume reaches back further
+	age time.Duration // older milestones are dropped, because no resume reaches them
 
 	mu    sync.Mutex
 	parts map[int]*counted
 }
 
-// counted is what is known of one log.
+// counted holds the milestones of one log.
 type counted struct {
-	entries int64 // the number of the newest entry, counted from any one
-	// milestones are ascending. What a gap has hidden lies between two of them uncounted.
+	entries int64 // the number of the newest entry; the count may begin at any entry
+	// milestones are ascending. Entries that a gap has hidden are not counted.
 	milestones []milestone
 }
 
-// milestone is the number of the entry at a position, or a lower one where some were not seen.
+// milestone is the number of the entry at a position, or a lower number if some entries
+// before it were not seen.
 type milestone struct {
 	at     signal.Position
 	number int64
@@ -48,7 +49,7 @@ func (x *entryCounts) of(partition int) *counted {
 	return c
 }
 
-// passed counts n entries of partition, the last of which is at last.
+// passed counts n entries of partition, up to the position last.
 func (x *entryCounts) passed(partition int, last signal.Position, n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,7 +66,8 @@ func (x *entryCounts) passed(partition int, last signal.Position, n int) {
 	c.milestones = c.milestones[old:]
 }
 
-// read takes over milestones of a read, ascending, as far as they are older than those known.
+// read adds the milestones of a read, which are ascending, as far as they are older than
+// the known ones.
 func (x *entryCounts) read(partition int, milestones []milestone) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -80,7 +82,7 @@ func (x *entryCounts) read(partition int, milestones []milestone) {
 	if len(milestones) == 0 {
 		return
 	}
-	if len(c.milestones) > 0 { // there may be more between the two than none
+	if len(c.milestones) > 0 { // the entries between the two lists are not counted
 		shift := c.milestones[0].number - milestones[len(milestones)-1].number
 		for i := range milestones {
 			milestones[i].number += shift
@@ -91,8 +93,8 @@ func (x *entryCounts) read(partition int, milestones []milestone) {
 	c.milestones = append(milestones, c.milestones...)
 }
 
-// exceed reports whether more than limit entries of partition are known to lie between two
-// positions; the zero until stands for the end of the log.
+// exceed reports whether more than limit entries of partition are known to lie between
+// two positions; the zero until means the end of the log.
 func (x *entryCounts) exceed(partition int, from, until signal.Position, limit int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,10 +102,14 @@ func (x *entryCounts) exceed(partition int, from, until signal.Position, limit i
 	if c == nil {
 		return false
 	}
-	first := sort.Search(len(c.milestones), func(i int) bool { return c.milestones[i].at.Compare(from) >= 0 })
+	first := sort.Search(len(c.milestones), func(i int) bool {
+		return c.milestones[i].at.Compare(from) >= 0
+	})
 	last := len(c.milestones)
 	if !until.IsZero() {
-		last = sort.Search(len(c.milestones), func(i int) bool { return c.milestones[i].at.Compare(until) > 0 })
+		last = sort.Search(len(c.milestones), func(i int) bool {
+			return c.milestones[i].at.Compare(until) > 0
+		})
 	}
 	return first < last && c.milestones[last-1].number-c.milestones[first].number > int64(limit)
 }

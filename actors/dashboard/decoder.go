@@ -11,24 +11,24 @@ import (
 const maxMessageBytes = 16 << 10
 
 // decoder splits the bytes of a client into messages and control frames (RFC 6455,
-// section 5). It is fed with what was read, whatever its size, and holds memory only
-// inside a message: a reader that waits for the rest of a frame would need a goroutine
-// and a buffer for each connection. The zero value is ready for use.
+// section 5). It accepts input in pieces of any size and holds memory only inside a
+// message: a blocking reader would need a buffer for each connection. The zero value is
+// ready for use.
 type decoder struct {
-	buffer  [ws.MaxHeaderSize]byte // the header as far as it was read
-	have    uint8                  // bytes of buffer
+	buffer  [ws.MaxHeaderSize]byte // the header, as far as it was read
+	have    uint8                  // bytes in buffer
 	inside  bool                   // the header is complete, its payload is not
-	begun   bool                   // a message is incomplete
+	begun   bool                   // the first part of a fragmented message was read
 	header  ws.Header
 	read    int    // bytes of the payload read so far
-	control []byte // payload of a control frame
+	control []byte // payload of a control frame so far
 	message []byte // payload of a message so far
 }
 
-// feed takes the next bytes and calls yield with what is complete: opText with a
-// message, opClose, opPing or opPong with a payload, which yield may keep. It
-// returns why the connection must be closed, or the zero value; after that, or
-// after opClose, it must not be called again.
+// feed decodes the next bytes and calls yield for each complete message (opText) and
+// control frame (opClose, opPing, opPong); yield may keep the payload. A result other
+// than the zero value is the reason to close the connection. After such a result, or
+// after opClose, feed must not be called again.
 func (d *decoder) feed(b []byte, yield func(opcode byte, payload []byte)) closing {
 	for len(b) > 0 {
 		if !d.inside {
@@ -56,7 +56,8 @@ func (d *decoder) feed(b []byte, yield func(opcode byte, payload []byte)) closin
 	return closing{}
 }
 
-// headerLength returns the length of a masked header, as far as its first bytes tell.
+// headerLength returns the length of a masked header, or 2 until the byte that
+// determines it was read.
 func (d *decoder) headerLength() int {
 	if d.have < 2 {
 		return 2
@@ -70,7 +71,7 @@ func (d *decoder) headerLength() int {
 	return 2 + 4
 }
 
-// begin checks a complete header and begins its payload.
+// begin parses and checks the header once it is complete.
 func (d *decoder) begin() closing {
 	if d.have < 2 {
 		return closing{}
@@ -99,7 +100,7 @@ func (d *decoder) begin() closing {
 	return closing{}
 }
 
-// unmask appends b to the payload.
+// unmask appends the unmasked bytes of b to the payload.
 func (d *decoder) unmask(b []byte) {
 	to := &d.message
 	if d.header.OpCode.IsControl() {
@@ -110,7 +111,7 @@ func (d *decoder) unmask(b []byte) {
 	d.read += len(b)
 }
 
-// complete yields what ends with the frame.
+// complete yields the control frame, or the message if the frame was its last.
 func (d *decoder) complete(yield func(opcode byte, payload []byte)) closing {
 	if d.header.OpCode.IsControl() {
 		payload := d.control
@@ -133,10 +134,10 @@ func (d *decoder) complete(yield func(opcode byte, payload []byte)) closing {
 	return closing{}
 }
 
-// assignedCloseCodes were registered after RFC 6455; package ws does not know them.
+// assignedCloseCodes were registered after RFC 6455; package ws refuses them.
 var assignedCloseCodes = ws.StatusCodeRange{Min: 1012, Max: 1014}
 
-// validClose reports whether a close frame may have the payload (RFC 6455, section 7.4).
+// validClose reports whether payload is valid in a close frame (RFC 6455, section 7.4).
 func validClose(payload []byte) bool {
 	switch len(payload) {
 	case 0:

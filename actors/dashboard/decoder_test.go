@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// masked returns a frame of a client.
+// masked returns a masked frame, as clients send it.
 func masked(first byte, payload string) []byte {
 	b := []byte{first}
 	switch n := len(payload); {
@@ -28,21 +28,21 @@ func masked(first byte, payload string) []byte {
 	return b
 }
 
-// heard is what a decoder yields.
-type heard struct {
+// decoded is what a decoder yields.
+type decoded struct {
 	Opcode  byte
 	Payload string
 }
 
 // decodeIn feeds b to a decoder in pieces of at most n bytes.
-func decodeIn(b []byte, n func() int) (list []heard, why closing) {
+func decodeIn(b []byte, n func() int) (list []decoded, why closing) {
 	var d decoder
 	over := false
 	for len(b) > 0 && why.code == 0 && !over {
 		piece := bytes.Clone(b[:min(n(), len(b))])
 		b = b[len(piece):]
 		why = d.feed(piece, func(opcode byte, payload []byte) {
-			list = append(list, heard{opcode, string(payload)})
+			list = append(list, decoded{opcode, string(payload)})
 			over = opcode == opClose
 		})
 	}
@@ -57,21 +57,21 @@ func TestDecoder(t *testing.T) {
 	tests := []struct {
 		name string
 		b    []byte
-		want []heard
+		want []decoded
 		why  closing
 	}{
-		{"a message", masked(text, "hello"), []heard{{opText, "hello"}}, closing{}},
-		{"an empty message", masked(text, ""), []heard{{opText, ""}}, closing{}},
-		{"two messages", join(masked(text, "a"), masked(text, "b")), []heard{{opText, "a"}, {opText, "b"}}, closing{}},
+		{"a message", masked(text, "hello"), []decoded{{opText, "hello"}}, closing{}},
+		{"an empty message", masked(text, ""), []decoded{{opText, ""}}, closing{}},
+		{"two messages", join(masked(text, "a"), masked(text, "b")), []decoded{{opText, "a"}, {opText, "b"}}, closing{}},
 		{"fragments with a ping between", join(masked(opText, "he"), masked(finalBit|opPing, "p"), masked(opContinuation, "l"), masked(finalBit|opContinuation, "lo")),
-			[]heard{{opPing, "p"}, {opText, "hello"}}, closing{}},
-		{"a character across fragments", join(masked(opText, "\xc3"), masked(finalBit|opContinuation, "\xa9")), []heard{{opText, "é"}}, closing{}},
-		{"the longest message", masked(text, long), []heard{{opText, long}}, closing{}},
+			[]decoded{{opPing, "p"}, {opText, "hello"}}, closing{}},
+		{"a character across fragments", join(masked(opText, "\xc3"), masked(finalBit|opContinuation, "\xa9")), []decoded{{opText, "é"}}, closing{}},
+		{"the longest message", masked(text, long), []decoded{{opText, long}}, closing{}},
 		{"a longer one", masked(text, long+"x"), nil, closeTooLarge},
 		{"a longer one in fragments", join(masked(opText, long), masked(opContinuation, "x")), nil, closeTooLarge},
 		{"control frames", join(masked(finalBit|opPong, ""), masked(finalBit|opPing, strings.Repeat("x", 125)), masked(finalBit|opClose, "\x03\xe8bye")),
-			[]heard{{opPong, ""}, {opPing, strings.Repeat("x", 125)}, {opClose, "\x03\xe8bye"}}, closing{}},
-		{"nothing after a close", join(masked(finalBit|opClose, ""), masked(text, "late")), []heard{{opClose, ""}}, closing{}},
+			[]decoded{{opPong, ""}, {opPing, strings.Repeat("x", 125)}, {opClose, "\x03\xe8bye"}}, closing{}},
+		{"nothing after a close", join(masked(finalBit|opClose, ""), masked(text, "late")), []decoded{{opClose, ""}}, closing{}},
 		{"bad UTF-8", masked(text, "\xff"), nil, closeBadText},
 		{"half a character", masked(text, "\xc3"), nil, closeBadText},
 		{"binary", masked(finalBit|opBinary, "x"), nil, closeBinary},
@@ -101,8 +101,8 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
-// FuzzDecoder wants what is heard not to depend on how the bytes arrive, and never
-// more than was sent.
+// FuzzDecoder checks that the result does not depend on how the bytes are split, and is
+// never longer than the input.
 func FuzzDecoder(f *testing.F) {
 	f.Add(masked(finalBit|opText, `{"action":"ping"}`), uint8(3))
 	f.Add(append(masked(opText, "he"), masked(finalBit|opPing, "")...), uint8(1))
@@ -118,7 +118,7 @@ func FuzzDecoder(f *testing.F) {
 			sum += len(h.Payload) + 6
 		}
 		if sum > len(b) {
-			t.Fatalf("%d bytes were heard of %d", sum, len(b))
+			t.Fatalf("%d bytes were decoded from %d", sum, len(b))
 		}
 	})
 }

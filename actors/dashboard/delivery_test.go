@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-func TestSlowConsumerIsClosedAndHarmsNobody(t *testing.T) {
+func TestSlowConsumerIsClosedWithoutAffectingOthers(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	metrics := NewMetrics(registry)
@@ -48,7 +48,7 @@ func TestSlowConsumerIsClosedAndHarmsNobody(t *testing.T) {
 	until(t, "the slow one is closed", func() bool {
 		return testutil.ToFloat64(metrics.disconnects.WithLabelValues("4008")) > 0 || closedSlow(s)
 	})
-	// What it got before is whole and in order, and the reason is the last thing.
+	// Its earlier messages are complete and in order, followed by the close reason.
 	ids := s.journal.matching(alice, newSubscription(defaultChannels, nil), signal.Position{})
 	for i := 0; ; i++ {
 		e, err := slow.next()
@@ -64,11 +64,11 @@ func TestSlowConsumerIsClosedAndHarmsNobody(t *testing.T) {
 	}
 }
 
-// closedSlow says that a peer is being closed as a slow consumer.
+// closedSlow reports whether a peer is being closed as a slow consumer.
 func closedSlow(s *service) bool {
 	found := make(chan bool, len(s.hub.flushers))
 	for _, f := range s.hub.flushers {
-		f.post(look(func(f *flusher) {
+		f.post(inspect(func(f *flusher) {
 			for p := range f.peers.All() {
 				if p.closed == closeSlow {
 					found <- true
@@ -85,13 +85,13 @@ func closedSlow(s *service) bool {
 	return any
 }
 
-// look lets a test look at a flusher.
-type look func(f *flusher)
+// inspect is an order that runs a function of a test.
+type inspect func(f *flusher)
 
-func (o look) apply(f *flusher) { o(f) }
+func (o inspect) apply(f *flusher) { o(f) }
 
-// TestPartialWrites has clients with tiny buffers that read slowly, and private
-// messages in between: frames stay whole.
+// TestPartialWrites checks that clients with tiny buffers that read slowly get whole
+// frames, with private messages in between.
 func TestPartialWrites(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) {
@@ -148,7 +148,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	a, b, c := s.welcomed(principalOf(alice)), s.welcomed(principalOf(bob)), s.dial(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.hub.Drain(ctx) }()
@@ -224,7 +224,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	c.wantNothing()
-	// Whether it learns why is a matter of its kernel: see handover.widen.
+	// Whether it gets the close frame depends on its kernel: see handover.widen.
 	until(t, "the slow one is closed", func() bool { return closedSlow(s) })
 	never.ws.Close()
 	if err := c.ws.WriteControl(websocket.CloseMessage, nil, time.Now().Add(time.Second)); err != nil {

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	maxWrite    = 64 << 10              // bytes a connection gets before others have their turn
-	retryAfter  = 20 * time.Millisecond // after the kernel took no more
-	yieldEvery  = 32                    // writes before other goroutines may have the core
-	closingTime = 5 * time.Second       // to write the close frame
-	lingerTime  = 2 * time.Second       // for the client's close frame after that
-	recentFor   = 10 * time.Second      // how long a revocation also hits those that come after it
+	maxWrite    = 64 << 10              // bytes for one connection before others get their turn
+	retryAfter  = 20 * time.Millisecond // pause after the kernel accepted no more bytes
+	yieldEvery  = 32                    // writes before other goroutines may run
+	closingTime = 5 * time.Second       // time to write the close frame
+	lingerTime  = 2 * time.Second       // time for the client's close frame after that
+	recentFor   = 10 * time.Second      // how long a revocation also closes new connections
 )
 
-// order is something for a flusher to do. Orders are done in the order in which
-// they were posted.
+// order is a task for a flusher. Orders are applied in the order of posting.
 type order interface{ apply(f *flusher) }
 
-// flusher writes to its connections, alone. See the package comment.
+// flusher is the only writer of its connections. See the package comment.
 type flusher struct {
 	hub *Hub
 
@@ -33,15 +32,15 @@ type flusher struct {
 	wake  chan struct{} // holds a value when the inbox is not empty
 	done  chan struct{} // closed when run has returned
 
-	// The rest is touched by run only.
-	spare       []order // the inbox before
+	// The rest is used by run only.
+	spare       []order // the previous inbox, for reuse
 	audiences   map[signal.AccountID]*audience
 	passed      map[int]passage
 	revoked     map[signal.AccountID][]recent
 	dirty       []*cohort
-	ready       []*peer          // wants a turn at writing
-	readyBefore []*peer          // the list before
-	waiting     []*peer          // refused by the kernel
+	ready       []*peer          // peers that have something to write
+	readyBefore []*peer          // the previous list, for reuse
+	waiting     []*peer          // peers whose kernel buffer is full
 	retryAt     int64            // when they are tried again
 	peers       heap.Heap[*peer] // by due: see newDeadlines
 	draining    bool
@@ -49,28 +48,28 @@ type flusher struct {
 	pacing      pacing
 
 	writer  *rawWriter
-	scratch []byte // to gather a replay's frames
+	scratch []byte // where a replay's frames are gathered
 	writes  int    // since the last yield
 	counted tally
 
-	// Not yet in the metrics.
+	// Counts that are not in the metrics yet.
 	sent      [channels]uint64
 	sentBytes uint64
 }
 
-// passage is which events of a partition a flusher has seen: from first to last.
+// passage is the range of events of a partition that a flusher has seen.
 type passage struct{ first, last signal.Position }
 
-// recent is a revocation of the last seconds: a connection that was authenticated
-// just before it may arrive just after it.
+// recent is a revocation of the last few seconds. It is kept because a connection that
+// was authenticated just before it may arrive just after it.
 type recent struct {
 	revocation
 	at    signal.Position
 	clock int64
 }
 
-// tally is how many frames of each channel lie in a part of a cohort's log. Most
-// members of a cohort get the same part in a pass, so the last count is kept.
+// tally counts the frames of each channel in a part of a cohort's log. Most members of
+// a cohort get the same part in a pass, so the last count is kept.
 type tally struct {
 	cohort   *cohort
 	from, to uint64
@@ -131,7 +130,7 @@ func (f *flusher) run() {
 	f.mu.Unlock()
 }
 
-// idleFor returns how long there is nothing to do unless an order comes.
+// idleFor returns the time until something is due, if no order arrives before.
 func (f *flusher) idleFor() time.Duration {
 	next := f.hub.clock() + int64(time.Hour)
 	if f.peers.Len() > 0 {
@@ -143,8 +142,8 @@ func (f *flusher) idleFor() time.Duration {
 	return time.Duration(max(0, next-f.hub.clock()))
 }
 
-// work does one pass: all orders, all that is due, then one turn of writing for
-// everybody who has something to write.
+// work does one pass: all orders, all due timers, then one turn of writing for each
+// peer that has something to write.
 func (f *flusher) work() {
 	f.mu.Lock()
 	orders := f.inbox
@@ -155,8 +154,8 @@ func (f *flusher) work() {
 		orders[i] = nil
 		o.apply(f)
 	})
-	const most = 4096 // an inbox that once was larger is not kept
-	if f.spare = orders; cap(orders) > most {
+	const maxSpare = 4096 // a larger inbox is left to the garbage collector
+	if f.spare = orders; cap(orders) > maxSpare {
 		f.spare = nil
 	}
 	f.hub.guard(f.expire)
@@ -164,7 +163,8 @@ func (f *flusher) work() {
 	f.each(len(f.dirty), func(i int) {
 		c := f.dirty[i]
 		f.dirty[i] = nil
-		defer func() { c.dirty, c.fresh = false, 0 }() // after a panic, too: the next event has it flushed again
+		// Deferred so that the next event flushes the cohort again after a panic.
+		defer func() { c.dirty, c.fresh = false, 0 }()
 		f.flush(c)
 	})
 	f.dirty = f.dirty[:0]
@@ -182,20 +182,20 @@ func (f *flusher) work() {
 	f.report()
 }
 
-// each does n things, and goes on behind one that panics: what it was about is one order,
-// one group of equal subscriptions or one connection, of which there are many.
+// each calls do for 0 to n-1 and recovers from panics, so that a faulty order, cohort or
+// connection does not affect the others.
 func (f *flusher) each(n int, do func(i int)) {
 	panics.GuardEach(f.hub.o.Logger, panics.Dashboard, n, do, nil)
 }
 
-// flush writes to all members of c what they have not got.
+// flush writes to all members of c the frames that they have not got.
 func (f *flusher) flush(c *cohort) {
 	for i := 0; i < len(c.members); {
 		p := c.members[i]
 		if !p.ready && !p.refused {
 			f.turn(p)
 			if i >= len(c.members) || c.members[i] != p {
-				continue // it was closed, and another one has its place
+				continue // it was closed, and another one took its place
 			}
 		}
 		if p.offset < c.end() && !p.lagging {
@@ -213,7 +213,7 @@ func (f *flusher) flush(c *cohort) {
 	}
 }
 
-// observe measures the lag of what the pass over c has written.
+// observe records the delivery lag of the frames that this pass wrote.
 func (f *flusher) observe(c *cohort) {
 	if f.hub.o.Metrics == nil || len(c.members) == 0 {
 		return
@@ -224,7 +224,7 @@ func (f *flusher) observe(c *cohort) {
 	}
 }
 
-// retry tries those again that were refused.
+// retry writes again to the peers whose kernel buffer was full.
 func (f *flusher) retry() {
 	waiting := f.waiting
 	f.waiting = nil
@@ -236,7 +236,8 @@ func (f *flusher) retry() {
 	})
 }
 
-// yield lets other goroutines run now and then: bare system calls do not.
+// yield lets other goroutines run after some writes, because raw system calls do not
+// yield to the scheduler.
 func (f *flusher) yield() {
 	if f.writes++; f.writes >= yieldEvery {
 		f.writes = 0
@@ -244,7 +245,7 @@ func (f *flusher) yield() {
 	}
 }
 
-// count adds the frames from one number of c's log up to another to what was sent.
+// count adds the frames of c's log with the numbers from to to-1 to the sent ones.
 func (f *flusher) count(c *cohort, from, to uint64) {
 	if from == to {
 		return
@@ -261,7 +262,7 @@ func (f *flusher) count(c *cohort, from, to uint64) {
 	}
 }
 
-// report brings the metrics up to date.
+// report updates the metrics.
 func (f *flusher) report() {
 	f.counted.cohort = nil
 	if f.sentBytes == 0 {

@@ -13,13 +13,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// tap is a socket that takes as many bytes as a test gives it room for.
+// tap is a socket that accepts as many bytes as the test gives it room for.
 type tap struct {
 	out    []byte
 	room   int
 	wide   bool
 	ended  bool // finish or Close was called
-	limits int  // most bytes of one write; 0: no limit
+	limits int  // maximum bytes of one write; 0: no limit
 }
 
 func (s *tap) write(_ *rawWriter, b []byte) (int, error) {
@@ -39,8 +39,8 @@ func (s *tap) widen()                       { s.wide, s.room = true, s.room+10_0
 func (s *tap) finish()                      { s.ended = true }
 func (s *tap) Close()                       { s.ended = true }
 
-// sent returns the messages, and the code of the close frame if there is one. It
-// fails if the bytes are not whole frames.
+// sent returns the messages, and the code of the close frame if there is one. It fails
+// the test if the bytes are not whole frames.
 func (s *tap) sent(tb testing.TB) (list []envelope, code int) {
 	tb.Helper()
 	for b := s.out; len(b) > 0; {
@@ -73,7 +73,7 @@ func (s *tap) sent(tb testing.TB) (list []envelope, code int) {
 	return list, code
 }
 
-// bench is a flusher whose passes a test makes itself.
+// bench is a flusher whose passes are made by the test.
 type bench struct {
 	tb      testing.TB
 	hub     *Hub
@@ -87,7 +87,7 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 	if change != nil {
 		change(&o)
 	}
-	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: map[signal.AccountID]int{}}
+	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: map[signal.AccountID]int{}}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	tb.Cleanup(h.resumer.close)
@@ -107,13 +107,13 @@ func (b *bench) attach() (*peer, *tap) {
 	return p, s
 }
 
-// pass makes a pass, in which what was refused is tried again.
+// pass makes a pass that also retries refused peers.
 func (b *bench) pass() {
 	b.flusher.retryAt = 0
 	b.flusher.work()
 }
 
-// settle makes passes until there is nothing more to write.
+// settle makes passes until nothing is left to write.
 func (b *bench) settle() {
 	b.pass()
 	for len(b.flusher.ready)+len(b.flusher.waiting) > 0 {
@@ -121,7 +121,7 @@ func (b *bench) settle() {
 	}
 }
 
-// model is what one connection must get.
+// model predicts what one connection must get.
 type model struct {
 	peer    *peer
 	tap     *tap
@@ -131,10 +131,10 @@ type model struct {
 	waiting *subscribed
 }
 
-// TestFlusherAgainstModel does at random what may happen: events are published,
-// become known to the ring earlier than to the flusher, subscriptions change with
-// and without a resume that was searched some time before, clients take few bytes.
-// Each must get exactly what the model says, in that order.
+// TestFlusherAgainstModel makes random steps: events are published and reach the ring
+// before the flusher, subscriptions change with and without a resume that was searched
+// earlier, clients accept few bytes. Each client must get exactly the messages of the
+// model, in that order.
 func TestFlusherAgainstModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -145,7 +145,7 @@ func TestFlusherAgainstModel(t *testing.T) {
 			for range r.IntN(20) {
 				m.bench.journal.record(randomEvent(r))
 			}
-			m.bench.journal.skip() // of the past: in the log only
+			m.bench.journal.skip() // past events are in the log only
 			for _, e := range m.bench.journal.events {
 				m.posted = append(m.posted, newEventFrame(e))
 			}
@@ -160,7 +160,7 @@ func TestFlusherAgainstModel(t *testing.T) {
 			m.finish(t)
 		})
 		if t.Failed() {
-			return // a fault that makes one seed wait would make all of them
+			return // other seeds would only wait for the same fault
 		}
 	}
 }
@@ -172,7 +172,7 @@ type machine struct {
 	bench  *bench
 	r      *rand.Rand
 	models []*model
-	posted []*frame   // all events that the flusher knows or that are of the past
+	posted []*frame   // all events that the flusher knows, and past ones
 	held   *published // in the ring, but not yet posted
 }
 
@@ -191,7 +191,7 @@ func (m *machine) step() {
 		one.tap.limits = m.r.IntN(300)
 		m.bench.pass()
 	case 6:
-		m.bench.flusher.post(said{one.peer, "pong", pongData{}})
+		m.bench.flusher.post(sendReply{one.peer, "pong", pongData{}})
 	case 7:
 		m.search(one)
 	case 8:
@@ -201,7 +201,7 @@ func (m *machine) step() {
 	}
 }
 
-// publish makes an event known to the log and the ring.
+// publish adds an event to the log and the ring.
 func (m *machine) publish() {
 	e := randomEvent(m.r)
 	at := m.bench.journal.record(e)[0]
@@ -214,7 +214,7 @@ func (m *machine) publish() {
 	m.held = &o
 }
 
-// release makes it known to the flusher.
+// release posts the held events to the flusher.
 func (m *machine) release() {
 	if m.held == nil {
 		return
@@ -233,7 +233,7 @@ func (m *machine) release() {
 	m.held = nil
 }
 
-// search begins a change of the subscription.
+// search starts a change of the subscription.
 func (m *machine) search(one *model) {
 	if one.waiting != nil {
 		return
@@ -257,8 +257,8 @@ func (m *machine) search(one *model) {
 	one.waiting = o
 }
 
-// post makes the change known to the flusher, unless a replay is under way: then
-// the connection's actor would wait.
+// post posts the change to the flusher, unless a replay is in progress: then the
+// connection's actor would wait.
 func (m *machine) post(one *model) {
 	o := one.waiting
 	if o == nil {
@@ -349,7 +349,7 @@ func TestSlowConsumerLearnsWhy(t *testing.T) {
 	}
 }
 
-// settlePart makes a pass that leaves some peers waiting.
+// settlePart makes a pass after which some peers still wait.
 func (b *bench) settlePart() {
 	b.pass()
 	for len(b.flusher.ready) > 0 {
@@ -383,12 +383,12 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 			b.flusher.post(subscribed{peer: p, sub: everything, replay: &found, kind: "subscribed",
 				reply: func(r *resumedData) any { return subscribedData{Resumed: r} }})
 		case "private":
-			b.flusher.post(said{p, "pong", pongData{}})
-			b.flusher.post(said{p, "pong", pongData{}})
+			b.flusher.post(sendReply{p, "pong", pongData{}})
+			b.flusher.post(sendReply{p, "pong", pongData{}})
 		}
 		b.settlePart()
-		b.flusher.post(said{p, "pong", pongData{}})
-		b.flusher.post(shut{p, closeErrors})
+		b.flusher.post(sendReply{p, "pong", pongData{}})
+		b.flusher.post(closeConn{p, closeErrors})
 		s.room = 1 << 20
 		b.settle()
 		if _, code := s.sent(t); code != closeErrors.code || !s.ended {

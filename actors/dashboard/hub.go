@@ -19,14 +19,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
-// Options are what a Hub is made with. PartitionOf is required; of the rest the
-// zero value is the default.
+// Options configure a Hub. PartitionOf is required; the zero value of any other field
+// means its default.
 type Options struct {
 	PartitionOf   func(signal.AccountID) int
 	Authenticator Authenticator // nil: auth messages are refused
-	Log           EventLog      // nil: resumes reach back as far as the ring only
-	Metrics       *Metrics      // nil: none
-	Logger        *slog.Logger  // nil: none
+	Log           EventLog      // nil: resumes reach back only as far as the ring
+	Metrics       *Metrics      // nil: no metrics
+	Logger        *slog.Logger  // nil: no logging
 	Now           func() time.Time
 	// Name returns the catalogue name of an asset by any of its spellings, for filters;
 	// nil: the spelling itself.
@@ -34,19 +34,19 @@ type Options struct {
 
 	Heartbeat     time.Duration // 30 s
 	PingInterval  time.Duration // 30 s
-	LifeTimeout   time.Duration // 75 s without a sign of life
+	LifeTimeout   time.Duration // 75 s without any bytes from the client
 	AuthTimeout   time.Duration // 10 s
-	QueueMessages int           // 256 behind
-	QueueBytes    int           // 1 MiB behind
-	MessageRate   int           // 20 messages of a client a second
+	QueueMessages int           // 256 messages that a client may be behind
+	QueueBytes    int           // 1 MiB that a client may be behind
+	MessageRate   int           // 20 messages per client and second
 
-	MaxConnections int           // 10,000 of an account
+	MaxConnections int           // 10,000 per account
 	ReplayMessages int           // 10,000
 	ReplayAge      time.Duration // 1 h
 	ReplayEntries  int           // 200,000 entries of the event log read for one resume
-	ReplayBytes    int           // 256 MiB of frames that resumes of all accounts have read
-	RingFrames     int           // 65,536 newest frames are in memory
-	RingBytes      int           // of at most 128 MiB together
+	ReplayBytes    int           // 256 MiB of frames read for the resumes of all accounts
+	RingFrames     int           // 65,536 newest frames kept in memory
+	RingBytes      int           // 128 MiB for all of them together
 	Flushers       int           // GOMAXPROCS
 }
 
@@ -59,7 +59,7 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.Authenticator == nil {
-		o.Authenticator = nobody{}
+		o.Authenticator = rejectAll{}
 	}
 	o.Heartbeat = cmp.Or(o.Heartbeat, 30*time.Second)
 	o.PingInterval = cmp.Or(o.PingInterval, 30*time.Second)
@@ -79,37 +79,41 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// nobody is an Authenticator that knows no credential.
-type nobody struct{}
+// rejectAll is an Authenticator that accepts no credential.
+type rejectAll struct{}
 
-func (nobody) Authenticate(context.Context, string) (signal.Principal, error) {
-	return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token", Message: "credentials are not accepted"}
+func (rejectAll) Authenticate(context.Context, string) (signal.Principal, error) {
+	return signal.Principal{}, &signal.Error{
+		Kind:    signal.KindUnauthorized,
+		Code:    "invalid_token",
+		Message: "credentials are not accepted",
+	}
 }
 
-// Hub pushes events to the WebSockets of this process. Its methods may be called
-// from anywhere.
+// Hub pushes events to the WebSockets of this process. Its methods are safe for
+// concurrent use.
 type Hub struct {
 	o        Options
-	born     time.Time
+	started  time.Time
 	ring     *ring
 	resumer  *resumer
 	flushers []*flusher
 	parent   engine.Ref
-	turn     atomic.Uint64 // the flusher of the next connection
+	turn     atomic.Uint64 // chooses the flusher of the next connection
 
 	late       tasks.Group // connections that came after a drain had begun
-	publishing sync.Mutex  // keeps ring and inboxes in one order
+	publishing sync.Mutex  // keeps the ring and the inboxes in the same order
 
 	mu       sync.Mutex
 	open     int
 	accounts map[signal.AccountID]int // authenticated connections
 	draining bool
-	empty    chan struct{} // closed when open is 0 while draining; nil before
+	empty    chan struct{} // closed once open is 0 while draining; nil otherwise
 }
 
 // NewHub starts a hub. Drain ends it, and Close after that.
 func NewHub(sys *engine.System, o Options) *Hub {
-	h := &Hub{o: o.withDefaults(), born: time.Now(), accounts: make(map[signal.AccountID]int)}
+	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: make(map[signal.AccountID]int)}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	for range h.o.Flushers {
@@ -117,15 +121,16 @@ func NewHub(sys *engine.System, o Options) *Hub {
 		h.flushers = append(h.flushers, f)
 		go f.run()
 	}
-	h.parent = sys.Spawn(engine.Supervisor, "dashboard", func() engine.Actor { return &connections{hub: h} }, connectionFailures)
+	newParent := func() engine.Actor { return &connections{hub: h} }
+	h.parent = sys.Spawn(engine.Supervisor, "dashboard", newParent, connectionFailures)
 	return h
 }
 
-// connectionFailures stops a connection's actor that failed: what it knew of its
-// client is lost, so the client is sent away and comes back.
+// connectionFailures stops the actor of a connection at its first panic: its state is
+// lost, so the connection is closed and the client connects again.
 var connectionFailures = engine.Supervision{Restarts: -1}
 
-// connected hands a new connection to the parent of their actors.
+// connected asks for the actor of a new connection.
 type connected struct {
 	peer      *peer
 	principal *signal.Principal
@@ -143,15 +148,15 @@ func (s *connections) Receive(c engine.Context) {
 	}
 }
 
-// clock returns the time since the hub began, in nanoseconds, for all that is not
-// shown to clients. It is never 0.
-func (h *Hub) clock() int64 { return int64(time.Since(h.born)) + 1 }
+// clock returns the time since the hub started, in nanoseconds, for everything that
+// clients do not see. It is never 0.
+func (h *Hub) clock() int64 { return int64(time.Since(h.started)) + 1 }
 
-// Serve takes over ws, which nothing was read from or written to since the
-// upgrade. p is who authenticated the handshake; nil: the first message must. settled,
-// if it is not nil, is called when the client was authenticated or is gone, perhaps
-// more than once. Serve returns at once. After a drain has begun the client is sent
-// away.
+// Serve takes over ws, from which nothing was read and to which nothing was written
+// since the upgrade. p is the principal of the handshake; nil means that the first
+// message must authenticate. settled may be nil; it is called when the client was
+// authenticated or its connection has ended, perhaps more than once. Serve returns at
+// once. While the hub drains it closes ws with 1001.
 func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
 	if settled == nil {
 		settled = func() {}
@@ -174,7 +179,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
-	peer.socket = newSocket(conn, func() { f.post(takenOver{peer}) }, h.guard)
+	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.guard)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})
@@ -183,10 +188,10 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 // guard recovers from a panic of do.
 func (h *Hub) guard(do func()) { panics.Guard(h.o.Logger, panics.Dashboard, do) }
 
-// sendAway closes a connection that came after a drain had begun.
+// sendAway closes a connection that came while the hub drains.
 func sendAway(conn net.Conn) {
 	conn.SetDeadline(time.Now().Add(lingerTime))
-	_, _ = conn.Write(appendClose(nil, closeGoingAway)) // if it fails, the client is gone already
+	_, _ = conn.Write(appendClose(nil, closeGoingAway)) // best effort: the client may have left
 	conn.Close()
 }
 
@@ -197,7 +202,7 @@ func (p *peer) begin(ref engine.Ref) {
 	go p.read()
 }
 
-// Publish brings events of a partition, in the order of its log. It does not wait.
+// Publish hands over events of a partition, in the order of its log. It does not block.
 func (h *Hub) Publish(partition int, events []signal.Event) {
 	if len(events) == 0 {
 		return
@@ -218,8 +223,8 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 }
 
-// Gap says that the events of partition between the last published and the next
-// are not known. Its connections are closed with 1001: they come back at once and
+// Gap reports that events of partition are missing between the last published one and
+// the next. Its connections are closed with 1001: their clients connect again and
 // resume from the event log, or learn that it is trimmed.
 func (h *Hub) Gap(partition int) {
 	h.publishing.Lock()
@@ -230,7 +235,8 @@ func (h *Hub) Gap(partition int) {
 	}
 }
 
-// admit counts p for account, unless it has ended or the account has too many.
+// admit counts p for account, and reports whether it may stay: p must not have ended,
+// and the account must be below its limit.
 func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,8 +249,8 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 	return true
 }
 
-// left counts a connection that has ended.
-func (h *Hub) left(p *peer) {
+// connectionEnded counts a connection that has ended.
+func (h *Hub) connectionEnded(p *peer) {
 	h.o.Metrics.opened(-1)
 	h.o.Metrics.disconnected(p.closed)
 	if !p.welcomed {
@@ -265,9 +271,9 @@ func (h *Hub) left(p *peer) {
 	}
 }
 
-// Drain closes all connections with 1001, and those that are still to come, and
-// waits for their end. When ctx ends before, the sockets are closed without more
-// ado and ctx's error is returned. The hub is of no use after it.
+// Drain closes all present and later connections with 1001 and waits for their end.
+// If ctx ends before, it closes the sockets at once and returns ctx's error. The hub
+// cannot be used afterwards.
 func (h *Hub) Drain(ctx context.Context) error {
 	h.mu.Lock()
 	h.draining = true

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// testTimeout is how long a test waits for an expected message.
+const testTimeout = time.Minute
 
 var alice, bob = signal.NewAccountID(), signal.NewAccountID()
 
@@ -40,7 +40,7 @@ type journal struct {
 	mu        sync.Mutex
 	changed   *sync.Cond
 	events    []signal.Event
-	published int // events up to that are published, or never will be
+	published int // number of events that were published or skipped
 	reads     int
 	fail      error
 }
@@ -72,7 +72,7 @@ func (j *journal) record(events ...signal.Event) []signal.Position {
 	return positions
 }
 
-// publish gives the hub what it was not given yet.
+// publish passes the events that were not published yet to the hub.
 func (j *journal) publish() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,7 +90,7 @@ func (j *journal) append(events ...signal.Event) []signal.Position {
 	return p
 }
 
-// skip makes all events so far part of the past: they are in the log only.
+// skip marks all events so far as past: they are in the log, but are not published.
 func (j *journal) skip() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -127,12 +127,12 @@ func (j *journal) Wait(ctx context.Context, _ int, p signal.Position) error {
 	return ctx.Err()
 }
 
-// tokens is an Authenticator that knows some tokens.
+// tokens is an Authenticator that accepts some tokens.
 type tokens struct {
 	mu    sync.Mutex
 	known map[string]signal.Principal
 	err   error
-	gate  chan struct{} // if not nil, answers wait for it
+	gate  chan struct{} // blocks answers until it is closed; nil: does not
 }
 
 func (a *tokens) Authenticate(ctx context.Context, token string) (signal.Principal, error) {
@@ -154,7 +154,7 @@ func (a *tokens) Authenticate(ctx context.Context, token string) (signal.Princip
 	return p, nil
 }
 
-// fail lets all further answers be err.
+// fail makes all later answers fail with err.
 func (a *tokens) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,7 +204,7 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 		}
 	}))
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if err := s.hub.Drain(ctx); err != nil {
 			tb.Errorf("drain: %v", err)
@@ -217,13 +217,13 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 	return s
 }
 
-// client is one WebSocket of a test. What it reads it reads in the test's goroutine.
+// client is one WebSocket of a test. It reads in the test's goroutine.
 type client struct {
 	tb testing.TB
 	ws *websocket.Conn
 }
 
-// dial connects; p is who the handshake authenticates, nil for nobody.
+// dial connects; p is the principal of the handshake, or nil.
 func (s *service) dial(p *signal.Principal) *client {
 	s.tb.Helper()
 	return s.dialWith(p, websocket.DefaultDialer)
@@ -242,7 +242,7 @@ func (s *service) dialWith(p *signal.Principal, d *websocket.Dialer) *client {
 	return &client{s.tb, ws}
 }
 
-// welcomed connects with an authenticated handshake and takes the welcome.
+// welcomed connects with an authenticated handshake and reads the welcome.
 func (s *service) welcomed(p *signal.Principal) *client {
 	s.tb.Helper()
 	c := s.dial(p)
@@ -278,7 +278,7 @@ func (c *client) send(text string) {
 
 // next returns the next message, or the error that ended the connection.
 func (c *client) next() (envelope, error) {
-	c.ws.SetReadDeadline(time.Now().Add(patience))
+	c.ws.SetReadDeadline(time.Now().Add(testTimeout))
 	kind, text, err := c.ws.ReadMessage()
 	if err != nil {
 		return envelope{}, err
@@ -306,7 +306,7 @@ func (c *client) want(kind string) envelope {
 	return e
 }
 
-// wantData is want with the data that must come.
+// wantData is want that also checks the data.
 func (c *client) wantData(kind, data string) {
 	c.tb.Helper()
 	if e := c.want(kind); string(e.Data) != data {
@@ -314,7 +314,7 @@ func (c *client) wantData(kind, data string) {
 	}
 }
 
-// wantClose wants the connection to be closed, whatever came before.
+// wantClose fails the test unless the connection is closed, after any messages.
 func (c *client) wantClose(why closing) {
 	c.tb.Helper()
 	for {
@@ -329,7 +329,7 @@ func (c *client) wantClose(why closing) {
 	}
 }
 
-// wantNothing wants no message before the answer to a ping.
+// wantNothing fails the test if a message comes before the answer to a ping.
 func (c *client) wantNothing() {
 	c.tb.Helper()
 	c.send(`{"action":"ping","ref":"nothing"}`)
@@ -345,7 +345,7 @@ func created(account signal.AccountID, asset string) signal.Event {
 // until waits for a condition.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(patience); !ok(); {
+	for end := time.Now().Add(testTimeout); !ok(); {
 		if time.Now().After(end) {
 			tb.Fatalf("waited in vain until %s", what)
 		}

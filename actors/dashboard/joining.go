@@ -2,16 +2,16 @@ package dashboard
 
 import "slices"
 
-// This file is about the position at which a subscription takes the place of the
-// one before. The flusher has done all orders up to now, so that position is the
-// last that it has passed: what is published later gets into the new cohort's log,
-// what was published before is in the old one's, or in a replay.
+// This file handles the position at which one subscription replaces another. The
+// flusher has applied all earlier orders, so this is the position of the last events
+// that it has seen: later ones go to the new cohort's log, earlier ones are in the old
+// cohort's log or in a replay.
 
-// maxSpans bounds what is remembered of a connection's former subscriptions.
+// maxSpans bounds the history of a connection's former subscriptions.
 const maxSpans = 32
 
-// part ends p's subscription. What was published for it is still sent.
-func (f *flusher) part(p *peer) {
+// unsubscribe ends p's subscription. Frames already published for it are still sent.
+func (f *flusher) unsubscribe(p *peer) {
 	at := f.position(p)
 	if n := len(p.sent); n > 0 && p.sent[n-1].open {
 		p.sent[n-1].open, p.sent[n-1].to = false, at.last
@@ -21,7 +21,7 @@ func (f *flusher) part(p *peer) {
 		return
 	}
 	if rest := c.behind(p); len(rest) > 0 {
-		// The frame that is partly written stays ahead of what is in the private queue.
+		// A partly written frame must be completed before the private queue.
 		cut := 0
 		if start := c.start(p.frame); p.offset > start {
 			cut = int(c.start(p.frame+1) - p.offset)
@@ -38,7 +38,8 @@ func (f *flusher) part(p *peer) {
 	c.leave(p)
 }
 
-// position returns what the flusher has seen of p's partition, or p by a replay.
+// position returns the events that the flusher has seen of p's partition, including
+// those that p's replays have read.
 func (f *flusher) position(p *peer) passage {
 	if p.audience == nil {
 		return passage{}
@@ -48,7 +49,7 @@ func (f *flusher) position(p *peer) passage {
 	return at
 }
 
-// begin gives p the subscription sub from now on, or from where r begins.
+// begin gives p the subscription sub, from now on or from the beginning of r.
 func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 	at := f.position(p)
 	s := span{sub: sub, from: at.last, early: at == passage{}, open: true}
@@ -58,7 +59,7 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 	}
 	n := len(p.sent)
 	if r == nil && n > 0 && p.sent[n-1].sub.key == sub.key && p.sent[n-1].to == at.last {
-		p.sent[n-1].open = true // the same goes on
+		p.sent[n-1].open = true // the same subscription continues
 	} else {
 		if n == maxSpans {
 			p.lostTo = later(p.lostTo, p.sent[0].to)
@@ -67,39 +68,38 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 		p.sent = append(p.sent, s)
 	}
 	if c := p.audience.cohorts[sub.key]; c != nil {
-		sub = c.sub // one for all members
+		sub = c.sub // all members share one value
 	}
 	f.subscribe(p, sub)
 }
 
-// join begins live delivery to p.
+// join starts live delivery to p.
 func (f *flusher) join(p *peer) {
 	if p.sub.channels != 0 {
 		p.audience.cohort(p.sub).join(p)
 	}
 }
 
-// missed returns what of r is to be sent to p: what it did not get on this
-// connection, up to where live delivery begins. It returns false if that is not
-// known.
+// missed returns the frames of r that p did not get on this connection, up to the
+// position at which live delivery starts. It returns false if it cannot know them all.
 func (f *flusher) missed(p *peer, sub *subscription, r *replay) ([]*frame, bool) {
 	if !r.complete || r.from.Compare(p.lostTo) < 0 {
 		return nil, false
 	}
 	at := f.position(p)
-	// What lies after upTo is not in this flusher's past: it comes live.
+	// The flusher has not seen events after upTo: they come live.
 	upTo := later(at.last, r.firm)
 	var frames []*frame
 	take := func(list []*frame) {
 		for _, frame := range list {
-			if frame.at.Compare(upTo) <= 0 && !p.got(frame, at) {
+			if frame.at.Compare(upTo) <= 0 && !p.wasSent(frame, at) {
 				frames = append(frames, frame)
 			}
 		}
 	}
 	take(r.frames)
 	if r.known.Compare(upTo) < 0 {
-		// Published between the search and now.
+		// These were published between the search and now.
 		e := f.hub.ring.after(p.audience.partition, p.audience.account, sub, r.known, upTo, f.hub.o.ReplayMessages)
 		if !e.covered || e.excess {
 			return nil, false
@@ -112,8 +112,8 @@ func (f *flusher) missed(p *peer, sub *subscription, r *replay) ([]*frame, bool)
 	return frames, true
 }
 
-// got says that frame was sent on this connection, or is on its way.
-func (p *peer) got(frame *frame, at passage) bool {
+// wasSent reports whether frame was sent on this connection, or is queued for it.
+func (p *peer) wasSent(frame *frame, at passage) bool {
 	for _, s := range p.sent {
 		from := s.from
 		if s.early {
@@ -133,9 +133,9 @@ func (p *peer) got(frame *frame, at passage) bool {
 	return false
 }
 
-// catchUp goes on after p got all frames of a replay: with what was published
-// meanwhile, or live if that is nothing. It returns false if there is more to
-// write.
+// catchUp continues after p got all frames of a replay: with those published
+// meanwhile, or with live delivery if there are none. It reports whether p has
+// everything.
 func (f *flusher) catchUp(p *peer) bool {
 	r, a := p.replay, p.audience
 	upTo := later(f.position(p).last, r.upTo)
@@ -152,8 +152,8 @@ func (f *flusher) catchUp(p *peer) bool {
 		p.ref.Tell(caughtUp{})
 		return true
 	}
-	// Who reads more slowly than events come never gets there: each round must be
-	// shorter than the one before, unless it is within the limits of the queue.
+	// A client that reads more slowly than events are published would never catch up.
+	// So each round must be shorter than the one before, or fit into the queue.
 	if n := len(e.frames); n >= r.round && n > f.hub.o.QueueMessages {
 		f.close(p, closeSlow)
 		return true

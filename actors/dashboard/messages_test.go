@@ -104,7 +104,7 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-// An answer that refuses a value lists what it may be instead.
+// An answer that refuses a value lists the allowed ones.
 func TestFaultsListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -155,7 +155,7 @@ func FuzzDecodeMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var reference map[string]json.RawMessage
 		if list, problem := decodeObject([]byte(text)); problem == "" {
-			_ = json.Unmarshal([]byte(text), &reference) // what is no object stays nil
+			_ = json.Unmarshal([]byte(text), &reference) // stays nil unless text is an object
 			got := map[string]json.RawMessage{}
 			for _, m := range list {
 				got[m.name] = m.value

@@ -18,7 +18,7 @@ type Metrics struct {
 	deliveryLag   prometheus.Histogram
 }
 
-// The closed list of the label "result" of connects.
+// All values of the label "result" of connects.
 const (
 	connectOK              = "ok"
 	connectUnauthenticated = "unauthenticated"
@@ -43,32 +43,52 @@ func connectResult(why closing) string {
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	subscriptions := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "agentsignal_ws_subscriptions", Help: "WebSocket connections that are subscribed to a channel."}, []string{"channel"})
+		Name: "agentsignal_ws_subscriptions",
+		Help: "WebSocket connections that are subscribed to a channel.",
+	}, []string{"channel"})
 	messages := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "agentsignal_ws_messages_sent_total", Help: "Messages written to WebSocket connections, by channel; replies are not counted."}, []string{"channel"})
+		Name: "agentsignal_ws_messages_sent_total",
+		Help: "Messages written to WebSocket connections, by channel; replies are not counted.",
+	}, []string{"channel"})
 	m := &Metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_ws_connections", Help: "Open WebSocket connections."}),
+			Name: "agentsignal_ws_connections",
+			Help: "Open WebSocket connections.",
+		}),
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_connects_total", Help: "Upgraded WebSocket connections by what came of their authentication."}, []string{"result"}),
+			Name: "agentsignal_ws_connects_total",
+			Help: "Upgraded WebSocket connections by what came of their authentication.",
+		}, []string{"result"}),
 		disconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_disconnects_total", Help: "Ended WebSocket connections by close code; 1006 had none."}, []string{"code"}),
+			Name: "agentsignal_ws_disconnects_total",
+			Help: "Ended WebSocket connections by close code; 1006 had none.",
+		}, []string{"code"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_resumes_total", Help: "Subscriptions with last_event_id by whether the gap was filled."}, []string{"result"}),
+			Name: "agentsignal_ws_resumes_total",
+			Help: "Subscriptions with last_event_id by whether the gap was filled.",
+		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to WebSocket connections."}),
+			Name: "agentsignal_ws_sent_bytes_total",
+			Help: "Bytes written to WebSocket connections.",
+		}),
 		deliveryLag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "agentsignal_ws_delivery_lag_seconds", Help: "Time from the recording of an event until it was written, once for each group of equal subscriptions.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
+			Name: "agentsignal_ws_delivery_lag_seconds",
+			Help: "Time from the recording of an event until it was written, " +
+				"once for each group of equal subscriptions.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
 	}
-	r.MustRegister(m.connections, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag)
+	r.MustRegister(
+		m.connections, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag,
+	)
 	for c := range channels {
 		m.messages[c] = messages.WithLabelValues(c.String())
 	}
 	for c := range heartbeat {
 		m.subscriptions[c] = subscriptions.WithLabelValues(c.String())
 	}
-	for _, result := range []string{connectOK, connectUnauthenticated, connectTooMany, connectGoingAway, connectAbandoned} {
+	results := []string{connectOK, connectUnauthenticated, connectTooMany, connectGoingAway, connectAbandoned}
+	for _, result := range results {
 		m.connects.WithLabelValues(result)
 	}
 	for _, code := range closeCodes {
@@ -131,5 +151,6 @@ func (m *Metrics) sent(messages *[channels]uint64, bytes uint64) {
 	m.bytes.Add(float64(bytes))
 }
 
-// lag takes milliseconds. Clocks that differ a little must not make it negative.
+// lag records a delivery lag in milliseconds. It is at least 0, because the clocks of
+// nodes differ a little.
 func (m *Metrics) lag(ms int64) { m.deliveryLag.Observe(float64(max(0, ms)) / 1000) }

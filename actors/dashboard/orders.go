@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// published brings events of a partition: frames are those that concern clients,
-// the others lie between first and last too.
+// published hands over the events of a partition from first to last; frames holds
+// those among them that concern clients.
 type published struct {
 	partition   int
 	first, last signal.Position
@@ -60,8 +60,8 @@ func (f *flusher) revoke(e *frame) {
 	}
 }
 
-// hits says how the revocation closes a connection of its account that was
-// authenticated by a key or by a session.
+// hits reports whether, and how, the revocation closes a connection of its account
+// that was authenticated by key or session.
 func (r recent) hits(key signal.KeyID, session signal.SessionID) (closing, bool) {
 	switch r.kind {
 	case signal.AccountDeleted:
@@ -69,13 +69,13 @@ func (r recent) hits(key signal.KeyID, session signal.SessionID) (closing, bool)
 	case signal.KeyRevoked:
 		return closeUnauth, key != "" && string(key) == r.subject
 	case signal.SessionEnded:
-		return closeUnauth, session != "" && (string(session) == r.subject || r.subject == "" && startedBefore(session, r.at))
+		ended := string(session) == r.subject || r.subject == "" && startedBefore(session, r.at)
+		return closeUnauth, session != "" && ended
 	}
 	return closing{}, false
 }
 
-// startedBefore says that session began no later than p: an identifier holds the
-// time at which it was made.
+// startedBefore reports whether session began no later than p, by the time in its ID.
 func startedBefore(session signal.SessionID, p signal.Position) bool {
 	id, ok := signal.ULIDBytes(string(session))
 	if !ok {
@@ -84,8 +84,8 @@ func startedBefore(session signal.SessionID, p signal.Position) bool {
 	return int64(binary.BigEndian.Uint64(id[:8])>>16) <= p.MS
 }
 
-// gapped says that events of a partition are missing between the last published
-// and the next. Its connections are sent away to come back and resume.
+// gapped reports that events of a partition are missing between the last published one
+// and the next. Its connections are closed, so that their clients resume.
 type gapped struct{ partition int }
 
 func (o gapped) apply(f *flusher) {
@@ -100,7 +100,7 @@ func (o gapped) apply(f *flusher) {
 	}
 }
 
-// attached hands a connection over, before anything else concerns it.
+// attached hands over a new connection. It is the first order for it.
 type attached struct{ peer *peer }
 
 func (o attached) apply(f *flusher) {
@@ -114,8 +114,8 @@ func (o attached) apply(f *flusher) {
 	}
 }
 
-// authenticated says who a connection belongs to, for the first time or again. It
-// gets sub from then on, and welcome for an answer.
+// authenticated sets the owner of a connection, for the first time or again. The
+// connection gets welcome as the answer, and the subscription sub from then on.
 type authenticated struct {
 	peer    *peer
 	account signal.AccountID
@@ -140,7 +140,7 @@ func (o authenticated) apply(f *flusher) {
 		}
 	}
 	p.key, p.session = o.key, o.session
-	f.part(p)
+	f.unsubscribe(p)
 	f.send(p, encodeReply("welcome", o.welcome, f.hub.o.Now()))
 	if !p.welcomed {
 		p.welcomed = true
@@ -148,13 +148,13 @@ func (o authenticated) apply(f *flusher) {
 		p.nextBeat = f.hub.clock() + int64(f.hub.o.Heartbeat)
 		f.schedule(p)
 	}
-	f.attend(p, o.account)
+	f.addToAccount(p, o.account)
 	f.begin(p, o.sub, nil)
 	f.join(p)
 }
 
-// attend puts p among the connections of account.
-func (f *flusher) attend(p *peer, account signal.AccountID) {
+// addToAccount adds p to the connections of account.
+func (f *flusher) addToAccount(p *peer, account signal.AccountID) {
 	if p.audience != nil {
 		return
 	}
@@ -168,7 +168,7 @@ func (f *flusher) attend(p *peer, account signal.AccountID) {
 }
 
 // subscribed replaces the subscription of an authenticated connection. Without a
-// replay it goes on from the events that were published last.
+// replay the new one starts after the last published event.
 type subscribed struct {
 	peer   *peer
 	sub    *subscription
@@ -182,7 +182,7 @@ func (o subscribed) apply(f *flusher) {
 	if p.ended() || p.audience == nil {
 		return
 	}
-	f.part(p)
+	f.unsubscribe(p)
 	var frames []*frame
 	var resumed *resumedData
 	if o.replay != nil {
@@ -204,14 +204,14 @@ func (o subscribed) apply(f *flusher) {
 	f.queue(p)
 }
 
-// said puts a reply into the private queue.
-type said struct {
+// sendReply adds a reply to the private queue.
+type sendReply struct {
 	peer *peer
 	kind string
 	data any
 }
 
-func (o said) apply(f *flusher) {
+func (o sendReply) apply(f *flusher) {
 	if !o.peer.ended() {
 		f.send(o.peer, encodeReply(o.kind, o.data, f.hub.o.Now()))
 	}
@@ -225,45 +225,45 @@ type pinged struct {
 
 func (o pinged) apply(f *flusher) { f.send(o.peer, appendControl(nil, opPong, o.payload)) }
 
-// shut closes a connection.
-type shut struct {
+// closeConn closes a connection.
+type closeConn struct {
 	peer *peer
 	why  closing
 }
 
-func (o shut) apply(f *flusher) { f.close(o.peer, o.why) }
+func (o closeConn) apply(f *flusher) { f.close(o.peer, o.why) }
 
-// takenOver says that a socket which writes by a goroutine can take more.
-type takenOver struct{ peer *peer }
+// writable reports that a socket with a writing goroutine accepts bytes again.
+type writable struct{ peer *peer }
 
-func (o takenOver) apply(f *flusher) {
+func (o writable) apply(f *flusher) {
 	o.peer.refused = false
 	f.queue(o.peer)
 }
 
-// left says that nothing more will come from a connection: the end.
-type left struct{ peer *peer }
+// readerDone reports that the reading goroutine of a connection has ended.
+type readerDone struct{ peer *peer }
 
-func (o left) apply(f *flusher) { f.remove(o.peer) }
+func (o readerDone) apply(f *flusher) { f.remove(o.peer) }
 
-// remove forgets p.
+// remove closes p's socket and drops p.
 func (f *flusher) remove(p *peer) {
-	if !p.gone {
+	if !p.removed {
 		f.detach(p)
-		p.gone = true
+		p.removed = true
 		p.private = nil
 		f.peers.Remove(p.rank)
 		p.socket.Close()
-		f.hub.left(p)
+		f.hub.connectionEnded(p)
 	}
-	// If the actor has not begun yet, its reading will end at once and come here
-	// again.
+	// If the actor has not started yet, its reading goroutine will end at once and
+	// post readerDone again.
 	if p.reading.Load() {
 		p.ref.Tell(ended{})
 	}
 }
 
-// drained closes all connections, and those to come.
+// drained closes all connections, and those that come later.
 type drained struct{}
 
 func (drained) apply(f *flusher) {
@@ -273,7 +273,7 @@ func (drained) apply(f *flusher) {
 	}
 }
 
-// cutOff closes all sockets without a word.
+// cutOff closes all sockets without a close frame.
 type cutOff struct{}
 
 func (cutOff) apply(f *flusher) {

@@ -2,10 +2,10 @@ package dashboard
 
 import "errors"
 
-// errRefused says that the kernel takes no more at present.
+// errRefused means that the kernel accepts no more bytes at present.
 var errRefused = errors.New("socket buffer is full")
 
-// source says where the next bytes for a client come from.
+// source is the origin of the next bytes for a client.
 type source uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	fromLog
 )
 
-// next returns what p is to get next. At a frame boundary that is its private
-// bytes, then a replay, then the cohort's log.
+// next returns the bytes to write to p next. At a frame boundary private bytes come
+// first, then the replay, then the cohort's log.
 func (f *flusher) next(p *peer) ([]byte, source) {
 	private := p.privateDone < len(p.private)
 	if r := p.replay; r != nil {
@@ -57,7 +57,7 @@ func (f *flusher) gather(r *replaying) []byte {
 	return f.scratch
 }
 
-// advance notes that n bytes from s were written.
+// advance records that n bytes from s were written.
 func (f *flusher) advance(p *peer, s source, n int) {
 	f.sentBytes += uint64(n)
 	switch s {
@@ -91,16 +91,16 @@ func (f *flusher) advance(p *peer, s source, n int) {
 	}
 }
 
-// turn writes to p until it has everything, the kernel refuses, or others are to
-// have their turn.
+// turn writes to p until p has everything, the kernel refuses, or maxWrite bytes are
+// written.
 func (f *flusher) turn(p *peer) {
-	if p.gone || p.finished || p.refused {
+	if p.removed || p.finished || p.refused {
 		return
 	}
 	for budget := maxWrite; ; {
 		b, s := f.next(p)
 		if s == fromNowhere {
-			if f.settled(p) {
+			if f.onCaughtUp(p) {
 				return
 			}
 			continue
@@ -135,9 +135,9 @@ func (f *flusher) queue(p *peer) {
 	}
 }
 
-// settled notes that p has got everything that there is. It returns false if there
-// is more after all.
-func (f *flusher) settled(p *peer) bool {
+// onCaughtUp is called when nothing is left to write to p. It returns false if the
+// replay has more after all.
+func (f *flusher) onCaughtUp(p *peer) bool {
 	p.overSince = 0
 	if p.lagging {
 		p.lagging = false
@@ -155,9 +155,9 @@ func (f *flusher) settled(p *peer) bool {
 	return true
 }
 
-// refuse notes that the kernel takes no more of p's bytes. A client that is over
-// the limits of the queue then, and still is when it is tried again later, is
-// closed: it had the time in between to read what was in the kernel's buffer.
+// refuse records that the kernel accepts no more of p's bytes. A client that is over
+// the limits of the queue then, and still is at a later try, is closed: it had the time
+// in between to read what was in the kernel's buffer.
 func (f *flusher) refuse(p *peer) {
 	if !p.refused {
 		if len(f.waiting) == 0 {
@@ -183,7 +183,7 @@ func (f *flusher) refuse(p *peer) {
 	}
 }
 
-// send puts a finished frame into p's private queue.
+// send adds a finished frame to p's private queue.
 func (f *flusher) send(p *peer, b []byte) {
 	if p.ended() {
 		return
@@ -193,14 +193,14 @@ func (f *flusher) send(p *peer, b []byte) {
 	f.queue(p)
 }
 
-// close ends p with a close frame: the frame under way is completed, what else
-// was to be sent is dropped.
+// close ends p with a close frame. It completes a partly written frame first and drops
+// the other frames, except private ones.
 func (f *flusher) close(p *peer, why closing) {
 	if p.ended() {
 		return
 	}
 	private := p.private[p.privateDone:]
-	var rest []byte // of the frame under way
+	var rest []byte // of a partly written frame
 	if c := p.cohort; c != nil && p.offset > c.start(p.frame) {
 		rest = c.behind(p)[:c.start(p.frame+1)-p.offset]
 	}
@@ -213,7 +213,7 @@ func (f *flusher) close(p *peer, why closing) {
 	p.closed = why
 	p.deadline = f.hub.clock() + int64(closingTime)
 	if p.refused {
-		// The kernel's buffer is full, so it is given a little more room.
+		// The kernel's buffer is full: make room for the close frame.
 		p.socket.widen()
 		p.refused = false
 	}
@@ -221,8 +221,8 @@ func (f *flusher) close(p *peer, why closing) {
 	f.queue(p)
 }
 
-// finish ends the sending side once the close frame is written. The socket stays
-// until the client has closed too, for a while.
+// finish closes the sending side after the close frame. The socket stays open until
+// the client has closed too, at most for lingerTime.
 func (f *flusher) finish(p *peer) {
 	p.finished = true
 	p.socket.finish()
@@ -230,7 +230,7 @@ func (f *flusher) finish(p *peer) {
 	f.schedule(p)
 }
 
-// abandon ends p at once: its socket is broken.
+// abandon closes p's socket at once, without a close frame.
 func (f *flusher) abandon(p *peer) {
 	f.detach(p)
 	p.finished = true
@@ -239,7 +239,7 @@ func (f *flusher) abandon(p *peer) {
 	f.schedule(p)
 }
 
-// detach takes p out of its account: nothing of it concerns p any more.
+// detach removes p from its account, so that it gets no more events.
 func (f *flusher) detach(p *peer) {
 	if p.cohort != nil {
 		p.cohort.leave(p)

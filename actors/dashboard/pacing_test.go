@@ -36,7 +36,7 @@ func TestNextLevel(t *testing.T) {
 	}
 }
 
-// working is a socket that takes everything but is slow to do so.
+// working is a socket that accepts everything, slowly.
 type working struct {
 	tap
 	cost   time.Duration

@@ -29,7 +29,7 @@ func (s *brokenSocket) write(w *rawWriter, b []byte) (int, error) {
 	return s.tap.write(w, b)
 }
 
-func TestAFlusherGoesOnAfterAPanic(t *testing.T) {
+func TestFlusherContinuesAfterAPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	first, _ := b.attach()
@@ -59,7 +59,7 @@ func TestAFlusherGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
-func TestOthersAreTriedAgainBehindAConnectionThatPanics(t *testing.T) {
+func TestPanickingConnectionDoesNotStopRetries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	first, _ := b.attach()
@@ -83,7 +83,7 @@ func (s *stuckSocket) Close() {
 	panic("stuck socket")
 }
 
-func TestOthersExpireBehindAConnectionThatPanics(t *testing.T) {
+func TestPanickingConnectionDoesNotStopExpiry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	first, _ := b.attach()
@@ -102,7 +102,7 @@ func TestOthersExpireBehindAConnectionThatPanics(t *testing.T) {
 	}
 }
 
-func TestAReaderThatPanicsEndsItsConnectionOnly(t *testing.T) {
+func TestPanickingReaderEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	p, s := b.attach()
@@ -116,7 +116,7 @@ func TestAReaderThatPanicsEndsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-// panickingReader panics when it is read from.
+// panickingReader panics when it is read.
 type panickingReader struct{ socket }
 
 func (panickingReader) receive(func([]byte)) error { panic("at reading") }
@@ -124,7 +124,7 @@ func (panickingReader) receive(func([]byte)) error { panic("at reading") }
 // panickingConn panics at each write and close.
 type panickingConn struct {
 	net.Conn
-	away   bool // it was sent away: writes only fail
+	away   bool // writes fail without a panic, as in sendAway
 	closed chan string
 }
 
@@ -152,7 +152,7 @@ func (c *panickingConn) Close() error {
 	panic("at a close")
 }
 
-func TestAWriteThatPanicsEndsItsConnectionOnly(t *testing.T) {
+func TestPanickingWriteEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	conn, taken := &panickingConn{closed: make(chan string)}, make(chan struct{})
@@ -174,7 +174,7 @@ func TestAWriteThatPanicsEndsItsConnectionOnly(t *testing.T) {
 	}
 }
 
-func TestASendingAwayThatPanicsHarmsNobody(t *testing.T) {
+func TestPanicInSendAwayIsContained(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, nil).hub
 	h.draining = true
@@ -187,7 +187,7 @@ func TestASendingAwayThatPanicsHarmsNobody(t *testing.T) {
 	}
 }
 
-func TestABackfillWhoseEndPanicsHarmsNoOther(t *testing.T) {
+func TestPanicInBackfillExpiryIsContained(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newBench(t, nil).hub.resumer

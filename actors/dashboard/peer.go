@@ -9,13 +9,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// peer is a connection as its flusher knows it.
+// peer is a connection as its flusher sees it.
 type peer struct {
 	// Fixed.
 	id      string
 	flusher *flusher
 	socket  socket
-	settled func() // is called when it is authenticated, or has ended
+	settled func() // called when it is authenticated or has ended
 
 	// Set before the reading goroutine starts.
 	ref     engine.Ref // the connection's actor
@@ -24,78 +24,78 @@ type peer struct {
 	lastSeen atomic.Int64 // when the client last sent anything, by Hub.clock
 
 	// Guarded by Hub.mu.
-	account  signal.AccountID // for which it counts; empty before authentication
+	account  signal.AccountID // that it is counted for; empty before authentication
 	departed bool
 
-	// The rest is touched by the flusher only.
+	// The rest is used by the flusher only.
 
-	// Who it is. audience is nil before authentication and after the end.
+	// Identity. audience is nil before authentication and after the end.
 	audience *audience
 	seat     int // in audience.peers
 	key      signal.KeyID
 	session  signal.SessionID
 	welcomed bool // has been authenticated
 
-	// What it gets. While a replay is under way, cohort is nil.
+	// Subscription. During a replay cohort is nil.
 	sub     *subscription // nil before authentication
 	cohort  *cohort
 	place   int    // in cohort.members
 	offset  uint64 // of the next byte of the cohort's log
-	frame   uint64 // number of the frame in which offset lies
+	frame   uint64 // number of the frame that contains offset
 	lagging bool   // counted in cohort.lagging
 	sent    []span
-	lostTo  signal.Position // spans that end before this are no longer in sent
+	lostTo  signal.Position // spans that end before this were dropped from sent
 
-	// Bytes for this client alone, which go out at the next frame boundary and ahead
-	// of anything else.
+	// Bytes for this client alone. They are written before anything else, at the next
+	// frame boundary.
 	private         []byte
 	privateDone     int // bytes of private that are written
 	privateMessages int
 
-	// reached is the position up to which replays read the event log: no event up to
-	// it comes live any more.
+	// reached is the position up to which replays have read the event log: no event up
+	// to it comes live any more.
 	reached signal.Position
-	replay  *replaying // nil if none is under way
+	replay  *replaying // nil outside of a replay
 
-	ready   bool // stands in flusher.ready
-	refused bool // stands in flusher.refused: the kernel takes no more
+	ready   bool // listed in flusher.ready
+	refused bool // listed in flusher.waiting: the kernel accepts no more bytes
 	// overSince is when the kernel first refused while p was over the queue's
 	// limits; 0 if it is not.
 	overSince int64
 
 	// Times by Hub.clock.
 	due      int64 // the earliest of those below; see flusher.peers
-	rank     int   // place in the heap
+	rank     int   // index in the heap
 	nextBeat int64 // 0 before authentication
 	nextPing int64
-	deadline int64 // when the socket is closed, whatever is left; 0 while it is open
+	deadline int64 // when the socket is closed even if bytes are left; 0 while it is open
 
 	closed   closing // zero while it is open
 	finished bool    // the close frame is written
-	gone     bool    // removed
+	removed  bool    // no longer in flusher.peers
 }
 
-// ended says that nothing but the close frame is still to be written to p.
-func (p *peer) ended() bool { return p.closed.code != 0 || p.finished || p.gone }
+// ended reports whether p gets nothing more, except perhaps its close frame.
+func (p *peer) ended() bool { return p.closed.code != 0 || p.finished || p.removed }
 
-// span says that everything that matches sub, after from and up to to, was sent.
+// span records that all events that match sub, after from and up to to, were sent.
 type span struct {
 	sub      *subscription
 	from, to signal.Position
-	// early: nothing of the partition had been published when the span began, so it
-	// begins with the first event that was.
+	// early means that nothing of the partition had been published when the span began,
+	// so it begins with the first event published after that.
 	early bool
-	open  bool // goes on: to is not set
+	open  bool // has not ended: to is not set
 }
 
-// replaying is a replay under way. When all is written, what came meanwhile is
-// next, and so on until nothing came.
+// replaying is a replay in progress. When all its frames are written, a round with
+// those published meanwhile follows, until there are none.
 type replaying struct {
 	frames []*frame
-	next   int // the frame that is to be written
-	done   int // bytes of it that are written
+	next   int // index of the next frame to write
+	done   int // bytes of that frame already written
 	upTo   signal.Position
-	round  int // frames of the round before this one
+	round  int // number of frames in the previous round
 }
 
 // newDeadlines returns the heap of a flusher's peers by due. It holds all of them.
@@ -103,7 +103,7 @@ func newDeadlines() heap.Heap[*peer] {
 	return heap.New(func(a, b *peer) bool { return a.due < b.due }, func(p *peer, rank int) { p.rank = rank })
 }
 
-// schedule brings p's place in the heap up to date.
+// schedule updates p's place in the heap.
 func (f *flusher) schedule(p *peer) {
 	switch {
 	case p.deadline != 0:
@@ -117,7 +117,7 @@ func (f *flusher) schedule(p *peer) {
 	f.peers.Fix(p.rank)
 }
 
-// expire does what is due.
+// expire handles all peers whose time is due.
 func (f *flusher) expire() {
 	now := f.hub.clock()
 	for f.peers.Len() > 0 && f.peers.Top().due <= now {
@@ -126,7 +126,7 @@ func (f *flusher) expire() {
 		case p.deadline != 0 && p.deadline <= now:
 			p.deadline = now + int64(lingerTime)
 			p.socket.Close()
-			if !p.reading.Load() { // nobody will tell of the end
+			if !p.reading.Load() { // no reading goroutine will post readerDone
 				f.remove(p)
 				continue
 			}
@@ -154,7 +154,7 @@ func (f *flusher) beat(p *peer, now int64) {
 	}
 }
 
-// after returns when what was due at due is due again.
+// after returns the time that follows due in steps of every, but not before now.
 func after(due int64, every time.Duration, now int64) int64 {
 	return max(due+int64(every), now)
 }

@@ -2,61 +2,61 @@ package dashboard
 
 import "time"
 
-// Limits of a client's pace.
+// Limits of a client's message rate.
 const (
-	// mostExcess is how many messages over the pace are told to the actor, which
-	// closes long before that.
-	mostExcess = 32
+	// maxExcess is how many messages over the rate limit are passed to the actor,
+	// which closes the connection long before that.
+	maxExcess = 32
 
 	errorsPerMinute = 10 // the tenth closes
 )
 
-// What the reading goroutine tells the connection's actor.
+// Messages from the reading goroutine to the connection's actor.
 type (
-	// received is a message of the client. excess: it came too fast.
+	// received is a message of the client; excess means that it exceeds the rate limit.
 	received struct {
 		text   []byte
 		excess bool
 	}
-	// violated says that the client sent what closes the connection.
+	// violated reports a violation of the protocol that closes the connection.
 	violated struct{ why closing }
-	// clientClosed says that the client sent a close frame.
+	// clientClosed reports a close frame of the client.
 	clientClosed struct{}
 )
 
-// read reads from the client until its socket ends. It is all that the reading
-// goroutine does: its stack stays small, for there is one a connection.
+// read reads from the client until its socket ends. The reading goroutine does nothing
+// else, so that its stack stays small: there is one for each connection.
 func (p *peer) read() {
 	r := reading{peer: p}
-	// Whatever ended it, the connection is over.
+	// The reason does not matter: the connection has ended in any case.
 	p.flusher.hub.guard(func() { _ = p.socket.receive(r.take) })
-	p.flusher.post(left{p})
+	p.flusher.post(readerDone{p})
 }
 
-// reading is what the reading goroutine keeps.
+// reading is the state of the reading goroutine.
 type reading struct {
 	peer     *peer
 	decoder  decoder
-	messages pace
-	pings    pace
+	messages rateWindow
+	pings    rateWindow
 	excess   int
-	deaf     bool // the connection is to be closed: the rest is not looked at
+	ignoring bool // the connection is being closed: later bytes are ignored
 }
 
 func (r *reading) take(b []byte) {
 	r.peer.lastSeen.Store(r.peer.flusher.hub.clock())
-	if r.deaf {
+	if r.ignoring {
 		return
 	}
-	if why := r.decoder.feed(b, r.heard); why.code != 0 {
-		r.deaf = true
+	if why := r.decoder.feed(b, r.handle); why.code != 0 {
+		r.ignoring = true
 		r.peer.ref.Tell(violated{why})
 	}
 }
 
-// heard handles one message or control frame.
-func (r *reading) heard(opcode byte, payload []byte) {
-	if r.deaf {
+// handle handles one message or control frame.
+func (r *reading) handle(opcode byte, payload []byte) {
+	if r.ignoring {
 		return
 	}
 	now, rate := r.peer.flusher.hub.clock(), r.peer.flusher.hub.o.MessageRate
@@ -64,8 +64,8 @@ func (r *reading) heard(opcode byte, payload []byte) {
 	case opText:
 		m := received{text: payload, excess: !r.messages.allow(now, rate, time.Second)}
 		if m.excess {
-			if r.excess++; r.excess > mostExcess {
-				r.deaf = true
+			if r.excess++; r.excess > maxExcess {
+				r.ignoring = true
 				r.peer.ref.Tell(violated{closeFlood})
 				return
 			}
@@ -77,25 +77,25 @@ func (r *reading) heard(opcode byte, payload []byte) {
 			r.peer.flusher.post(pinged{r.peer, payload})
 		}
 	case opClose:
-		r.deaf = true
+		r.ignoring = true
 		r.peer.ref.Tell(clientClosed{})
 	}
 }
 
-// pace counts what happened in the last while.
-type pace struct{ times []int64 }
+// rateWindow limits the number of events in a sliding window.
+type rateWindow struct{ times []int64 }
 
-// allow notes that something happens at now, unless it already happened most
-// times within the last while.
-func (p *pace) allow(now int64, most int, while time.Duration) bool {
+// allow records an event at now, unless the window already holds limit of them. It
+// reports whether it did.
+func (w *rateWindow) allow(now int64, limit int, window time.Duration) bool {
 	old := 0
-	for old < len(p.times) && now-p.times[old] >= int64(while) {
+	for old < len(w.times) && now-w.times[old] >= int64(window) {
 		old++
 	}
-	p.times = append(p.times[:0], p.times[old:]...)
-	if len(p.times) >= most {
+	w.times = append(w.times[:0], w.times[old:]...)
+	if len(w.times) >= limit {
 		return false
 	}
-	p.times = append(p.times, now)
+	w.times = append(w.times, now)
 	return true
 }

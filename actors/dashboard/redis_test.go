@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// redisLog is the event log of a real Redis, as the process ties it to the hub.
+// redisLog is the event log of a real Redis, connected to the hub as in the process.
 type redisLog struct {
 	*persistence.Store
 	tail *persistence.Tail
@@ -20,8 +20,8 @@ func (l redisLog) Wait(ctx context.Context, partition int, p signal.Position) er
 	return l.tail.Wait(ctx, partition, p)
 }
 
-// TestResumeAcrossARestart has a second node, which knows nothing but what is in
-// Redis, fill the gap that a client has from the first.
+// TestResumeAcrossARestart checks that a second node, which has only the data in Redis,
+// fills the gap of a client of the first.
 func TestResumeAcrossARestart(t *testing.T) {
 	t.Parallel()
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})

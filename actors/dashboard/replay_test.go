@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// subscribe sends a subscribe with these members and wants its reply to say what
-// is resumed, then exactly the events at these positions.
+// subscribe sends a subscribe with these members and expects its reply with the result
+// of the resume, then exactly the events at these positions.
 func (c *client) subscribe(members, resumed string, want ...signal.Position) {
 	c.tb.Helper()
 	c.send(`{"action":"subscribe",` + members + `}`)
@@ -53,8 +53,7 @@ func TestReplayLeavesOutWhatWasSent(t *testing.T) {
 	unseen := s.journal.append(created(alice, "BTC"))
 	c.subscribe(after1(past[2]), `{"replayed":1,"complete":true}`, unseen[0])
 
-	// Without last_event_id nothing of the past comes, and later it is not taken for
-	// sent.
+	// Without last_event_id no past events come, and they do not count as sent later.
 	d := s.welcomed(principalOf(alice))
 	d.subscribe(`"channels":["signal.new"]`, `null`)
 	d.subscribe(after1(past[3]), `{"replayed":3,"complete":true}`, live[0], live[1], unseen[0])
@@ -71,14 +70,14 @@ func TestReplayAfterVeryManySubscriptions(t *testing.T) {
 		last = s.journal.append(created(alice, fmt.Sprintf("A%d", i)))[0]
 		c.want("signal.new")
 	}
-	// What the first of them sent is no longer known.
+	// The events sent under the first of them are no longer known.
 	c.subscribe(after1(first), `{"replayed":0,"complete":false}`)
 	c.subscribe(after1(last), `{"replayed":0,"complete":true}`)
 }
 
 // TestResumeAfterLaterEvents has a connection that got later events, by the default
-// subscription and by one of its own, before it asks for what it missed: that comes
-// after the reply, each once, and what follows live is behind it.
+// subscription and by its own, before it asks for missed ones: those come after the
+// reply, each once, followed by the live ones.
 func TestResumeAfterLaterEvents(t *testing.T) {
 	t.Parallel()
 	for _, ring := range []int{65_536, 2} { // from memory, and from the log
@@ -99,8 +98,8 @@ func TestResumeAfterLaterEvents(t *testing.T) {
 	}
 }
 
-// TestReplayAtTheClientsPace has a client that is slow to read a long replay while
-// events go on, and is not closed for it.
+// TestReplayAtTheClientsPace checks that a client that slowly reads a long replay, while
+// events are published, is not closed.
 func TestReplayAtTheClientsPace(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.QueueMessages, o.QueueBytes = 10, 10_000 })
@@ -130,7 +129,7 @@ func TestReplayAtTheClientsPace(t *testing.T) {
 	c.wantData("unsubscribed", `{"ref":"waits","channels":[]}`)
 }
 
-// TestPingDuringReplay wants an answer between two messages of a replay.
+// TestPingDuringReplay expects an answer between two messages of a replay.
 func TestPingDuringReplay(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -157,8 +156,8 @@ func TestPingDuringReplay(t *testing.T) {
 	}
 }
 
-// TestReplayThatIsNeverRead wants a client that lets its replay lie, until the ring
-// no longer holds what follows, to be closed.
+// TestReplayThatIsNeverRead checks that a client that does not read its replay until the
+// ring has dropped the following events is closed.
 func TestReplayThatIsNeverRead(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.RingFrames = 400 })
@@ -188,7 +187,7 @@ func TestReplayThatIsNeverRead(t *testing.T) {
 func refusedPeers(h *Hub) int {
 	found := make(chan int, len(h.flushers))
 	for _, f := range h.flushers {
-		f.post(look(func(f *flusher) {
+		f.post(inspect(func(f *flusher) {
 			n := 0
 			for p := range f.peers.All() {
 				if p.refused {
@@ -217,7 +216,7 @@ func TestResumeFailsOpenWhenTheLogCannotBeRead(t *testing.T) {
 	c.want("signal.new")
 }
 
-// panicking is an Authenticator that fails its caller.
+// panicking is an Authenticator that panics.
 type panicking struct{}
 
 func (panicking) Authenticate(context.Context, string) (signal.Principal, error) {

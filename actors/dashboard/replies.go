@@ -7,8 +7,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// The messages to a client that are no events. Names and nulls are those of the
-// API: members without a value are null.
+// The messages to a client other than events. Members without a value are null, as the
+// API documents.
 
 type welcomeData struct {
 	ConnectionID     string   `json:"connection_id"`
@@ -53,7 +53,7 @@ type errorData struct {
 func encodeReply(kind string, data any, now time.Time) []byte {
 	body, err := json.Marshal(data)
 	if err != nil {
-		body = []byte("null") // cannot be: the types above always encode
+		body = []byte("null") // unreachable: the types above always encode
 	}
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+len(kind)+len(body)+64)
 	b = append(b, `{"type":"`...)

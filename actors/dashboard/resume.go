@@ -16,36 +16,35 @@ type EventLog interface {
 	// ReadLog returns up to limit events of partition, of all accounts, that lie
 	// after a position, in their order; none if it is the end of the log.
 	ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error)
-	// Wait returns once every event up to p that Hub.Publish will ever be given has
-	// been given to it.
+	// Wait returns once no more events up to p will be passed to Hub.Publish.
 	Wait(ctx context.Context, partition int, p signal.Position) error
 }
 
 const (
-	readPage  = 2000 // events a call of ReadLog
-	readsAt   = 4    // accounts whose logs are read at once
+	readPage  = 2000 // events per call of ReadLog
+	readsAt   = 4    // reads of event logs at once
 	readLimit = 10 * time.Second
-	keepRead  = time.Minute // how long what was read serves other resumes
+	keepRead  = time.Minute // how long an unused backfill is kept for other resumes
 )
 
-// replay is what a resume has to send: frames that match the subscription, in
-// their order. The zero value says that it is not possible.
+// replay holds the frames for a resume: those that match the subscription, in their
+// order. The zero value means that the resume is not possible.
 type replay struct {
 	complete bool
-	from     signal.Position // what lies after it is asked for
+	from     signal.Position // the last event that the client has
 	frames   []*frame
-	// Up to firm nothing will come live any more that a flusher does not have in
-	// its inbox by now.
+	// firm is a position up to which every live event is already in the flushers'
+	// inboxes.
 	firm signal.Position
-	// Up to known frames holds all that match.
+	// known is the position up to which frames is complete.
 	known signal.Position
 }
 
-// resumer finds what a client has missed. Its methods may be called from anywhere
-// and wait, so they are not called from actors or flushers.
+// resumer finds the events that a client has missed. Its methods are safe for
+// concurrent use; they block, so actors and flushers must not call them.
 type resumer struct {
 	ring     *ring
-	log      EventLog // nil: there is only the ring
+	log      EventLog // nil: only the ring is searched
 	now      func() time.Time
 	messages int
 	entries  int
@@ -58,18 +57,31 @@ type resumer struct {
 
 	mu    sync.Mutex
 	stock map[signal.AccountID]*backfill
-	held  int // bytes of all frames in stock, at most bytes
+	held  int // bytes of all frames in stock, at most the field bytes
 }
 
 func newResumer(r *ring, o Options) *resumer {
-	return &resumer{ring: r, log: o.Log, now: o.Now, messages: o.ReplayMessages, entries: o.ReplayEntries, bytes: o.ReplayBytes, age: o.ReplayAge,
-		reads: make(chan struct{}, readsAt), counts: newEntryCounts(o.ReplayAge), frameOf: o.frameOf, logger: o.Logger,
-		stock: make(map[signal.AccountID]*backfill)}
+	return &resumer{
+		ring:     r,
+		log:      o.Log,
+		now:      o.Now,
+		messages: o.ReplayMessages,
+		entries:  o.ReplayEntries,
+		bytes:    o.ReplayBytes,
+		age:      o.ReplayAge,
+		reads:    make(chan struct{}, readsAt),
+		counts:   newEntryCounts(o.ReplayAge),
+		frameOf:  o.frameOf,
+		logger:   o.Logger,
+		stock:    make(map[signal.AccountID]*backfill),
+	}
 }
 
-// find returns what account missed of sub after the event called id. An error is
-// for the log: the answer is then the zero replay.
-func (r *resumer) find(ctx context.Context, partition int, account signal.AccountID, sub *subscription, id string) (replay, error) {
+// find returns the events for sub that account missed after the event id. With an
+// error, which the caller logs, it returns the zero replay.
+func (r *resumer) find(
+	ctx context.Context, partition int, account signal.AccountID, sub *subscription, id string,
+) (replay, error) {
 	p, ok := signal.ParsePosition(id)
 	if !ok || r.now().Sub(p.Time()) > r.age {
 		return replay{}, nil
@@ -92,7 +104,10 @@ func (r *resumer) find(ctx context.Context, partition int, account signal.Accoun
 	return r.findInLog(ctx, partition, account, sub, p)
 }
 
-func (r *resumer) findInLog(ctx context.Context, partition int, account signal.AccountID, sub *subscription, p signal.Position) (replay, error) {
+// findInLog is find for a position p that the ring does not reach back to.
+func (r *resumer) findInLog(
+	ctx context.Context, partition int, account signal.AccountID, sub *subscription, p signal.Position,
+) (replay, error) {
 	b := r.take(account)
 	defer r.release(account, b)
 	select {
@@ -117,9 +132,11 @@ func (r *resumer) findInLog(ctx context.Context, partition int, account signal.A
 	}
 }
 
-// join puts together what was read and what the ring holds after it.
+// join combines the frames read from the log with the newer ones of the ring.
 func (r *resumer) join(b *backfill, sub *subscription, p signal.Position, e extract) replay {
-	i, found := slices.BinarySearchFunc(b.frames, p, func(f *frame, p signal.Position) int { return f.at.Compare(p) })
+	i, found := slices.BinarySearchFunc(b.frames, p, func(f *frame, p signal.Position) int {
+		return f.at.Compare(p)
+	})
 	if !found {
 		return replay{}
 	}
@@ -143,15 +160,17 @@ func later(p, q signal.Position) signal.Position {
 	return p
 }
 
-// reachBack makes b hold everything from p on. It returns false if the log holds
-// no event of the account at p, or too much after it.
-func (r *resumer) reachBack(ctx context.Context, b *backfill, partition int, account signal.AccountID, p signal.Position) (bool, error) {
+// reachBack extends b back to p. It returns false if the log has no event of the
+// account at p, or too much after it.
+func (r *resumer) reachBack(
+	ctx context.Context, b *backfill, partition int, account signal.AccountID, p signal.Position,
+) (bool, error) {
 	until, bounded := r.ring.floor(partition)
 	if len(b.frames) > 0 {
 		until, bounded = before(b.frames[0].at), true
 	}
-	// From the position before p, to see whether an event of the account is there at
-	// all. If not, what lies between p and the next event may have been trimmed.
+	// Reading starts before p to check that p is an event of the account. If it is not,
+	// events between p and the next one may have been trimmed.
 	first, err := r.log.ReadLog(ctx, partition, before(p), 1)
 	if err != nil {
 		return false, fmt.Errorf("read event log: %w", err)
@@ -171,9 +190,11 @@ func (r *resumer) reachBack(ctx context.Context, b *backfill, partition int, acc
 	return true, nil
 }
 
-// reachForward makes b reach to where the ring begins, or to the end of the log.
-// It returns false if that is too far.
-func (r *resumer) reachForward(ctx context.Context, b *backfill, partition int, account signal.AccountID) (bool, error) {
+// reachForward extends b to the beginning of the ring, or to the end of the log. It
+// returns false if that is too far.
+func (r *resumer) reachForward(
+	ctx context.Context, b *backfill, partition int, account signal.AccountID,
+) (bool, error) {
 	floor, known := r.ring.floor(partition)
 	span := logSpan{after: b.upTo, anchor: b.anchor, until: floor, bounded: known}
 	frames, upTo, err := r.read(ctx, b, partition, account, &span)
@@ -185,8 +206,8 @@ func (r *resumer) reachForward(ctx context.Context, b *backfill, partition int, 
 	if known {
 		return true, nil
 	}
-	// Nothing of this partition was published since the node started, or since a
-	// gap. What is yet to be published begins after the end of the log.
+	// Nothing of this partition was published since the node started, or since a gap.
+	// So the next events to be published lie after the end of the log.
 	if err := r.log.Wait(ctx, partition, upTo); err != nil {
 		return false, fmt.Errorf("wait for the tail: %w", err)
 	}
@@ -194,21 +215,23 @@ func (r *resumer) reachForward(ctx context.Context, b *backfill, partition int, 
 	return true, nil
 }
 
-// logSpan is a part of the event log: what lies after one position, up to another
-// or to the end.
+// logSpan is a part of the event log, after one position and up to another one or to
+// the end.
 type logSpan struct {
 	after, until signal.Position
 	bounded      bool // by until
-	// anchor is an event at or before after that is in the log, between which and
-	// after there is none; read sets it to the last event that it saw. While it is
-	// there nothing behind it was trimmed, since trimming removes the oldest.
+	// anchor is the last event in the log at or before after; read sets it to the last
+	// event that it saw. Trimming removes the oldest events first, so as long as the
+	// anchor is in the log, no event behind it was trimmed.
 	anchor signal.Position
 }
 
-// read returns account's frames in span, and the position up to which nothing is
-// missing. The zero position means that there are too many entries or bytes, or that some
-// are trimmed; b is then empty, as it is after an error.
-func (r *resumer) read(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) ([]*frame, signal.Position, error) {
+// read returns account's frames in span, and the position up to which they are
+// complete. The zero position means that there are too many entries or bytes, or that
+// some were trimmed; then b is empty, as it is after an error.
+func (r *resumer) read(
+	ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan,
+) ([]*frame, signal.Position, error) {
 	select {
 	case r.reads <- struct{}{}:
 		defer func() { <-r.reads }()
@@ -233,9 +256,11 @@ func (r *resumer) read(ctx context.Context, b *backfill, partition int, account 
 	return frames, upTo, nil
 }
 
-// scan is read without a look at what was trimmed. What is too long is counted to its end,
-// so that no other resume needs to read as much to learn that.
-func (r *resumer) scan(ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan) (frames []*frame, upTo signal.Position, err error) {
+// scan is read without the check for trimmed events. It counts a span that is too long
+// to its end, so that other resumes are refused without a read.
+func (r *resumer) scan(
+	ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan,
+) (frames []*frame, upTo signal.Position, err error) {
 	var milestones []milestone
 	number, tooLong := int64(0), false
 	defer func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// processorTime returns what the process has used so far.
+// processorTime returns the CPU time that the process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -21,8 +21,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkResumeTooFar resumes behind 330,000 entries of a log, which is too far: on a node
-// that has seen them go by, and on one that began after them.
+// BenchmarkResumeTooFar resumes behind 330,000 entries of a log, which is too far, on a
+// node that has published them and on one that started after them.
 func BenchmarkResumeTooFar(b *testing.B) {
 	const entries, each = 330_000, 500
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(b).URL()})

@@ -18,8 +18,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// newFinder returns a resumer on a journal whose events do not reach a hub but the
-// ring directly.
+// newFinder returns a resumer on a journal whose events go to the ring directly, without
+// a hub.
 func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 	j := newJournal()
 	o := Options{Log: j, RingFrames: 1000}
@@ -33,7 +33,7 @@ func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 	return r, j
 }
 
-// wantReplay wants find to answer with exactly these events.
+// wantReplay fails the test unless find returns exactly these events.
 func wantReplay(t *testing.T, r *resumer, sub *subscription, id string, want []signal.Position) {
 	t.Helper()
 	got, err := r.find(t.Context(), testPartition, alice, sub, id)
@@ -136,7 +136,7 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	if j.reads > reads+1 {
 		t.Errorf("another account's event costs %d reads", j.reads-reads)
 	}
-	wantUnknown(t, r, past[0].Plus(1000).String()) // nobody's
+	wantUnknown(t, r, past[0].Plus(1000).String()) // no event
 	wantUnknown(t, r, past[100].String())          // too many messages
 	wantUnknown(t, r, past[0].String())            // too many entries
 	recent := every(past[len(past)-10:])
@@ -155,8 +155,8 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	wantUnknown(t, r, live[0].String()) // too old
 }
 
-// TestAResumeWaitsForTheTail: of a log of which the node has published nothing yet, what was read
-// must not come live once more.
+// TestAResumeWaitsForTheTail: before the node has published anything of a log, events
+// read from it must not come live again.
 func TestAResumeWaitsForTheTail(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
@@ -173,13 +173,15 @@ func TestAResumeWaitsForTheTail(t *testing.T) {
 // slowLog is a journal whose pages take a second, and which counts how many are read at once.
 type slowLog struct {
 	*journal
-	now, most atomic.Int64
+	now, max atomic.Int64
 }
 
-func (l *slowLog) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+func (l *slowLog) ReadLog(
+	ctx context.Context, partition int, after signal.Position, limit int,
+) ([]signal.Event, error) {
 	if limit == readPage {
 		n := l.now.Add(1)
-		for most := l.most.Load(); n > most && !l.most.CompareAndSwap(most, n); most = l.most.Load() {
+		for most := l.max.Load(); n > most && !l.max.CompareAndSwap(most, n); most = l.max.Load() {
 		}
 		time.Sleep(time.Second)
 		l.now.Add(-1)
@@ -187,8 +189,8 @@ func (l *slowLog) ReadLog(ctx context.Context, partition int, after signal.Posit
 	return l.journal.ReadLog(ctx, partition, after, limit)
 }
 
-// TestReadsAtOnceAreBounded: and what they have read is forgotten when it has not been asked for
-// for a minute.
+// TestReadsAtOnceAreBounded also checks that backfills are dropped after a minute
+// without use.
 func TestReadsAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +213,7 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := slow.most.Load(); n != readsAt {
+		if n := slow.max.Load(); n != readsAt {
 			t.Errorf("%d reads at once, want %d", n, readsAt)
 		}
 		stock := func() (accounts, bytes int) {
@@ -230,8 +232,8 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 	})
 }
 
-// TestWhatComesDuringASearchCounts: with it a replay may be longer than replays may be.
-func TestWhatComesDuringASearchCounts(t *testing.T) {
+// TestEventsDuringASearchCount: together with them a replay may exceed the limit.
+func TestEventsDuringASearchCount(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.ReplayMessages = 3 })
 	past := b.journal.record(created(alice, "BTC"), created(alice, "BTC"), created(alice, "BTC"))
@@ -251,8 +253,8 @@ func TestWhatComesDuringASearchCounts(t *testing.T) {
 	}
 }
 
-// TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read where the
-// node has seen the events go by, and costs one read of the log where it has not.
+// TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read if
+// the node has published the events, and costs one read of the log otherwise.
 func TestTooFarIsReadOnce(t *testing.T) {
 	t.Parallel()
 	bounded := func(o *Options) { o.ReplayEntries, o.RingFrames = 3*readPage, 100 }
@@ -288,7 +290,7 @@ func TestTooFarIsReadOnce(t *testing.T) {
 		}
 		near := every(append(past[len(past)-2*readPage:], live...))
 		wantReplay(t, r, everything, near[0].String(), near[1:])
-		// What goes by is added to what was read.
+		// Published events are added to those counted by the read.
 		for range 4 {
 			j.append(several(readPage / 2)...)
 		}
@@ -301,8 +303,8 @@ func TestTooFarIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestEntryCountsNeverExceed compares with a plain list: what is said to be more than a limit
-// is, and what is by two milestones and more is said to be.
+// TestEntryCountsNeverExceed compares with a plain list: exceed is never wrong when it
+// reports true, and reports true if the limit is exceeded by two milestones or more.
 func TestEntryCountsNeverExceed(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 3))
@@ -358,13 +360,15 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	}
 }
 
-// failing is a journal of which a number of pages can be read.
+// failing is a journal whose reads fail after a number of pages.
 type failing struct {
 	*journal
 	pages int
 }
 
-func (l *failing) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+func (l *failing) ReadLog(
+	ctx context.Context, partition int, after signal.Position, limit int,
+) ([]signal.Event, error) {
 	if limit == readPage {
 		if l.pages--; l.pages < 0 {
 			return nil, errors.New("out of order")
@@ -373,8 +377,8 @@ func (l *failing) ReadLog(ctx context.Context, partition int, after signal.Posit
 	return l.journal.ReadLog(ctx, partition, after, limit)
 }
 
-// TestBytesOfBackfillsAreBounded: what is not in use gives way to what is asked for, which is
-// refused where it is too large by itself.
+// TestBytesOfBackfillsAreBounded: unused backfills are dropped for a new one, which is
+// refused if it is too large by itself.
 func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	t.Parallel()
 	const each = 100
@@ -430,7 +434,7 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	}
 	j.fail = nil
 	check(alice)
-	// A failure behind what was read already gives it back.
+	// A failure after the first pages frees their bytes.
 	r.log = &failing{journal: j, pages: 1}
 	if got, err := r.find(t.Context(), testPartition, bob, everything, first[bob].String()); got.complete || err == nil {
 		t.Errorf("complete is %v, %v", got.complete, err)
@@ -466,7 +470,7 @@ func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 	wantReplay(t, r, everything, past[0].String(), every(past)[1:])
 }
 
-// However a resume ends, the next one of the account may read, and others too.
+// However a resume ends, later ones of the account and of others may read.
 func TestResumesGiveTheirTurnBack(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, func(o *Options) { o.ReplayEntries = 200 })
@@ -494,13 +498,13 @@ func TestResumesGiveTheirTurnBack(t *testing.T) {
 	}
 }
 
-// TestTrimmingDuringARead has the log lose its beginning between two reads.
+// TestTrimmingDuringARead trims the beginning of the log between two reads.
 func TestTrimmingDuringARead(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
 	past := j.record(several(readPage)...) // two pages
 	j.skip()
-	for reads := range 3 { // before the first page, the second, the look behind them
+	for reads := range 3 { // before the first page, the second page, the final check
 		r.log = &trimming{journal: j, after: reads + 1}
 		wantUnknown(t, r, past[0].String())
 		if j.events = j.events[:0]; len(r.stock[alice].frames) > 0 {
@@ -517,7 +521,9 @@ type trimming struct {
 	after int
 }
 
-func (l *trimming) ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+func (l *trimming) ReadLog(
+	ctx context.Context, partition int, after signal.Position, limit int,
+) ([]signal.Event, error) {
 	if l.after--; l.after < 0 {
 		l.mu.Lock()
 		l.events = l.events[len(l.events)-3:]

@@ -9,8 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// TestWhichSessionsEndWithAll: those that began until the millisecond of the event.
-func TestWhichSessionsEndWithAll(t *testing.T) {
+// TestRevocationOfAllSessionsByTime: those that began no later than the millisecond of the
+// event.
+func TestRevocationOfAllSessionsByTime(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_795_000_000_000)
 	r := recent{revocation: revocation{signal.SessionEnded, ""}, at: signal.Position{MS: at.UnixMilli()}}
@@ -42,9 +43,9 @@ func (b *bench) revokeKey(key signal.KeyID) {
 	b.flusher.revoke(&frame{account: alice, revoked: &revocation{signal.KeyRevoked, string(key)}})
 }
 
-// TestARevokedCredentialGetsNothingMore: neither one that had been authenticated, nor one
-// that was authenticated before the revocation and is attached after it.
-func TestARevokedCredentialGetsNothingMore(t *testing.T) {
+// TestRevokedCredentialGetsNothingMore: neither a connection that was attached before
+// the revocation, nor one that was authenticated before and attached after it.
+func TestRevokedCredentialGetsNothingMore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	_, first := b.attachWith("key_1")
@@ -78,8 +79,9 @@ func TestARevokedCredentialGetsNothingMore(t *testing.T) {
 	}
 }
 
-// TestAConnectionHasTheCredentialThatItGaveLast: it ends with that one only.
-func TestAConnectionHasTheCredentialThatItGaveLast(t *testing.T) {
+// TestOnlyTheLatestCredentialCounts: only its revocation closes the
+// connection.
+func TestOnlyTheLatestCredentialCounts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	p, s := b.attachWith("key_1")
@@ -110,8 +112,8 @@ func TestEventsBehindARevocationAreSent(t *testing.T) {
 	}
 }
 
-// TestRevocationsAreRememberedForAWhile: those of the last seconds, and no others.
-func TestRevocationsAreRememberedForAWhile(t *testing.T) {
+// TestRevocationsAreKeptForSomeSeconds: only those of the last seconds are kept.
+func TestRevocationsAreKeptForSomeSeconds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.revokeKey("key_1")

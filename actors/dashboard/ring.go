@@ -7,18 +7,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// ring holds the newest frames of the node, of all partitions and accounts, so
-// that a resume seldom has to ask Redis. Entries of one account are chained from
-// the newest to the oldest: a resume looks only at what it may send.
+// ring holds the newest frames of the node, of all partitions and accounts, so that a
+// resume rarely reads from Redis. Entries of one account are linked from the newest to
+// the oldest, so that a resume visits only them.
 type ring struct {
-	mu    sync.RWMutex
-	size  uint64
-	slots []slot // grows up to size, then the oldest is replaced
-	first uint64 // number of the oldest entry
-	next  uint64 // number of the next entry; entry i is in slots[i%size]
-	bytes int    // of the frames, at most most
-	most  int
-	// last is the newest entry of an account, counted from 1.
+	mu       sync.RWMutex
+	size     uint64
+	slots    []slot // grows up to size, then the oldest is replaced
+	first    uint64 // number of the oldest entry
+	next     uint64 // number of the next entry; entry i is in slots[i%size]
+	bytes    int    // of all frames, at most maxBytes
+	maxBytes int
+	// last is the number of an account's newest entry, counted from 1.
 	last  map[signal.AccountID]uint64
 	parts map[int]*reach
 }
@@ -29,19 +29,24 @@ type slot struct {
 	partition int
 }
 
-// reach says what the ring holds of a partition: everything after floor, up to
+// reach is the range of a partition that the ring holds: everything after floor, up to
 // head.
 type reach struct {
-	known       bool // false until an event was seen, and after a gap
+	known       bool // false before the first event, and after a gap
 	floor, head signal.Position
 }
 
-// newRing returns a ring of at most size frames with at most so many bytes together.
+// newRing returns a ring of at most size frames with at most bytes bytes together.
 func newRing(size, bytes int) *ring {
-	return &ring{size: uint64(size), most: bytes, last: make(map[signal.AccountID]uint64), parts: make(map[int]*reach)}
+	return &ring{
+		size:     uint64(size),
+		maxBytes: bytes,
+		last:     make(map[signal.AccountID]uint64),
+		parts:    make(map[int]*reach),
+	}
 }
 
-// before returns the last position that lies before p.
+// before returns the last position before p.
 func before(p signal.Position) signal.Position {
 	if p.Seq > 0 {
 		return signal.Position{MS: p.MS, Seq: p.Seq - 1}
@@ -58,8 +63,8 @@ func (r *ring) reach(partition int) *reach {
 	return p
 }
 
-// add appends the frames of the events of partition from first to last. The
-// events may be more than the frames: not all of them are for clients.
+// add appends the frames of the events of partition from first to last. Events that
+// are not sent to clients have no frame.
 func (r *ring) add(partition int, first, last signal.Position, frames []*frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +82,7 @@ func (r *ring) add(partition int, first, last signal.Position, frames []*frame) 
 
 func (r *ring) push(s slot) {
 	r.bytes += len(s.frame.bytes)
-	for r.first < r.next && (r.next-r.first == r.size || r.bytes > r.most) {
+	for r.first < r.next && (r.next-r.first == r.size || r.bytes > r.maxBytes) {
 		r.drop()
 	}
 	if uint64(len(r.slots)) < r.size {
@@ -89,7 +94,7 @@ func (r *ring) push(s slot) {
 	r.last[s.frame.account] = r.next
 }
 
-// drop gives up the oldest entry.
+// drop removes the oldest entry.
 func (r *ring) drop() {
 	old := &r.slots[r.first%r.size]
 	r.reach(old.partition).raise(old.frame.at)
@@ -101,15 +106,15 @@ func (r *ring) drop() {
 	*old = slot{}
 }
 
-// raise notes that the entry at p is no longer held.
+// raise records that the entry at a position was removed.
 func (p *reach) raise(at signal.Position) {
 	if p.known && p.floor.Compare(at) < 0 {
 		p.floor = at
 	}
 }
 
-// begin says that everything of partition after p will be added, if that is not
-// known yet.
+// begin records that every event of partition after p will be added, unless the ring
+// already holds a range of it.
 func (r *ring) begin(partition int, p signal.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,16 +123,16 @@ func (r *ring) begin(partition int, p signal.Position) {
 	}
 }
 
-// forget says that it is not known what lies between the newest event of
-// partition and the next one.
+// forget drops the range of partition: events are missing between its newest one and
+// the next.
 func (r *ring) forget(partition int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*r.reach(partition) = reach{}
 }
 
-// floor returns the position of partition after which the ring holds everything,
-// or false if it holds nothing for certain.
+// floor returns the position of partition after which the ring holds everything, or
+// false if its range is not known.
 func (r *ring) floor(partition int) (signal.Position, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -138,19 +143,21 @@ func (r *ring) floor(partition int) (signal.Position, bool) {
 	return p.floor, true
 }
 
-// extract is an answer of the ring.
+// extract is the result of a search of the ring.
 type extract struct {
-	covered bool            // the ring holds everything after the position asked for
-	found   bool            // and that position is that of a frame of the account
+	covered bool            // the ring holds everything after the position searched for
+	found   bool            // that position is a frame of the account
 	edge    bool            // that position is the last that the ring does not hold
 	excess  bool            // more than limit frames match: frames is nil
 	frames  []*frame        // the matching ones, ascending
-	head    signal.Position // the newest event of the partition, whatever it is
+	head    signal.Position // the newest event of the partition, of any account
 }
 
-// after returns the frames of account that match sub and lie after p and not
-// after upTo. The zero upTo means no bound.
-func (r *ring) after(partition int, account signal.AccountID, sub *subscription, p, upTo signal.Position, limit int) extract {
+// after returns the frames of account that match sub, after p and up to upTo. The zero
+// upTo means no bound.
+func (r *ring) after(
+	partition int, account signal.AccountID, sub *subscription, p, upTo signal.Position, limit int,
+) extract {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	c := r.parts[partition]

@@ -104,8 +104,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestTheBytesOfTheRingAreBounded: large frames push out more than one small one, one that is
-// larger than the bound all others.
+// TestTheBytesOfTheRingAreBounded: a large frame replaces several small ones, and one
+// larger than the bound replaces all others.
 func TestTheBytesOfTheRingAreBounded(t *testing.T) {
 	t.Parallel()
 	sized := func(ms int64, bytes int) []*frame {

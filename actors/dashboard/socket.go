@@ -8,48 +8,48 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// socket is the connection to a client. write is called by the flusher only,
-// receive by the reading goroutine only, the rest by anybody.
+// socket is the connection to a client. Only the flusher calls write, only the reading
+// goroutine calls receive; the other methods are safe for concurrent use.
 type socket interface {
-	// write writes what is taken of b without waiting. It returns errRefused if that
-	// is nothing.
+	// write writes as much of b as it can without blocking. It returns errRefused if
+	// it can write nothing.
 	write(w *rawWriter, b []byte) (int, error)
-	// receive waits for bytes and calls yield with them; they are valid inside yield
-	// only. io.EOF says that the client sends no more.
+	// receive reads and calls yield with the bytes, which are valid inside yield only.
+	// io.EOF means that the client sends no more.
 	receive(yield func(b []byte)) error
-	// widen makes room for a close frame behind what the client does not read.
+	// widen makes room for a close frame in the buffer of a client that does not read.
 	widen()
-	// finish says that nothing more will be written.
+	// finish closes the sending side.
 	finish()
-	// Close closes the socket. It does not wait.
+	// Close closes the socket. It does not block.
 	Close()
 }
 
-// Socket options. What a client that does not read costs is bounded by the send
-// buffer; the kernel doubles the number for its own overhead.
+// Socket options. The send buffer bounds the memory for a client that does not read;
+// the kernel doubles the number for its own overhead.
 const (
 	sendBuffer = 64 << 10
-	// wideBuffer is that of a client which is closed because it does not read.
+	// wideBuffer is the send buffer of a client that is closed because it does not read.
 	wideBuffer = 4 * sendBuffer
 	// userTimeout is how long sent bytes may stay unacknowledged, or the client's
-	// window closed, in place of write deadlines.
+	// window closed. It replaces write deadlines.
 	userTimeout = 20 * time.Second
 )
 
-// readBytes is how much is read at once: messages of clients are short.
+// readBytes is the size of a read buffer: messages of clients are short.
 const readBytes = 512
 
-// handover is a socket whose writes may wait, such as one of TLS: the bytes are
-// copied and written by a goroutine, which lives as long as there is something to
-// write. Meanwhile the socket refuses more, like a full one.
+// handover is a socket whose writes may block, such as one with TLS. It copies the
+// bytes and starts a goroutine that writes them; until that ends it refuses more, like
+// a full socket.
 type handover struct {
 	conn  net.Conn
-	taken func() // called when more can be taken
+	taken func() // called when the socket accepts bytes again
 	guard func(do func())
 
 	mu        sync.Mutex
-	busy      bool // the goroutine is at work
-	finishing bool // nothing more will be written
+	busy      bool // the goroutine is running
+	finishing bool // finish was called
 	err       error
 }
 
@@ -98,11 +98,11 @@ func (s *handover) receive(yield func(b []byte)) error {
 	}
 }
 
-// widen does nothing: more room would not wake the write that waits. A client that
-// does not read within closingTime does not learn why it is closed.
+// widen does nothing: a larger buffer would not wake the blocked write. A client that
+// does not read within closingTime gets no close frame.
 func (s *handover) widen() {}
 
-// finish ends the sending side when what was handed over is written.
+// finish closes the sending side after a write in progress.
 func (s *handover) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,7 @@ func (s *handover) finish() {
 	}
 }
 
-// closeWrite ends the sending side. TLS tells the client of it by a message of its
-// own, for which it may wait.
+// closeWrite closes the sending side. It may block, because TLS sends an alert for it.
 func (s *handover) closeWrite() {
 	s.guard(func() {
 		if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
@@ -121,5 +120,5 @@ func (s *handover) closeWrite() {
 	})
 }
 
-// Close implements socket. Closing TLS may wait to tell the client.
+// Close implements socket. It starts a goroutine, because closing TLS may block.
 func (s *handover) Close() { go s.guard(func() { s.conn.Close() }) }

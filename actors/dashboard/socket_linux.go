@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSocket takes over conn. taken is called, from any goroutine, when a socket
-// that refused can take more; kernel sockets do not call it. guard recovers.
+// newSocket takes over conn. taken is called, from any goroutine, when a socket that
+// refused bytes accepts them again; kernel sockets do not call it. guard recovers from
+// panics of its argument.
 func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
@@ -30,8 +31,8 @@ func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 	return &handover{conn: conn, taken: taken, guard: guard}
 }
 
-// tune sets what bounds the costs of a client that does not read. Go has already
-// set TCP_NODELAY.
+// tune sets the options that bound the cost of a client that does not read. Go has
+// already set TCP_NODELAY.
 func tune(raw syscall.RawConn) {
 	raw.Control(func(fd uintptr) {
 		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
@@ -39,16 +40,16 @@ func tune(raw syscall.RawConn) {
 	})
 }
 
-// rawSocket writes and reads by bare system calls inside syscall.RawConn: that is
-// safe against a descriptor which is closed and used again, and needs neither a
-// deadline nor a hand-over to the scheduler, since the calls never block.
+// rawSocket writes and reads by raw system calls inside syscall.RawConn. That is safe
+// against a descriptor that is closed and reused, and needs neither a deadline nor a
+// switch to the scheduler, because the calls never block.
 type rawSocket struct {
 	conn *net.TCPConn
 	raw  syscall.RawConn
 }
 
-// rawWriter holds what a write and its callback share, so that a write allocates
-// nothing. Each flusher has one.
+// rawWriter holds the values that a write and its callback share, so that a write does
+// not allocate. Each flusher has one.
 type rawWriter struct {
 	b     []byte
 	n     int
@@ -60,7 +61,8 @@ func newRawWriter() *rawWriter {
 	w := &rawWriter{}
 	w.call = func(fd uintptr) bool {
 		for {
-			n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(w.b))), uintptr(len(w.b)))
+			n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd,
+				uintptr(unsafe.Pointer(unsafe.SliceData(w.b))), uintptr(len(w.b)))
 			if errno == syscall.EINTR {
 				continue
 			}
@@ -86,8 +88,8 @@ func (s *rawSocket) write(w *rawWriter, b []byte) (int, error) {
 	return 0, w.errno
 }
 
-// readBuffers are lent to connections while there is something to read, so that a
-// connection that waits holds none.
+// readBuffers are used only while there is something to read, so that an idle
+// connection holds none.
 var readBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
 func (s *rawSocket) receive(yield func(b []byte)) error {

@@ -4,8 +4,8 @@ package dashboard
 
 import "net"
 
-// newSocket takes over conn. taken is called, from any goroutine, when a socket
-// that refused can take more. guard recovers.
+// newSocket takes over conn. taken is called, from any goroutine, when a socket that
+// refused bytes accepts them again. guard recovers from panics of its argument.
 func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)

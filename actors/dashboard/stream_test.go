@@ -37,7 +37,7 @@ func TestMessagesOfEvents(t *testing.T) {
 	}
 	for _, test := range tests {
 		test.event.Account = alice
-		// Nobody hears of these.
+		// These are not sent to any client.
 		at := s.journal.append(signal.Event{Account: alice, Type: signal.WebhookTest, Data: []byte(`{}`)}, created(bob, "BTC"), test.event)[2]
 		e := c.want(test.kind)
 		stamp := at.Time().UTC().Format(signal.TimeLayout)
@@ -97,8 +97,8 @@ func TestFiltersFindSignalsUnderAliases(t *testing.T) {
 	}
 }
 
-// TestFiltersKnowAliases: a filter means an asset by any of its spellings, and a subject
-// of content by the one that was sent.
+// TestFiltersKnowAliases: a filter matches an asset by any of its spellings, and a
+// subject of content by the spelling in the filter.
 func TestFiltersKnowAliases(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) {
@@ -147,7 +147,7 @@ func (j *journal) matching(account signal.AccountID, sub *subscription, from sig
 
 var testAssets = []string{"BTC", "ETH", "SOL", "AAPL"}
 
-// randomEvent returns an event of alice, or rarely of bob.
+// randomEvent returns an event of alice, rarely one of bob.
 func randomEvent(r *rand.Rand) signal.Event {
 	account := alice
 	if r.IntN(8) == 0 {
@@ -190,8 +190,8 @@ func randomSubscription(r *rand.Rand) (*subscription, string) {
 	return newSubscription(list, assets), `"channels":` + quoted(names(list)) + `,"filters":{"assets":` + quoted(assets) + `}`
 }
 
-// TestResumeLeavesNoGapAndRepeatsNothing has clients that come and go while events
-// are published, each with one subscription that it resumes.
+// TestResumeLeavesNoGapAndRepeatsNothing has clients that connect and disconnect while
+// events are published, each with one subscription that it resumes.
 func TestResumeLeavesNoGapAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -239,7 +239,7 @@ func TestResumeLeavesNoGapAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// resumingClient connects again and again and finally checks that it got all.
+// resumingClient connects repeatedly and finally checks that it got all events.
 func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle func(), quiet chan struct{}) {
 	defer idle()
 	sub, members := randomSubscription(r)
@@ -285,9 +285,11 @@ func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle f
 	}
 }
 
-// oneSession connects, subscribes, reads for a while and goes without a word. It
-// returns the first and the last position after the subscription.
-func oneSession(s *service, r *rand.Rand, sub *subscription, subscribe string, resume bool, got map[string]bool, final bool) (passage, error) {
+// oneSession connects, subscribes, reads for a while and disconnects without a close
+// frame. It returns the first and the last position after the subscription.
+func oneSession(
+	s *service, r *rand.Rand, sub *subscription, subscribe string, resume bool, got map[string]bool, final bool,
+) (passage, error) {
 	ws, _, err := (&websocket.Dialer{}).Dial("ws"+strings.TrimPrefix(s.server.URL, "http"), http.Header{})
 	if err != nil {
 		return passage{}, err
@@ -351,7 +353,7 @@ func oneSession(s *service, r *rand.Rand, sub *subscription, subscribe string, r
 	return p, nil
 }
 
-// TestChangingSubscriptions has connections that change what they want, some with
+// TestChangingSubscriptions has connections that change their subscriptions, some with
 // a resume, while events are published.
 func TestChangingSubscriptions(t *testing.T) {
 	t.Parallel()
@@ -366,7 +368,7 @@ func TestChangingSubscriptions(t *testing.T) {
 	wg.Wait()
 }
 
-// segment is what came between two replies to subscribe.
+// segment holds the events between two replies to subscribe.
 type segment struct {
 	sub  *subscription
 	from signal.Position // everything after it must have come; zero: unknown
@@ -407,7 +409,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 				batch[i] = randomEvent(r)
 			}
 			s.journal.append(batch...)
-			c.send(`{"action":"ping"}`) // answered whatever else is under way
+			c.send(`{"action":"ping"}`) // answered even during a replay
 			for {
 				e, ok := read()
 				if !ok {
@@ -443,7 +445,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 	checkSegments(t, s, segments, seen)
 }
 
-// checkSegments wants that nothing is missing that must have come.
+// checkSegments checks that no event is missing.
 func checkSegments(t *testing.T, s *service, segments []*segment, seen map[signal.Position]bool) {
 	for i, now := range segments {
 		if len(now.ids) == 0 {
@@ -455,15 +457,15 @@ func checkSegments(t *testing.T, s *service, segments []*segment, seen map[signa
 		}
 		s.wantSeen(seen, from, now.ids[len(now.ids)-1], now.sub, now.sub)
 		if i+1 < len(segments) && len(segments[i+1].ids) > 0 {
-			// What both this and the next subscription match is not lost in between.
+			// Events that match both this and the next subscription are not lost in between.
 			next := segments[i+1]
 			s.wantSeen(seen, from, next.ids[len(next.ids)-1], now.sub, next.sub)
 		}
 	}
 }
 
-// wantSeen wants that all that two subscriptions match was seen, after one position
-// and up to another.
+// wantSeen checks that all events that match both subscriptions were seen, after one
+// position and up to another.
 func (s *service) wantSeen(seen map[signal.Position]bool, from, to signal.Position, a, b *subscription) {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
