@@ -11,19 +11,19 @@ const (
 	LastBackoff = 5 * time.Second
 )
 
-// Backoff is how long an actor waits before it tries again what has failed: a quarter of
-// a second, and from one failure to the next twice as long, up to LastBackoff. The zero
-// value means that nothing has failed.
+// Backoff is the pause before an actor retries something that failed: a quarter of a
+// second after the first failure, then twice as long each time, up to LastBackoff. The
+// zero value means that nothing has failed.
 type Backoff struct{ d time.Duration }
 
-// Next returns how long to wait after one more failure.
+// Next records a failure and returns how long to wait after it.
 func (b *Backoff) Next() time.Duration {
 	b.d = min(max(2*b.d, firstBackoff), LastBackoff)
 	return b.d
 }
 
-// Log logs a failure, ahead of Next: the first one of a row as a warning, the others for
-// debugging only.
+// Log logs a failure: the first one in a row as a warning, further ones at debug level.
+// Call it before Next.
 func (b *Backoff) Log(log *slog.Logger, message string, args ...any) {
 	if b.d == 0 {
 		log.Warn(message, args...)
@@ -32,5 +32,5 @@ func (b *Backoff) Log(log *slog.Logger, message string, args ...any) {
 	}
 }
 
-// Reset notes a success.
+// Reset records a success.
 func (b *Backoff) Reset() { b.d = 0 }

@@ -52,7 +52,7 @@ func BenchmarkSpawnChildren(b *testing.B) {
 	<-done
 }
 
-// BenchmarkEnd ends an actor with so many idle children: the time is that of one.
+// BenchmarkEnd ends an actor with b.N idle children: the time is that of one child.
 func BenchmarkEnd(b *testing.B) {
 	for name, sup := range map[string]Supervision{"stopped": {}, "discarded": {Discard: true}} {
 		b.Run(name, func(b *testing.B) {

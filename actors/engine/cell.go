@@ -11,15 +11,15 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// libraryContext is what the library gives to an actor's mailbox.
+// libraryContext is the interface that the library passes to an actor's mailbox.
 type libraryContext interface {
 	actor.Context
 	actor.MessageInvoker
 }
 
-// cell is one actor through all its incarnations: its mailbox towards the
-// library, its Context towards the Actor. There may be a million of them, so a
-// field is here only if every actor needs it.
+// cell is one actor with all its incarnations. It is the mailbox for the library and
+// the Context for the Actor. There may be a million of them, so it has only fields that
+// every actor needs.
 type cell struct {
 	// Fixed before the actor starts.
 	sys     *System
@@ -33,15 +33,15 @@ type cell struct {
 	mu         sync.Mutex
 	user       []any
 	system     []any
-	gone       chan struct{} // made when first asked for, closed at the actor's end
-	scheduled  bool          // a goroutine is at work
+	done       chan struct{} // created by ended, closed at the actor's end
+	scheduled  bool          // a goroutine handles messages
 	closed     bool          // the actor has ended
 	systemLeft atomic.Int32  // length of system
 
-	// Touched by the actor's own goroutine only.
+	// Used by the actor's own goroutine only.
 	batch       []any // taken from user; handled up to next
 	next        int32
-	handled     int32 // messages since the counters were last brought up to date
+	handled     int32 // messages since the last update of the counters
 	incarnation uint32
 	toMeasure   uint8
 	suspended   bool
@@ -49,12 +49,12 @@ type cell struct {
 	stopping    bool
 	actor       Actor
 	message     any
-	ctx         context.Context // made when first asked for
+	ctx         context.Context // created by Context
 	cancel      context.CancelFunc
-	parent      bool   // it has spawned children
-	brood       *brood // its children, with Supervision.Discard
+	parent      bool      // has spawned children
+	children    *childSet // its children, with Supervision.Discard
 
-	timers *timer // the first one; guarded by the heap's mutex
+	timers *timer // the first one of a list; guarded by the heap's mutex
 }
 
 var _ Context = (*cell)(nil)
@@ -86,10 +86,10 @@ func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervisi
 	if !c.sup.Discard {
 		return c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.lib.SpawnNamed(props, "") })
 	}
-	if c.brood == nil {
-		c.brood = &brood{alive: make(map[*cell]struct{})}
+	if c.children == nil {
+		c.children = &childSet{alive: make(map[*cell]struct{})}
 	}
-	c.brood.alive[child] = struct{}{}
+	c.children.alive[child] = struct{}{}
 	return c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.sys.start(props, c.lib) })
 }
 
@@ -130,8 +130,7 @@ func (c *cell) After(d time.Duration, m any) Timer {
 	return c.sys.timers.add(c, d, m)
 }
 
-// shell is what the library takes for the actor: one value for each incarnation,
-// which finds its cell.
+// shell is the library's actor: one value for each incarnation, which finds its cell.
 type shell struct {
 	sys *System
 	c   *cell
@@ -162,8 +161,8 @@ func (s *shell) Receive(lib actor.Context) {
 		}
 	case *actor.Terminated:
 		child := s.sys.claim(m.Who)
-		if c.brood != nil {
-			delete(c.brood.alive, child)
+		if c.children != nil {
+			delete(c.children.alive, child)
 		}
 		if !c.ending {
 			c.deliver(Terminated{Ref: Ref{child}, Kind: child.stats.kind})
@@ -180,12 +179,12 @@ func (c *cell) deliver(m any) {
 	c.message = nil
 }
 
-// endIncarnation cancels what the incarnation has begun and gives it its last
-// message. A panic there is logged and goes no further: the library would take it
-// for a reason to restart what is to stop.
+// endIncarnation cancels the work of the incarnation and delivers its last message. A
+// panic there is logged and recovered, because the library would restart an actor that
+// must stop.
 func (c *cell) endIncarnation(last any) {
 	if c.ending {
-		return // failed once more while its children were stopping
+		return // failed again while its children were stopping
 	}
 	c.ending = true
 	c.incarnation++
@@ -199,7 +198,7 @@ func (c *cell) endIncarnation(last any) {
 		}
 		c.actor, c.message, c.ctx, c.cancel = nil, nil, nil, nil
 	}()
-	if c.actor != nil { // else its producer panicked
+	if c.actor != nil { // nil if its producer panicked
 		c.deliver(last)
 	}
 }
@@ -222,24 +221,24 @@ func (s *shell) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor,
 	failures.Fail()
 	n := failures.NumberOfFailures(within)
 	if n > limit {
-		failed := message.(*cell) // what work escalates with
-		s.sys.log.Error("actor failed too often and is stopped", "actor", failed.name, "kind", string(failed.stats.kind),
-			"restarts", n-1, "within", within)
+		failed := message.(*cell) // the argument of EscalateFailure in work
+		s.sys.log.Error("actor failed too often and is stopped", "actor", failed.name,
+			"kind", string(failed.stats.kind), "restarts", n-1, "within", within)
 		if c == s.sys.root.c {
-			s.sys.crippled.Store(true)
+			s.sys.degraded.Store(true)
 		}
 		supervisor.StopChildren(child)
 		return
 	}
-	if n == 1 { // the library never forgets one
+	if n == 1 { // the library itself never drops old failures
 		failures.Reset()
 		failures.Fail()
 	}
 	supervisor.RestartChildren(child)
 }
 
-// logPanic reports a panic of the actor at message, with the stack: the caller is
-// its deferred function.
+// logPanic logs a panic of the actor at message, with the stack. It must be called from
+// the deferred function that recovered.
 func (c *cell) logPanic(message, reason any) {
 	stack := debug.Stack()
 	if f, ok := reason.(*goFailure); ok {

@@ -1,25 +1,25 @@
-// Package engine runs actors. It is the one place that imports the actor
-// library: supervision, restarts and the order of stopping are the library's,
-// the mailbox, the timers and the counters are this package's own.
+// Package engine runs actors. It is the only package that imports the actor library.
+// The library provides supervision, restarts and the order of stopping; the mailbox, the
+// timers and the counters are implemented here.
 //
-// What it promises:
+// It promises:
 //
 //   - An actor handles one message at a time. Messages of one sender arrive in
 //     the order in which it sent them.
-//   - Mailboxes have no bound: Tell never blocks and never fails. Whoever feeds an
-//     actor limits what is under way. A message for an actor that has stopped is
-//     counted as a dead letter.
+//   - Mailboxes have no bound: Tell never blocks and never fails. Senders limit how
+//     many messages are in flight. A message for an actor that has stopped is counted
+//     as a dead letter.
 //   - A panic in Receive ends the incarnation: the actor receives Restarting, its
 //     children are stopped, a new value from its producer receives Started. The
-//     message at which it failed is not delivered again; those behind it are.
-//   - What an incarnation has begun does not reach the next one: its context is
-//     cancelled, its timers are dropped, results of its Go functions are dropped.
+//     message that caused the panic is not delivered again; later ones are.
+//   - The work of an incarnation does not reach the next one: its context is cancelled,
+//     its timers and the results of its Go functions are dropped.
 //   - Stopping or Restarting is the last message that an incarnation receives, unless
 //     its parent ends and discards it.
 //   - After System.Shutdown returned nil, no goroutine of the system is left.
 //
-// It promises nothing across processes, and nothing after a crash: what matters
-// is appended to Redis first, then told.
+// It promises nothing across processes and nothing after a crash: state that must
+// survive is appended to Redis before actors are notified.
 package engine
 
 import (
@@ -27,8 +27,8 @@ import (
 	"time"
 )
 
-// Kind names what an actor is, for the metrics. It is a closed list; any other
-// value counts as Other.
+// Kind is the kind of an actor, for the metrics. Values that are not listed below count
+// as Other.
 type Kind string
 
 // The kinds of actors.
@@ -44,36 +44,36 @@ const (
 	Other      Kind = "other"
 )
 
-// kinds is the closed list of the label "kind".
+// kinds lists all values of the label "kind".
 var kinds = []Kind{Supervisor, Agent, Asset, Market, Connection, Partition, Signal, Webhook, Other}
 
-// Actor is what handles messages. Receive must not block: for work that waits it
-// uses Context.Go. A producer returns a new value for each incarnation.
+// Actor handles messages. Receive must not block: it uses Context.Go for work that
+// waits. A producer returns a new value for each incarnation.
 type Actor interface {
 	Receive(c Context)
 }
 
-// Context is what an actor knows and may do while it handles a message. It is
-// valid inside Receive only, and no other goroutine may use it.
+// Context is the actor's access to the engine while it handles a message. It is valid
+// inside Receive only, and no other goroutine may use it.
 type Context interface {
-	// Message returns the message: one of the lifecycle messages of this package,
-	// or what somebody told the actor.
+	// Message returns the message: a lifecycle message of this package, or one sent to
+	// the actor.
 	Message() any
 	// Self returns the actor's own Ref, which outlives its incarnations.
 	Self() Ref
 	// Context returns a context that is cancelled when the incarnation ends, before
 	// Stopping or Restarting is received.
 	Context() context.Context
-	// Spawn starts a child. name is for logs and need not be unique; sup rules the
+	// Spawn starts a child. name is for logs and need not be unique; sup applies to the
 	// child's own children.
 	Spawn(kind Kind, name string, produce func() Actor, sup Supervision) Ref
-	// Stop ends an actor ahead of what is in its mailbox, Poison after that. The
-	// children of an actor are stopped, not poisoned, when it ends.
+	// Stop ends an actor before it handles the messages in its mailbox, Poison after
+	// that. The children of an actor are stopped, not poisoned, when it ends.
 	Stop(r Ref)
 	Poison(r Ref)
-	// Go runs f in a goroutine with the incarnation's context. A result other than
-	// nil comes back as a message, unless the incarnation has ended. A panic in f
-	// fails the actor.
+	// Go runs f in a goroutine with the incarnation's context. A result other than nil
+	// is sent to the actor as a message, unless the incarnation has ended. A panic in f
+	// counts as a panic of the actor.
 	Go(f func(ctx context.Context) any)
 	// After sends m to the actor after d, unless the incarnation has ended or the
 	// timer is stopped by then.
@@ -88,25 +88,25 @@ type (
 	Stopping struct{}
 	// Restarting is the last message of an incarnation that failed.
 	Restarting struct{}
-	// Terminated tells a parent, once, that its child has ended and is not coming
-	// back: it was stopped, or failed too often.
+	// Terminated notifies a parent, once, that its child has ended for good: it was
+	// stopped, or failed too often.
 	Terminated struct {
 		Ref  Ref
 		Kind Kind
 	}
 )
 
-// Supervision says what becomes of an actor's children that panic: each is
-// restarted by itself, up to Restarts times Within, and then stopped, of which the
-// parent hears by Terminated. The zero value means 10 restarts a minute. A
-// negative Restarts stops a child at its first panic.
+// Supervision is the rule for an actor's children that panic: each is restarted, up to
+// Restarts times Within, and then stopped, which the parent learns by Terminated. The
+// zero value means 10 restarts a minute. A negative Restarts stops a child at its first
+// panic.
 type Supervision struct {
 	Restarts int
 	Within   time.Duration
-	// Discard ends the children all at once when their parent ends or restarts: those
-	// that are idle are dropped without Stopping, in a fraction of a microsecond each.
-	// It is for children in great number that hold nothing beyond their memory, or for
-	// which their parent lets go when it receives Stopping itself.
+	// Discard drops idle children without Stopping when their parent ends or restarts,
+	// which takes a fraction of a microsecond each. It is for large numbers of children
+	// that hold nothing but memory, or whose parent releases the rest when it receives
+	// Stopping itself.
 	Discard bool
 }
 
@@ -115,8 +115,8 @@ const (
 	defaultWithin   = time.Minute
 )
 
-// Ref is where to send messages for an actor, and nothing else. It is comparable
-// and may be used from anywhere; the zero value drops what it is told.
+// Ref is the address of an actor. It can only send messages to it. It is comparable and
+// safe for concurrent use; the zero value drops all messages.
 type Ref struct{ c *cell }
 
 // Tell puts m into the actor's mailbox. m must not be changed afterwards.
@@ -126,7 +126,7 @@ func (r Ref) Tell(m any) {
 	}
 }
 
-// IsZero says that r refers to no actor.
+// IsZero reports whether r is the zero value, which refers to no actor.
 func (r Ref) IsZero() bool { return r.c == nil }
 
 // String returns the actor's kind and name, for logs.
@@ -137,10 +137,9 @@ func (r Ref) String() string {
 	return string(r.c.stats.kind) + "/" + r.c.name
 }
 
-// Ask sends the message that question makes and waits for what the actor sends to
-// reply, which holds one answer without blocking the actor. It is for callers
-// outside of actors. It returns ctx's error, or ErrStopped if the actor ends
-// without an answer.
+// Ask sends the message that question returns and waits for the actor's answer on
+// reply, whose buffer of one answer keeps the actor from blocking. Actors must not call
+// it. It returns ctx's error, or ErrStopped if the actor ends without an answer.
 func Ask[T any](ctx context.Context, r Ref, question func(reply chan<- T) any) (T, error) {
 	var none T
 	if r.c == nil {
@@ -156,7 +155,7 @@ func Ask[T any](ctx context.Context, r Ref, question func(reply chan<- T) any) (
 		return none, ctx.Err()
 	case <-gone:
 	}
-	select { // the answer may have been the last thing that the actor did
+	select { // the actor may have answered just before it ended
 	case answer := <-reply:
 		return answer, nil
 	default:

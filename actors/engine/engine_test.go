@@ -24,7 +24,7 @@ type actorFunc func(c Context)
 
 func (f actorFunc) Receive(c Context) { f(c) }
 
-// made returns a producer of f.
+// made returns a producer of actors with the Receive function f.
 func made(f func(c Context)) func() Actor { return func() Actor { return actorFunc(f) } }
 
 // logLines collects what is logged.
@@ -69,7 +69,7 @@ func shutdown(tb testing.TB, s *System) {
 	}
 }
 
-// record is the log of what an actor received.
+// record lists the messages that an actor received.
 type record struct {
 	mu   sync.Mutex
 	list []string
@@ -91,7 +91,7 @@ func (r *record) want(t *testing.T, want ...string) {
 	r.list = nil
 }
 
-// text names a message for a record.
+// text returns the text of a message for a record.
 func text(m any) string {
 	switch m := m.(type) {
 	case Started, Stopping, Restarting:
@@ -343,12 +343,12 @@ func TestAsk(t *testing.T) {
 			t.Errorf("Ask of an actor that has ended: %v", err)
 		}
 		if _, err := Ask(t.Context(), Ref{}, ask); !errors.Is(err, ErrStopped) {
-			t.Errorf("Ask of nobody: %v", err)
+			t.Errorf("Ask of the zero Ref: %v", err)
 		}
 	})
 }
 
-func TestShutdownGoesBackwards(t *testing.T) {
+func TestShutdownEndsTheYoungestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := newTestSystem(t)
 		var rec record
@@ -374,7 +374,7 @@ func TestShutdownGoesBackwards(t *testing.T) {
 	})
 }
 
-func TestShutdownHeedsItsContext(t *testing.T) {
+func TestShutdownEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := newTestSystem(t)
 		r := s.Spawn(Agent, "a", made(func(c Context) {
@@ -399,7 +399,7 @@ func TestShutdownWaitsForGoroutines(t *testing.T) {
 		var done atomic.Bool
 		s.Spawn(Agent, "a", made(func(c Context) {
 			if _, ok := c.Message().(Stopping); ok {
-				c.Go(func(context.Context) any { time.Sleep(time.Second); done.Store(true); return "nobody hears" })
+				c.Go(func(context.Context) any { time.Sleep(time.Second); done.Store(true); return "dropped" })
 			}
 		}), Supervision{})
 		shutdown(t, s)
@@ -409,7 +409,7 @@ func TestShutdownWaitsForGoroutines(t *testing.T) {
 	})
 }
 
-// Actors start, fail and end from many goroutines; at the end nothing is left.
+// Actors start, fail and end from many goroutines; at the end none is left.
 func TestManyStartAndStop(t *testing.T) {
 	t.Parallel()
 	s, metrics, _ := newTestSystem(t)
@@ -462,8 +462,8 @@ func TestManyStartAndStop(t *testing.T) {
 			t.Errorf("%s: %d messages are left", k, n)
 		}
 	}
-	if n := len(s.limbo); n != 0 {
-		t.Errorf("%d actors are left in limbo", n)
+	if n := len(s.inTransition); n != 0 {
+		t.Errorf("%d actors are left in transition", n)
 	}
 }
 
@@ -487,7 +487,7 @@ func TestMetricsStartAtZero(t *testing.T) {
 	}
 }
 
-// End waits for an actor's end, and for as long as its context lets it.
+// End waits for an actor's end, or until its context ends.
 func TestEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, _ := newTestSystem(t)
@@ -506,7 +506,7 @@ func TestEndWaits(t *testing.T) {
 			t.Errorf("%v, and it runs on", err)
 		}
 		if err := s.End(t.Context(), Ref{}); err != nil {
-			t.Errorf("nobody: %v", err)
+			t.Errorf("zero Ref: %v", err)
 		}
 	})
 }

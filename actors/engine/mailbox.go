@@ -8,15 +8,15 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// The mailbox of a cell. It differs from the library's in that it takes messages
-// over in batches, costs nothing while it is empty, counts, and lets nothing
-// through to an actor that is stopping.
+// The mailbox of a cell. Unlike the library's it takes messages in batches, needs no
+// memory while it is empty, counts messages, and delivers none to an actor that is
+// stopping.
 
 const (
-	// countEvery bounds by how much the counters of a busy actor lag behind.
+	// countEvery is the number of messages after which a busy actor updates its counters.
 	countEvery = 64
-	// busyBuffer is the longest buffer that a busy mailbox uses again, idleBuffer the
-	// longest that an idle one keeps: there may be a million of those.
+	// busyBuffer is the longest buffer that a busy mailbox reuses, idleBuffer the longest
+	// that an idle one keeps: there may be a million of those.
 	busyBuffer = 1024
 	idleBuffer = 4
 )
@@ -24,7 +24,7 @@ const (
 // poison stops the actor that reads it.
 type poison struct{}
 
-// outcome is the end of a Go function.
+// outcome is the result of a Go function.
 type outcome struct {
 	incarnation uint32
 	message     any
@@ -37,7 +37,7 @@ type goFailure struct {
 	stack  []byte
 }
 
-// post puts a message into the mailbox.
+// post adds a message to the mailbox.
 func (c *cell) post(m any) {
 	c.mu.Lock()
 	if c.closed {
@@ -45,7 +45,7 @@ func (c *cell) post(m any) {
 		c.deadLetter(m)
 		return
 	}
-	// Counted before it can be handled, so that the gauge never falls below 0.
+	// It is counted before it can be handled, so that the gauge never falls below 0.
 	c.stats.mailbox.Add(1)
 	c.user = append(c.user, m)
 	idle := !c.scheduled
@@ -56,8 +56,8 @@ func (c *cell) post(m any) {
 	}
 }
 
-// deadLetter counts a message that the actor did not live to see. Timers, results
-// of its own goroutines and a second poison are not missed by anyone.
+// deadLetter counts a message that arrived after the actor's end. Timers, results of its
+// own goroutines and a second poison do not count.
 func (c *cell) deadLetter(m any) {
 	switch m := m.(type) {
 	case *outcome:
@@ -116,17 +116,17 @@ func (c *cell) UserMessageCount() int {
 func (c *cell) ended() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone == nil {
-		c.gone = make(chan struct{})
+	if c.done == nil {
+		c.done = make(chan struct{})
 		if c.closed {
-			close(c.gone)
+			close(c.done)
 		}
 	}
-	return c.gone
+	return c.done
 }
 
-// close ends the mailbox: the actor has stopped. Who waits for its end finds the
-// counters right, so the lock is held until they are.
+// close ends the mailbox after the actor has stopped. It holds the lock until the
+// counters are correct, so that callers that wait for the end read the right values.
 func (c *cell) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func (c *cell) closeLocked() {
 	c.stats.mailbox.Add(-int64(len(left)))
 	c.count()
 	c.stats.running.Add(-1)
-	if c.gone != nil {
-		close(c.gone)
+	if c.done != nil {
+		close(c.done)
 	}
 }
 
@@ -154,8 +154,8 @@ func (c *cell) run() {
 	}
 }
 
-// work handles messages until none is left, or until one panics: then it returns
-// true, and the library decides what becomes of the actor.
+// work handles messages until none is left, or until the actor panics: then it returns
+// true, and the library restarts or stops the actor.
 func (c *cell) work() (again bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -187,8 +187,8 @@ func (c *cell) work() (again bool) {
 	}
 }
 
-// refill takes over what has been posted. It returns false, and the goroutine must
-// end, if there is nothing to do.
+// refill takes the posted messages. It returns false if there is nothing to do; then the
+// goroutine must end.
 func (c *cell) refill() bool {
 	c.count()
 	c.mu.Lock()
@@ -218,7 +218,7 @@ func (c *cell) refill() bool {
 	return true
 }
 
-// count brings the counters of the kind up to date.
+// count updates the counters of the kind.
 func (c *cell) count() {
 	if c.handled > 0 {
 		c.stats.mailbox.Add(-int64(c.handled))
@@ -243,7 +243,7 @@ func (c *cell) handleSystem() {
 	case *actor.ResumeMailbox:
 		c.suspended = false
 	case *actor.Restart:
-		// The library would revive an actor that was told to stop meanwhile.
+		// The library would restart an actor that is already stopping.
 		if !c.stopping {
 			c.endIncarnationWith(m, Restarting{})
 		}
@@ -252,7 +252,7 @@ func (c *cell) handleSystem() {
 		c.endIncarnationWith(m, Stopping{})
 	case *actor.Terminated:
 		c.lib.InvokeSystemMessage(m)
-		c.afterBrood()
+		c.afterChildren()
 	default:
 		c.lib.InvokeSystemMessage(m)
 	}
@@ -260,7 +260,7 @@ func (c *cell) handleSystem() {
 
 // handleUser handles one message of the mailbox.
 func (c *cell) handleUser(m any) {
-	if c.stopping { // and waits for its children to end
+	if c.stopping { // it only waits for its children to end
 		c.deadLetter(m)
 		c.handled--
 		c.stats.mailbox.Add(-1)
@@ -300,7 +300,7 @@ func (c *cell) handleUser(m any) {
 	c.stats.durationOf.Observe(time.Since(start).Seconds())
 }
 
-// logLost reports a failed Go function whose actor is not there to fail with it.
+// logLost logs a panic of a Go function whose incarnation has ended.
 func (c *cell) logLost(o *outcome) {
 	if o.failure != nil {
 		c.logPanic(nil, o.failure)

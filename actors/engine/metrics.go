@@ -6,18 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// measureEvery is how many messages of an actor pass for one whose duration is
-// measured: two readings of the clock cost as much as delivering a message.
+// measureEvery is the sampling rate of durations: one message in measureEvery is
+// measured, because two readings of the clock cost as much as delivering a message.
 const measureEvery = 16
 
 // Metrics counts what actors do, by kind.
 type Metrics struct {
 	byKind   map[Kind]*kindStats
-	duration *prometheus.HistogramVec // nil in an unregistered one
+	duration *prometheus.HistogramVec // nil unless registered
 }
 
-// kindStats are the counters of one kind. They are plain atomics and not
-// prometheus' own because the mailbox adds to them for each message or batch.
+// kindStats are the counters of one kind. They are plain atomics, which are cheaper than
+// Prometheus counters, because the mailbox adds to them for each message or batch.
 type kindStats struct {
 	kind       Kind
 	running    atomic.Int64

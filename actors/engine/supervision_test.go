@@ -62,7 +62,7 @@ func TestActorThatFailsTooOftenEnds(t *testing.T) {
 		for range 3 {
 			child.Tell("boom")
 		}
-		time.Sleep(time.Minute) // the three are forgiven
+		time.Sleep(time.Minute) // the three failures no longer count
 		for range 3 {
 			child.Tell("boom")
 		}
@@ -85,7 +85,7 @@ func TestActorThatFailsTooOftenEnds(t *testing.T) {
 			t.Errorf("logged %d times, want 1", got)
 		}
 		if err := s.Alive(t.Context()); err != nil {
-			t.Errorf("Alive, though its parent took note: %v", err)
+			t.Errorf("Alive, though its parent was notified: %v", err)
 		}
 	})
 }
@@ -110,13 +110,13 @@ func TestNegativeRestartsStopAtTheFirstPanic(t *testing.T) {
 	})
 }
 
-func TestAliveTellsOfALostChildOfTheRoot(t *testing.T) {
+func TestAliveReportsAFailedChildOfTheRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := newTestSystem(t)
 		s.Spawn(Supervisor, "a", made(func(Context) { panic("at Started") }), Supervision{})
 		synctest.Wait()
 		if err := s.Alive(t.Context()); err == nil {
-			t.Error("Alive says nothing of an actor that was given up")
+			t.Error("Alive does not report an actor that failed too often")
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestRestartStopsChildrenFirst(t *testing.T) {
 	})
 }
 
-func TestNothingReachesAnActorThatWaitsForItsChildren(t *testing.T) {
+func TestActorGetsNoMessagesWhileItWaitsForItsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, _ := newTestSystem(t)
 		var rec record
@@ -178,8 +178,8 @@ func TestNothingReachesAnActorThatWaitsForItsChildren(t *testing.T) {
 	})
 }
 
-// A child fails, or ends, just when its parent was told to stop: it must not come to
-// life again, and the parent must not wait for it.
+// A child fails, or ends, just as its parent stops: it must not be restarted, and the
+// parent must not wait for it.
 func TestChildFailsWhileItsParentStops(t *testing.T) {
 	for _, last := range []string{"boom", "end"} {
 		t.Run(last, func(t *testing.T) {

@@ -13,17 +13,17 @@ import (
 	"github.com/asynkron/protoactor-go/eventstream"
 )
 
-// ErrStopped says that the actor asked has ended.
+// ErrStopped means that the actor has ended without an answer.
 var ErrStopped = errors.New("actor has stopped")
 
-// Options are what a System is made with. The zero value works.
+// Options configure a System. The zero value works.
 type Options struct {
-	Log     *slog.Logger // nil: none
-	Metrics *Metrics     // nil: none
+	Log     *slog.Logger // nil: no logging
+	Metrics *Metrics     // nil: no metrics
 }
 
-// System is a tree of actors. Its methods may be called from anywhere except that
-// Spawn, Alive and Shutdown wait, so no actor may call them from Receive.
+// System is a tree of actors. Its methods are safe for concurrent use. Spawn, Alive,
+// Shutdown and End block, so actors must not call them from Receive.
 type System struct {
 	log     *slog.Logger
 	metrics *Metrics
@@ -36,21 +36,27 @@ type System struct {
 	// ending is set when Shutdown begins.
 	ending atomic.Bool
 
-	// crippled is set when a child of the root failed too often.
-	crippled atomic.Bool
+	// degraded is set when a child of the root failed too often.
+	degraded atomic.Bool
 
 	spawning sync.Mutex
 	next     *cell // the actor being spawned; guarded by spawning
 
-	// limbo holds actors between two calls of the library that name them by PID
-	// only: a restart, and a death of which the parent is yet to hear.
-	limboMu sync.Mutex
-	limbo   map[*actor.PID]*cell
+	// inTransition holds actors between two calls of the library that pass only a PID:
+	// during a restart, and from the end of a child until its parent is notified.
+	transitionMu sync.Mutex
+	inTransition map[*actor.PID]*cell
 }
 
 // NewSystem starts the root actor. Shutdown ends it.
 func NewSystem(o Options) *System {
-	s := &System{log: o.Log, metrics: o.Metrics, timers: newTimers(), limbo: make(map[*actor.PID]*cell), work: newWorkers()}
+	s := &System{
+		log:          o.Log,
+		metrics:      o.Metrics,
+		timers:       newTimers(),
+		inTransition: make(map[*actor.PID]*cell),
+		work:         newWorkers(),
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -59,26 +65,26 @@ func NewSystem(o Options) *System {
 		s.metrics = newMetrics()
 	}
 	s.library = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(quiet{s.log.Handler()})
+		return slog.New(warningsOnly{s.log.Handler()})
 	}))
-	// The library's dead letter log lives on this stream, and starts a goroutine
-	// that sleeps for a second. Mailboxes here count dead letters themselves.
+	// The library's dead letter log subscribes to the default stream and starts a
+	// goroutine that sleeps for a second. Our mailboxes count dead letters themselves.
 	s.library.EventStream = eventstream.NewEventStream()
 
-	// All actors share one set of properties, because a copy is as large as an
-	// actor: the cell being spawned is handed over in s.next.
+	// All actors share one set of properties, because a copy is as large as an actor.
+	// The cell being spawned is passed in s.next.
+	spawn := func(_ *actor.ActorSystem, _ string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
+		return s.start(p, parent)
+	}
 	s.props = actor.PropsFromProducer(func() actor.Actor { return &shell{sys: s} },
-		actor.WithMailbox(func() actor.Mailbox { return s.next }),
-		actor.WithSpawnFunc(func(_ *actor.ActorSystem, _ string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-			return s.start(p, parent)
-		}))
+		actor.WithMailbox(func() actor.Mailbox { return s.next }), actor.WithSpawnFunc(spawn))
 	s.root = s.spawn(s.newCell(Supervisor, "root", func() Actor { return &root{sys: s} }, Supervision{}),
 		func(props *actor.Props) (*actor.PID, error) { return s.library.Root.SpawnNamed(props, "") })
 	return s
 }
 
-// start has the library start an actor of whose failures and end parent is notified. A path
-// of names as id, the library's default, would be kept for each actor.
+// start has the library start an actor whose failures and end are reported to parent. A
+// short id saves memory: the library's default is a path of names.
 func (s *System) start(props *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
 	return actor.DefaultSpawner(s.library, s.library.ProcessRegistry.NextId(), props, parent)
 }
@@ -87,38 +93,38 @@ func (s *System) newCell(kind Kind, name string, produce func() Actor, sup Super
 	return &cell{sys: s, stats: s.metrics.of(kind), name: name, produce: produce, sup: sup}
 }
 
-// spawn starts the actor c by start.
+// spawn starts the actor c by calling start.
 func (s *System) spawn(c *cell, start func(*actor.Props) (*actor.PID, error)) Ref {
 	c.stats.running.Add(1)
 	s.spawning.Lock()
 	defer s.spawning.Unlock()
 	s.next = c
 	if _, err := start(s.props); err != nil {
-		panic(fmt.Errorf("spawn %s %s: %w", c.stats.kind, c.name, err)) // ids are counted up: none is there twice
+		panic(fmt.Errorf("spawn %s %s: %w", c.stats.kind, c.name, err)) // unreachable: ids are unique
 	}
 	s.next = nil
 	return Ref{c}
 }
 
-// keep holds c until claim asks for it.
+// keep stores c until claim.
 func (s *System) keep(pid *actor.PID, c *cell) {
-	s.limboMu.Lock()
-	s.limbo[pid] = c
-	s.limboMu.Unlock()
+	s.transitionMu.Lock()
+	s.inTransition[pid] = c
+	s.transitionMu.Unlock()
 }
 
-// claim returns the actor that was kept under pid.
+// claim returns and removes the actor that was kept under pid.
 func (s *System) claim(pid *actor.PID) *cell {
-	s.limboMu.Lock()
-	defer s.limboMu.Unlock()
-	c := s.limbo[pid]
-	delete(s.limbo, pid)
+	s.transitionMu.Lock()
+	defer s.transitionMu.Unlock()
+	c := s.inTransition[pid]
+	delete(s.inTransition, pid)
 	return c
 }
 
 // Spawn starts an actor as a child of the root, which restarts it up to 10 times a
-// minute; sup rules the actor's own children. After Shutdown has begun the actor
-// is not started, and its Ref counts dead letters.
+// minute; sup applies to the actor's own children. After the start of Shutdown the actor
+// is not started, and messages to its Ref are dead letters.
 func (s *System) Spawn(kind Kind, name string, produce func() Actor, sup Supervision) Ref {
 	ref, err := Ask(context.Background(), s.root, func(reply chan<- Ref) any {
 		return spawnRequest{kind: kind, name: name, produce: produce, sup: sup, reply: reply}
@@ -129,20 +135,19 @@ func (s *System) Spawn(kind Kind, name string, produce func() Actor, sup Supervi
 	return ref
 }
 
-// Alive returns nil if the root actor answers before ctx ends and none of its
-// children has been given up.
+// Alive returns nil if the root actor answers before ctx ends and none of its children
+// was stopped for failing too often.
 func (s *System) Alive(ctx context.Context) error {
-	if s.crippled.Load() {
+	if s.degraded.Load() {
 		return errors.New("an actor failed too often and is stopped")
 	}
 	_, err := Ask(ctx, s.root, func(reply chan<- struct{}) any { return aliveRequest{reply} })
 	return err
 }
 
-// Shutdown poisons the root's children one after the other, the youngest first,
-// and waits for each and then for the goroutines of all actors. When ctx ends
-// before that it stops the others at once, waits no longer and returns ctx's
-// error. It may be called more than once.
+// Shutdown poisons the root's children one after the other, the youngest first, waits
+// for each and then for the goroutines of all actors. If ctx ends before, it stops the
+// remaining children at once and returns ctx's error. It may be called more than once.
 func (s *System) Shutdown(ctx context.Context) error {
 	s.ending.Store(true)
 	children, err := Ask(ctx, s.root, func(reply chan<- []Ref) any { return closeRequest{reply} })
@@ -174,8 +179,8 @@ func (s *System) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// End poisons an actor and waits until it has ended, or until ctx ends, whose error it
-// returns then.
+// End poisons an actor and waits until it has ended. It returns ctx's error if ctx ends
+// before.
 func (s *System) End(ctx context.Context, r Ref) error {
 	if r.c == nil {
 		return nil
@@ -206,7 +211,7 @@ type spawnRequest struct {
 
 type aliveRequest struct{ reply chan<- struct{} }
 
-// closeRequest asks for the children in the order of spawning; no more are spawned.
+// closeRequest asks for the children in the order of spawning, and ends spawning.
 type closeRequest struct{ reply chan<- []Ref }
 
 // root is the parent of the actors that System.Spawn starts.
@@ -237,16 +242,20 @@ func (r *root) Receive(c Context) {
 	}
 }
 
-// quiet passes warnings and errors of the library on.
-type quiet struct{ slog.Handler }
+// warningsOnly drops the library's log records below warnings.
+type warningsOnly struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+func (q warningsOnly) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+func (q warningsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warningsOnly{q.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup implements slog.Handler.
-func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+func (q warningsOnly) WithGroup(name string) slog.Handler {
+	return warningsOnly{q.Handler.WithGroup(name)}
+}

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is how many goroutines wait for more work.
+// maxIdleWorkers is the number of idle goroutines that are kept.
 const maxIdleWorkers = 64
 
-// workers are the goroutines of Context.Go and of mailboxes. A few of those that have
-// nothing to do are kept: a new goroutine has a small stack, and growing it takes longer
-// than the rest of its making.
+// workers are the goroutines of Context.Go and of mailboxes. A few idle ones are kept,
+// because a new goroutine has a small stack, and growing that is the most expensive part
+// of starting it.
 type workers struct {
 	busy  sync.WaitGroup
 	tasks chan func()
@@ -24,7 +24,7 @@ func newWorkers() *workers { return &workers{tasks: make(chan func())} }
 func (w *workers) run(f func()) {
 	w.busy.Add(1)
 	select {
-	case w.tasks <- f: // an idle one waits for it
+	case w.tasks <- f: // an idle goroutine takes it
 	default:
 		go w.work(f)
 	}
@@ -47,8 +47,8 @@ func (w *workers) finish(f func()) {
 	f()
 }
 
-// close waits for all that runs, and ends the idle ones. Nothing must be run after it.
-// It may be called more than once.
+// close waits for all running functions and ends the idle goroutines. run must not be
+// called after it. close may be called more than once.
 func (w *workers) close() {
 	w.busy.Wait()
 	w.ended.Do(func() { close(w.tasks) })

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// registered returns how many actors the library knows.
+// registered returns how many actors are registered in the library.
 func registered(s *System) int {
 	n := 0
 	for _, bucket := range s.library.ProcessRegistry.LocalPIDs.LocalPIDs {
@@ -81,8 +81,8 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 	})
 }
 
-// What a child is doing when its parent ends is finished, and so is what has children of
-// its own: the parent ends after them.
+// Children that are busy, or have children of their own, end in the usual way: the
+// parent ends after them.
 func TestBusyChildrenAreNotDiscarded(t *testing.T) {
 	for _, last := range []string{"ends", "fails", "restarts", "ends while it restarts"} {
 		t.Run(last, func(t *testing.T) {
