@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// silentMarket notes alerts, and never tells anything by itself.
+// silentMarket records alerts and sends nothing.
 type silentMarket struct {
 	mu     sync.Mutex
 	alerts []alerts.Alert
@@ -52,8 +52,8 @@ func (o *partitionsOwner) Receive(c engine.Context) {
 	}
 }
 
-// BenchmarkClosings closes as many signals at once as it is asked for: the time is that
-// of one, from the price to its place in the log.
+// BenchmarkClosings closes b.N signals at once: the time is that of one signal, from the
+// price to the log.
 func BenchmarkClosings(b *testing.B) {
 	server := redistest.New(b)
 	store, err := persistence.Open(persistence.Options{URL: server.URL()})
@@ -105,7 +105,7 @@ func BenchmarkClosings(b *testing.B) {
 	b.StopTimer()
 }
 
-// countingLog tells of each change that is stored.
+// countingLog reports each stored change.
 type countingLog struct {
 	Log
 	stored chan<- struct{}

@@ -9,10 +9,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 )
 
-// Clocks that disagree: that of Redis, as it was measured last, and those of price sources.
+// Clocks that disagree: that of Redis, as last measured, and those of price sources.
 
-// TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis, also if that was measured again
-// since the watcher began to wait.
+// TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis, even if that was measured again
+// since the watcher's timer was started.
 func TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
 		defer w.end()
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
 		if len(w.changes) != 1 {
 			t.Fatalf("%d changes, want 1", len(w.changes))
 		}

@@ -14,9 +14,9 @@ import (
 
 // Messages that cross, answers that are lost, actors that fail in between.
 
-// TestWhatIsOverIsNotClosedBeforePricesAreKnown: while nobody can be asked what has
-// happened, a signal stays open however long ago it should have ended.
-func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
+// TestExpiredSignalIsNotClosedBeforePricesAreKnown: while the market cannot be asked, a
+// signal stays open however long ago it expired.
+func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
@@ -30,14 +30,14 @@ func TestWhatIsOverIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		w.silent = false
 		w.mu.Unlock()
 		time.Sleep(2 * engine.LastBackoff)
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
 		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
 			t.Errorf("changes are %+v", w.changes)
 		}
 	})
 }
 
-// TestAStoreThatIsAwayIsAskedLessAndLess, although it may say some of what was asked.
+// TestAStoreThatIsAwayIsAskedLessAndLess, even if it returns part of the signals.
 func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,26 +68,26 @@ func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 	})
 }
 
-// TestAnUpdateWhoseAnswerIsLostIsToldOnce, and what follows has the next sequence.
-func TestAnUpdateWhoseAnswerIsLostIsToldOnce(t *testing.T) {
+// TestUpdateWhoseAnswerIsLostIsStoredOnce, and the next change has the next sequence.
+func TestUpdateWhoseAnswerIsLostIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.deaf = true
-		w.tell(t, "BTC", alerts.BarClosed{Price: 105})
+		w.dropAnswers = true
+		w.send(t, "BTC", alerts.BarClosed{Price: 105})
 		w.mu.Lock()
-		w.deaf = false
+		w.dropAnswers = false
 		w.mu.Unlock()
 		time.Sleep(time.Minute)
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.demand(t, []signal.EventType{signal.SignalUpdated, signal.SignalClosed})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		w.wantEvents(t, []signal.EventType{signal.SignalUpdated, signal.SignalClosed})
 	})
 }
 
-// demand fails the test unless the events of the only signal are those, and their
+// wantEvents fails the test unless the events of the only signal are those, and their
 // sequences without a gap.
-func (w *world) demand(t *testing.T, want []signal.EventType) {
+func (w *world) wantEvents(t *testing.T, want []signal.EventType) {
 	t.Helper()
 	if got := w.types(); !slices.Equal(got, want) {
 		t.Fatalf("events %v, want %v", got, want)
@@ -99,9 +99,9 @@ func (w *world) demand(t *testing.T, want []signal.EventType) {
 	}
 }
 
-// TestAnActorThatFailsGoesOn: what its former self had under way is stored, and taken
-// for no answer to what it asks for itself.
-func TestAnActorThatFailsGoesOn(t *testing.T) {
+// TestRestartedActorContinues: the change of the earlier incarnation is stored, and its
+// result is not mistaken for that of the new incarnation's change.
+func TestRestartedActorContinues(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]struct {
 		tell any
@@ -116,27 +116,27 @@ func TestAnActorThatFailsGoesOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, forecasts := newBrittleWorld(t)
 				defer w.end()
-				w.tell(t, "BTC", before.tell)
-				if name != "after a closing" { // then it looks at no bar any more
+				w.send(t, "BTC", before.tell)
+				if name != "after a closing" { // then it ignores bars
 					forecasts.broken = true
-					w.tell(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
+					w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
 				}
 				close(w.block)
 				synctest.Wait()
-				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				time.Sleep(time.Minute)
-				w.demand(t, before.want)
+				w.wantEvents(t, before.want)
 				if n := len(w.alerts["BTC"]); name != "after a closing" && n != 2 {
-					t.Errorf("%d alerts were made, want one of each incarnation", n)
+					t.Errorf("%d alerts were made, want one for each incarnation", n)
 				}
 			})
 		})
 	}
 }
 
-// TestAnAnswerToAFormerSelfIsNotTakenForTheNext: an update and a closing are under way at
-// once, of two incarnations. Whichever is stored first, the signal closes.
-func TestAnAnswerToAFormerSelfIsNotTakenForTheNext(t *testing.T) {
+// TestAnswerToAnEarlierIncarnationIsIgnored: an update and a closing, of two incarnations,
+// are in progress at once. Whichever is stored first, the signal closes.
+func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string][]signal.EventType{
 		"the update first":  {signal.SignalUpdated, signal.SignalClosed},
@@ -151,12 +151,12 @@ func TestAnAnswerToAFormerSelfIsNotTakenForTheNext(t *testing.T) {
 				w.turns = map[signal.EventType]chan struct{}{order[0]: make(chan struct{}), order[1]: make(chan struct{})}
 				close(w.block)
 				w.mu.Unlock()
-				w.tell(t, "BTC", alerts.BarClosed{Price: 105})
+				w.send(t, "BTC", alerts.BarClosed{Price: 105})
 				forecasts.broken = true
-				w.tell(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
-				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-				if n := w.underWay(); n != 2 {
-					t.Fatalf("%d changes are under way, want that of each incarnation", n)
+				w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
+				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+				if n := w.inFlight(); n != 2 {
+					t.Fatalf("%d changes are in progress, want one of each incarnation", n)
 				}
 				for _, next := range order {
 					close(w.turns[next])
@@ -167,7 +167,7 @@ func TestAnAnswerToAFormerSelfIsNotTakenForTheNext(t *testing.T) {
 				if order[0] == signal.SignalClosed {
 					want = order[:1] // the update is refused
 				}
-				w.demand(t, want)
+				w.wantEvents(t, want)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if len(w.open) != 0 {
@@ -178,8 +178,8 @@ func TestAnAnswerToAFormerSelfIsNotTakenForTheNext(t *testing.T) {
 	}
 }
 
-// newBrittleWorld is a world with a signal that forecasts may break, and in which appends
-// wait for w.block.
+// newBrittleWorld returns a world with one signal, forecasts that may panic, and appends
+// that wait for w.block.
 func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
 	t.Helper()
 	s := openSignal("1")
@@ -192,7 +192,7 @@ func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
 	return w, forecasts
 }
 
-// brittleForecasts know nothing; if broken, they fail once.
+// brittleForecasts have no forecast; if broken, they panic once.
 type brittleForecasts struct{ broken bool }
 
 func (f *brittleForecasts) Turned(string, signal.Direction, *signal.Outlook) (float64, float64, bool) {
@@ -203,9 +203,9 @@ func (f *brittleForecasts) Turned(string, signal.Direction, *signal.Outlook) (fl
 	return 0, 0, false
 }
 
-// TestAlertsThatCrossTheEndOfTheirActorAreTakenBack: of a signal, and of all when the
+// TestAlertsThatCrossTheEndOfTheirActorAreRemoved: those of one signal, and all when the
 // partition is lost.
-func TestAlertsThatCrossTheEndOfTheirActorAreTakenBack(t *testing.T) {
+func TestAlertsThatCrossTheEndOfTheirActorAreRemoved(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world){
 		"the account is deleted": func(w *world) {
@@ -223,7 +223,7 @@ func TestAlertsThatCrossTheEndOfTheirActorAreTakenBack(t *testing.T) {
 				end(w)
 				synctest.Wait()
 				w.mu.Lock()
-				before := len(w.undone) // it was not there yet
+				before := len(w.undone) // the alert was not added yet
 				w.mu.Unlock()
 				close(w.asked)
 				synctest.Wait()
@@ -237,8 +237,8 @@ func TestAlertsThatCrossTheEndOfTheirActorAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestKindsGoWithTheirLastSignal: subjects of texts are without number.
-func TestKindsGoWithTheirLastSignal(t *testing.T) {
+// TestKindIsDroppedWithItsLastSignal: the number of content subjects is unbounded.
+func TestKindIsDroppedWithItsLastSignal(t *testing.T) {
 	t.Parallel()
 	all := kinds{}
 	first, second, other := openSignal("1"), openSignal("2"), openSignal("3")

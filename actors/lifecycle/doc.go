@@ -10,15 +10,15 @@
 //
 //   - A signal closes once, and by the rules of package strategy: the write is refused
 //     if the signal is not open any more, or if another node owns the partition.
-//   - An actor keeps nothing that Redis and the market do not have. Whoever takes a
-//     signal over asks for an alert from its creation on, is told what has happened
-//     since, and so comes to the same end.
+//   - An actor has no state that Redis and the market do not have. A new owner asks for
+//     an alert from the signal's creation on, gets everything that has happened since,
+//     and so closes the signal in the same way.
 //   - A price wakes only the signals whose levels it reaches (package market keeps them
 //     sorted), the close of a bar those of its timeframe.
-//   - A weather signal is re-scored when a forecast arrives, too, with at most one update
-//     a bar. What its first confidence rests on is stored with it, so that a restart
+//   - A weather signal is also re-scored when a forecast arrives, with at most one update
+//     a bar. The forecast of its first confidence is stored with it, so that a restart
 //     changes nothing.
 //
-// Where to read: node.go (what partitions share), signals.go (the parent), watcher.go
-// (the actor of a signal), payload.go (what events say).
+// Where to read: node.go (shared by all partitions), signals.go (the parent), watcher.go
+// (the actor of a signal), payload.go (the payloads of events).
 package lifecycle

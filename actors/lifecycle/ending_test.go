@@ -39,16 +39,16 @@ func TestSignalsThatAreCreatedWhileTheOpenOnesAreReadAreWatched(t *testing.T) {
 	})
 }
 
-// When a partition is lost, or its signals' parent fails, nothing is left of its signals
-// on this node but what is watched again.
-func TestNothingIsLeftOfALostPartition(t *testing.T) {
+// When a partition is lost, or the parent of its signals fails, this node releases
+// everything except the signals that are watched again.
+func TestLostPartitionIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end  func(w *world)
 		left int // signals that are watched after it
 	}{
 		"the partition is lost": {func(w *world) { w.owner.Tell(lose{}) }, 0},
-		"the parent fails":      {func(w *world) { w.follower.parent.Tell(alertDue{"an asset that nobody wants"}) }, 100},
+		"the parent fails":      {func(w *world) { w.follower.parent.Tell(alertDue{"an asset without alerts"}) }, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,8 +92,8 @@ func TestSignalsCloseOnceAndByTheRules(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, openSignal("1"))
 				defer w.end()
-				w.tell(t, "BTC", c.tell.(func() any)())
-				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: nobody is there any more
+				w.send(t, "BTC", c.tell.(func() any)())
+				w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: the actor has ended
 				if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
 					t.Fatalf("events %v", got)
 				}
@@ -116,16 +116,16 @@ func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 100, Span: alerts.Span{Low: 92, High: 104}})
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 100, Span: alerts.Span{Low: 92, High: 104}})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
 		if s := w.changes[len(w.changes)-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
 			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
 		}
 	})
 }
 
-// TestABarSaysNothingBeyondTheLevel: who was closed by one was not there any more.
-func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
+// TestABarDoesNotCountBeyondTheLevel: the signal was closed there.
+func TestABarDoesNotCountBeyondTheLevel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		bar      marketdata.Bar
@@ -138,7 +138,7 @@ func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, openSignal("1"))
 			defer w.end()
-			w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, c.bar.Close), Bar: &c.bar, Span: alerts.Span{Low: c.bar.Low, High: c.bar.High}})
+			w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, c.bar.Close), Bar: &c.bar, Span: alerts.Span{Low: c.bar.Low, High: c.bar.High}})
 			if s := w.changes[len(w.changes)-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
 				t.Errorf("%s: MFE %v, MAE %v, want %v and %v", name, s.MFE, s.MAE, c.mfe, c.mae)
 			}
@@ -146,7 +146,7 @@ func TestABarSaysNothingBeyondTheLevel(t *testing.T) {
 	}
 }
 
-func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
+func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
@@ -154,13 +154,13 @@ func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
 		bar := func(price float64) alerts.BarClosed {
 			return alerts.BarClosed{At: time.Now().UnixMilli(), Price: price}
 		}
-		w.tell(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
+		w.send(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
 		if got := w.types(); got != nil {
 			t.Fatalf("events %v", got)
 		}
-		w.tell(t, "BTC", bar(105))
-		w.tell(t, "BTC", bar(105.2)) // compared with what was sent last
-		w.tell(t, "BTC", bar(100))
+		w.send(t, "BTC", bar(105))
+		w.send(t, "BTC", bar(105.2)) // compared with the last published value
+		w.send(t, "BTC", bar(100))
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalUpdated, signal.SignalUpdated}) {
 			t.Fatalf("events %v", got)
 		}
@@ -176,7 +176,7 @@ func TestConfidenceIsToldWhenItHasMoved(t *testing.T) {
 	})
 }
 
-func TestAnUpdateUnderWayIsStoredBeforeTheClosing(t *testing.T) {
+func TestUpdateInProgressIsStoredBeforeTheClosing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
@@ -184,10 +184,10 @@ func TestAnUpdateUnderWayIsStoredBeforeTheClosing(t *testing.T) {
 		w.mu.Lock()
 		w.block = make(chan struct{})
 		w.mu.Unlock()
-		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105})
-		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110}) // while the first is under way
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
-		w.tell(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95}) // nothing is told after the end
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105})
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110}) // while the first is in progress
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95}) // no update after the end
 		close(w.block)
 		synctest.Wait()
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}) {
@@ -199,13 +199,13 @@ func TestAnUpdateUnderWayIsStoredBeforeTheClosing(t *testing.T) {
 	})
 }
 
-func TestAWriteIsTriedUntilItIsStored(t *testing.T) {
+func TestWriteIsRetriedUntilItIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.failing = signal.Unavailable(errors.New("away"))
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		time.Sleep(time.Minute)
 		w.mu.Lock()
 		w.failing = nil
@@ -218,20 +218,20 @@ func TestAWriteIsTriedUntilItIsStored(t *testing.T) {
 	})
 }
 
-func TestWhoIsNotOwnerSaysSo(t *testing.T) {
+func TestRefusedWriteIsReportedToTheOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
 		w.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.lost) != 1 || w.lost[0] != w.failing {
-			t.Errorf("the owner heard %v", w.lost)
+			t.Errorf("the owner received %v", w.lost)
 		}
 	})
 }
 
-func TestWhatIsClosedElsewhereIsLetGo(t *testing.T) {
+func TestSignalClosedElsewhereIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
@@ -239,11 +239,11 @@ func TestWhatIsClosedElsewhereIsLetGo(t *testing.T) {
 		w.mu.Lock()
 		delete(w.open, idOf("1"))
 		w.mu.Unlock()
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		if got := w.types(); got != nil || len(w.lost) != 0 {
 			t.Errorf("events %v, lost %v", got, w.lost)
 		}
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)}) // a dead letter
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)}) // a dead letter
 	})
 }
 
@@ -252,21 +252,21 @@ func TestAlertsAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", alerts.Dropped{})
+		w.send(t, "BTC", market.Dropped{})
 		if n := len(w.alerts["BTC"]); n != 2 || w.alerts["BTC"][0] != w.alerts["BTC"][1] {
 			t.Errorf("%d alerts: %v", n, w.alerts["BTC"])
 		}
 	})
 }
 
-func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
+func TestSignalWithoutPricesExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := unstartedWorld(openSignal("1"))
 		w.unknown = true
 		w.start(Options{})
 		defer w.end()
-		time.Sleep(26 * time.Minute) // 24 until it expires; for 3 more prices are waited for
+		time.Sleep(26 * time.Minute) // 24 until it expires; it waits 3 more for prices
 		synctest.Wait()
 		if got := w.types(); got != nil {
 			t.Fatalf("events %v", got)
@@ -283,7 +283,7 @@ func TestASignalWithoutPricesEndsInTheEnd(t *testing.T) {
 	})
 }
 
-// A signal waits by the time that its own bars took, whatever market.speed is now.
+// A signal waits in proportion to the duration of its own bars, whatever market.speed is.
 func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -302,7 +302,7 @@ func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
 		s := openSignal("1")
 		s.Timeframe, s.Risk, s.ExpiresAt = c.timeframe, c.risk, s.CreatedAt.Add(c.life)
 		r := kinds{}.record(&s)
-		if got := time.Duration(r.patience()-r.expires) * time.Millisecond; got != c.want {
+		if got := time.Duration(r.settleUntil()-r.expires) * time.Millisecond; got != c.want {
 			t.Errorf("%s: it waits for %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -332,7 +332,7 @@ func TestContentExpires(t *testing.T) {
 	})
 }
 
-func TestSignalsOfADeletedAccountAreLetGo(t *testing.T) {
+func TestSignalsOfADeletedAccountAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		other := openSignal("2")
@@ -341,20 +341,21 @@ func TestSignalsOfADeletedAccountAreLetGo(t *testing.T) {
 		defer w.end()
 		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 		synctest.Wait()
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		w.tell(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
 			t.Errorf("%d changes", len(w.changes))
 		}
 		if len(w.undone) != 1 || w.undone[0] != w.alerts["BTC"][0].Ref {
-			t.Errorf("%d alerts are taken back", len(w.undone))
+			t.Errorf("%d alerts are removed", len(w.undone))
 		}
 	})
 }
 
-// TestAnEndThatComesLateHarmsNoOther: a signal closed while its account was being deleted,
-// or another actor of the signal has ended. The parent goes on, without reading again.
-func TestAnEndThatComesLateHarmsNoOther(t *testing.T) {
+// TestLateEndDoesNotAffectOtherSignals: a signal closed while its account was being
+// deleted, or an earlier actor of the signal has ended. The parent continues without
+// another read.
+func TestLateEndDoesNotAffectOtherSignals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first, other := openSignal("1"), openSignal("2")
@@ -368,19 +369,20 @@ func TestAnEndThatComesLateHarmsNoOther(t *testing.T) {
 		}
 		synctest.Wait()
 		if w.reads != reads || len(w.alerts["ETH"]) != 1 {
-			t.Errorf("the open signals were read %d times more, the other one has %d alerts", w.reads-reads, len(w.alerts["ETH"]))
+			t.Errorf("the open signals were read %d times more, the other one has %d alerts",
+				w.reads-reads, len(w.alerts["ETH"]))
 		}
 		if !slices.Equal(w.undone, []engine.Ref{former}) {
 			t.Errorf("alerts of %v are taken back, want of %v", w.undone, former)
 		}
-		w.tell(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
 		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
 			t.Errorf("%d changes, want the closing of the other one", len(w.changes))
 		}
 	})
 }
 
-func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
+func TestWritesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var list []signal.Signal
@@ -399,8 +401,8 @@ func TestSoManyWritesAreUnderWayAndNoMore(t *testing.T) {
 		synctest.Wait()
 		close(w.block)
 		synctest.Wait()
-		if w.most != maxWrites || len(w.changes) != len(list) {
-			t.Errorf("%d at once, %d in all", w.most, len(w.changes))
+		if w.maxInFlight != maxWrites || len(w.changes) != len(list) {
+			t.Errorf("%d at once, %d in all", w.maxInFlight, len(w.changes))
 		}
 	})
 }

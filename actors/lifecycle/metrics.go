@@ -32,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// opened counts n more open signals of an agent, or fewer.
+// opened adds n, which may be negative, to the open signals of an agent.
 func (m *Metrics) opened(agent signal.AgentID, n int) {
 	if m != nil {
 		m.watched.WithLabelValues(string(agent)).Add(float64(n))

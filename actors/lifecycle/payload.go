@@ -2,7 +2,7 @@ package lifecycle
 
 import "github.com/agentsignal/agentsignal/actors/signal"
 
-// appendClosed adds the payload of signal.closed.
+// appendClosed appends the payload of signal.closed.
 func appendClosed(b []byte, s *signal.Signal) []byte {
 	c := s.Closing
 	b = append(b, `{"signal_id":"`...)
@@ -21,8 +21,7 @@ func appendClosed(b []byte, s *signal.Signal) []byte {
 	return append(signal.AppendResult(b, c), '}')
 }
 
-// appendUpdated adds the payload of signal.updated, of a signal whose confidence was
-// another one before.
+// appendUpdated appends the payload of signal.updated; before is the previous confidence.
 func appendUpdated(b []byte, s *signal.Signal, before float64) []byte {
 	b = signal.AppendMembers(append(b, '{'), s)
 	b = append(b, `,"status":"open","updated_at":`...)

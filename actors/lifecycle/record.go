@@ -6,24 +6,24 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// record is an open signal in few bytes: there may be a million. It is what Redis
-// holds, but for the excursions, which are stored with the next change.
+// record is an open signal in few bytes: there may be a million. It equals the signal in
+// Redis, except for the excursions, which are stored with the next change.
 type record struct {
 	id      signal.SignalID
 	run     signal.RunID
 	kind    *kind
-	levels  signal.Levels // of no meaning if kind.prices is false
+	levels  signal.Levels // valid only if kind.prices is true
 	created int64         // milliseconds since 1970
 	expires int64
 	updated int64
 
 	first, confidence float64
-	likelihood        float64 // by the forecast that first rests on; 0 without weather
+	likelihood        float64 // in the forecast that first is based on; 0 without weather
 	mfe, mae          float64
 	sequence          int64
 }
 
-// kind is what many signals have in common.
+// kind holds the values that many signals share.
 type kind struct {
 	account   signal.AccountID
 	agent     signal.AgentID
@@ -37,7 +37,7 @@ type kind struct {
 	region    string
 }
 
-// kinds has one kind of each, and how many signals are of it.
+// kinds holds each kind once, with the number of its signals.
 type kinds map[kind]*sharedKind
 
 type sharedKind struct {
@@ -45,9 +45,18 @@ type sharedKind struct {
 	signals int
 }
 
-// record returns what is kept of s, until release.
+// record returns the record of s. release must follow when it is no longer used.
 func (k kinds) record(s *signal.Signal) *record {
-	key := kind{s.Account, s.Agent, s.Asset, s.Strategy, s.Timeframe, s.Risk, s.Direction, s.Levels != nil, "", ""}
+	key := kind{
+		account:   s.Account,
+		agent:     s.Agent,
+		asset:     s.Asset,
+		strategy:  s.Strategy,
+		timeframe: s.Timeframe,
+		risk:      s.Risk,
+		direction: s.Direction,
+		prices:    s.Levels != nil,
+	}
 	if s.Weather != nil {
 		key.commodity, key.region = s.Weather.Commodity, s.Weather.Region
 	}
@@ -57,8 +66,19 @@ func (k kinds) record(s *signal.Signal) *record {
 		k[key] = shared
 	}
 	shared.signals++
-	r := &record{id: s.ID, run: s.Run, kind: &shared.kind, created: s.CreatedAt.UnixMilli(), expires: s.ExpiresAt.UnixMilli(), updated: s.UpdatedAt.UnixMilli(),
-		first: s.FirstConfidence, confidence: s.Confidence, mfe: s.MFE, mae: s.MAE, sequence: s.Sequence}
+	r := &record{
+		id:         s.ID,
+		run:        s.Run,
+		kind:       &shared.kind,
+		created:    s.CreatedAt.UnixMilli(),
+		expires:    s.ExpiresAt.UnixMilli(),
+		updated:    s.UpdatedAt.UnixMilli(),
+		first:      s.FirstConfidence,
+		confidence: s.Confidence,
+		mfe:        s.MFE,
+		mae:        s.MAE,
+		sequence:   s.Sequence,
+	}
 	if s.Levels != nil {
 		r.levels = *s.Levels
 	}
@@ -68,8 +88,8 @@ func (k kinds) record(s *signal.Signal) *record {
 	return r
 }
 
-// release forgets a kind of which there is no other signal: there are as many as
-// subjects that somebody thought of.
+// release drops a kind with its last signal, because the number of content subjects is
+// unbounded.
 func (k kinds) release(kind *kind) {
 	shared := k[*kind]
 	if shared.signals--; shared.signals == 0 {
@@ -80,9 +100,25 @@ func (k kinds) release(kind *kind) {
 // signal returns the signal without its metadata.
 func (r *record) signal() *signal.Signal {
 	k := r.kind
-	s := &signal.Signal{ID: r.id, Account: k.account, Agent: k.agent, Run: r.run, Asset: k.asset, Strategy: k.strategy, Timeframe: k.timeframe,
-		Risk: k.risk, Direction: k.direction, Confidence: r.confidence, FirstConfidence: r.first, MFE: r.mfe, MAE: r.mae, Sequence: r.sequence,
-		CreatedAt: timeOf(r.created), ExpiresAt: timeOf(r.expires), UpdatedAt: timeOf(r.updated)}
+	s := &signal.Signal{
+		ID:              r.id,
+		Account:         k.account,
+		Agent:           k.agent,
+		Run:             r.run,
+		Asset:           k.asset,
+		Strategy:        k.strategy,
+		Timeframe:       k.timeframe,
+		Risk:            k.risk,
+		Direction:       k.direction,
+		Confidence:      r.confidence,
+		FirstConfidence: r.first,
+		MFE:             r.mfe,
+		MAE:             r.mae,
+		Sequence:        r.sequence,
+		CreatedAt:       timeOf(r.created),
+		ExpiresAt:       timeOf(r.expires),
+		UpdatedAt:       timeOf(r.updated),
+	}
 	if k.prices {
 		levels := r.levels
 		s.Levels = &levels

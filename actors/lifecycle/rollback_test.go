@@ -19,8 +19,8 @@ import (
 
 // A Redis that has lost its newest writes, as after a failover to a replica that lagged.
 
-// rollBack stores the only signal as it was with another sequence. From now on a partition
-// that is lost is taken again.
+// rollBack stores an earlier state of the only signal, with the given sequence. From then
+// on a lost partition is taken again.
 func (w *world) rollBack(s signal.Signal, sequence int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,22 +45,22 @@ func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 				w := newWorld(t, s)
 				defer w.end()
 				for _, price := range []float64{105, 99, 106} {
-					w.tell(t, "BTC", alerts.BarClosed{Price: price})
+					w.send(t, "BTC", alerts.BarClosed{Price: price})
 				}
 				if n := len(w.changes); n != 3 {
 					t.Fatalf("%d updates, want 3", n)
 				}
 				w.rollBack(s, 1)
-				w.tell(t, "BTC", first)
+				w.send(t, "BTC", first)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != signal.CodeSignalChanged {
-					t.Fatalf("the owner was told %v, want once that the signal is another", w.lost)
+					t.Fatalf("the owner received %v, want one report that the signal has changed", w.lost)
 				}
-				w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				w.demand(t, []signal.EventType{signal.SignalClosed})
+				w.wantEvents(t, []signal.EventType{signal.SignalClosed})
 				if w.appends > 3 {
 					t.Errorf("the log was asked %d times", w.appends)
 				}
@@ -69,27 +69,27 @@ func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 	}
 }
 
-// TestAClosingThatRedisHasLostIsMadeAgain: its watcher has ended. When the partition is
-// taken again, the signal is watched once more, and closes.
-func TestAClosingThatRedisHasLostIsMadeAgain(t *testing.T) {
+// TestLostClosingIsRepeated: the watcher of the signal has ended. When the partition is
+// taken again, the signal is watched again, and closes.
+func TestLostClosingIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
 		defer w.end()
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.demand(t, []signal.EventType{signal.SignalClosed})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
 		w.rollBack(s, 1)
 		w.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 		time.Sleep(time.Minute)
-		w.tell(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		w.demand(t, []signal.EventType{signal.SignalClosed})
+		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
 	})
 }
 
-// fail has the log answer with err.
+// fail makes the log fail with err.
 func (w *world) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func TestEveryRetryPauses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer error
-		lost   bool // the owner must begin again, whatever was to be stored
+		lost   bool // the owner must load all signals again
 	}{
 		"unavailable":         {signal.Unavailable(nil), false},
 		"one more is stored":  {signal.Changed(2), false},
@@ -119,14 +119,14 @@ func TestEveryRetryPauses(t *testing.T) {
 					w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
 					defer w.end()
 					w.fail(c.answer)
-					w.tell(t, "BTC", m)
+					w.send(t, "BTC", m)
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
 					if w.appends > 10*60/5+10 {
 						t.Errorf("the log was asked %d times in ten minutes", w.appends)
 					}
 					if c.lost && len(w.lost) == 0 {
-						t.Error("the owner does not begin again")
+						t.Error("the owner does not load all signals again")
 					}
 					if lines.Len() == 0 && len(w.lost) == 0 && w.appends > 1 {
 						t.Error("no retry is logged")
@@ -137,8 +137,8 @@ func TestEveryRetryPauses(t *testing.T) {
 	}
 }
 
-// faults counts warnings by what the handler that limits repeated lines (cmd/agentsignal/service)
-// groups them by: their message and their attributes that are text.
+// faults counts warnings in the groups of the handler that limits repeated lines
+// (cmd/agentsignal/service): by message and text attributes.
 type faults struct {
 	slog.Handler
 	mu    sync.Mutex

@@ -12,94 +12,94 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// What the parent hears of.
+// Messages to the parent.
 type (
-	// created are signals that are new in the log.
+	// created lists signals that are new in the log.
 	created struct{ ids []signal.SignalID }
-	// accountDeleted says that an account is gone.
+	// accountDeleted reports that an account was deleted.
 	accountDeleted struct{ id signal.AccountID }
-	// forecastArrived says that a new forecast of a question is known.
+	// forecastArrived reports a new forecast for a question.
 	forecastArrived struct{ strategy, commodity, region string }
-	// found are open signals as Redis holds them.
+	// found lists open signals, read from Redis.
 	found struct{ list []signal.Signal }
-	// loaded says how the search for those that were open at the start ended: if there is
-	// no error, all have been found.
+	// loaded reports the end of the search for signals that were open at the start.
+	// Without an error all of them have been found.
 	loaded struct{ err error }
-	// looked says how a look for new signals ended.
-	looked struct {
+	// newRead reports the end of a read of new signals.
+	newRead struct {
 		ids []signal.SignalID
 		err error
 	}
-	// alerted says how alerts were added to an asset.
+	// alerted is the result of adding alerts to an asset.
 	alerted struct {
 		asset  string
-		alerts []wanted
+		alerts []pendingAlert
 		err    error
 	}
-	// write asks for a change to be appended; ref, unless it has ended, is told appended.
+	// write asks for a change to be appended; ref gets the result as appended.
 	write struct {
 		ref    engine.Ref
 		change signal.Change
 	}
-	// written says that one was.
+	// written reports that a write has ended.
 	written struct{}
-	// unwatched says that a signal has no alert any more.
+	// unwatched reports that a signal has lost its alert.
 	unwatched struct {
 		asset string
-		alert wanted
+		alert pendingAlert
 	}
-	// ended says that a signal is closed.
+	// ended reports that a signal is closed or erased.
 	ended struct {
 		id  signal.SignalID
 		ref engine.Ref
 	}
 )
 
-// What the parent tells itself.
+// Messages of the parent to itself.
 type (
-	loadDue  struct{}
-	alertDue struct{ asset string }
-	lookDue  struct{ ids []signal.SignalID }
+	loadDue    struct{}
+	alertDue   struct{ asset string }
+	readNewDue struct{ ids []signal.SignalID }
 )
 
 const (
-	// foundAtOnce is how many signals the parent is told of in one message.
-	foundAtOnce = 1000
-	// maxWrites is how many changes are appended at once for a partition: enough to
-	// fill the log's batches.
+	// foundPage is the number of signals in one found message.
+	foundPage = 1000
+	// maxWrites is the number of changes that are appended at once for a partition: enough
+	// to fill the log's batches.
 	maxWrites = 256
-	// ioTimeout bounds one question to Redis or the market, appendTimeout one write.
+	// ioTimeout bounds one read from Redis or call of the market, appendTimeout one write.
 	ioTimeout     = 10 * time.Second
 	appendTimeout = 10 * time.Second
 )
 
-// signalFailures restarts the actor of a signal that panicked. There may be a million,
-// and what they know is in Redis: when the parent ends, it takes their alerts back, and
-// they end with it.
+// signalFailures restarts the actor of a signal that panicked. When the parent ends, the
+// actors, of which there may be a million, are discarded: their state is in Redis, and
+// the parent removes their alerts.
 var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute, Discard: true}
 
-// signals is the parent of the open signals of an owned partition. It keeps what they
-// ask for within bounds: alerts go to an asset together, and so many changes are
-// appended at once and no more.
+// signals is the parent of the open signals of an owned partition. It bounds their
+// requests: alerts are added to an asset in batches, and at most maxWrites changes are
+// appended at once.
 type signals struct {
 	o        *owned
 	children map[signalKey]child
-	stopped  map[engine.Ref]struct{} // former children that have been told to stop
+	stopped  map[engine.Ref]struct{} // former children that are stopping
 	kinds    kinds
-	open     map[signal.AgentID]int // children
-	weather  map[engine.Ref]*kind   // children that rest on weather
+	open     map[signal.AgentID]int // number of children
+	weather  map[engine.Ref]*kind   // children of the weather agent
 
-	complete bool              // those that were open at the start have been found
-	early    []signal.SignalID // new ones that were told before; most of them are found
+	complete         bool              // all signals that were open at the start are found
+	createdMeanwhile []signal.SignalID // new signals that were reported before that
 
-	wanted map[string]*wish // alerts that are not added yet, by asset
-	warned bool             // that some cannot be
-	queue  []write
-	writes int // under way
-	failed engine.Backoff
+	pending map[string]*pendingAlerts // alerts that are not added yet, by asset
+	warned  bool                      // that alerts cannot be added
+	queue   []write
+	writes  int // in flight
+	failed  engine.Backoff
 }
 
-// signalKey is a signal's identifier without its prefix, of which a million are kept.
+// signalKey is a signal's ID without its prefix, to save memory for a million signals.
 type signalKey [16]byte
 
 func keyOf(id signal.SignalID) signalKey {
@@ -113,23 +113,30 @@ type child struct {
 	kind *kind
 }
 
-// wanted is an alert that an asset is to get.
-type wanted struct {
+// pendingAlert is an alert that is not added yet.
+type pendingAlert struct {
 	alerts.Alert
-	patience int64 // until when the signal is open if nobody gives prices of the asset
+	settleUntil int64 // when the signal closes if no source has prices of the asset
 }
 
-// wish are the alerts that an asset is to get.
-type wish struct {
-	alerts []wanted
-	busy   bool         // some are being added, or a pause lasts
-	gone   []engine.Ref // actors that ended meanwhile
+// pendingAlerts are the alerts that are not added to an asset yet.
+type pendingAlerts struct {
+	alerts []pendingAlert
+	busy   bool         // alerts are being added, or a retry is scheduled
+	ended  []engine.Ref // actors that ended meanwhile
 	failed engine.Backoff
 }
 
 func newSignals(o *owned) *signals {
-	return &signals{o: o, children: map[signalKey]child{}, stopped: map[engine.Ref]struct{}{}, kinds: kinds{}, open: map[signal.AgentID]int{},
-		weather: map[engine.Ref]*kind{}, wanted: map[string]*wish{}}
+	return &signals{
+		o:        o,
+		children: map[signalKey]child{},
+		stopped:  map[engine.Ref]struct{}{},
+		kinds:    kinds{},
+		open:     map[signal.AgentID]int{},
+		weather:  map[engine.Ref]*kind{},
+		pending:  map[string]*pendingAlerts{},
+	}
 }
 
 // Receive implements engine.Actor.
@@ -144,14 +151,14 @@ func (s *signals) Receive(c engine.Context) {
 		s.onLoaded(c, m)
 	case created:
 		if !s.complete {
-			s.early = append(s.early, m.ids...)
+			s.createdMeanwhile = append(s.createdMeanwhile, m.ids...)
 			return
 		}
-		s.look(c, m.ids)
-	case lookDue:
-		s.look(c, m.ids)
-	case looked:
-		s.onLooked(c, m)
+		s.readNew(c, m.ids)
+	case readNewDue:
+		s.readNew(c, m.ids)
+	case newRead:
+		s.onNewRead(c, m)
 	case found:
 		for i := range m.list {
 			s.watch(c, &m.list[i])
@@ -160,7 +167,7 @@ func (s *signals) Receive(c engine.Context) {
 	case forecastArrived:
 		s.onForecastArrived(m)
 	case unwatched:
-		s.want(m.asset, m.alert)
+		s.addPending(m.asset, m.alert)
 		s.alertAll(c)
 	case alertDue:
 		s.onAlertDue(c, m)
@@ -183,7 +190,8 @@ func (s *signals) Receive(c engine.Context) {
 	}
 }
 
-// onEnd takes back what the children hold beyond their memory: they end with the parent.
+// onEnd removes the alerts and metrics of the children, which are discarded with the
+// parent.
 func (s *signals) onEnd(c engine.Context) {
 	s.o.leave(c.Self())
 	for agent, n := range s.open {
@@ -200,13 +208,13 @@ func (s *signals) onEnd(c engine.Context) {
 	}
 }
 
-// load finds the signals that were open before.
+// load finds the signals that were open when the partition was taken over.
 func (s *signals) load(c engine.Context) {
 	o, self := s.o, c.Self()
 	c.Go(func(ctx context.Context) any {
 		var page []signal.Signal
 		err := o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
-			if page = append(page, sig); len(page) == foundAtOnce {
+			if page = append(page, sig); len(page) == foundPage {
 				self.Tell(found{page})
 				page = nil
 			}
@@ -224,13 +232,13 @@ func (s *signals) onLoaded(c engine.Context, m loaded) {
 		return
 	}
 	s.failed.Reset()
-	early := s.early
-	s.complete, s.early = true, nil
-	s.look(c, early)
+	ids := s.createdMeanwhile
+	s.complete, s.createdMeanwhile = true, nil
+	s.readNew(c, ids)
 }
 
-// look reads new signals from Redis. Those that are closed already are not there.
-func (s *signals) look(c engine.Context, ids []signal.SignalID) {
+// readNew reads new signals from Redis. Signals that are already closed are not found.
+func (s *signals) readNew(c engine.Context, ids []signal.SignalID) {
 	ids = slices.DeleteFunc(ids, func(id signal.SignalID) bool {
 		_, watched := s.children[keyOf(id)]
 		return watched
@@ -246,71 +254,81 @@ func (s *signals) look(c engine.Context, ids []signal.SignalID) {
 		if err == nil {
 			self.Tell(found{list})
 		}
-		return looked{ids, err}
+		return newRead{ids, err}
 	})
 }
 
-func (s *signals) onLooked(c engine.Context, m looked) {
+func (s *signals) onNewRead(c engine.Context, m newRead) {
 	if m.err != nil {
 		s.failed.Log(s.o.log, "new signals are not readable", "err", m.err)
-		c.After(s.failed.Next(), lookDue{m.ids})
+		c.After(s.failed.Next(), readNewDue{m.ids})
 		return
 	}
 	s.failed.Reset()
 }
 
-// watch starts the actor of a signal, unless it is there.
+// watch starts the actor of a signal, unless it is running.
 func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 	key := keyOf(sig.ID)
 	if _, ok := s.children[key]; ok {
 		return
 	}
 	o, self, r := s.o, c.Self(), s.kinds.record(sig)
-	ref := c.Spawn(engine.Signal, string(r.id), func() engine.Actor { return newWatcher(o, self, r) }, engine.Supervision{})
+	produce := func() engine.Actor { return newWatcher(o, self, r) }
+	ref := c.Spawn(engine.Signal, string(r.id), produce, engine.Supervision{})
 	s.children[key] = child{ref, r.kind}
 	s.count(r.kind.agent, 1)
 	if r.kind.region != "" {
 		s.weather[ref] = r.kind
 	}
 	if r.kind.prices {
-		s.want(r.kind.asset, r.alert(ref))
+		s.addPending(r.kind.asset, r.alert(ref))
 	}
 }
 
-// count notes that there are n more children of an agent.
+// count adds n, which may be negative, to the children of an agent.
 func (s *signals) count(agent signal.AgentID, n int) {
 	s.open[agent] += n
 	s.o.options.Metrics.opened(agent, n)
 }
 
-// alert returns what a signal wants to be told of.
-func (r *record) alert(ref engine.Ref) wanted {
+// alert returns the alert that a signal needs.
+func (r *record) alert(ref engine.Ref) pendingAlert {
 	l := r.levels
-	return wanted{alerts.Alert{Ref: ref, Lower: min(l.Stop, l.Target), Upper: max(l.Stop, l.Target), Since: r.created, Expires: r.expires,
-		Frame: r.kind.timeframe}, r.patience()}
+	return pendingAlert{
+		Alert: alerts.Alert{
+			Ref:     ref,
+			Lower:   min(l.Stop, l.Target),
+			Upper:   max(l.Stop, l.Target),
+			Since:   r.created,
+			Expires: r.expires,
+			Frame:   r.kind.timeframe,
+		},
+		settleUntil: r.settleUntil(),
+	}
 }
 
-// patience returns until when the signal waits for a price after its expiry, in
-// milliseconds. How long its bars lasted is known of its life alone: that of an asset of
-// which nobody gives prices any more is not stored.
-func (r *record) patience() int64 {
+// settleUntil returns until when the signal waits for a price after its expiry, in
+// milliseconds. It derives the duration of a bar from the signal's own lifetime, because
+// the speed of an asset without a source is not stored.
+func (r *record) settleUntil() int64 {
 	bar := (r.expires - r.created) / int64(max(1, strategy.Horizon(r.kind.timeframe, r.kind.risk)))
 	return r.expires + strategy.Patience(bar)
 }
 
-// want notes an alert that an asset is to get.
-func (s *signals) want(asset string, a wanted) {
-	w := s.wanted[asset]
+// addPending queues an alert for an asset.
+func (s *signals) addPending(asset string, a pendingAlert) {
+	w := s.pending[asset]
 	if w == nil {
-		w = &wish{}
-		s.wanted[asset] = w
+		w = &pendingAlerts{}
+		s.pending[asset] = w
 	}
 	w.alerts = append(w.alerts, a)
 }
 
-// alertAll adds the alerts that wait to their assets.
+// alertAll adds the pending alerts to their assets.
 func (s *signals) alertAll(c engine.Context) {
-	for asset, w := range s.wanted {
+	for asset, w := range s.pending {
 		if w.busy || len(w.alerts) == 0 {
 			continue
 		}
@@ -320,12 +338,12 @@ func (s *signals) alertAll(c engine.Context) {
 		c.Go(func(owner context.Context) any {
 			ctx, cancel := context.WithTimeout(owner, ioTimeout)
 			defer cancel()
-			told := make([]alerts.Alert, len(added))
+			list := make([]alerts.Alert, len(added))
 			for i := range added {
-				told[i] = added[i].Alert
+				list[i] = added[i].Alert
 			}
-			m := alerted{asset, added, o.market.Alert(ctx, asset, told)}
-			if owner.Err() != nil { // its actors have ended, perhaps before the asset heard of them
+			m := alerted{asset, added, o.market.Alert(ctx, asset, list)}
+			if owner.Err() != nil { // onEnd may have come before these alerts were added
 				refs := make([]engine.Ref, len(added))
 				for i := range added {
 					refs[i] = added[i].Ref
@@ -337,35 +355,37 @@ func (s *signals) alertAll(c engine.Context) {
 	}
 }
 
-// onAlerted goes on with an asset. One of which there are no prices is asked for again;
-// if nobody gives any, what should have ended long ago is told so. While it is only not
-// known who does, what has happened is not known either.
+// onAlerted continues with the next alerts of an asset. If they could not be added, it
+// retries after a pause. If no source will ever have prices of the asset, it expires the
+// signals whose time to settle is over. After a retryable error it does not: their
+// levels may have been reached.
 func (s *signals) onAlerted(c engine.Context, m alerted) {
-	w := s.wanted[m.asset]
+	w := s.pending[m.asset]
 	if m.err == nil {
 		s.warned = false
-		if len(w.gone) > 0 {
-			s.o.market.Unalert(m.asset, w.gone...) // they took back what was not there yet
+		if len(w.ended) > 0 {
+			s.o.market.Unalert(m.asset, w.ended...) // they ended before their alerts were added
 		}
-		for i := range m.alerts { // a forecast may have arrived before
+		for i := range m.alerts { // a forecast may have arrived before the alert
 			if ref := m.alerts[i].Ref; s.weather[ref] != nil {
 				s.o.market.Quote(m.asset, ref)
 			}
 		}
 		w.failed.Reset()
-		s.goOn(c, m.asset, w)
+		s.continueAlerts(c, m.asset, w)
 		return
 	}
 	if !s.warned { // one line for all assets of the partition
 		s.warned = true
-		s.o.log.Warn("signals are not watched: their asset has no prices", "asset", m.asset, "signals", len(m.alerts), "err", m.err)
+		s.o.log.Warn("signals are not watched: their asset has no prices",
+			"asset", m.asset, "signals", len(m.alerts), "err", m.err)
 	}
 	failure, known := errors.AsType[*signal.RunError](m.err)
 	final := known && !failure.Retryable
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
-		if final && a.patience < now {
-			a.Ref.Tell(alerts.Expired{At: a.patience, Stale: true})
+		if final && a.settleUntil < now {
+			a.Ref.Tell(alerts.Expired{At: a.settleUntil, Stale: true})
 		} else {
 			w.alerts = append(w.alerts, a)
 		}
@@ -373,21 +393,23 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	c.After(w.failed.Next(), alertDue{m.asset})
 }
 
-// onAlertDue asks for an asset again.
-func (s *signals) onAlertDue(c engine.Context, m alertDue) { s.goOn(c, m.asset, s.wanted[m.asset]) }
+// onAlertDue retries the alerts of an asset.
+func (s *signals) onAlertDue(c engine.Context, m alertDue) {
+	s.continueAlerts(c, m.asset, s.pending[m.asset])
+}
 
-// goOn asks for what an asset is to get on behalf of those who are left.
-func (s *signals) goOn(c engine.Context, asset string, w *wish) {
-	if len(w.gone) > 0 {
-		w.alerts = slices.DeleteFunc(w.alerts, func(a wanted) bool { return slices.Contains(w.gone, a.Ref) })
+// continueAlerts adds the pending alerts of an asset, without those of ended actors.
+func (s *signals) continueAlerts(c engine.Context, asset string, w *pendingAlerts) {
+	if len(w.ended) > 0 {
+		w.alerts = slices.DeleteFunc(w.alerts, func(a pendingAlert) bool { return slices.Contains(w.ended, a.Ref) })
 	}
-	if w.gone, w.busy = nil, false; len(w.alerts) == 0 {
-		delete(s.wanted, asset)
+	if w.ended, w.busy = nil, false; len(w.alerts) == 0 {
+		delete(s.pending, asset)
 	}
 	s.alertAll(c)
 }
 
-// writeNext appends the changes that wait, as many as there is room for.
+// writeNext appends queued changes, up to maxWrites at once.
 func (s *signals) writeNext(c engine.Context) {
 	for s.writes < maxWrites && len(s.queue) > 0 {
 		w, o := s.queue[0], s.o
@@ -405,8 +427,8 @@ func (s *signals) writeNext(c engine.Context) {
 	}
 }
 
-// onForecastArrived asks for the prices of those that the forecast concerns: with them
-// they are re-scored.
+// onForecastArrived requests the price for each signal that the forecast concerns; the
+// price makes it re-score.
 func (s *signals) onForecastArrived(m forecastArrived) {
 	for ref, k := range s.weather {
 		if m == (forecastArrived{k.strategy, k.commodity, k.region}) {
@@ -424,33 +446,33 @@ func (s *signals) onAccountDeleted(c engine.Context, m accountDeleted) {
 	}
 }
 
-// onEnded ends the actor of a signal that is closed, or gone.
+// onEnded ends the actor of a signal that is closed or erased.
 func (s *signals) onEnded(c engine.Context, m ended) {
 	if key := keyOf(m.id); s.children[key].ref == m.ref {
 		s.end(c, key, s.children[key])
 	}
 }
 
-// end ends the actor of a signal.
+// end stops the actor of a signal.
 func (s *signals) end(c engine.Context, key signalKey, child child) {
 	c.Stop(child.ref)
 	s.stopped[child.ref] = struct{}{}
 	s.forget(key, child)
 }
 
-// forget forgets an actor that has ended, or is about to.
+// forget drops an actor that has ended or is stopping.
 func (s *signals) forget(key signalKey, child child) {
 	delete(s.children, key)
 	delete(s.weather, child.ref)
 	s.count(child.kind.agent, -1)
-	if w := s.wanted[child.kind.asset]; w != nil {
-		w.gone = append(w.gone, child.ref)
+	if w := s.pending[child.kind.asset]; w != nil {
+		w.ended = append(w.ended, child.ref)
 	}
 	s.kinds.release(child.kind)
 }
 
-// onTerminated forgets an actor that has ended. The signal of one that has failed too
-// often is left alone until another owner takes it over.
+// onTerminated drops an actor that has ended. If it failed too often, its signal is not
+// watched until the partition has a new owner.
 func (s *signals) onTerminated(m engine.Terminated) {
 	if _, ok := s.stopped[m.Ref]; ok {
 		delete(s.stopped, m.Ref)

@@ -10,13 +10,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// appended says how the appending of a change ended: that to next.
+// appended is the result of appending the change to next.
 type appended struct {
 	next *signal.Signal
 	err  error
 }
 
-// What a watcher tells itself.
+// Messages of a watcher to itself.
 type (
 	expiryDue struct{} // of a signal without prices
 	retryDue  struct{} // after a write that failed
@@ -27,16 +27,16 @@ type watcher struct {
 	o      *owned
 	parent engine.Ref
 	r      *record
-	change *change // what is being appended, or will be next; nil: nothing
+	change *change // the change in progress; nil if there is none
 }
 
-// change is what becomes of a signal.
+// change is an update or the closing of a signal, or an update followed by the closing.
 type change struct {
-	// next is the signal as it will be; nil while only closing is known.
+	// next is the changed signal; nil until the closing is appended.
 	next    *signal.Signal
-	closing *signal.Closing // the signal closes with next, or behind it
-	more    json.RawMessage // of the metadata, with the closing
-	failed  engine.Backoff  // tries
+	closing *signal.Closing // set if the signal closes, with next or after it
+	more    json.RawMessage // metadata of the closing
+	failed  engine.Backoff
 }
 
 func newWatcher(o *owned, parent engine.Ref, r *record) *watcher {
@@ -50,7 +50,7 @@ func (w *watcher) Receive(c engine.Context) {
 		if !w.r.kind.prices {
 			c.After(timeOf(w.r.expires).Sub(w.o.now()), expiryDue{})
 		}
-		w.forecast() // from now on the forecast is kept up to date
+		w.forecast() // the first call makes the forecast be kept up to date
 	case alerts.Reached:
 		w.onReached(c, m)
 	case alerts.Expired:
@@ -66,7 +66,7 @@ func (w *watcher) Receive(c engine.Context) {
 			w.watchAgain(c)
 		}
 	case expiryDue:
-		w.onTimeOver(c)
+		w.onExpiryDue(c)
 	case appended:
 		w.onAppended(c, m)
 	case retryDue:
@@ -80,18 +80,18 @@ func (w *watcher) Receive(c engine.Context) {
 	}
 }
 
-// closing says that the signal is about to close.
+// closing reports whether the signal is about to close.
 func (w *watcher) closing() bool { return w.change != nil && w.change.closing != nil }
 
-// watchAgain has the signal's asset watched once more, from the beginning.
+// watchAgain requests a new alert, from the signal's creation on.
 func (w *watcher) watchAgain(c engine.Context) {
 	if w.r.kind.prices {
 		w.parent.Tell(unwatched{w.r.kind.asset, w.r.alert(c.Self())})
 	}
 }
 
-// see notes how far the price went.
-func (w *watcher) see(span alerts.Span) {
+// recordSpan updates the excursions by the range of the price.
+func (w *watcher) recordSpan(span alerts.Span) {
 	if span == (alerts.Span{}) {
 		return
 	}
@@ -107,13 +107,14 @@ func (w *watcher) onReached(c engine.Context, m alerts.Reached) {
 	} else {
 		exit, ok = strategy.ExitOnTick(w.r.kind.direction, w.r.levels, m.Tick.Price)
 	}
-	if !ok { // the levels of the alert are those of the signal
+	if !ok { // unexpected: the alert has the signal's levels
 		w.watchAgain(c)
 		return
 	}
-	w.see(m.Span)
+	w.recordSpan(m.Span)
 	if end := strategy.R(w.r.kind.direction, w.r.levels, exit.Price); m.Bar != nil {
-		// What the bar did beyond the level belongs to nobody; the bars before did not reach it.
+		// The signal ends at the level: the bar's range beyond it does not count, and
+		// earlier bars did not reach it.
 		if exit.Reason == signal.StopLoss {
 			w.r.mae = end
 		} else {
@@ -126,14 +127,14 @@ func (w *watcher) onReached(c engine.Context, m alerts.Reached) {
 func (w *watcher) onExpired(c engine.Context, m alerts.Expired) {
 	price := m.Price
 	if price == 0 {
-		price = w.r.levels.Entry // no other was ever known
+		price = w.r.levels.Entry // no other price was ever known
 	}
-	w.see(m.Span)
+	w.recordSpan(m.Span)
 	w.close(c, strategy.ExitOnExpiry(price), m.At, m.Past, m.Stale)
 }
 
-// close ends the signal at a time, in milliseconds. past says that it is made up by
-// bars, stale that its price was old.
+// close ends the signal at a time, in milliseconds. past means that the exit was found
+// in past bars, stale that its price was old.
 func (w *watcher) close(c engine.Context, exit strategy.Exit, at int64, past, stale bool) {
 	closing := strategy.Close(w.r.signal(), exit, timeOf(max(at, w.r.created)))
 	var more json.RawMessage
@@ -148,27 +149,31 @@ func (w *watcher) close(c engine.Context, exit strategy.Exit, at int64, past, st
 	w.end(c, closing, more)
 }
 
-// onTimeOver ends a signal without prices.
-func (w *watcher) onTimeOver(c engine.Context) {
+// onExpiryDue ends a signal without prices.
+func (w *watcher) onExpiryDue(c engine.Context) {
 	created, expires := timeOf(w.r.created), timeOf(w.r.expires)
-	if left := expires.Sub(w.o.now()); left > 0 { // the clock of Redis was behind
+	if left := expires.Sub(w.o.now()); left > 0 { // the clock of Redis lags behind the timer
 		c.After(left, expiryDue{})
 		return
 	}
-	w.end(c, signal.Closing{Reason: signal.Expired, At: expires, DurationMinutes: strategy.DurationMinutes(created, expires)}, nil)
+	w.end(c, signal.Closing{
+		Reason:          signal.Expired,
+		At:              expires,
+		DurationMinutes: strategy.DurationMinutes(created, expires),
+	}, nil)
 }
 
-// end has the closing appended, behind an update that is under way.
+// end appends the closing, after an update in progress.
 func (w *watcher) end(c engine.Context, closing signal.Closing, more json.RawMessage) {
 	if w.closing() {
 		return
 	}
-	underWay := w.change != nil
-	if !underWay {
+	updating := w.change != nil
+	if !updating {
 		w.change = &change{}
 	}
 	w.change.closing, w.change.more = &closing, more
-	if !underWay {
+	if !updating {
 		w.appendClosing(c)
 	}
 }
@@ -179,10 +184,10 @@ func (w *watcher) rescore(c engine.Context, m alerts.LastPrice) {
 	if w.closing() {
 		return
 	}
-	w.see(m.Span)
+	w.recordSpan(m.Span)
 	first, likelihood := w.forecast()
 	confidence := strategy.Rescore(first, w.r.levels, m.Price)
-	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) || w.updatedIn(m.Frame) {
+	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) || w.updatedThisBar(m.Frame) {
 		return
 	}
 	next := w.r.signal()
@@ -194,14 +199,14 @@ func (w *watcher) rescore(c engine.Context, m alerts.LastPrice) {
 	w.append(c)
 }
 
-// lateShare is the part of a bar, 1/lateShare, after its opening in which an update still
-// counts for the bar before: its close is told a little later.
+// lateShare defines the first part of a bar, 1/lateShare of it, in which an update still
+// counts for the bar before, because the close of a bar is reported a little late.
 const lateShare = 24
 
-// updatedIn says that the bar that is open, one of so many milliseconds, had its update.
-// Where there are no forecasts updates come at closes only, each in a bar of its own. It
-// goes by what is stored, so that it is the same after a restart.
-func (w *watcher) updatedIn(frame int64) bool {
+// updatedThisBar reports whether the current bar, of frame milliseconds, had its update.
+// It is always false without forecasts, because then updates come only at closes. It uses
+// stored values, so that a restart does not change the result.
+func (w *watcher) updatedThisBar(frame int64) bool {
 	if w.r.kind.region == "" || w.r.sequence == 1 {
 		return false
 	}
@@ -209,23 +214,25 @@ func (w *watcher) updatedIn(frame int64) bool {
 	return bar(w.r.updated) >= bar(w.o.now().UnixMilli())
 }
 
-// forecast returns the first confidence as it would be if the signal had been made on
-// the strength of the newest forecast, and the likelihood by that. Both are stored with
-// the next update, together, so that what is known before and after it is the same.
+// forecast returns the first confidence that the signal would have had with the newest
+// forecast, and the likelihood in that. Both are stored together, with the next update,
+// so that they always belong to the same forecast.
 func (w *watcher) forecast() (first, likelihood float64) {
 	first, likelihood = w.r.first, w.r.likelihood
 	k := w.r.kind
 	if k.region == "" || w.o.options.Forecasts == nil {
 		return first, likelihood
 	}
-	now, weight, ok := w.o.options.Forecasts.Turned(k.strategy, k.direction, &signal.Outlook{Commodity: k.commodity, Region: k.region, Likelihood: likelihood})
+	outlook := signal.Outlook{Commodity: k.commodity, Region: k.region, Likelihood: likelihood}
+	now, weight, ok := w.o.options.Forecasts.Turned(k.strategy, k.direction, &outlook)
 	if !ok {
 		return first, likelihood
 	}
-	return first + weight*(now-likelihood), now // not bounded: forecasts that turn back lead back
+	// The sum is not clamped, so that a forecast that turns back restores the old value.
+	return first + weight*(now-likelihood), now
 }
 
-// appendClosing has the closing appended.
+// appendClosing appends the closing.
 func (w *watcher) appendClosing(c engine.Context) {
 	next := w.r.signal()
 	next.Closing, next.Metadata = w.change.closing, w.change.more
@@ -233,7 +240,7 @@ func (w *watcher) appendClosing(c engine.Context) {
 	w.append(c)
 }
 
-// append has the change appended.
+// append asks the parent to append the change.
 func (w *watcher) append(c engine.Context) {
 	next := w.change.next
 	next.Sequence, next.UpdatedAt = w.r.sequence+1, w.o.now()
@@ -243,12 +250,17 @@ func (w *watcher) append(c engine.Context) {
 	} else {
 		e.Type, e.Data = signal.SignalUpdated, appendUpdated(nil, next, w.r.confidence)
 	}
-	w.parent.Tell(write{c.Self(), signal.Change{Account: next.Account, Events: []signal.Event{e}, Signal: next, Epoch: w.o.Epoch}})
+	w.parent.Tell(write{c.Self(), signal.Change{
+		Account: next.Account,
+		Events:  []signal.Event{e},
+		Signal:  next,
+		Epoch:   w.o.Epoch,
+	}})
 }
 
 func (w *watcher) onAppended(c engine.Context, m appended) {
 	if w.change == nil || w.change.next != m.next {
-		return // of an incarnation before; if it was stored, the next change is refused once
+		return // from an earlier incarnation; if it was stored, the next change is refused once
 	}
 	switch {
 	case m.err == nil:
@@ -259,36 +271,37 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
 		w.onChanged(c, m)
 	default:
-		w.parent.Tell(ended{w.r.id, c.Self()}) // closed already, or erased
+		w.parent.Tell(ended{w.r.id, c.Self()}) // already closed, or erased
 	}
 }
 
-// onChanged goes on where the signal is stored with another sequence than expected. One
-// more is a change of this epoch whose answer was lost. Anything else means that Redis has
-// lost writes: then no watcher of the partition can rely on what it holds in memory, and
-// the owner loads them all again.
+// onChanged handles a stored sequence that differs from the expected one. If it equals
+// that of the change, a change of this epoch was stored and its answer lost. Anything
+// else means that Redis has lost writes: then no watcher of the partition can rely on its
+// memory, and the owner loads them all again.
 func (w *watcher) onChanged(c engine.Context, m appended) {
 	stored, _ := signal.StoredSequence(m.err)
 	switch {
 	case stored != m.next.Sequence:
 		w.o.GiveUp(m.err)
 	case m.next.Closing == nil:
-		w.onStored(c) // at a try before, or another update in its place
+		w.onStored(c) // by an earlier try, or as another update
 	default:
-		w.r.sequence = stored // of an update that an incarnation before had under way
+		w.r.sequence = stored // that of an update from an earlier incarnation
 		w.retry(c, m.err)
 	}
 }
 
-// retry has the change appended again after a pause. Its log line names the signal within
-// the error: as a text attribute it would make the failures of many signals different
-// faults for the handler that limits repeated lines.
+// retry appends the change again after a pause. Its log line names the signal inside the
+// error: with a text attribute the handler that limits repeated lines would treat the
+// failures of many signals as different faults.
 func (w *watcher) retry(c engine.Context, err error) {
-	w.o.log.Warn("change of a signal is not stored and will be tried again", "err", fmt.Errorf("signal %s: %w", w.r.id, err))
+	w.o.log.Warn("change of a signal is not stored and will be tried again",
+		"err", fmt.Errorf("signal %s: %w", w.r.id, err))
 	c.After(w.change.failed.Next(), retryDue{})
 }
 
-// onStored goes on when the change is stored.
+// onStored continues after the change was stored.
 func (w *watcher) onStored(c engine.Context) {
 	done := w.change.next
 	if done.Closing != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// fakeForecasts has one likelihood for everything.
+// fakeForecasts has the same likelihood for all questions.
 type fakeForecasts struct {
 	likelihood atomic.Uint64 // bits
 	asked      atomic.Int32
@@ -34,23 +34,23 @@ func gasSignal() signal.Signal {
 	return s
 }
 
-// turn is a forecast of gasSignal that arrives.
+// turn publishes a new forecast for gasSignal.
 func (w *world) turn(f *fakeForecasts, likelihood float64) {
 	f.set(likelihood)
 	w.node.ForecastArrived("energy_demand", "natural_gas", "us")
 	synctest.Wait()
 }
 
-// bar lets time pass to a little after the close of the day's bar, and tells of it.
+// bar sleeps until shortly after the close of the day's bar, and reports the close.
 func (w *world) bar(t *testing.T, price float64) {
 	t.Helper()
 	now := time.Now()
 	closes := now.Truncate(dayBar).Add(dayBar)
 	time.Sleep(closes.Sub(now) + time.Second)
-	w.tell(t, "natural_gas", alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: alerts.Span{Low: price, High: price}, Frame: dayBar.Milliseconds()})
+	w.send(t, "natural_gas", alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: alerts.Span{Low: price, High: price}, Frame: dayBar.Milliseconds()})
 }
 
-// last returns the signal as it was stored last, and how often it was.
+// last returns the last stored state of the signal, and the number of changes.
 func (w *world) last() (*signal.Signal, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,9 +60,8 @@ func (w *world) last() (*signal.Signal, int) {
 	return w.changes[len(w.changes)-1].Signal, len(w.changes)
 }
 
-// TestForecastsThatTurnMoveTheConfidence: with the price where it was, the confidence
-// follows the likelihood of the newest forecast, whatever was stored before; and another
-// owner goes on from there.
+// TestForecastsThatTurnMoveTheConfidence: at an unchanged price the confidence follows
+// the likelihood of the newest forecast, also under a new owner.
 func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 		}
 		w.bar(t, 100) // no forecast is known
 		forecasts.set(.75)
-		w.bar(t, 100) // by less than what is worth telling
+		w.bar(t, 100) // moves by too little to be published
 		if _, n := w.last(); n != 0 {
 			t.Fatalf("%d updates", n)
 		}
@@ -92,7 +91,7 @@ func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 		stored := *got
 		w.end()
 
-		// Another process takes over what is stored, when the forecast turns back.
+		// Another process takes over the stored signal when the forecast turns back.
 		again := newWorldWith(t, Options{Forecasts: forecasts}, stored)
 		defer again.end()
 		again.bar(t, 100)
@@ -107,8 +106,8 @@ func TestForecastsThatTurnMoveTheConfidence(t *testing.T) {
 	})
 }
 
-// TestAForecastTakesEffectWhenItArrives, at the current price, once in a bar: what comes
-// later in it waits for the next one, over a restart, too.
+// TestAForecastTakesEffectWhenItArrives, at the current price and once in a bar: a later
+// one waits for the next bar, even after a restart.
 func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,9 +154,9 @@ func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 	})
 }
 
-// TestForecastsRescoreWhomTheyConcern: not signals of other questions, and not one that
-// is about to close.
-func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
+// TestForecastsRescoreOnlyTheirSignals: not those of other questions, and not one that is
+// about to close.
+func TestForecastsRescoreOnlyTheirSignals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
@@ -175,11 +174,11 @@ func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
 		w.mu.Lock()
 		w.block = make(chan struct{})
 		w.mu.Unlock()
-		w.tell(t, "natural_gas", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+		w.send(t, "natural_gas", alerts.Reached{Tick: tickAt(time.Minute, 116)})
 		w.turn(forecasts, .2)
 		close(w.block)
 		synctest.Wait()
-		w.demand(t, []signal.EventType{signal.SignalClosed})
+		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
 		quoted = w.quoted
 		if w.turn(forecasts, .9); w.quoted != quoted {
 			t.Error("a closed signal is re-scored")
@@ -187,7 +186,7 @@ func TestForecastsRescoreWhomTheyConcern(t *testing.T) {
 	})
 }
 
-// TestAForecastMayArriveBeforeTheAlert: the price is asked for when the asset is watched.
+// TestAForecastMayArriveBeforeTheAlert: the price is requested once the alert is added.
 func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,12 +198,12 @@ func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
 		forecasts.set(.2)
 		close(w.asked)
 		synctest.Wait()
-		w.demand(t, []signal.EventType{signal.SignalUpdated})
+		w.wantEvents(t, []signal.EventType{signal.SignalUpdated})
 	})
 }
 
-// TestAPriceWithoutANewForecastIsNoReason: it is asked for at every start.
-func TestAPriceWithoutANewForecastIsNoReason(t *testing.T) {
+// TestPriceWithoutANewForecastDoesNotRescore: the price is requested at every start.
+func TestPriceWithoutANewForecastDoesNotRescore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
@@ -227,7 +226,7 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 		forecasts.set(.1)
 		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
 		defer w.end()
-		w.tell(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}})
+		w.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}})
 		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.quoted != 0 {
 			t.Errorf("%d changes, %+v", n, got)
 		}

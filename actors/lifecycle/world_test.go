@@ -18,32 +18,32 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// world is all that surrounds the signals of one partition.
+// world fakes everything around the signals of one partition.
 type world struct {
-	mu      sync.Mutex
-	open    map[signal.SignalID]signal.Signal
-	changes []signal.Change
-	alerts  map[string][]alerts.Alert
-	undone  []engine.Ref  // alerts taken back
-	price   float64       // that Quote has told; 0: nothing
-	quoted  int           // how often it was asked
-	failing error         // of the log
-	unknown bool          // the market knows no asset
-	silent  bool          // it cannot be asked
-	away    bool          // reading the store ends with an error
-	reads   int           // of the store
-	reading chan struct{} // the search for open signals waits for it; nil: it does not
-	asked   chan struct{} // questions to it wait for it; nil: they do not
-	deaf    bool          // answers of the log are lost
-	block   chan struct{} // appends wait for it; nil: they do not
-	// turns are the same for appends of one type of event.
-	turns   map[signal.EventType]chan struct{}
-	most    int   // appends under way at once, at most
-	now     int   // appends under way
-	appends int   // how often the log was asked
-	epoch   int64 // that Redis knows
-	retake  bool  // a partition that is lost is taken again
-	lost    []error
+	mu          sync.Mutex
+	open        map[signal.SignalID]signal.Signal
+	changes     []signal.Change
+	alerts      map[string][]alerts.Alert
+	undone      []engine.Ref  // of removed alerts
+	price       float64       // that Quote sends; 0: none
+	quoted      int           // number of calls of Quote
+	failing     error         // of the log
+	unknown     bool          // the market knows no asset
+	silent      bool          // the market cannot be asked
+	away        bool          // reads of the store end with an error
+	reads       int           // of the store
+	reading     chan struct{} // the search for open signals waits for it; nil: it does not
+	asked       chan struct{} // questions to it wait for it; nil: they do not
+	dropAnswers bool          // answers of the log are lost
+	block       chan struct{} // appends wait for it; nil: they do not
+	// turns are like block, for appends of one type of event.
+	turns       map[signal.EventType]chan struct{}
+	maxInFlight int   // maximum of now
+	now         int   // appends in progress
+	appends     int   // number of calls of Append
+	epoch       int64 // in Redis
+	retake      bool  // a lost partition is taken again
+	lost        []error
 
 	node     *Node
 	follower *follower
@@ -88,12 +88,12 @@ func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) (
 	return list, nil
 }
 
-// Append refuses what the script of the log would refuse.
+// Append refuses the changes that the script of the log refuses.
 func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	w.mu.Lock()
 	w.now++
 	w.appends++
-	w.most = max(w.most, w.now)
+	w.maxInFlight = max(w.maxInFlight, w.now)
 	waits := []chan struct{}{w.block, w.turns[c.Events[0].Type]}
 	w.mu.Unlock()
 	for _, wait := range waits {
@@ -125,7 +125,7 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 	} else {
 		w.open[c.Signal.ID] = *c.Signal
 	}
-	if w.deaf {
+	if w.dropAnswers {
 		return signal.Position{}, signal.Unavailable(errors.New("no answer"))
 	}
 	return signal.Position{MS: time.Now().UnixMilli()}, nil
@@ -208,8 +208,8 @@ func (o *partitionOwner) start(c engine.Context) {
 	o.w.mu.Unlock()
 }
 
-// newWorld starts the signals of a partition in which those given are open. It is
-// called in a bubble.
+// newWorld starts the signals of a partition with the given open ones. It must be called
+// in a synctest bubble.
 func newWorld(t *testing.T, open ...signal.Signal) *world {
 	t.Helper()
 	return newWorldWith(t, Options{}, open...)
@@ -223,7 +223,7 @@ func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
 	return w
 }
 
-// unstartedWorld is newWorld before the start.
+// unstartedWorld is newWorld without the start.
 func unstartedWorld(open ...signal.Signal) *world {
 	w := &world{epoch: 7, open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]alerts.Alert{}, sys: engine.NewSystem(engine.Options{})}
 	for _, s := range open {
@@ -238,11 +238,11 @@ func (w *world) start(o Options) {
 	synctest.Wait()
 }
 
-// end ends the actors, which the bubble demands.
+// end ends the actors: a synctest bubble needs that.
 func (w *world) end() { w.sys.Shutdown(context.Background()) }
 
-// tell tells the actor of the only alert of an asset.
-func (w *world) tell(t *testing.T, asset string, m any) {
+// send sends m to the actor of the only alert of an asset.
+func (w *world) send(t *testing.T, asset string, m any) {
 	t.Helper()
 	w.mu.Lock()
 	alerts := w.alerts[asset]
@@ -254,8 +254,8 @@ func (w *world) tell(t *testing.T, asset string, m any) {
 	synctest.Wait()
 }
 
-// underWay returns how many changes are being appended.
-func (w *world) underWay() int {
+// inFlight returns how many changes are being appended.
+func (w *world) inFlight() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
@@ -272,7 +272,7 @@ func (w *world) types() []signal.EventType {
 	return types
 }
 
-// idOf returns an identifier that ends with digits.
+// idOf returns an ID that ends with digits.
 func idOf(digits string) signal.SignalID { return signal.SignalID(fmt.Sprintf("sig_%026s", digits)) }
 
 // openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
