@@ -252,7 +252,7 @@ func TestAlertsAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, openSignal("1"))
 		defer w.end()
-		w.send(t, "BTC", market.Dropped{})
+		w.send(t, "BTC", alerts.Dropped{})
 		if n := len(w.alerts["BTC"]); n != 2 || w.alerts["BTC"][0] != w.alerts["BTC"][1] {
 			t.Errorf("%d alerts: %v", n, w.alerts["BTC"])
 		}

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// busyTries is how often a run is asked for that was refused because there were too
-	// many, busyPause the time between if the refusal does not name one.
+	// busyTries is the number of tries for a run that is refused because there are too
+	// many at once, busyPause the pause between them unless the refusal names one.
 	busyTries = 3
 	busyPause = time.Second
-	// runTimeout bounds the wait for one run, countTimeout that for a count, recordTimeout
-	// that for the record of a round.
+	// runTimeout bounds the wait for one run, countTimeout for the count of open signals,
+	// recordTimeout for the record of a round.
 	runTimeout    = 2 * time.Minute
 	countTimeout  = 10 * time.Second
 	recordTimeout = 10 * time.Second
 )
 
-// ended is how a round ended.
+// ended is the result of a round.
 type ended struct {
 	result signal.Round
-	closed map[string]time.Time // assets whose market is closed, until when
-	// cut is the asset for which there was no quota left; empty: there was for all.
+	closed map[string]time.Time // assets whose market is closed, with the end of that
+	// cut is the asset at which the quota was used up; empty if it sufficed.
 	cut string
 }
 
-// round runs the agent for the assets of a schedule, one after the other, unless one
-// has as many open signals as it may have. It ends early with ctx, and with the account's
-// quota of runs: what is left of it is skipped. A run under way goes on without it.
+// round runs the agent for the assets of a schedule, one after the other. It leaves out
+// assets that have their maximum of open signals. It ends early when ctx ends or the
+// account's quota of runs is used up; a run in progress is not cancelled then.
 func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 	e := ended{result: signal.Round{At: o.now()}, closed: map[string]time.Time{}}
 	for i, asset := range s.Assets {
@@ -60,19 +60,19 @@ func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 		}
 		o.log.Debug("a scheduled run made no signal", "schedule", string(s.ID), "asset", asset, "err", err)
 		if signal.CodeOf(err) == signal.CodeTooManySignals {
-			break // and so it would be with the other assets
+			break // the other assets would be refused, too
 		}
 	}
 	return e
 }
 
-// Why a run is not made.
+// Reasons for which a run is not made.
 var (
 	errFull    = errors.New("the asset has as many open signals as it may have")
 	errNoQuota = errors.New("the account's quota of runs is used up")
 )
 
-// failure returns what the account is shown of the error of a run.
+// failure returns the error of a run as the account sees it.
 func failure(err error, at time.Time) *signal.ScheduleError {
 	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		return &signal.ScheduleError{Code: string(e.Code), Message: e.Message, At: at}
@@ -86,8 +86,8 @@ func failure(err error, at time.Time) *signal.ScheduleError {
 	return &signal.ScheduleError{Code: string(signal.Internal), Message: "the run failed unexpectedly", At: at}
 }
 
-// runUnlessFull makes one run, if there is room for its signal and a run left in the quota.
-// One that is tried again because there were too many at once counts once.
+// runUnlessFull makes one run, if the asset may have another signal and the quota has a
+// run left. A run that is retried because there were too many at once counts once.
 func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset string) error {
 	if full, err := o.full(ctx, s, asset); err != nil {
 		return err
@@ -100,7 +100,14 @@ func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset str
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		err := o.agents.Run(ctx, signal.RunRequest{Account: s.Account, Agent: s.Agent, Asset: asset, Strategy: s.Strategy, Timeframe: s.Timeframe, Risk: s.Risk})
+		err := o.agents.Run(ctx, signal.RunRequest{
+			Account:   s.Account,
+			Agent:     s.Agent,
+			Asset:     asset,
+			Strategy:  s.Strategy,
+			Timeframe: s.Timeframe,
+			Risk:      s.Risk,
+		})
 		e, ok := errors.AsType[*signal.Error](err)
 		if !ok || e.Kind != signal.KindTooMany || e.Code == signal.CodeTooManySignals || try == busyTries {
 			return err
@@ -117,14 +124,15 @@ func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset str
 	}
 }
 
+// full reports whether the asset has its maximum of open signals.
 func (o *owned) full(ctx context.Context, s *signal.Schedule, asset string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	return o.signals.Full(ctx, s, asset)
 }
 
-// record stores what came of a round. One that was interrupted is not recorded, nor one
-// that another owner or a change of the schedule makes a matter of the past.
+// record stores the result of a round, unless the round was interrupted, the partition
+// has another owner, or the schedule was changed.
 func (o *owned) record(ctx context.Context, s signal.Schedule, r signal.Round) {
 	if ctx.Err() != nil {
 		return

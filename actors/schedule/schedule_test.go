@@ -21,28 +21,28 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// world is all that surrounds the schedules of one partition.
+// world fakes everything around the schedules of one partition.
 type world struct {
-	mu        sync.Mutex
-	list      map[signal.ScheduleID]signal.Schedule
-	epoch     int64
-	failing   error                             // of the store
-	onMove    func()                            // before a move
-	unmoved   signal.ScheduleID                 // whose move fails
-	run       func(req signal.RunRequest) error // nil: all succeed
-	takes     time.Duration                     // of a run
-	open      map[string]int                    // by asset
-	runs      []string                          // "SECOND ACCOUNT ASSET"
-	now, most map[signal.AccountID]int          // runs under way
-	looks     int
-	speeds    map[string]int64 // of bars, by asset; set before it begins
-	ahead     time.Duration    // of the clock
-	lost      []error
-	quota     int // runs left, where it is bounded
-	bounded   bool
-	rounds    []signal.Round           // as recorded
-	charged   map[signal.AccountID]int // runs that the quota was asked for
-	metrics   *prometheus.Registry
+	mu       sync.Mutex
+	list     map[signal.ScheduleID]signal.Schedule
+	epoch    int64
+	failing  error                             // of the store
+	onMove   func()                            // before a move
+	unmoved  signal.ScheduleID                 // whose move fails
+	run      func(req signal.RunRequest) error // nil: all succeed
+	takes    time.Duration                     // of a run
+	open     map[string]int                    // by asset
+	runs     []string                          // "SECOND ACCOUNT ASSET"
+	now, max map[signal.AccountID]int          // runs in progress
+	polls    int
+	speeds   map[string]int64 // of bars, by asset; set before it begins
+	ahead    time.Duration    // of the clock
+	lost     []error
+	quota    int // runs left, if bounded
+	bounded  bool
+	rounds   []signal.Round           // as recorded
+	charged  map[signal.AccountID]int // runs that the quota was asked for
+	metrics  *prometheus.Registry
 
 	begun    time.Time
 	follower ownership.Follower
@@ -50,10 +50,12 @@ type world struct {
 	owner    engine.Ref
 }
 
-func (w *world) DueSchedules(_ context.Context, _ int, until time.Time, limit int) (due []signal.Schedule, next time.Time, err error) {
+func (w *world) DueSchedules(
+	_ context.Context, _ int, until time.Time, limit int,
+) (due []signal.Schedule, next time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looks++
+	w.polls++
 	if w.failing != nil {
 		return nil, next, w.failing
 	}
@@ -119,7 +121,7 @@ func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
 	w.mu.Lock()
 	w.runs = append(w.runs, fmt.Sprintf("%v %s %s", time.Since(w.begun).Round(time.Second), req.Account, req.Asset))
 	w.now[req.Account]++
-	w.most[req.Account] = max(w.most[req.Account], w.now[req.Account])
+	w.max[req.Account] = max(w.max[req.Account], w.now[req.Account])
 	run, takes := w.run, w.takes
 	w.mu.Unlock()
 	select {
@@ -147,10 +149,10 @@ func (w *world) Full(_ context.Context, s *signal.Schedule, asset string) (bool,
 	return w.open[asset] >= s.MaxOpen, nil
 }
 
-// speed is 60 but for assets that have their own.
+// speed returns 60, except for assets in w.speeds.
 func (w *world) speed(_ context.Context, asset string) int64 { return cmp.Or(w.speeds[asset], 60) }
 
-// clock is that of Redis: it may jump, timers do not.
+// clock is the clock of Redis, which may jump, unlike timers.
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,13 +166,13 @@ func (w *world) set(f func()) {
 	f()
 }
 
-// put stores a schedule and tells of it.
+// put stores a schedule and publishes the change.
 func (w *world) put(s signal.Schedule) {
 	w.set(func() { w.list[s.ID] = s })
 	w.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged, Account: s.Account, Subject: string(s.ID)}})
 }
 
-// ran returns the runs so far, and forgets them.
+// ran returns the runs since its last call.
 func (w *world) ran() []string {
 	synctest.Wait()
 	w.mu.Lock()
@@ -180,7 +182,7 @@ func (w *world) ran() []string {
 	return runs
 }
 
-// recorded returns what came of the rounds so far, and forgets it.
+// recorded returns the rounds recorded since its last call.
 func (w *world) recorded() []signal.Round {
 	synctest.Wait()
 	w.mu.Lock()
@@ -190,13 +192,13 @@ func (w *world) recorded() []signal.Round {
 	return rounds
 }
 
-// looked returns how often the store was asked, and forgets that.
-func (w *world) looked() int {
+// polled returns the number of polls since its last call.
+func (w *world) polled() int {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.looks
-	w.looks = 0
+	n := w.polls
+	w.polls = 0
 	return n
 }
 
@@ -222,11 +224,11 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	}
 }
 
-// newWorld starts the schedules of a partition. It is called in a bubble.
+// newWorld starts the schedules of a partition. It must be called in a synctest bubble.
 func newWorld(t *testing.T, list ...signal.Schedule) *world {
 	t.Helper()
 	w := &world{list: map[signal.ScheduleID]signal.Schedule{}, open: map[string]int{}, epoch: 7, begun: time.Now(),
-		now: map[signal.AccountID]int{}, most: map[signal.AccountID]int{}, charged: map[signal.AccountID]int{}}
+		now: map[signal.AccountID]int{}, max: map[signal.AccountID]int{}, charged: map[signal.AccountID]int{}}
 	for _, s := range list {
 		w.list[s.ID] = s
 	}
@@ -242,7 +244,7 @@ func (w *world) start() {
 	synctest.Wait()
 }
 
-// counted returns how many runs the metrics have of a result.
+// counted returns the number of runs with a result, by the metrics.
 func (w *world) counted(t *testing.T, result string) (n int) {
 	t.Helper()
 	families, err := w.metrics.Gather()
@@ -275,7 +277,7 @@ func TestSchedulesRun(t *testing.T) {
 		w.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
 		time.Sleep(2*time.Minute + time.Second)
 		w.expect(t, "2m0s acc_1 BTC", "2m0s acc_1 ETH")
-		// A new one begins at once, one that is changed or removed is heeded.
+		// A new schedule begins at once; changes and removals take effect.
 		added := every("b", 1, 100, "SOL")
 		w.put(added)
 		w.expect(t, "2m1s acc_1 SOL")
@@ -302,8 +304,8 @@ func TestBars(t *testing.T) {
 	})
 }
 
-// TestEachAssetHasItsOwnBars: a schedule of assets whose bars do not last as long runs
-// each at its own.
+// TestEachAssetHasItsOwnBars: a schedule of assets with bars of different durations runs
+// each asset with its own bars.
 func TestEachAssetHasItsOwnBars(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -329,8 +331,8 @@ func TestEachAssetHasItsOwnBars(t *testing.T) {
 	})
 }
 
-// TestClocksThatJump: what a jump forward passes is one round; after one back rounds wait
-// until the clock is where it was.
+// TestClocksThatJump: after a jump forward the missed rounds become one; after a jump back
+// rounds wait until the clock reaches the old time.
 func TestClocksThatJump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -340,7 +342,7 @@ func TestClocksThatJump(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		w.set(func() { w.ahead = 3 * time.Hour })
 		time.Sleep(28 * time.Second)
-		w.expect(t) // the clock is looked at every 30 s
+		w.expect(t) // the clock is read every 30 s
 		time.Sleep(2 * time.Second)
 		w.expect(t, "1m0s acc_1 BTC")
 		time.Sleep(time.Minute)
@@ -386,7 +388,7 @@ func TestACrashRepeatsNothing(t *testing.T) {
 	})
 }
 
-func TestWhatWasMissedIsOneRound(t *testing.T) {
+func TestMissedRoundsBecomeOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := every("a", 1, 100, "BTC")
@@ -399,8 +401,8 @@ func TestWhatWasMissedIsOneRound(t *testing.T) {
 	})
 }
 
-// TestARoundEndsWithTheQuota: what the quota refuses is skipped, and comes first in the next
-// round. An asset that is full takes nothing of it.
+// TestARoundEndsWithTheQuota: assets without quota are skipped, and come first in the next
+// round. A full asset does not use the quota.
 func TestARoundEndsWithTheQuota(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -438,7 +440,7 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 		if n := w.counted(t, runSkipped); n != 2+1+4 {
 			t.Errorf("%d runs are counted as skipped, want 7", n)
 		}
-		for account, n := range w.charged { // the refused one is asked for, too
+		for account, n := range w.charged { // the refused run is counted, too
 			if account != "acc_1" || n != 3+4+4+4+1 {
 				t.Errorf("the quota of %s was asked for %d runs", account, n)
 			}
@@ -465,8 +467,8 @@ func TestTwoAssetsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestARunThatHangsIsGivenUp: it is a failed one, and the next round is made.
-func TestARunThatHangsIsGivenUp(t *testing.T) {
+// TestRunTimesOut: it counts as failed, and the next round is made.
+func TestRunTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -485,7 +487,7 @@ func TestARunThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestARoundEndsWhereTooManySignalsAreOpen: one refusal is one failed run, and is not waited for.
+// TestARoundEndsWhereTooManySignalsAreOpen: a refusal is one failed run, without a retry.
 func TestARoundEndsWhereTooManySignalsAreOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -506,7 +508,7 @@ func TestARoundEndsWhereTooManySignalsAreOpen(t *testing.T) {
 	})
 }
 
-// TestRoundsAreRecorded: their failures with the last error; not one that was interrupted.
+// TestRoundsAreRecorded: failures with the last error, but not interrupted rounds.
 func TestRoundsAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -547,7 +549,7 @@ func TestRoundsAreRecorded(t *testing.T) {
 	})
 }
 
-func TestARoundHasNoSecondOneBesideIt(t *testing.T) {
+func TestRoundsOfAScheduleDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -555,7 +557,7 @@ func TestARoundHasNoSecondOneBesideIt(t *testing.T) {
 		w.set(func() { w.takes = 90 * time.Second })
 		w.put(every("a", 1, 100, "BTC"))
 		time.Sleep(3*time.Minute + 30*time.Second)
-		// The round of 1 minute is left out, that of 2 lasts to 3:30.
+		// The round of minute 1 is left out, that of minute 2 lasts until 3:30.
 		w.expect(t, "0s acc_1 BTC", "2m0s acc_1 BTC")
 	})
 }
@@ -579,14 +581,14 @@ func TestRoundsOfAnAccountAreFew(t *testing.T) {
 		time.Sleep(time.Minute)
 		runs := w.ran()
 		w.set(func() {
-			if len(runs) != 60 || w.most["acc_1"] != maxAccountRounds || w.most["acc_2"] != maxAccountRounds {
-				t.Errorf("%d runs, at once %v", len(runs), w.most)
+			if len(runs) != 60 || w.max["acc_1"] != maxAccountRounds || w.max["acc_2"] != maxAccountRounds {
+				t.Errorf("%d runs, at once %v", len(runs), w.max)
 			}
 		})
 	})
 }
 
-// TestRoundsOfAPartitionAreBounded: of many accounts together, and those that wait.
+// TestRoundsOfAPartitionAreBounded: the running rounds of all accounts, and the waiting ones.
 func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -628,14 +630,14 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 	}
 }
 
-// TestMoreThanOneLookIsDue: what is due beyond one look is looked for at once.
-func TestMoreThanOneLookIsDue(t *testing.T) {
+// TestMoreThanOnePollIsDue: schedules beyond the limit of one poll are polled at once.
+func TestMoreThanOnePollIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.end()
 		w.set(func() {
-			for i := range 2*lookLimit + 50 {
+			for i := range 2*pollLimit + 50 {
 				s := every(fmt.Sprintf("%03d", i), 60, 100, "BTC")
 				s.MaxOpen = 1000
 				w.list[s.ID] = s
@@ -643,14 +645,14 @@ func TestMoreThanOneLookIsDue(t *testing.T) {
 		})
 		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
 		time.Sleep(time.Second)
-		if runs := w.ran(); len(runs) != 2*lookLimit+50 {
+		if runs := w.ran(); len(runs) != 2*pollLimit+50 {
 			t.Errorf("%d runs within a second", len(runs))
 		}
 	})
 }
 
-// TestAChangeDuringALookIsSeen: one that is new is not left until the next look.
-func TestAChangeDuringALookIsSeen(t *testing.T) {
+// TestChangeDuringAPollIsSeen: a new schedule does not wait for the next regular poll.
+func TestChangeDuringAPollIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -660,7 +662,7 @@ func TestAChangeDuringALookIsSeen(t *testing.T) {
 			if !added {
 				added = true
 				w.put(every("b", 60, 100, "ETH"))
-				time.Sleep(time.Millisecond) // for the actor to hear of it
+				time.Sleep(time.Millisecond) // until the actor is notified
 			}
 		}
 		w.put(every("a", 60, 100, "BTC"))
@@ -669,8 +671,8 @@ func TestAChangeDuringALookIsSeen(t *testing.T) {
 	})
 }
 
-// TestWhatWasMovedRuns: though the move of another one fails, which runs when it succeeds.
-func TestWhatWasMovedRuns(t *testing.T) {
+// TestMovedSchedulesRun, even if the move of another one fails, which runs later.
+func TestMovedSchedulesRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -691,9 +693,9 @@ func TestWhatWasMovedRuns(t *testing.T) {
 	})
 }
 
-// TestABusyAgentIsAskedThrice: a run that is refused each time is a failed one, and takes one
-// run of the quota.
-func TestABusyAgentIsAskedThrice(t *testing.T) {
+// TestBusyAgentIsTriedThrice: a run that is refused each time has failed, and uses one run
+// of the quota.
+func TestBusyAgentIsTriedThrice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -728,7 +730,7 @@ func TestAnotherOwnerIsNotDisturbed(t *testing.T) {
 		w.expect(t)
 		w.set(func() {
 			if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != "not_owner" {
-				t.Errorf("the owner was told %v", w.lost)
+				t.Errorf("the owner received %v", w.lost)
 			}
 		})
 	})
@@ -762,18 +764,18 @@ func TestAStoreThatIsAwayIsAskedAgain(t *testing.T) {
 		w.put(every("a", 1, 100, "BTC"))
 		time.Sleep(10 * time.Second)
 		w.expect(t)
-		if n := w.looked(); n > 15 {
-			t.Errorf("looked %d times", n)
+		if n := w.polled(); n > 15 {
+			t.Errorf("polled %d times", n)
 		}
 		w.set(func() { w.failing = nil })
 		time.Sleep(2 * time.Second)
 		w.expect(t, "11s acc_1 BTC")
-		// Without anything to do it rests.
+		// Without anything to do it polls rarely.
 		w.set(func() { clear(w.list) })
-		w.looked()
+		w.polled()
 		time.Sleep(10 * time.Minute)
-		if n := w.looked(); n > 21 {
-			t.Errorf("looked %d times for nothing", n)
+		if n := w.polled(); n > 21 {
+			t.Errorf("polled %d times without need", n)
 		}
 	})
 }

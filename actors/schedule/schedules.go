@@ -9,18 +9,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// What the actor hears of.
+// Messages to the actor.
 type (
-	// lookDue says that a schedule may be due, or that one has changed.
+	// lookDue reports that a schedule may be due, or that one has changed.
 	lookDue struct{}
-	// looked says which schedules have been moved and are to run now, and when the first
-	// of the others is due; zero: none is.
-	looked struct {
+	// polled lists the schedules that were moved and must run now; next is the due time of
+	// the first other one, or zero if there is none.
+	polled struct {
 		due  []signal.Schedule
 		next time.Time
 		err  error
 	}
-	// roundOver reports that a round has ended, and how.
+	// roundOver is the result of a round.
 	roundOver struct {
 		schedule signal.ScheduleID
 		account  signal.AccountID
@@ -29,79 +29,85 @@ type (
 )
 
 const (
-	// lookLimit is how many schedules are moved at once, lookTimeout how long that may
-	// take, lookEvery the time between two looks if nothing is due: an event may be missed.
-	lookLimit   = 100
-	lookTimeout = 10 * time.Second
-	lookEvery   = 30 * time.Second
-	// retryEvery is the pause after Redis could not be reached.
+	// pollLimit is the number of schedules that are moved in one poll and pollTimeout its
+	// time limit. pollEvery is the longest time between two polls, because an event that
+	// reports a change may be missed.
+	pollLimit   = 100
+	pollTimeout = 10 * time.Second
+	pollEvery   = 30 * time.Second
+	// retryEvery is the pause after a poll that failed.
 	retryEvery = time.Second
-	// maxRounds is how many rounds a partition has at once, maxAccountRounds how many of
-	// them an account has: each has one run at a time.
+	// maxRounds bounds the rounds of a partition at once, maxAccountRounds those of an
+	// account. Each round has one run at a time.
 	maxRounds        = 16
 	maxAccountRounds = 4
-	// maxWaiting is how many rounds may wait; beyond it the newest are left out.
+	// maxWaiting bounds the waiting rounds; beyond it new ones are left out.
 	maxWaiting = 10_000
 )
 
 // schedules is the actor of the schedules of an owned partition.
 type schedules struct {
-	o       *owned
-	looking bool
-	again   bool // to be looked once more
-	failing bool // the last look failed, and that was logged
-	timer   engine.Timer
+	o         *owned
+	polling   bool
+	pollAgain bool // a poll was requested during a poll
+	failing   bool // the last poll failed, and that was logged
+	timer     engine.Timer
 
 	waiting  []signal.Schedule
 	running  int
-	accounts map[signal.AccountID]int   // rounds under way
-	busy     map[signal.ScheduleID]bool // with a round that waits or is under way
-	closed   map[string]time.Time       // assets whose market is closed, until when
-	// cut has the asset at which the last round of a schedule ended for want of quota: the
-	// next one begins with it, so that the quota reaches each asset in turn.
+	accounts map[signal.AccountID]int   // number of running rounds
+	busy     map[signal.ScheduleID]bool // schedules with a waiting or running round
+	closed   map[string]time.Time       // assets whose market is closed, with the end of that
+	// cut holds the asset at which the last round of a schedule used up the quota. The
+	// next one begins with it, so that each asset gets its share of the quota.
 	cut map[signal.ScheduleID]string
 }
 
 func newSchedules(o *owned) *schedules {
-	return &schedules{o: o, accounts: map[signal.AccountID]int{}, busy: map[signal.ScheduleID]bool{}, closed: map[string]time.Time{},
-		cut: map[signal.ScheduleID]string{}}
+	return &schedules{
+		o:        o,
+		accounts: map[signal.AccountID]int{},
+		busy:     map[signal.ScheduleID]bool{},
+		closed:   map[string]time.Time{},
+		cut:      map[signal.ScheduleID]string{},
+	}
 }
 
 // Receive implements engine.Actor.
 func (s *schedules) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started, lookDue:
-		s.look(c)
-	case looked:
-		s.onLooked(c, m)
+		s.poll(c)
+	case polled:
+		s.onPolled(c, m)
 	case roundOver:
 		s.onRoundOver(c, m)
 	}
 }
 
-// look finds what is due and moves it.
-func (s *schedules) look(c engine.Context) {
-	if s.looking {
-		s.again = true
+// poll moves the due schedules to their next times.
+func (s *schedules) poll(c engine.Context) {
+	if s.polling {
+		s.pollAgain = true
 		return
 	}
-	s.looking = true
+	s.polling = true
 	s.timer.Stop()
 	o := s.o
 	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 		defer cancel()
 		return o.move(ctx)
 	})
 }
 
-// move gives what is due its next time, and returns it. What could not be moved does
-// not run: it stays due, or another process has it.
-func (o *owned) move(ctx context.Context) looked {
+// move sets the next time of each due schedule and returns those schedules. One that could
+// not be moved does not run: it stays due, or another process moves it.
+func (o *owned) move(ctx context.Context) polled {
 	now := o.now()
-	list, next, err := o.store.DueSchedules(ctx, o.Partition, now, lookLimit)
-	m := looked{next: next, err: err}
-	if len(list) == lookLimit {
+	list, next, err := o.store.DueSchedules(ctx, o.Partition, now, pollLimit)
+	m := polled{next: next, err: err}
+	if len(list) == pollLimit {
 		m.next = now // there may be more
 	}
 	for _, s := range list {
@@ -114,13 +120,15 @@ func (o *owned) move(ctx context.Context) looked {
 		err := o.store.MoveSchedule(ctx, o.Partition, o.Epoch, s, after)
 		switch {
 		case err == nil:
-			s.Assets = slices.DeleteFunc(slices.Clone(s.Assets), func(asset string) bool { return !s.Concerns(now, speeds[asset], fastest) })
+			s.Assets = slices.DeleteFunc(slices.Clone(s.Assets), func(asset string) bool {
+				return !s.Concerns(now, speeds[asset], fastest)
+			})
 			m.due = append(m.due, s)
 			if m.next.IsZero() || after.Before(m.next) {
 				m.next = after
 			}
 		case signal.KindOf(err) == signal.KindConflict && signal.CodeOf(err) != signal.CodeNotOwner:
-			m.next = now // it was changed meanwhile, so it is read again
+			m.next = now // it was changed meanwhile: poll again
 		default:
 			m.err = err
 			return m
@@ -129,8 +137,8 @@ func (o *owned) move(ctx context.Context) looked {
 	return m
 }
 
-func (s *schedules) onLooked(c engine.Context, m looked) {
-	s.looking = false
+func (s *schedules) onPolled(c engine.Context, m polled) {
+	s.polling = false
 	if s.o.Refused(m.err) {
 		return
 	}
@@ -138,19 +146,19 @@ func (s *schedules) onLooked(c engine.Context, m looked) {
 		s.enqueue(due)
 	}
 	s.startNext(c)
-	pause := lookEvery
+	pause := pollEvery
 	switch {
 	case m.err != nil:
 		if !s.failing {
 			s.o.log.Warn("schedules are not readable", "err", m.err)
 		}
 		pause = retryEvery
-	case s.again:
+	case s.pollAgain:
 		pause = 0
 	case !m.next.IsZero():
-		pause = min(max(m.next.Sub(s.o.now()), 0), lookEvery)
+		pause = min(max(m.next.Sub(s.o.now()), 0), pollEvery)
 	}
-	s.failing, s.again = m.err != nil, false
+	s.failing, s.pollAgain = m.err != nil, false
 	s.timer = c.After(pause, lookDue{})
 }
 
