@@ -9,25 +9,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// dutyDue asks a partition actor to do a duty, dutyDone reports how that went.
+// dutyDue asks a partition actor to run a duty, dutyDone is the result of that.
 type (
 	dutyDue  struct{ duty *duty }
 	dutyDone struct {
 		duty *duty
-		next time.Duration // negative: not before it is due for another reason
+		next time.Duration // pause before the next run; negative: none is scheduled
 		err  error
 	}
 )
 
-// DueRuns knows the runs that should have ended. persistence.Store does.
+// DueRuns lists the runs that should have ended. persistence.Store implements it.
 type DueRuns interface {
 	OverdueRuns(ctx context.Context, partition int, before time.Time, limit int) ([]signal.RunDue, error)
 }
 
-// Eraser erases deleted accounts in small steps. persistence.Store does.
+// Eraser erases deleted accounts in small steps. persistence.Store implements it.
 type Eraser interface {
 	BeginErase(ctx context.Context, partition int, epoch int64, account signal.AccountID, deleted time.Time) error
-	// EraseStep returns in how long there is more to do; negative if nothing is left.
+	// EraseStep returns the pause before the next step; negative if nothing is left.
 	EraseStep(ctx context.Context, partition int, epoch int64) (time.Duration, error)
 }
 
@@ -44,23 +44,22 @@ type Trimmer interface {
 }
 
 const (
-	// dutyTimeout bounds one run of a duty, dutyRetry is the pause after one that
-	// failed.
+	// dutyTimeout bounds one run of a duty, dutyRetry is the pause after a failed one.
 	dutyTimeout = 10 * time.Second
 	dutyRetry   = time.Second
-	// sweepLimit is how many overdue runs are ended at once.
+	// sweepLimit is the number of overdue runs that one sweep ends.
 	sweepLimit = 100
-	// erasePause is left to others between two steps of erasing.
+	// erasePause separates two steps of erasing, so that Redis can serve others.
 	erasePause = 20 * time.Millisecond
 )
 
-// duty is something that an owner does again and again, in one goroutine at a time.
+// duty is a periodic task of an owner. At most one run of it is in progress.
 type duty struct {
 	name string
 	do   func(ctx context.Context) (next time.Duration, err error)
 
 	running bool
-	again   bool // it became due while it ran
+	again   bool // it became due during a run
 	failing bool // the last run failed, and that was logged
 	timer   engine.Timer
 }
@@ -102,7 +101,7 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 	return list, dueAfter
 }
 
-// work begins one run of d.
+// work starts a run of d, or another one after the present run.
 func (a *partition) work(c engine.Context, d *duty) {
 	if d.running {
 		d.again = true
@@ -144,11 +143,15 @@ func (a *partition) onDutyDone(c engine.Context, m dutyDone) {
 	}
 }
 
-// cancelled is why a run ended whose process died.
-var cancelled = &signal.RunError{Code: signal.Cancelled, Message: "the process that ran the agent has ended", Retryable: true}
+// cancelled is the error of a run whose process died.
+var cancelled = &signal.RunError{
+	Code:      signal.Cancelled,
+	Message:   "the process that ran the agent has ended",
+	Retryable: true,
+}
 
-// sweep ends the runs of a partition that are overdue. Runs that their own process
-// ends at the same moment end once: the log refuses the second end.
+// sweep ends the overdue runs of a partition. If a run's own process ends it at the same
+// moment, the log refuses the second end.
 func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.Duration, error) {
 	runs, err := p.store.OverdueRuns(ctx, number, p.store.Now(), sweepLimit)
 	if err != nil {

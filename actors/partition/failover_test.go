@@ -19,11 +19,11 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// prices is a market that answers what the test wants.
+// prices is a market that is controlled by the test.
 type prices struct {
 	mu    sync.Mutex
 	refs  map[engine.Ref]struct{}
-	level float64 // that is reached; 0: none
+	level float64 // the price that is reached; 0: none
 }
 
 func (p *prices) Alert(_ context.Context, _ string, alerts []alerts.Alert) error {
@@ -71,7 +71,7 @@ func (p *prices) count() int {
 	return len(p.refs)
 }
 
-// reachNow has the level reached, by all who watch now or later.
+// reachNow reports the price to all present and later watchers.
 func (p *prices) reachNow(price float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (f *failover) open() {
 	f.signals = append(f.signals, s)
 }
 
-// sequences returns the stored sequences of those that are open.
+// sequences returns the stored sequences of the open signals.
 func (f *failover) sequences() map[signal.SignalID]int64 {
 	f.Helper()
 	open := map[signal.SignalID]int64{}
@@ -173,7 +173,7 @@ func (f *failover) sequences() map[signal.SignalID]int64 {
 	return open
 }
 
-// update has all signals updated to a sequence.
+// update makes all signals be updated to a sequence.
 func (f *failover) update(sequence int64, price float64) {
 	f.Helper()
 	f.prices.tell(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}})
@@ -227,7 +227,7 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	})
 	n := calls(t, f.replica) - before
 	t.Logf("all are closed after %v and %d scripts", took, n)
-	// A batch a signal, leases, positions and what is tried while nothing is known yet.
+	// One batch for each signal, leases, positions, and tries before the loss is noticed.
 	if most := 200 + 20*signals; n > most {
 		t.Errorf("%d scripts were called, want at most %d", n, most)
 	}
@@ -247,8 +247,8 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	}
 }
 
-// TestSignalsCloseThatRedisHasInAnEarlierState: nothing but their states has gone back, as
-// where the log says nothing of the loss.
+// TestSignalsCloseThatRedisHasInAnEarlierState: only the states of signals went back, so
+// that the log does not show the loss.
 func TestSignalsCloseThatRedisHasInAnEarlierState(t *testing.T) {
 	t.Parallel()
 	const signals = 12

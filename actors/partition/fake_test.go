@@ -23,7 +23,7 @@ var errDown = errors.New("connection refused")
 
 var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another node owns the partition"}
 
-// fakeRedis is what nodes share in a test with fake time.
+// fakeRedis is the store that nodes share in a test with fake time.
 type fakeRedis struct {
 	partitions int
 
@@ -39,9 +39,9 @@ type fakeRedis struct {
 	erased    map[int][]signal.AccountID // by BeginErase, in its order
 	toErase   map[int]int                // steps left
 	trims     int
-	refuse    error // what every owner's write is answered with; nil: it is stored
-	undone    error // what BeginErase answers
-	readLimit int   // events of one read at most; 0: as asked
+	refuse    error // the result of every owner's write; nil: it is stored
+	undone    error // the result of BeginErase
+	readLimit int   // maximum events of one read; 0: as requested
 }
 
 type lease struct {
@@ -56,7 +56,7 @@ func newFakeRedis(partitions int) *fakeRedis {
 		erased: map[int][]signal.AccountID{}, toErase: map[int]int{}}
 }
 
-// now returns a copy of the state, but for what only scripts of the test set.
+// now returns a copy of the state, without the fields that only tests set.
 func (r *fakeRedis) now() *fakeRedis {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *fakeRedis) set(f func()) {
 	f()
 }
 
-// owners returns who holds an unexpired lease, by partition.
+// owners returns the holders of unexpired leases, by partition.
 func (r *fakeRedis) owners() map[int]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *link) ReleaseLease(ctx context.Context, p int, node string, epoch int64
 	return nil
 }
 
-// fenced is up for a write of an owner.
+// fenced is like up, for a write of an owner.
 func (l *link) fenced(ctx context.Context, p int, epoch int64) error {
 	if err := l.up(ctx); err != nil {
 		return err
@@ -374,7 +374,7 @@ func (n *node) stop(t *testing.T) {
 	}
 }
 
-// wantOwned checks how many partitions nodes believe to own.
+// wantOwned checks how many partitions nodes believe that they own.
 func wantOwned(t *testing.T, when string, want map[*node]int) {
 	t.Helper()
 	for n, count := range want {
@@ -388,7 +388,7 @@ func name(i int) signal.AccountID { return signal.AccountID(fmt.Sprintf("acc_%06
 
 func newSystem() *engine.System { return engine.NewSystem(engine.Options{}) }
 
-// overdueTwice lists a run that has ended meanwhile before the others.
+// overdueTwice lists a run that has already ended before the others.
 type overdueTwice struct{ *link }
 
 func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
@@ -403,11 +403,11 @@ type fakeWebhooks struct {
 	owner   engine.Ref
 	epochs  []int64          // of Start
 	calls   [][]signal.Event // of Record
-	failing error            // what Record answers
-	open    signal.Position  // behind it deliveries are not stored; zero: all are
+	failing error            // result of Record
+	open    signal.Position  // later deliveries are not stored; zero: all are
 	removed int              // steps of erasing that are left
 	erases  int              // calls of EraseWebhooks
-	broken  error            // what it answers
+	broken  error            // result of EraseWebhooks
 }
 
 func (w *fakeWebhooks) Start(c engine.Context, o ownership.Owned) ownership.Follower {
@@ -447,7 +447,7 @@ func (w *fakeWebhooks) EraseWebhooks(context.Context, int, int64) (more bool, er
 	return true, nil
 }
 
-// set changes what is answered, seen returns what was noted.
+// set changes the results, seen returns the recorded calls.
 func (w *fakeWebhooks) set(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,7 @@ func accounts(from, to int) []signal.AccountID {
 	return list
 }
 
-// erasedOf returns the effects that events have had, without repetitions.
+// erasedOf returns the effects of events, without repetitions.
 func (r *fakeRedis) erasedOf(p int) []signal.AccountID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +93,8 @@ func TestPositionIsStoredInBatches(t *testing.T) {
 	})
 }
 
-// A position that could not be stored is stored when Redis is back, though no event comes:
-// trimming and a successor go by it.
+// A position that could not be stored is stored when Redis is back, even without new
+// events: trimming and a successor use it.
 func TestPositionIsStoredAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
@@ -156,7 +156,7 @@ func TestOverflowAndGapAreReadFromTheLog(t *testing.T) {
 	}
 }
 
-// The feed begins only when the tail misses nothing from then on.
+// The feed begins only when the tail misses no later events.
 func TestFeedWaitsForTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
@@ -177,7 +177,7 @@ func TestFeedWaitsForTheTail(t *testing.T) {
 	})
 }
 
-func TestEffectIsTriedUntilItIsStored(t *testing.T) {
+func TestEffectIsRetriedUntilItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
 		a := startNode(t, r, "a", nil)
@@ -201,8 +201,7 @@ func TestEffectIsTriedUntilItIsStored(t *testing.T) {
 	})
 }
 
-// A node that leaves before the effects of events are stored leaves them to its
-// successor.
+// The successor handles events whose effects were not stored when a node left.
 func TestEventsWithoutEffectAreLeftToTheSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
@@ -221,8 +220,8 @@ func TestEventsWithoutEffectAreLeftToTheSuccessor(t *testing.T) {
 	})
 }
 
-// Events come at any time, two nodes own in turn, links break, tails lag: each event
-// has its effect, in order, however often.
+// Events come at any time, two nodes own in turn, links break, tails lag: each event has
+// its effect at least once, in order.
 func TestEveryEventHasItsEffect(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -294,9 +293,9 @@ func TestOverdueRunsAreCancelled(t *testing.T) {
 	})
 }
 
-// A run that its own process ends at the same moment does not stop the sweep, and
-// neither does an outage.
-func TestSweepGoesOn(t *testing.T) {
+// Neither a run that its own process ends at the same moment nor an outage stops the
+// sweep.
+func TestSweepContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
 		at := time.Now()
@@ -336,13 +335,13 @@ func TestOwnerTrims(t *testing.T) {
 	})
 }
 
-// An account that is deleted while the last step of erasing another one is under way is
-// erased, too: that step did not see it.
+// An account that is deleted during the last step of erasing another one is erased, too,
+// although that step did not see it.
 func TestAnAccountDeletedDuringAStepIsErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
 		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).eraseReplyTakes = time.Second })
-		time.Sleep(500 * time.Millisecond) // the step that finds nothing is under way
+		time.Sleep(500 * time.Millisecond) // the step that finds nothing is in progress
 		a.Publish(0, []signal.Event{r.append(0, name(1), signal.AccountDeleted)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -377,7 +376,7 @@ func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
 		first := r.appendMany(signal.SignalCreated, 0, 3)
 		a.Publish(0, first)
 		time.Sleep(100 * time.Millisecond)
-		second := r.appendMany(signal.SignalCreated, 3, 5) // come while the first fail
+		second := r.appendMany(signal.SignalCreated, 3, 5) // appended while the first fail
 		a.Publish(0, second)
 		time.Sleep(2 * time.Second)
 		calls, _, _ := w.seen()
@@ -405,8 +404,8 @@ func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
 	})
 }
 
-// The position moves no farther than deliveries are stored, and at once when they are,
-// though no event comes; nor when the owner ends.
+// The position moves only as far as deliveries are stored, also when the owner ends, and
+// follows them at once, even without new events.
 func TestThePositionWaitsForDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w, r := startWithWebhooks(t)
@@ -415,7 +414,8 @@ func TestThePositionWaitsForDeliveries(t *testing.T) {
 		a.Publish(0, events)
 		time.Sleep(10 * time.Second)
 		if got := r.now(); got.position[0] != events[0].Position || got.stores != 1 {
-			t.Errorf("position %v, stored %d times, want %v: two events have open deliveries", got.position[0], got.stores, events[0].Position)
+			t.Errorf("position %v, stored %d times, want %v: two events have unsaved deliveries",
+				got.position[0], got.stores, events[0].Position)
 		}
 		w.set(func() { w.open = events[1].Position })
 		time.Sleep(2 * storeEvery)
@@ -433,7 +433,7 @@ func TestThePositionWaitsForDeliveries(t *testing.T) {
 	})
 }
 
-// Effects on a deleted account come before the deliveries, both of the same events.
+// For the same events effects on a deleted account come before the deliveries.
 func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w, r := startWithWebhooks(t)
@@ -442,7 +442,8 @@ func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
 		a.Publish(0, events)
 		time.Sleep(time.Second)
 		if len(r.erasedOf(0)) != 1 || r.now().toErase[0] != 3 {
-			t.Errorf("%v are to be erased, with %d steps left, while the events are not recorded", r.erasedOf(0), r.now().toErase[0])
+			t.Errorf("%v are to be erased, with %d steps left, while the events are not recorded",
+				r.erasedOf(0), r.now().toErase[0])
 		}
 		w.set(func() { w.failing = nil })
 		time.Sleep(time.Second)
@@ -498,7 +499,7 @@ func TestRemovedWebhooksAreErasedAfterAChange(t *testing.T) {
 		a.Publish(0, append(r.appendMany(signal.SignalCreated, 0, 1), r.appendMany(signal.WebhookPoked, 1, 2)...))
 		time.Sleep(time.Minute)
 		if _, _, now := w.seen(); now != before {
-			t.Errorf("it was looked for without a reason, %d times", now-before)
+			t.Errorf("the owner looked %d times without a reason", now-before)
 		}
 		w.set(func() { w.broken = signal.Unavailable(errors.New("try again")) })
 		a.Publish(0, r.appendMany(signal.WebhookChanged, 2, 3))

@@ -7,25 +7,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// maxInbox is how many events the tail may be ahead of an owner. Beyond it they are
-// dropped, and the owner reads them from the log.
+// maxInbox bounds how many events the tail may be ahead of an owner. Beyond it they are
+// dropped, and the owner reads them from the log later.
 const maxInbox = 10_000
 
-// inbox takes events from the tail, which must not wait, to a partition actor.
+// inbox passes events from the tail, which must not block, to a partition actor.
 type inbox struct {
 	owner engine.Ref
 
 	mu       sync.Mutex
 	batches  [][]signal.Event
 	events   int
-	missed   bool // something was dropped, or was missed by the tail
-	notified bool // inboxFilled is in the owner's mailbox
+	missed   bool // events were dropped, or missed by the tail
+	notified bool // inboxFilled was sent and take was not called since
 }
 
 // inboxFilled notifies a partition actor that its inbox is not empty.
 type inboxFilled struct{}
 
-// put hands events over. The slice must not be changed afterwards.
+// put adds events. The caller must not change the slice afterwards.
 func (b *inbox) put(events []signal.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *inbox) put(events []signal.Event) {
 	b.notify()
 }
 
-// gap notes that the tail has missed events.
+// gap records that the tail has missed events.
 func (b *inbox) gap() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,6 +48,7 @@ func (b *inbox) gap() {
 	b.notify()
 }
 
+// notify notifies the owner once until it calls take. The caller holds b.mu.
 func (b *inbox) notify() {
 	if !b.notified {
 		b.notified = true

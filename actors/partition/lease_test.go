@@ -18,7 +18,7 @@ func TestWantedOwner(t *testing.T) {
 	if got := wantedOwner(nil, 3); got != "" {
 		t.Errorf("of no nodes: %q", got)
 	}
-	// Names that differ in the last character only must share evenly.
+	// Nodes whose names differ only in the last character must get equal shares.
 	var nodes []string
 	for i := range 4 {
 		nodes = append(nodes, fmt.Sprintf("10.0.0.1:808%d", i))
@@ -95,7 +95,7 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 	})
 }
 
-// A node that leaves gives everything back before anything else of its process ends.
+// A node that leaves returns its leases before anything else of its process ends.
 func TestANodeThatLeavesHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
@@ -119,12 +119,12 @@ func TestANodeThatLeavesHandsOver(t *testing.T) {
 			t.Errorf("owners a second after b left (-want +got):\n%s", d)
 		}
 		wantOwned(t, "after b left", map[*node]int{a: 16, b: 0})
-		b.Publish(0, []signal.Event{{}}) // what is still read goes nowhere
+		b.Publish(0, []signal.Event{{}}) // later events are dropped
 	})
 }
 
-// A node that is cut off keeps nothing longer than its lease, and the other has all
-// within lease + 2 s.
+// A node that is cut off owns nothing longer than its lease, and the other node owns all
+// partitions within lease + 2 s.
 func TestFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
@@ -182,7 +182,7 @@ func TestRestartedNodeTakesItsLeasesBackAtOnce(t *testing.T) {
 		r := newFakeRedis(16)
 		killed := startNode(t, r, "a", nil)
 		time.Sleep(10 * time.Second)
-		killed.link.cut(true) // as if killed: it says nothing more
+		killed.link.cut(true) // as if killed: it sends nothing more
 		restarted := startNode(t, r, "a", nil)
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
@@ -222,7 +222,8 @@ func TestOutageOfRedis(t *testing.T) {
 		}
 		for p, epoch := range r.now().epoch {
 			if epoch != epochs[p]+1 {
-				t.Errorf("partition %d went from epoch %d to %d: the node that came back first took it from the other", p, epochs[p], epoch)
+				t.Errorf("partition %d went from epoch %d to %d: the node that came back first took it from the other",
+					p, epochs[p], epoch)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -233,8 +234,8 @@ func TestOutageOfRedis(t *testing.T) {
 	})
 }
 
-// Whatever happens to the links, no partition is held by two nodes at a time, and
-// when it is over each has one owner.
+// Whatever happens to the links, no two nodes hold a partition at the same time, and in
+// the end each has one owner.
 func TestLeasesUnderTrouble(t *testing.T) {
 	for seed := range 5 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -275,8 +276,8 @@ func TestLeasesUnderTrouble(t *testing.T) {
 	}
 }
 
-// Redis counts a lease from when it got the request. An owner that counted from the
-// reply would go on after another node may have taken the partition.
+// Redis counts a lease from the request. An owner that counted from the reply would
+// continue after another node may have taken the partition.
 func TestLeaseLastsFromTheRequest(t *testing.T) {
 	for name, last := range map[string]time.Duration{"taken": 1200 * time.Millisecond, "renewed": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -324,21 +325,21 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 				epoch := r.now().epoch[0]
 				r.set(func() { r.refuse = nil })
 				if epoch == 1 && a.Owned() == 1 {
-					t.Error("the owner goes on after a fenced write was refused")
+					t.Error("the owner continues after a fenced write was refused")
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				wantOwned(t, "afterwards", map[*node]int{a: 1})
 				if r.now().epoch[0] < 2 {
-					t.Errorf("epoch %d: the lease was not taken anew", r.now().epoch[0])
+					t.Errorf("epoch %d: the lease was not taken again", r.now().epoch[0])
 				}
 			})
 		})
 	}
 }
 
-// An owner whose renewal is refused stops at once: another node acts for the partition by
-// then, while the former owner's own clock may still allow it a whole lease.
+// An owner whose renewal is refused stops at once: another node may already own the
+// partition, although the lease has not expired by the former owner's clock.
 func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
@@ -352,8 +353,8 @@ func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
 	})
 }
 
-// A node that is told to leave while leases are on their way to it keeps none.
-func TestLeaseGrantedAtTheEndIsGivenBack(t *testing.T) {
+// A node that stops while it is being granted leases keeps none of them.
+func TestLeaseGrantedAtTheEndIsReturned(t *testing.T) {
 	for at := range 40 {
 		synctest.Test(t, func(t *testing.T) {
 			r := newFakeRedis(4)
@@ -370,8 +371,8 @@ func TestLeaseGrantedAtTheEndIsGivenBack(t *testing.T) {
 	}
 }
 
-// An announcement that is under way when the node leaves does not make it live again.
-func TestLateAnnouncementIsTakenBack(t *testing.T) {
+// An announcement in progress when the node leaves does not make it alive again.
+func TestLateAnnouncementIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(4)
 		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).announceTakes = 400 * time.Millisecond })
@@ -383,7 +384,7 @@ func TestLateAnnouncementIsTakenBack(t *testing.T) {
 	})
 }
 
-func TestAloneMeansAlone(t *testing.T) {
+func TestSingleNodeRefusesASecondOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(4)
 		alone := func(o *Options) { o.Alone = true }
@@ -401,7 +402,7 @@ func TestAloneMeansAlone(t *testing.T) {
 
 		b.stop(t)
 
-		// A node that was killed, its id lost, does not keep its successor away.
+		// A killed node whose id is lost does not keep its successor from starting.
 		a.link.cut(true)
 		c := startNode(t, r, "c", alone)
 		if err := c.Join(t.Context()); err != nil {
@@ -427,7 +428,7 @@ func TestJoinWaitsForRedis(t *testing.T) {
 }
 
 // TestAnOwnerBeginsAgainWhereRedisWentBack: it holds positions that the log has lost, and
-// events that come since may lie below them.
+// later events may have lower positions.
 func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
@@ -444,7 +445,7 @@ func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
 			r.position[0] = last
 			r.logs[0] = append(log, signal.Event{Account: name(100), Type: signal.AccountDeleted, Position: last.Plus(1)})
 		})
-		for range 3 { // of several who notice it
+		for range 3 { // several callers may notice it
 			a.RolledBack(0)
 		}
 		time.Sleep(time.Second)
@@ -459,6 +460,6 @@ func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
 		}
 		a.RolledBack(0)
 		synctest.Wait()
-		a.RolledBack(0) // while it has no owner
+		a.RolledBack(0) // while the partition has no owner
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// testLease is short, so that the tests are.
+// testLease is short to keep the tests short.
 const testLease = time.Second
 
 // process is a node on a real Redis.
@@ -23,7 +23,7 @@ type process struct {
 	sys   *engine.System
 	store *persistence.Store
 	log   *persistence.Log
-	// frozen stops all its words to Redis, as a paused process would.
+	// frozen blocks all commands to Redis, as in a paused process.
 	frozen atomic.Bool
 }
 
@@ -108,11 +108,11 @@ func await(t *testing.T, what string, limit time.Duration, holds func() bool) ti
 	return time.Since(start)
 }
 
-// generous is how much longer than promised a test waits: the machine may be busy.
-// What was promised is logged beside what it took.
+// generous is how much longer than promised a test waits, because the machine may be
+// busy. The promised and the measured time are logged.
 const generous = 20 * time.Second
 
-// owners asks Redis who owns what, with the epochs.
+// owners reads the owner and the epoch of each partition from Redis.
 func owners(t *testing.T, s *persistence.Store) (map[string]int, map[int]int64) {
 	t.Helper()
 	got, epochs := map[string]int{}, map[int]int64{}
@@ -147,7 +147,7 @@ func TestTwoNodesOnRedis(t *testing.T) {
 		t.Errorf("Redis knows %v, the nodes %d and %d", got, a.Owned(), b.Owned())
 	}
 
-	// A paused process: b says nothing more.
+	// A paused process: b sends nothing more.
 	b.frozen.Store(true)
 	took = await(t, "the other owns all", generous, func() bool { return a.Owned() == 8 && b.Owned() == 0 })
 	t.Logf("took over in %v (promised: lease of %v + 2 s)", took, testLease)
@@ -202,7 +202,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	b := startProcess(t, server, "node_b")
 	await(t, "both own their share", generous, func() bool { return b.Owned() > 0 && a.Owned()+b.Owned() == 8 })
 	server.Kill()
-	await(t, "nobody owns anything", generous, func() bool { return a.Owned()+b.Owned() == 0 })
+	await(t, "no node owns a partition", generous, func() bool { return a.Owned()+b.Owned() == 0 })
 	server.Restart()
 	await(t, "all is owned again", generous, func() bool { return a.Owned()+b.Owned() == 8 && a.Owned() > 0 && b.Owned() > 0 })
 	if err := a.sys.Alive(t.Context()); err != nil {
@@ -210,8 +210,8 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// An account's deletion and a run whose process died have their effects wherever
-// the partition is owned, without a tail: the feed looks into the log by itself.
+// An account's deletion and a run whose process died have their effects on any owner,
+// without a tail: the feed reads the log by itself.
 func TestEffectsOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -253,7 +253,7 @@ func TestEffectsOnRedis(t *testing.T) {
 	})
 }
 
-// Nodes come and go from many goroutines; at the end nobody owns anything.
+// Nodes join and leave from many goroutines; at the end no partition has an owner.
 func TestManyNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// wantedOwner returns which of the nodes should own partition p: the one with the
-// highest hash of its name and p. When a node comes or goes, only its own
-// partitions move. SHA-256 because a hash that mixes the last characters badly gives
-// one of several nodes with similar names nearly everything.
+// wantedOwner returns the node that should own partition p: the one with the highest
+// hash of its name and p. When a node joins or leaves, only its own partitions move. The
+// hash is SHA-256 because with a hash that mixes the last characters badly, one of
+// several nodes with similar names would own nearly all partitions.
 func wantedOwner(nodes []string, p int) string {
 	owner, highest := "", uint64(0)
 	for _, node := range nodes {

@@ -10,37 +10,36 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// announced reports how an announcement of the node ended.
+// announced is the result of an announcement of the node.
 type announced struct {
 	live []string
 	err  error
 }
 
-// announceDue asks the supervisor to announce the node again, startDue to start
-// the actor of a partition again that has ended.
+// announceDue asks the supervisor to announce the node again, startDue to start actors
+// again that have ended.
 type (
 	announceDue struct{}
 	startDue    struct{}
 )
 
-// Nodes announces nodes. persistence.Store does.
+// Nodes announces nodes. persistence.Store implements it.
 type Nodes interface {
 	AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) (live []string, err error)
 	LeaveNode(ctx context.Context, node string) error
 }
 
-// partitionFailures restarts a partition actor that panicked: it takes its lease
-// back at once, under a new epoch. One that panics more often stops, and the
-// supervisor starts another one a little later, so that a partition is never given
-// up while the node lives.
+// partitionFailures restarts a partition actor that panicked; it takes its lease again
+// at once, under a new epoch. An actor that panics too often stops, and the supervisor
+// starts a new one a little later, so that no partition is abandoned while the node is
+// alive.
 var partitionFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
-// refusedFor is for how long, beyond a lease, a node that may not live beside
-// another one waits for the other to leave: a node that was killed counts as live until
-// its announcement has run out.
+// refusedFor is how long, in addition to a lease, a node that must be the only one waits
+// for another node to leave: a killed node seems alive until its announcement expires.
 const refusedFor = 2 * time.Second
 
-// leaveTimeout bounds what an actor does in Redis after it was stopped.
+// leaveTimeout bounds the Redis commands of an actor that stops.
 const leaveTimeout = time.Second
 
 // supervisor is the parent of the partition actors.
@@ -50,10 +49,10 @@ type supervisor struct {
 	children map[int]engine.Ref
 	numbers  map[engine.Ref]int
 
-	// failingSince is since when no announcement has succeeded; zero if the last one has.
+	// failingSince is when announcements began to fail; zero if the last one succeeded.
 	failingSince time.Time
-	refused      bool      // by another node
-	settled      time.Time // until then, nodes that were known are taken to live
+	refused      bool      // because of another node
+	settleUntil  time.Time // until then, formerly known nodes count as alive
 }
 
 func newSupervisor(p *Partitions) *supervisor {
@@ -76,8 +75,8 @@ func (s *supervisor) Receive(c engine.Context) {
 	}
 }
 
-// announce announces the node. An announcement that reaches Redis after the node
-// was withdrawn is taken back: the others would wait for a node that is gone.
+// announce announces the node. If the announcement may have reached Redis after the node
+// was withdrawn, it withdraws the node again: others would wait for it otherwise.
 func (s *supervisor) announce(c engine.Context) {
 	p := s.p
 	p.track(c, func(ctx context.Context) any {
@@ -102,7 +101,7 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 		s.onAnnouncedAgain()
 	}
 	missing := func(n string) bool { return !slices.Contains(m.live, n) }
-	if time.Now().Before(s.settled) && slices.ContainsFunc(s.live, missing) {
+	if time.Now().Before(s.settleUntil) && slices.ContainsFunc(s.live, missing) {
 		return
 	}
 	if !slices.Equal(s.live, m.live) {
@@ -112,14 +111,14 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	s.apply(c)
 }
 
-// onAnnouncedAgain notes an announcement that succeeded after others had failed. If that
-// took long, other nodes may be missing because they could not announce themselves
-// either: they are given time to, before their partitions are taken.
+// onAnnouncedAgain handles the first announcement that succeeds after failed ones. After
+// a long outage other nodes may be missing only because they could not announce
+// themselves either: they get time for it before their partitions are taken.
 func (s *supervisor) onAnnouncedAgain() {
 	out := time.Since(s.failingSince)
 	s.p.slog.Info("node is announced again", "after", out)
 	if !s.refused && out >= s.p.announceTimeout() {
-		s.settled = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
+		s.settleUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
 	}
 	s.failingSince, s.refused = time.Time{}, false
 }
@@ -127,8 +126,8 @@ func (s *supervisor) onAnnouncedAgain() {
 // announceTimeout bounds an announcement.
 func (p *Partitions) announceTimeout() time.Duration { return p.options.Lease / 2 }
 
-// onAnnounceFailed notes an announcement that failed. While Redis is away the last known
-// nodes are kept: the leases say who owns what.
+// onAnnounceFailed handles an announcement that failed. During an outage of Redis the
+// list of live nodes is kept, because the leases determine the owners.
 func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	refused := signal.KindOf(err) == signal.KindConflict
 	if s.failingSince.IsZero() || refused != s.refused {
@@ -145,8 +144,8 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 }
 
 // apply starts the partition actors that are missing and stops those that are not
-// wanted. An actor that is stopping still has its place: two of one partition would
-// take the lease from each other.
+// wanted. It starts no actor while the former one of the partition is stopping: the two
+// would take the lease from each other.
 func (s *supervisor) apply(c engine.Context) {
 	wanted := 0
 	for number := range s.p.inboxes {
@@ -174,8 +173,8 @@ func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {
 	c.After(s.p.pollEvery, startDue{})
 }
 
-// leave withdraws the node, so that the others take its partitions as its children,
-// which end now, release them.
+// leave withdraws the node, so that others take its partitions as soon as its children,
+// which are stopping, release them.
 func (s *supervisor) leave(c engine.Context) {
 	s.p.track(c, func(ctx context.Context) any {
 		s.p.leave(ctx)
@@ -183,7 +182,7 @@ func (s *supervisor) leave(c engine.Context) {
 	})
 }
 
-// leave withdraws the node, if Redis is there within a second.
+// leave withdraws the node, if Redis answers within leaveTimeout.
 func (p *Partitions) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
