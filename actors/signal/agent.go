@@ -16,7 +16,8 @@ const (
 	Content Category = "content"
 )
 
-// AgentStatus is what an agent's operator says of it. It is informative.
+// AgentStatus is how mature an agent is, as its operator states it. Nothing depends on
+// it.
 type AgentStatus string
 
 // The statuses of agents.
@@ -26,7 +27,7 @@ const (
 	AgentDeprecated AgentStatus = "deprecated"
 )
 
-// Agent is an entry of the catalogue, which is common to all accounts.
+// Agent is an entry of the catalogue. All accounts have the same catalogue.
 type Agent struct {
 	ID          AgentID
 	Name        string
@@ -36,25 +37,41 @@ type Agent struct {
 	Status      AgentStatus
 }
 
-// Has says that strategy is one of the agent's own.
+// Has reports whether strategy is one of the agent's own.
 func (a Agent) Has(strategy string) bool { return slices.Contains(a.Strategies, strategy) }
 
-// Agents is the built-in catalogue in the order in which it is listed.
+// Agents returns the built-in catalogue, in the order in which it is listed.
 func Agents() []Agent {
 	return []Agent{
-		{ID: "trading", Name: "Trading Agent", Category: Trading, Status: AgentActive,
-			Description: "Technical and sentiment signals for crypto, stocks, FX and commodities, with price levels and a calibrated probability.",
-			Strategies:  []string{"momentum", "mean_reversion", "breakout", "sentiment"}},
-		{ID: "weather", Name: "Weather Agent", Category: Weather, Status: AgentActive,
+		{
+			ID:       "trading",
+			Name:     "Trading Agent",
+			Category: Trading,
+			Status:   AgentActive,
+			Description: "Technical and sentiment signals for crypto, stocks, FX and commodities, " +
+				"with price levels and a calibrated probability.",
+			Strategies: []string{"momentum", "mean_reversion", "breakout", "sentiment"},
+		},
+		{
+			ID:          "weather",
+			Name:        "Weather Agent",
+			Category:    Weather,
+			Status:      AgentActive,
 			Description: "Commodity signals from forecast anomalies against 30-year normals.",
-			Strategies:  []string{"commodity_impact", "energy_demand", "agriculture"}},
-		{ID: "seo", Name: "SEO Content Agent", Category: Content, Status: AgentBeta,
+			Strategies:  []string{"commodity_impact", "energy_demand", "agriculture"},
+		},
+		{
+			ID:          "seo",
+			Name:        "SEO Content Agent",
+			Category:    Content,
+			Status:      AgentBeta,
 			Description: "Texts for search engines with a reproducible quality score.",
-			Strategies:  []string{"blog_post", "product_description", "meta_tags"}},
+			Strategies:  []string{"blog_post", "product_description", "meta_tags"},
+		},
 	}
 }
 
-// RunRequest asks for one run. Its values have been checked.
+// RunRequest asks for one run. Its values are valid: whoever makes one has checked them.
 type RunRequest struct {
 	Account    AccountID
 	Agent      AgentID
@@ -74,12 +91,12 @@ type Parameters struct {
 	Locale   string   // content
 }
 
-// JobKind says what a job does.
+// JobKind is the work that a job does.
 type JobKind string
 
 // The kinds of jobs.
 const (
-	JobRun      JobKind = "" // a run of an agent; what is not told otherwise
+	JobRun      JobKind = "" // a run of an agent, the default
 	JobScan     JobKind = "scan"
 	JobBacktest JobKind = "backtest"
 )
@@ -95,24 +112,24 @@ const (
 	JobFailed    JobStatus = "error"
 )
 
-// Job is a run, or other work, that its client polls.
+// Job is work that runs in the background while its client polls for the result.
 type Job struct {
 	ID      JobID
 	Run     RunID
 	Kind    JobKind
 	Request RunRequest
-	Assets  []string  // of a scan, in place of the request's asset
-	From    time.Time // of a backtest: the first time of its signals; zero: no bound
-	To      time.Time // of a backtest: the last one; zero: no bound
+	Assets  []string  // of a scan, in place of Request.Asset
+	From    time.Time // of a backtest: its first signals are made at this time; zero: no bound
+	To      time.Time // of a backtest: its last signals are made at this time; zero: no bound
 	Status  JobStatus
-	Attempt int // counts the workers that took it; 0 while queued
-	// Entry is its place in the queue, while a worker holds it; else zero.
+	Attempt int // counts the workers that have taken the job; 0 while queued
+	// Entry is the job's entry in the queue while a worker holds it; zero otherwise.
 	Entry Position
 
 	CreatedAt   time.Time
-	StartedAt   time.Time // zero until it runs
-	CompletedAt time.Time // zero until it ended
-	ExpiresAt   time.Time // zero until it ended; then it is forgotten at this time
+	StartedAt   time.Time // zero until a worker takes it
+	CompletedAt time.Time // zero until it ends
+	ExpiresAt   time.Time // when the record is deleted; zero until the job ends
 
 	Signal *Signal         // of a completed run
 	Result json.RawMessage // of a completed scan or backtest: a JSON object

@@ -1,17 +1,17 @@
-// Package signal holds the words of the service: what an agent, a run, a
-// signal, an event, a job and a principal are, how they are named, and which
-// errors may arise. It knows nothing of actors, HTTP or Redis.
+// Package signal defines the vocabulary of the service: agents, runs, signals, events,
+// jobs and principals, their identifiers, and the errors that may arise. It knows nothing
+// of actors, HTTP or Redis.
 //
-//   - An agent is who is run; a strategy is how it decides.
-//   - A run is one execution of an agent; a job is a run that its client polls.
-//   - A signal is what a run concluded. It is open until it is closed, once.
+//   - An agent is what a client runs; a strategy is how it decides.
+//   - A run is one execution of an agent; a job is work that its client polls.
+//   - A signal is the result of a run. It is open until it is closed, once.
 //   - A tick is a price; a bar is a closed interval of prices.
-//   - An event is what happened: one entry of an account's event log. Its
-//     Position is its place there, and its time.
-//   - A Change is what one append records: events and the records they
-//     concern, all of them or none.
-//   - A principal is who is authenticated, with the scopes granted.
+//   - An event is one entry of an account's event log. Its Position is both
+//     its place in the log and its time.
+//   - A Change is what one append records, all of it or nothing: events and
+//     the records that they concern.
+//   - A principal is an authenticated account with the scopes granted to it.
 //
-// All values are safe to copy; nobody changes one after handing it on, nor a
-// slice or map inside it.
+// All values may be copied. They are read-only once they have been handed on, including
+// the slices and maps inside them.
 package signal

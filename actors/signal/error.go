@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Kind says what sort of error a caller met. It decides the answer's status.
+// Kind classifies an error for its caller. It determines the status of an HTTP answer.
 type Kind uint8
 
 // The kinds of errors.
 const (
 	KindInternal     Kind = iota // anything unexpected
 	KindInvalid                  // a value is not valid
-	KindUnauthorized             // no credential, or one that is not valid
-	KindForbidden                // a valid credential that does not suffice
-	KindNotFound                 // no such thing, or another account's
-	KindConflict                 // the state does not allow it
-	KindMismatch                 // an Idempotency-Key came with another request
+	KindUnauthorized             // no credential, or an invalid one
+	KindForbidden                // a valid credential without the right that is needed
+	KindNotFound                 // it does not exist, or belongs to another account
+	KindConflict                 // the current state does not allow it
+	KindMismatch                 // the Idempotency-Key was used before with another request
 	KindTooMany                  // over a limit; see RetryAfter
-	KindUnavailable              // the store cannot be reached, or the process ends; try again
+	KindUnavailable              // the store cannot be reached, or the process is shutting down; try again
 	KindRunFailed                // an agent's run failed; see RunError
 )
 
-// Error is an error that a caller may see. Message is for them, Cause for the
-// log. Code is the stable name of the error in answers.
+// Error is an error whose Message may be shown to the caller. Cause is for the log only.
+// Code is the stable name of the error in answers.
 type Error struct {
 	Kind       Kind
 	Code       string
 	Message    string
-	RetryAfter time.Duration // when to come back; 0 if that is not known
+	RetryAfter time.Duration // when to try again; 0 if unknown
 	Subject    string        // of KindNotFound: the kind of thing, as passed to NotFound
 	Cause      error
 }
@@ -45,7 +45,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// KindOf returns the kind of err: KindInternal if it is none of ours.
+// KindOf returns the kind of err, and KindInternal for an error that is neither an Error
+// nor a RunError.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -56,7 +57,7 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-// CodeOf returns the code of err: empty if it is none of ours, or a RunError.
+// CodeOf returns the code of an Error in the chain of err, and "" without one.
 func CodeOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -64,37 +65,42 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// Codes of conflicts that packages tell apart; the others are for clients only.
+// Codes of conflicts on which packages of the service act. All others are for clients only.
 const (
-	CodeNotOwner       = "not_owner"       // the writer does not own the partition any more
-	CodeSignalChanged  = "signal_changed"  // the stored signal has other changes than the writer knows of; see StoredSequence
+	CodeNotOwner       = "not_owner"       // the writer no longer owns the partition
+	CodeSignalChanged  = "signal_changed"  // the stored signal has changes unknown to the writer; see StoredSequence
 	CodeRolledBack     = "rolled_back"     // Redis has lost writes that it had acknowledged
 	CodeDuplicateURL   = "duplicate"       // another webhook of the account has the URL
-	CodeWebhookChanged = "webhook_changed" // another change of the record came first
+	CodeWebhookChanged = "webhook_changed" // the record was changed since it was read
 )
 
-// CodeTooManySignals is the code of a run that was refused because its account has as many
-// open signals as it may have.
+// CodeTooManySignals is the code of a run that was refused because its account has
+// reached the limit of open signals.
 const CodeTooManySignals = "too_many_signals"
 
-// ErrRolledBack is why an owner gives up a partition: Redis has lost writes that it had
-// acknowledged, so what the owner keeps in memory may be ahead of it.
+// ErrRolledBack makes an owner give up its partition: Redis has lost acknowledged writes,
+// so the state that the owner keeps in memory may be ahead of the store.
 var ErrRolledBack = &Error{Kind: KindConflict, Code: CodeRolledBack, Message: "Redis has lost its newest writes"}
 
-// storedSequence is the cause of a CodeSignalChanged.
+// storedSequence is the cause of an error with CodeSignalChanged.
 type storedSequence int64
 
 func (s storedSequence) Error() string {
 	return "the stored signal has the sequence " + strconv.FormatInt(int64(s), 10)
 }
 
-// Changed returns the refusal of a change to a signal which is stored with another
-// sequence than the one before the change.
+// Changed returns the error of a change to a signal whose stored sequence, given by
+// stored, is not the one that the writer expected.
 func Changed(stored int64) *Error {
-	return &Error{Kind: KindConflict, Code: CodeSignalChanged, Message: "the signal has been changed meanwhile", Cause: storedSequence(stored)}
+	return &Error{
+		Kind:    KindConflict,
+		Code:    CodeSignalChanged,
+		Message: "the signal has been changed meanwhile",
+		Cause:   storedSequence(stored),
+	}
 }
 
-// StoredSequence returns the sequence that a refusal by Changed names.
+// StoredSequence returns the stored sequence from an error made by Changed.
 func StoredSequence(err error) (int64, bool) {
 	s, ok := errors.AsType[storedSequence](err)
 	return int64(s), ok
@@ -106,14 +112,14 @@ func NotFound(subject string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + subject, Subject: subject}
 }
 
-// Unavailable returns an error that says to try again: cause names what cannot
-// be reached.
+// Unavailable returns an error that asks the caller to try again. cause is what cannot be
+// reached.
 func Unavailable(cause error) *Error {
 	return &Error{Kind: KindUnavailable, Code: "unavailable", RetryAfter: 5 * time.Second,
 		Message: "the service cannot reach its store", Cause: cause}
 }
 
-// ErrorCode names why a run failed.
+// ErrorCode is the class of a run's failure.
 type ErrorCode string
 
 // The error codes of runs.
@@ -128,15 +134,23 @@ const (
 )
 
 // ErrorCodes lists every error code, for metrics and the API description.
-var ErrorCodes = []ErrorCode{DataUnavailable, StaleData, MarketClosed, InsufficientHistory, Timeout, Cancelled, Internal}
+var ErrorCodes = []ErrorCode{
+	DataUnavailable,
+	StaleData,
+	MarketClosed,
+	InsufficientHistory,
+	Timeout,
+	Cancelled,
+	Internal,
+}
 
-// RunError says why a run failed. It is stored and sent as it is: Message
-// reveals nothing of the inside.
+// RunError is the reason why a run failed. It is stored and sent as it is, so Message
+// must not reveal internals.
 type RunError struct {
 	Code       ErrorCode
 	Message    string
 	Retryable  bool
-	RetryAfter time.Duration // when a retry may help; 0 if that is not known
+	RetryAfter time.Duration // when a retry may succeed; 0 if unknown
 	Cause      error         // for the log only
 }
 

@@ -2,10 +2,10 @@ package signal
 
 import "time"
 
-// EventType names what happened.
+// EventType is the kind of an event.
 type EventType string
 
-// Events that clients may hear of, by webhook or on the dashboard stream.
+// Public events, which clients receive by webhook or on the dashboard stream.
 const (
 	SignalCreated      EventType = "signal.created"
 	SignalUpdated      EventType = "signal.updated"
@@ -17,20 +17,19 @@ const (
 	SystemNotification EventType = "system.notification"
 )
 
-// Events that only the service itself hears of. What the first three name is no
-// longer valid, and every node forgets it; the others are for the owner of the
-// partition.
+// Internal events, which clients do not receive. The first three revoke what their
+// Subject names, on every node; the others notify the owner of the partition.
 const (
 	AccountDeleted EventType = "account.deleted" // Subject: empty
 	KeyRevoked     EventType = "key.revoked"     // Subject: the KeyID
 	SessionEnded   EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
-	WebhookChanged EventType = "webhook.changed" // Subject: the WebhookID, whose record is new, another one or gone
-	WebhookPoked   EventType = "webhook.poked"   // Subject: the WebhookID, to whose pending deliveries one was added or of which one was taken
+	WebhookChanged EventType = "webhook.changed" // Subject: the WebhookID, whose record was created, changed or deleted
+	WebhookPoked   EventType = "webhook.poked"   // Subject: the WebhookID, whose pending deliveries changed
 
-	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record is new, another one or gone
+	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record was created, changed or deleted
 )
 
-// Event is what happened: one entry of the event log.
+// Event is one entry of the event log.
 type Event struct {
 	Position Position // set by the log
 	ID       EventID
@@ -45,10 +44,10 @@ type Event struct {
 	Data     []byte   // the JSON of the payload's data member; nil for internal events
 }
 
-// Time returns when it happened.
+// Time returns the time of the event.
 func (e *Event) Time() time.Time { return e.Position.Time() }
 
-// Internal says that no client hears of e.
+// Internal reports whether events of type t are hidden from clients.
 func (t EventType) Internal() bool {
 	switch t {
 	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, WebhookPoked, ScheduleChanged:
@@ -57,48 +56,47 @@ func (t EventType) Internal() bool {
 	return false
 }
 
-// Change is what one append records: the events in their order, and the records
-// that they concern, all of it or none. Every event belongs to Account.
+// Change is what one append records: events, in their order, and the records that they
+// concern. Either all of it is stored or nothing. Every event belongs to Account.
 type Change struct {
 	Account AccountID
 	Events  []Event
-	// Signal is the state after the events, to be stored with them: for
-	// signal.created a new record, for signal.updated and signal.closed a change
-	// of an open one. Nil if no event of the change concerns a signal. A signal
-	// that is not open refuses the change with KindConflict.
+	// Signal is the state after the events, stored with them: a new record for
+	// signal.created, a changed one for signal.updated and signal.closed. Nil if no event
+	// of the change concerns a signal. If the stored signal is closed, the change is
+	// refused with KindConflict.
 	Signal *Signal
-	// Job is stored if its attempt still holds it, else the change is refused with
-	// KindConflict. Nil if the change concerns no job.
+	// Job is stored if its attempt is still the current one; otherwise the change is
+	// refused with KindConflict. Nil if the change concerns no job.
 	Job *Job
-	// Reply is kept for the Idempotency-Key of the request. Nil without one.
+	// Reply is kept for the Idempotency-Key of the request; nil without one.
 	Reply *Reply
-	// Due is a run in this process that must be ended if the process dies. See
-	// RunDue. Nil otherwise.
+	// Due is a run of this process that must be ended if the process dies; see RunDue.
+	// Nil otherwise.
 	Due *RunDue
-	// Ended is the run whose Due is settled with this change; empty if none was
-	// recorded.
+	// Ended is the run whose Due the change settles; empty if there is none.
 	Ended RunID
-	// Epoch fences a write that only the partition's owner may make: it is refused
-	// with KindConflict if another epoch holds the partition. 0: anyone may.
+	// Epoch fences a write that only the owner of the partition may make: it is refused
+	// with KindConflict if the partition has another epoch. 0: not fenced.
 	Epoch int64
 }
 
-// RunDue is a synchronous run that has announced itself. If its end is not
-// recorded by At, the owner of the partition records agent.error, CANCELLED.
+// RunDue is a synchronous run whose start has been recorded. If its end is not recorded
+// by At, the owner of the partition records agent.error with the code CANCELLED.
 type RunDue struct {
 	Run     RunID
 	Agent   AgentID
 	At      time.Time
-	Account AccountID // set when it is read back; in a change, that of the change
+	Account AccountID // set when read from the store; in a change it is that of the change
 }
 
-// ReplyKey names the Idempotency-Key of a request. Keys of different accounts,
-// methods and paths are different keys.
+// ReplyKey identifies a request with an Idempotency-Key. Different accounts, methods and
+// paths have separate keys.
 type ReplyKey struct {
 	Method, Path, Key string
-	RequestHash       [32]byte // digest of the body, by a key of the installation
-	// FormerHashes are digests under which the same request may have been kept before the
-	// keys of the installation were changed.
+	RequestHash       [32]byte // digest of the body, keyed with a key of the installation
+	// FormerHashes are digests of the same request with earlier keys of the installation,
+	// under which its reply may have been kept.
 	FormerHashes [][32]byte
 }
 
@@ -106,13 +104,14 @@ type ReplyKey struct {
 type Reply struct {
 	ReplyKey
 	Status int
-	Header map[string]string // beside those that every answer carries
-	// Body is the answer's body. Nil: the answer is the signal that the change
-	// created, as it was then, unless the body is omitted.
+	Header map[string]string // in addition to those of every answer
+	// Body is the body of the answer. Nil unless Omitted: the answer shows the signal
+	// that the change created, as it was then.
 	Body []byte
-	// Omitted reports that the body was too large to be kept: the answer is made again
-	// from what it showed.
+	// Omitted reports whether the body was too large to be kept, so that the answer has
+	// to be made again from what it showed.
 	Omitted bool
-	// Signal is that signal when a reply without body is read back; else nil.
+	// Signal is the created signal when a reply without a body is read back; nil
+	// otherwise.
 	Signal *Signal
 }

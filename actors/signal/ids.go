@@ -10,11 +10,10 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Identifiers are a prefix and a ULID. They are types of their own, so that two
-// of them cannot be swapped. The zero value of each means "none".
+// Identifiers are a prefix and a ULID. They are types of their own, so that two of them
+// cannot be swapped. The zero value of each means "none".
 //
-// This package imports nothing but the standard library, with this exception:
-// the ULID library is the one place that knows base 32 and monotonic time.
+// The ULID library is the only import of this package from outside the standard library.
 type (
 	AccountID  string // acc_
 	AgentID    string // a name of the catalogue, such as "trading"
@@ -50,7 +49,7 @@ const (
 // ulidLength is the number of characters of a ULID in text.
 const ulidLength = 26
 
-// ids makes ULIDs that increase within the process, also inside a millisecond.
+// ids makes ULIDs that increase within the process, even within one millisecond.
 var ids = struct {
 	sync.Mutex
 	entropy *ulid.MonotonicEntropy
@@ -72,8 +71,8 @@ func newIDAt(prefix string, at time.Time) string {
 // NewAccountID returns an identifier for a new account.
 func NewAccountID() AccountID { return AccountID(newID(prefixAccount)) }
 
-// NewAccountIDAt is NewAccountID at a time by the clock of Redis, to which the positions of
-// the account's entries are compared.
+// NewAccountIDAt returns an identifier with the given time by the clock of Redis, which
+// is compared with the positions of the account's events.
 func NewAccountIDAt(at time.Time) AccountID { return AccountID(newIDAt(prefixAccount, at)) }
 
 // NewSignalID returns an identifier for a new signal.
@@ -94,8 +93,8 @@ func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
 // NewSessionID returns an identifier for a new login session.
 func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
 
-// NewSessionIDAt is NewSessionID at a time by the clock of Redis, to which the position of
-// a revocation is compared.
+// NewSessionIDAt returns an identifier with the given time by the clock of Redis, which
+// is compared with the position of a revocation.
 func NewSessionIDAt(at time.Time) SessionID { return SessionID(newIDAt(prefixSession, at)) }
 
 // NewWebhookID returns an identifier for a new webhook.
@@ -107,9 +106,9 @@ func NewDeliveryID() DeliveryID { return DeliveryID(newID(prefixDelivery)) }
 // NewScheduleID returns an identifier for a new schedule.
 func NewScheduleID() ScheduleID { return ScheduleID(newID(prefixSchedule)) }
 
-// DeliveryIDOf returns the identifier of the delivery of an event to a webhook. It is
-// the same whoever makes it, however often, so that no event is recorded twice: its
-// time is that of the event's identifier, the rest is drawn from both.
+// DeliveryIDOf returns the identifier of the delivery of an event to a webhook. It is a
+// function of the two, so that a delivery that is made twice is recorded once. Its time
+// is that of the event's identifier.
 func DeliveryIDOf(e EventID, w WebhookID) DeliveryID {
 	both := make([]byte, 0, 2*(len(prefixEvent)+ulidLength))
 	digest := sha256.Sum256(append(append(both, e...), w...))
@@ -126,8 +125,7 @@ func NewRequestID() string { return newID(prefixRequest) }
 // NewConnectionID returns an identifier for one WebSocket.
 func NewConnectionID() string { return newID(prefixConnection) }
 
-// ParseSignalID returns the identifier that s spells, or false if no signal can
-// have that name.
+// ParseSignalID returns s as an identifier, or false if it is not a well-formed one.
 func ParseSignalID(s string) (SignalID, bool) {
 	_, ok := parseULID(s, prefixSignal)
 	return SignalID(s), ok
@@ -138,8 +136,8 @@ func (id SignalID) Weather() WeatherID {
 	return WeatherID(prefixWeather + strings.TrimPrefix(string(id), prefixSignal))
 }
 
-// ParseWeatherID returns the signal of the Weather signal that s names, or false if
-// none can have that name.
+// ParseWeatherID returns the identifier of the signal to which the Weather signal s
+// belongs, or false if s is not well-formed.
 func ParseWeatherID(s string) (SignalID, bool) {
 	text, ok := strings.CutPrefix(s, prefixWeather)
 	if !ok {
@@ -148,31 +146,31 @@ func ParseWeatherID(s string) (SignalID, bool) {
 	return ParseSignalID(prefixSignal + text)
 }
 
-// ParseJobID is ParseSignalID for jobs.
+// ParseJobID returns s as an identifier, or false if it is not a well-formed one.
 func ParseJobID(s string) (JobID, bool) {
 	_, ok := parseULID(s, prefixJob)
 	return JobID(s), ok
 }
 
-// ParseKeyID is ParseSignalID for API keys.
+// ParseKeyID returns s as an identifier, or false if it is not a well-formed one.
 func ParseKeyID(s string) (KeyID, bool) {
 	_, ok := parseULID(s, prefixKey)
 	return KeyID(s), ok
 }
 
-// ParseWebhookID is ParseSignalID for webhooks.
+// ParseWebhookID returns s as an identifier, or false if it is not a well-formed one.
 func ParseWebhookID(s string) (WebhookID, bool) {
 	_, ok := parseULID(s, prefixWebhook)
 	return WebhookID(s), ok
 }
 
-// ParseDeliveryID is ParseSignalID for deliveries.
+// ParseDeliveryID returns s as an identifier, or false if it is not a well-formed one.
 func ParseDeliveryID(s string) (DeliveryID, bool) {
 	_, ok := parseULID(s, prefixDelivery)
 	return DeliveryID(s), ok
 }
 
-// ParseScheduleID is ParseSignalID for schedules.
+// ParseScheduleID returns s as an identifier, or false if it is not a well-formed one.
 func ParseScheduleID(s string) (ScheduleID, bool) {
 	_, ok := parseULID(s, prefixSchedule)
 	return ScheduleID(s), ok
@@ -192,8 +190,8 @@ func parseULID(s, prefix string) (ulid.ULID, bool) {
 	return id, err == nil
 }
 
-// ULIDBytes returns the 16 bytes behind an identifier with a four-character
-// prefix, for compact storage, or false if id is not of that form.
+// ULIDBytes returns the 16 bytes of an identifier with a four-character prefix, for
+// compact storage, or false if id is not well-formed.
 func ULIDBytes(id string) ([16]byte, bool) {
 	if len(id) != len(prefixSignal)+ulidLength {
 		return [16]byte{}, false

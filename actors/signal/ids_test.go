@@ -13,7 +13,7 @@ func TestIdentifiersIncrease(t *testing.T) {
 		ids = append(ids, NewSignalID())
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
-		t.Error("identifiers of one process are not in the order in which they were made")
+		t.Error("identifiers of one process do not increase")
 	}
 }
 
@@ -24,18 +24,18 @@ func TestParseSignalID(t *testing.T) {
 		text string
 		want bool
 	}{
-		"a new one":             {id, true},
-		"the largest":           {"sig_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", true},
-		"beyond 128 bits":       {"sig_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", false},
-		"lower case":            {"sig_" + strings.ToLower(id[4:]), false},
-		"another prefix":        {"job_" + id[4:], false},
-		"no prefix":             {id[4:], false},
-		"too short":             {id[:29], false},
-		"too long":              {id + "0", false},
-		"a letter of no base":   {id[:29] + "U", false},
-		"empty":                 {"", false},
-		"the prefix alone":      {"sig_", false},
-		"a character too large": {id[:27] + "é" + id[29:], false},
+		"a new one":                   {id, true},
+		"the largest":                 {"sig_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", true},
+		"beyond 128 bits":             {"sig_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", false},
+		"lower case":                  {"sig_" + strings.ToLower(id[4:]), false},
+		"another prefix":              {"job_" + id[4:], false},
+		"no prefix":                   {id[4:], false},
+		"too short":                   {id[:29], false},
+		"too long":                    {id + "0", false},
+		"a letter that base 32 lacks": {id[:29] + "U", false},
+		"empty":                       {"", false},
+		"the prefix alone":            {"sig_", false},
+		"a character too large":       {id[:27] + "é" + id[29:], false},
 	} {
 		if got, ok := ParseSignalID(c.text); ok != c.want || ok && string(got) != c.text {
 			t.Errorf("%s: %q is %q, %v", name, c.text, got, ok)
@@ -43,7 +43,7 @@ func TestParseSignalID(t *testing.T) {
 	}
 }
 
-// FuzzParseSignalID: what passes has one spelling only.
+// FuzzParseSignalID checks that an identifier has exactly one accepted spelling.
 func FuzzParseSignalID(f *testing.F) {
 	f.Add("sig_01M7YQ1WTVKN9DZNWV9NV456V1")
 	f.Add("sig_01m7yq1wtvkn9dznwv9nv456v1")
@@ -62,13 +62,13 @@ func TestDeliveryIDOfEventAndWebhook(t *testing.T) {
 	w, second := NewWebhookID(), NewWebhookID()
 	id := DeliveryIDOf(e, w)
 	if _, ok := ParseDeliveryID(string(id)); !ok {
-		t.Errorf("%q is no delivery id", id)
+		t.Errorf("%q is not a delivery ID", id)
 	}
 	if id != DeliveryIDOf(e, w) {
-		t.Error("the same event and webhook have two ids")
+		t.Error("the same event and webhook have two IDs")
 	}
 	if id == DeliveryIDOf(other, w) || id == DeliveryIDOf(e, second) {
-		t.Error("two deliveries have one id")
+		t.Error("two deliveries have one ID")
 	}
 	if string(id[4:14]) != string(e[4:14]) {
 		t.Errorf("the time of %s is not that of %s", id, e)

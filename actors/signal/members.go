@@ -2,11 +2,10 @@ package signal
 
 import "strconv"
 
-// The functions of this file write members that a signal has in answers and in events
-// alike.
+// The functions of this file write the JSON members that answers and events share.
 
-// AppendMembers adds the members of s from signal_id to take_profit, without braces.
-// The price levels are null for content.
+// AppendMembers appends the members of s from signal_id to take_profit, without braces.
+// The price levels of content are null.
 func AppendMembers(b []byte, s *Signal) []byte {
 	b = appendHead(b, s.ID, s.Agent, s.Asset, s.Strategy, s.Direction, s.Confidence)
 	l := s.Levels
@@ -21,7 +20,7 @@ func AppendMembers(b []byte, s *Signal) []byte {
 	return AppendPrice(b, l.Target)
 }
 
-// AppendListed adds the members of l from signal_id to entry_price, without braces.
+// AppendListed appends the members of l from signal_id to entry_price, without braces.
 func AppendListed(b []byte, l *Listing) []byte {
 	b = appendHead(b, l.ID, l.Agent, l.Asset, l.Strategy, l.Direction, l.Confidence)
 	b = append(b, `,"entry_price":`...)
@@ -43,7 +42,7 @@ func appendHead(b []byte, id SignalID, agent AgentID, asset, strategy string, d 
 	return AppendConfidence(b, confidence)
 }
 
-// AppendResult adds the members of c from exit_price to duration_minutes, without
+// AppendResult appends the members of c from exit_price to duration_minutes, without
 // braces.
 func AppendResult(b []byte, c *Closing) []byte {
 	b = append(b, `"exit_price":`...)
@@ -56,7 +55,7 @@ func AppendResult(b []byte, c *Closing) []byte {
 	return strconv.AppendInt(b, c.DurationMinutes, 10)
 }
 
-// AppendNumber adds a finite number, or null without one.
+// AppendNumber appends a finite number, or null if v is nil.
 func AppendNumber(b []byte, v *float64) []byte {
 	if v == nil {
 		return append(b, "null"...)

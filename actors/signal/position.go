@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Position is the place of an event in its partition's event log, and its time:
-// the id of the Redis Stream entry. The zero value lies before every event.
+// Position is the place of an event in its partition's event log and the time of the
+// event: the ID of its Redis Stream entry. The zero value lies before every event.
 type Position struct {
 	MS  int64 // milliseconds since 1970 by the clock of Redis
 	Seq int64 // counts the entries of one millisecond
@@ -17,32 +17,31 @@ type Position struct {
 // Time returns the time of the event at p, in UTC.
 func (p Position) Time() time.Time { return time.UnixMilli(p.MS).UTC() }
 
-// IsZero says that p lies before every event.
+// IsZero reports whether p is the zero value, before every event.
 func (p Position) IsZero() bool { return p == Position{} }
 
-// Compare returns -1, 0 or +1: p lies before q, is q, lies after q.
+// Compare returns -1 if p lies before q, 0 if they are equal, and +1 if p lies after q.
 func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Seq, q.Seq))
 }
 
-// Plus returns the position of the n-th entry after p of the same append.
+// Plus returns the position of the n-th entry after p in the same append.
 func (p Position) Plus(n int) Position { return Position{p.MS, p.Seq + int64(n)} }
 
-// String returns the form "ms-seq" that Redis and clients use.
+// String returns p as "ms-seq", the form that Redis and clients use.
 func (p Position) String() string {
 	var b [41]byte
 	return string(p.Append(b[:0]))
 }
 
-// Append adds the form of String to b.
+// Append appends p to b in the form of String.
 func (p Position) Append(b []byte) []byte {
 	b = strconv.AppendInt(b, p.MS, 10)
 	b = append(b, '-')
 	return strconv.AppendInt(b, p.Seq, 10)
 }
 
-// ParsePosition reads the form of String. It refuses signs, spaces and negative
-// numbers.
+// ParsePosition parses the form of String. Signs and spaces are refused.
 func ParsePosition(s string) (Position, bool) {
 	ms, seq, ok := strings.Cut(s, "-")
 	if !ok {

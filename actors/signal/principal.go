@@ -2,10 +2,10 @@ package signal
 
 import "time"
 
-// Scope is a right that a credential carries.
+// Scope is a right that a credential may carry.
 type Scope string
 
-// The scopes, in the order of the specification.
+// The scopes.
 const (
 	AgentsRead     Scope = "agents:read"
 	AgentsRun      Scope = "agents:run"
@@ -16,14 +16,13 @@ const (
 // Scopes lists all of them in the order of the specification.
 var Scopes = []Scope{AgentsRead, AgentsRun, SignalsRead, WebhooksManage}
 
-// ScopeSet is a set of scopes; bit i stands for Scopes[i]. The zero value holds
-// none.
+// ScopeSet is a set of scopes; bit i stands for Scopes[i]. The zero value is empty.
 type ScopeSet uint8
 
 // AllScopes holds every scope.
 const AllScopes ScopeSet = 1<<4 - 1
 
-// ScopesOf returns the set of the given scopes; unknown ones are left out.
+// ScopesOf returns the set of the given scopes, without those that do not exist.
 func ScopesOf(scopes ...Scope) ScopeSet {
 	var set ScopeSet
 	for _, s := range scopes {
@@ -41,7 +40,7 @@ func (s Scope) bit() ScopeSet {
 	return 0
 }
 
-// Has says that the set holds scope.
+// Has reports whether scope is in the set.
 func (set ScopeSet) Has(scope Scope) bool { return set&scope.bit() != 0 }
 
 // List returns the scopes of the set in the order of the specification.

@@ -2,7 +2,7 @@ package signal
 
 import "time"
 
-// ScheduleStatus says whether a schedule runs.
+// ScheduleStatus is whether a schedule runs.
 type ScheduleStatus string
 
 // The statuses of schedules.
@@ -14,7 +14,8 @@ const (
 // ScheduleStatuses lists them, for requests and the API description.
 var ScheduleStatuses = []ScheduleStatus{ScheduleEnabled, ScheduleDisabled}
 
-// Schedule runs an agent for assets again and again.
+// Schedule runs an agent for its assets periodically. One pass over the assets is a
+// round.
 type Schedule struct {
 	ID        ScheduleID
 	Account   AccountID
@@ -26,22 +27,22 @@ type Schedule struct {
 	// Every is the time between two rounds, in whole minutes; 0: at each close of a bar
 	// of Timeframe.
 	Every time.Duration
-	// MaxOpen is how many open signals an asset may have of those that the schedule makes:
-	// of its agent, strategy, timeframe and risk, whoever made them; 1 or more.
+	// MaxOpen is the limit, 1 or more, of open signals of one asset with the schedule's
+	// agent, strategy, timeframe and risk, whether or not the schedule made them.
 	MaxOpen   int
 	Status    ScheduleStatus
 	NextRunAt time.Time // zero while it is disabled
 	CreatedAt time.Time
 	UpdatedAt time.Time // of the last change by its owner
 
-	// What came of its rounds. Set by the store.
-	LastRunAt time.Time      // when the last one began; zero: there was none
+	// The outcome of its rounds. Set by the store.
+	LastRunAt time.Time      // when the last round began; zero: none yet
 	LastError *ScheduleError // of the last run that failed; nil: none has
-	Failures  int            // runs that failed since the last round without one
-	Skipped   int            // rounds of which the quota of runs refused a part, or all
+	Failures  int            // failed runs since the last round without a failure
+	Skipped   int            // rounds that the quota of runs cut short or refused
 
-	// Revision is what the record was read from, so that a change of it is refused if
-	// another came first. Set by the store.
+	// Revision identifies the version that was read: a change based on an older one is
+	// refused. Set by the store.
 	Revision string
 }
 
@@ -53,32 +54,33 @@ type ScheduleError struct {
 	At      time.Time
 }
 
-// Round is what came of a round of a schedule.
+// Round is the outcome of one round of a schedule.
 type Round struct {
 	At       time.Time      // when it began
-	Runs     int            // that were made, failed ones included
+	Runs     int            // runs made, including failed ones
 	Failures int            // runs that failed
-	Error    *ScheduleError // of the last of these; nil: there is none
-	Skipped  bool           // the quota of runs refused a part of it, or all
+	Error    *ScheduleError // of the last failed run; nil: none
+	Skipped  bool           // the quota of runs cut the round short or refused it
 }
 
 const (
-	// barMargin is which part of a bar a round comes after its close, so that the bar
-	// is there; maxBarMargin bounds it.
+	// barMargin is the divisor of a bar's length that gives the delay of a round after
+	// the close, so that the bar is stored by then; maxBarMargin bounds the delay.
 	barMargin    = 10
 	maxBarMargin = 2 * time.Second
-	// minRoundGap is the least time between two rounds, where bars are shorter.
+	// minRoundGap is the minimum time between two rounds if bars are shorter.
 	minRoundGap = time.Second
 )
 
-// Makes says that an open signal on one of its assets counts against MaxOpen. The weather
-// agent rests on bars of a day, whatever timeframe it is asked for.
+// Makes reports whether an open signal on one of the schedule's assets counts against
+// MaxOpen. Weather signals always rest on daily bars, so their timeframe is not compared.
 func (s *Schedule) Makes(x *Signal) bool {
-	return x.Agent == s.Agent && x.Strategy == s.Strategy && x.Risk == s.Risk && (x.Timeframe == s.Timeframe || x.Weather != nil)
+	return x.Agent == s.Agent && x.Strategy == s.Strategy && x.Risk == s.Risk &&
+		(x.Timeframe == s.Timeframe || x.Weather != nil)
 }
 
-// Fastest returns the greatest speed of its assets; 1 if none is known. Of a schedule that
-// does not wait for bars it is 1, and no asset is asked for.
+// Fastest returns the highest speed of the schedule's assets, at least 1. With a fixed
+// interval it is 1, and speedOf is not called.
 func (s *Schedule) Fastest(speedOf func(asset string) int64) int64 {
 	fastest := int64(1)
 	if s.Every > 0 {
@@ -90,9 +92,9 @@ func (s *Schedule) Fastest(speedOf func(asset string) int64) int64 {
 	return fastest
 }
 
-// FirstRun returns when a schedule that is new, or enabled again, runs first: at once,
-// or shortly after the next close of a bar. speed is how many times as fast as real
-// time bars go by, 1 or more; that of its fastest asset.
+// FirstRun returns the first run of a schedule that was created or enabled at now: at
+// once with a fixed interval, otherwise shortly after the next close of a bar. speed, 1
+// or more, is that of its fastest asset relative to real time.
 func (s *Schedule) FirstRun(now time.Time, speed int64) time.Time {
 	if s.Every > 0 {
 		return now.Truncate(time.Millisecond)
@@ -100,8 +102,8 @@ func (s *Schedule) FirstRun(now time.Time, speed int64) time.Time {
 	return s.afterBar(now, speed)
 }
 
-// RunAfter returns when the schedule runs after the round at NextRunAt, which begins
-// now. Rounds that were missed are left out; the others keep their distance.
+// RunAfter returns the time of the round that follows the one at NextRunAt, which begins
+// now. Missed rounds are skipped; the others keep their distance.
 func (s *Schedule) RunAfter(now time.Time, speed int64) time.Time {
 	if s.Every <= 0 {
 		return s.afterBar(now, speed)
@@ -110,10 +112,11 @@ func (s *Schedule) RunAfter(now time.Time, speed int64) time.Time {
 	return s.NextRunAt.Add((missed + 1) * s.Every)
 }
 
-// Concerns says that the round at NextRunAt, which begins now, is one of an asset whose
-// bars go by with a speed: of the schedule's fastest asset each one, of others those at
-// which a bar of their own has closed since the round before. Where the fastest bars are
-// shorter than minRoundGap it is not known when that was: then two rounds may have one bar.
+// Concerns reports whether the round at NextRunAt, which begins now, includes an asset
+// with the given speed: every round includes the fastest assets, and a slower asset is
+// included once a bar of it has closed since the previous round. If the fastest bars are
+// shorter than minRoundGap, the time of the previous round is only known roughly and two
+// rounds may include the same bar.
 func (s *Schedule) Concerns(now time.Time, speed, fastest int64) bool {
 	if s.Every > 0 || speed >= fastest {
 		return true
@@ -126,8 +129,9 @@ func (s *Schedule) Concerns(now time.Time, speed, fastest int64) bool {
 	return !s.afterBar(before, speed).After(now)
 }
 
-// afterBar returns a little later than the next close of a bar after now. Bars lie at
-// multiples of their length since 1970, in a time that runs speed times as fast.
+// afterBar returns a time shortly after the next close of a bar. Bars begin at multiples
+// of their length since 1970, in a market time that runs speed times as fast as the
+// clock.
 func (s *Schedule) afterBar(now time.Time, speed int64) time.Time {
 	length := s.Timeframe.Duration() / time.Duration(max(speed, 1))
 	margin := min(length/barMargin, maxBarMargin).Truncate(time.Millisecond)

@@ -47,8 +47,8 @@ func TestNextRunOfASchedule(t *testing.T) {
 	}
 }
 
-// TestRoundsConcernEachBarOnce walks along the rounds of a schedule whose assets have bars
-// of different lengths: each close of the slower ones is in one of them.
+// TestRoundsConcernEachBarOnce follows a schedule whose assets have bars of different
+// lengths: each close of a slower one must fall into exactly one round.
 func TestRoundsConcernEachBarOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -62,41 +62,45 @@ func TestRoundsConcernEachBarOnce(t *testing.T) {
 		rounds := 0
 		for s.NextRunAt.Sub(begin) < 20*slow {
 			if !s.Concerns(s.NextRunAt, c.fastest, c.fastest) {
-				t.Fatalf("%+v: a round leaves out the fastest", c)
+				t.Fatalf("%+v: a round omits the fastest asset", c)
 			}
 			if s.Concerns(s.NextRunAt, c.slower, c.fastest) {
 				rounds++
 			}
 			s.NextRunAt = s.RunAfter(s.NextRunAt, c.fastest)
 		}
-		least, most := 19, 21
+		minRounds, maxRounds := 19, 21
 		if c.tf.Duration()/time.Duration(c.fastest) < minRoundGap {
-			least, most = 17, 26 // a round may lie more than a bar behind the one before
+			minRounds, maxRounds = 17, 26 // two rounds may lie more than a bar apart
 		}
-		if rounds < least || rounds > most {
-			t.Errorf("%+v: 20 bars have %d rounds", c, rounds)
+		if rounds < minRounds || rounds > maxRounds {
+			t.Errorf("%+v: %d rounds for 20 bars", c, rounds)
 		}
 	}
 	late := Schedule{Timeframe: M5, NextRunAt: time.UnixMilli(1_795_253_400_000)}
 	if now := late.NextRunAt.Add(time.Hour); !late.Concerns(now, 1, 60) {
-		t.Error("bars that were missed are left out")
+		t.Error("missed bars are not included")
 	}
 }
 
-func TestSchedulesCountWhatTheyMake(t *testing.T) {
+func TestSchedulesCountTheirSignals(t *testing.T) {
 	t.Parallel()
 	s := Schedule{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}
 	for name, c := range map[string]struct {
 		x    Signal
 		want bool
 	}{
-		"its own":            {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, true},
-		"another agent":      {Signal{Agent: "weather", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, false},
-		"another strategy":   {Signal{Agent: "trading", Strategy: "breakout", Timeframe: H1, Risk: LowRisk}, false},
-		"another timeframe":  {Signal{Agent: "trading", Strategy: "momentum", Timeframe: M5, Risk: LowRisk}, false},
-		"another risk":       {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: HighRisk}, false},
-		"weather, of a day":  {Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: LowRisk, Weather: &Outlook{}}, true},
-		"weather, else made": {Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: MediumRisk, Weather: &Outlook{}}, false},
+		"its own":           {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, true},
+		"another agent":     {Signal{Agent: "weather", Strategy: "momentum", Timeframe: H1, Risk: LowRisk}, false},
+		"another strategy":  {Signal{Agent: "trading", Strategy: "breakout", Timeframe: H1, Risk: LowRisk}, false},
+		"another timeframe": {Signal{Agent: "trading", Strategy: "momentum", Timeframe: M5, Risk: LowRisk}, false},
+		"another risk":      {Signal{Agent: "trading", Strategy: "momentum", Timeframe: H1, Risk: HighRisk}, false},
+		"daily weather": {
+			Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: LowRisk, Weather: &Outlook{}}, true,
+		},
+		"weather at another risk": {
+			Signal{Agent: "trading", Strategy: "momentum", Timeframe: D1, Risk: MediumRisk, Weather: &Outlook{}}, false,
+		},
 	} {
 		if got := s.Makes(&c.x); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -104,7 +108,7 @@ func TestSchedulesCountWhatTheyMake(t *testing.T) {
 	}
 }
 
-func TestTheFastestAssetOfASchedule(t *testing.T) {
+func TestFastestAssetOfASchedule(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		s     Schedule
@@ -121,13 +125,12 @@ func TestTheFastestAssetOfASchedule(t *testing.T) {
 			return map[string]int64{"A": 1, "B": 60, "C": 0}[asset]
 		})
 		if got != c.want || asked != c.asked {
-			t.Errorf("%s: %d, %d are asked for; want %d, %d", name, got, asked, c.want, c.asked)
+			t.Errorf("%s: speed %d with %d calls, want %d with %d", name, got, asked, c.want, c.asked)
 		}
 	}
 }
 
-// TestRoundsAscend walks along many rounds: each lies behind the one before, as far as
-// it should.
+// TestRoundsAscend checks the distance between consecutive rounds.
 func TestRoundsAscend(t *testing.T) {
 	t.Parallel()
 	for _, tf := range Timeframes {
@@ -140,7 +143,7 @@ func TestRoundsAscend(t *testing.T) {
 				gap := next.Sub(s.NextRunAt)
 				length := max(tf.Duration()/time.Duration(speed), time.Second)
 				if gap < length-2*time.Millisecond || gap > 2*length+2*time.Millisecond {
-					t.Fatalf("%s at %d: a round comes %v after the one before", tf, speed, gap)
+					t.Fatalf("%s at %d: consecutive rounds are %v apart", tf, speed, gap)
 				}
 				s.NextRunAt = next
 			}

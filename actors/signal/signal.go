@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Direction says which way a signal expects the price to move.
+// Direction is the way in which a signal expects the price to move.
 type Direction string
 
 // The directions.
@@ -65,10 +65,10 @@ const (
 	Closed Status = "closed"
 )
 
-// CloseReason says how a signal ended.
+// CloseReason is why a signal was closed.
 type CloseReason string
 
-// The reasons, in the order in which one observation that satisfies two is read.
+// The reasons. If one observation satisfies two, the earlier one in this list applies.
 const (
 	StopLoss   CloseReason = "stop_loss"
 	TakeProfit CloseReason = "take_profit"
@@ -78,7 +78,7 @@ const (
 // CloseReasons lists them, for metrics and the API description.
 var CloseReasons = []CloseReason{StopLoss, TakeProfit, Expired}
 
-// Signal is what a run concluded, with its state.
+// Signal is the result of a run, with its current state.
 type Signal struct {
 	ID         SignalID
 	Account    AccountID
@@ -89,23 +89,23 @@ type Signal struct {
 	Timeframe  Timeframe
 	Risk       RiskLevel
 	Direction  Direction
-	Confidence float64  // 0 to 1, 4 decimals: the current one
+	Confidence float64  // the current one: 0 to 1, 4 decimals
 	Levels     *Levels  // nil for content, which has no prices
-	Weather    *Outlook // of a weather run, else nil; of an open signal as it is watched it has no event
+	Weather    *Outlook // of a weather run, else nil; without its Event while the signal is watched
 	Metadata   json.RawMessage
 	CreatedAt  time.Time // the time of its signal.created event
 	ExpiresAt  time.Time
 
 	UpdatedAt time.Time // of the last change of state or confidence
-	Sequence  int64     // counts its events: 1 created, 2 and more updated or closed
+	Sequence  int64     // counts the signal's events: 1 is created
 	Closing   *Closing  // nil while it is open
 
-	// What the actor of an open signal goes by, and statistics later.
-	FirstConfidence float64 // Confidence at creation; 0 before the log has stored it
+	// Kept for the actor that watches the open signal, and for statistics.
+	FirstConfidence float64 // Confidence at creation; 0 until the log has stored the signal
 	MFE, MAE        float64 // best and worst excursion so far, in multiples of |Entry-Stop|
 }
 
-// Status returns whether s is open or closed.
+// Status returns Open until s is closed.
 func (s *Signal) Status() Status {
 	if s.Closing != nil {
 		return Closed
@@ -119,18 +119,18 @@ type Levels struct {
 	Entry, Stop, Target float64
 }
 
-// Closing is how a signal ended.
+// Closing is the end of a signal.
 type Closing struct {
 	Reason          CloseReason
 	At              time.Time
-	ExitPrice       *float64 // nil without prices, and so the next two
+	ExitPrice       *float64 // nil for content, as are the next two
 	PnLPercent      *float64 // 4 decimals
 	PnLAbsolute     *float64 // for one unit, in price units, 8 decimals
 	DurationMinutes int64    // whole minutes from creation, rounded down
 }
 
-// Listing is what lists show of a signal and what they filter by. Every event
-// that concerns a signal carries one.
+// Listing holds the members of a signal that lists show or filter by. Every event of a
+// signal carries one.
 type Listing struct {
 	ID         SignalID
 	Agent      AgentID
@@ -143,7 +143,7 @@ type Listing struct {
 	CreatedAt  time.Time
 }
 
-// Listing returns what lists show of s.
+// Listing returns the listing of s in its current state.
 func (s *Signal) Listing() Listing {
 	l := Listing{ID: s.ID, Agent: s.Agent, Asset: s.Asset, Strategy: s.Strategy, Direction: s.Direction,
 		Confidence: s.Confidence, Status: s.Status(), CreatedAt: s.CreatedAt}

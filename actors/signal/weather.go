@@ -2,29 +2,29 @@ package signal
 
 import "time"
 
-// Outlook is what the weather behind a signal is and does. A weather run stores it
-// with its signal, in one record: together they are the Weather signal.
+// Outlook describes the weather behind a signal and its expected effect. A weather run
+// stores it in the record of its signal; the two make up the Weather signal.
 type Outlook struct {
 	Commodity string // natural_gas, wheat, corn or oil
 	Region    string // us, eu, asia or global
 	Event     WeatherEvent
-	// ExpectedImpact says in words what the event does to the price.
+	// ExpectedImpact describes in words the effect of the event on the price.
 	ExpectedImpact string
-	// Likelihood is the probability that the anomaly stays on the signal's side, 0 to
-	// 1, by the forecast that FirstConfidence rests on.
+	// Likelihood is the probability, 0 to 1, that the anomaly keeps the sign that
+	// supports the signal, by the forecast on which FirstConfidence rests.
 	Likelihood float64
 }
 
-// WeatherEvent is what is forecast.
+// WeatherEvent is the forecast weather.
 type WeatherEvent struct {
 	Type         string  // one of WeatherEvents
 	Severity     string  // one of Severities
 	Location     string  // the name of a point
-	ForecastDate string  // of its peak, YYYY-MM-DD
-	Deviation    float64 // of the temperature there from its normal in the first week, °C
+	ForecastDate string  // of the peak, YYYY-MM-DD
+	Deviation    float64 // of the temperature at Location from normal in the first week, °C
 }
 
-// Severities lists how far from normal the weather of an event is, ascending.
+// Severities lists the degrees of deviation from normal, ascending.
 var Severities = []string{"low", "medium", "high", "extreme"}
 
 // The types of weather events.
@@ -42,7 +42,7 @@ const (
 // WeatherEvents lists them.
 var WeatherEvents = []string{ColdSnap, HeatWave, MildSpell, Drought, ExcessRain, Frost, Storm, Seasonal}
 
-// WeatherSignal is what is shown of a weather run beside its signal.
+// WeatherSignal is the part of a weather run that is shown in addition to its signal.
 type WeatherSignal struct {
 	ID         WeatherID
 	Direction  Direction

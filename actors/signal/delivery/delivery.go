@@ -157,16 +157,18 @@ type Outcomes struct {
 	Event *signal.Event
 	// Mails go to the account.
 	Mails []Mail
-	// Waits replace those of their signals. One without Head and Last is deleted.
+	// Waits replace the stored ones of their signals. A Wait without Head and Last is
+	// deleted.
 	Waits []Wait
 }
 
-// Wait is the order of a signal's deliveries at one endpoint: its events go there one
-// after another.
+// Wait keeps the deliveries of one signal to one endpoint in order: each waits until the
+// one before it has succeeded, or until the wait has ended.
 type Wait struct {
 	Signal signal.SignalID
-	// Head is a delivery whose attempt failed, of an event at HeadAt. Those of later events
-	// wait until Due, its next attempt or the end of the wait. Empty once it has ended.
+	// Head is a delivery whose attempt failed, of an event at HeadAt. Those of later
+	// events wait until Due, which is its next attempt or the end of the wait. Empty once
+	// it has ended.
 	Head        signal.DeliveryID
 	HeadAt, Due time.Time
 	// Last is the newest delivery that waits, of an event at LastAt. Empty: none.

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// WebhookStatus is whether deliveries are made to a webhook.
+// WebhookStatus is whether a webhook receives deliveries.
 type WebhookStatus string
 
 // The statuses of webhooks.
@@ -20,13 +20,13 @@ const (
 // WebhookStatuses lists them, for metrics and the API description.
 var WebhookStatuses = []WebhookStatus{WebhookEnabled, WebhookDisabled}
 
-// DisabledReason is who disabled a webhook.
+// DisabledReason is why a webhook was disabled.
 type DisabledReason string
 
 // The reasons.
 const (
-	DisabledFailing DisabledReason = "failing" // the service, after too long a failure
-	DisabledManual  DisabledReason = "manual"  // its owner
+	DisabledFailing DisabledReason = "failing" // by the service, because attempts failed for too long
+	DisabledManual  DisabledReason = "manual"  // by the account
 )
 
 // DisabledReasons lists them, for metrics.
@@ -34,7 +34,15 @@ var DisabledReasons = []DisabledReason{DisabledFailing, DisabledManual}
 
 // WebhookEvents lists the types of events that a webhook may subscribe to, in the
 // order of the specification.
-var WebhookEvents = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest}
+var WebhookEvents = []signal.EventType{
+	signal.SignalCreated,
+	signal.SignalUpdated,
+	signal.SignalClosed,
+	signal.AgentStarted,
+	signal.AgentCompleted,
+	signal.AgentFailed,
+	signal.WebhookTest,
+}
 
 // Limits of a webhook's members, in characters.
 const (

@@ -8,7 +8,7 @@ import "github.com/agentsignal/agentsignal/actors/signal"
 // Tick is a price at which an asset traded.
 type Tick struct {
 	Price  float64
-	Volume float64 // 0 where the source gives none
+	Volume float64 // 0 if the source does not publish it
 	Time   int64
 }
 
@@ -17,16 +17,16 @@ type TickStream int
 
 // The streams.
 const (
-	// GivenTicks is market:ticks, to which anybody may write.
+	// GivenTicks is market:ticks, to which any process may write.
 	GivenTicks TickStream = iota
-	// OwnTicks has the ticks of the feeder's sources. Only the feeder writes there.
+	// OwnTicks holds the ticks of the feeder's own sources. Only the feeder writes to it.
 	OwnTicks
 )
 
 // AssetTick is a tick with the asset's symbol.
 type AssetTick struct {
 	Asset  string
-	Source string // who gives the asset's prices
+	Source string // the source of the asset's prices
 	Tick
 	// Missed is the time since which ticks may be missing before this one; 0: none are
 	// missing. The prices of that time stand in the bars.
@@ -38,7 +38,7 @@ type AssetTick struct {
 type Bar struct {
 	OpenTime, CloseTime    int64 // CloseTime is the next bar's OpenTime
 	Open, High, Low, Close float64
-	Volume                 float64 // 0 where the source gives none
+	Volume                 float64 // 0 if the source does not publish it
 	// Flat reports whether the bar fills a gap: all prices are the previous close.
 	Flat bool
 }
@@ -67,14 +67,14 @@ type Series struct {
 // Asset is the record of an asset.
 type Asset struct {
 	Symbol     string  // as it is shown
-	Class      string  // crypto, stock, fx, metal, commodity; empty if that is not known
-	Source     string  // who gives its prices
-	TickSize   float64 // prices are multiples of it; 0: the source gives none
+	Class      string  // crypto, stock, fx, metal, commodity; empty if unknown
+	Source     string  // the source of its prices
+	TickSize   float64 // prices are multiples of it; 0: unknown
 	AlwaysOpen bool    // it trades around the clock
-	Speed      int64   // by how many times its time is compressed; 1 is real time
+	Speed      int64   // market time runs this many times as fast as the clock; 1 is real time
 }
 
-// Live is how far the prices of an asset have come.
+// Live holds the newest prices of an asset.
 type Live struct {
 	Asset  string
 	Last   Tick // the newest tick; its Time is 0 if there was none
@@ -90,7 +90,7 @@ type NewsItem struct {
 	Symbols                []string // of the assets it is about
 }
 
-// Entry is an entry of an input stream of prices, as its writer formed it.
+// Entry is an entry of an input stream of prices, as it was written.
 type Entry struct {
 	Position signal.Position
 	Fields   map[string]string
