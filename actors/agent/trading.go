@@ -103,7 +103,7 @@ func (t *trader) sentiment(ctx context.Context, r *signal.RunRequest, seen *mark
 
 // describe completes an assessment with levels at the last price, and words.
 func describe(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (conclusion, error) {
-	c, err := a.Conclude(originOf(r.Asset, seen), seen.Last.Price)
+	c, err := a.Evaluate(originOf(r.Asset, seen), seen.Last.Price)
 	if err != nil {
 		return conclusion{}, err
 	}

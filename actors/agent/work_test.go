@@ -185,9 +185,9 @@ func TestARunAtACloseIsTheBacktestsSignal(t *testing.T) {
 				if !ok {
 					t.Fatalf("the backtest of %s has no signal at bar %d", name, last)
 				}
-				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence, Levels: *got.Levels, Metadata: got.Metadata,
+				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence, Levels: *got.Levels, Metadata: got.Metadata,
 					Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
-				if d := cmp.Diff(want.Conclusion, same); d != "" || got.Asset != "btc" || got.Strategy != name || got.FirstConfidence != got.Confidence {
+				if d := cmp.Diff(want.Evaluation, same); d != "" || got.Asset != "btc" || got.Strategy != name || got.FirstConfidence != got.Confidence {
 					t.Errorf("%s at bar %d (-backtest +live):\n%s", name, last, d)
 				}
 			})

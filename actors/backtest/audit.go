@@ -78,7 +78,7 @@ var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Break
 func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Audit {
 	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
 	if o.Compression > 1 {
-		a.late = max(a.late, 1+int(strategy.LeastAge*o.Compression/float64(tf.Duration().Milliseconds())))
+		a.late = max(a.late, 1+int(strategy.MinAge*o.Compression/float64(tf.Duration().Milliseconds())))
 	}
 	return a
 }
@@ -153,7 +153,7 @@ func (a *Audit) compare(s *signal.Signal, i int) []Difference {
 	}
 	o := a.origin
 	o.Asset = s.Asset
-	c, err := said.Conclude(o, s.Levels.Entry)
+	c, err := said.Evaluate(o, s.Levels.Entry)
 	if err != nil {
 		return []Difference{{"error", "", err.Error()}}
 	}
@@ -161,7 +161,7 @@ func (a *Audit) compare(s *signal.Signal, i int) []Difference {
 }
 
 // differences compares a stored signal with what is recomputed.
-func differences(s *signal.Signal, c *strategy.Conclusion) []Difference {
+func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	var d []Difference
 	number := func(member string, stored, now, tolerance float64) {
 		if !(math.Abs(stored-now) <= tolerance) {

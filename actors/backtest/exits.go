@@ -160,7 +160,7 @@ type resolution struct {
 
 // patience returns until when a signal waits for a price after its expiry.
 func (l *life) patience() int64 {
-	wait := strategy.Patience(l.s.Timeframe.Duration().Milliseconds() / l.Speed)
+	wait := strategy.GracePeriod(l.s.Timeframe.Duration().Milliseconds() / l.Speed)
 	return l.after(l.expires, time.Duration(wait)*time.Millisecond, l.s.Timeframe)
 }
 

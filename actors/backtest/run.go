@@ -29,7 +29,7 @@ type Options struct {
 
 // Trade is a signal of a backtest.
 type Trade struct {
-	strategy.Conclusion
+	strategy.Evaluation
 	Bar       int   // index of the bar at whose close it was made
 	CreatedAt int64 // milliseconds: that close
 	// How it ended; Exit is the zero Exit while it is open at the end of the bars.
@@ -101,7 +101,7 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 		if i < free || at < o.From || o.To != 0 && at > o.To {
 			continue
 		}
-		c, err := Conclude(series, o, bars[i])
+		c, err := Evaluate(series, o, bars[i])
 		if err != nil {
 			if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code == signal.Internal {
 				return Result{}, err
@@ -110,7 +110,7 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 			continue
 		}
 		concluded = true
-		t := Trade{Conclusion: c, Bar: i, CreatedAt: at}
+		t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
 		t.follow(bars, strategy.Horizon(o.Timeframe, o.Risk))
 		trades = append(trades, t)
 		switch {
@@ -127,8 +127,8 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 	return summarize(trades, o.Cost), nil
 }
 
-// Conclude returns the signal at the close of b, the newest bar of series.
-func Conclude(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Conclusion, error) {
+// Evaluate returns the signal at the close of b, the newest bar of series.
+func Evaluate(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Evaluation, error) {
 	var a strategy.Assessment
 	var err error
 	if o.Strategy == strategy.Sentiment {
@@ -137,9 +137,9 @@ func Conclude(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Co
 		a, err = series.Assess(o.Strategy, o.Risk)
 	}
 	if err != nil {
-		return strategy.Conclusion{}, err
+		return strategy.Evaluation{}, err
 	}
-	return a.Conclude(o.Origin, b.Close)
+	return a.Evaluate(o.Origin, b.Close)
 }
 
 // follow looks for the end of t in the bars after its own, of which it lives for

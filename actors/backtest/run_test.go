@@ -40,7 +40,7 @@ func TestASignalOfABacktestIsWhatALiveRunConcludes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := a.Conclude(o.Origin, bars[i].Close)
+			want, err := a.Evaluate(o.Origin, bars[i].Close)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestASignalOfABacktestIsWhatALiveRunConcludes(t *testing.T) {
 			if !ok {
 				t.Fatalf("no signal of %s at bar %d", name, i)
 			}
-			if d := cmp.Diff(want, got.Conclusion); d != "" {
+			if d := cmp.Diff(want, got.Evaluation); d != "" {
 				t.Errorf("%s at bar %d: %s", name, i, d)
 			}
 			if got.CreatedAt != bars[i].CloseTime {

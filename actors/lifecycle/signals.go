@@ -313,7 +313,7 @@ func (r *record) alert(ref engine.Ref) pendingAlert {
 // the speed of an asset without a source is not stored.
 func (r *record) settleUntil() int64 {
 	bar := (r.expires - r.created) / int64(max(1, strategy.Horizon(r.kind.timeframe, r.kind.risk)))
-	return r.expires + strategy.Patience(bar)
+	return r.expires + strategy.GracePeriod(bar)
 }
 
 // addPending queues an alert for an asset.

@@ -194,7 +194,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	if age := s.Session.Between(prices.Time(newest.CloseTime), prices.Time(now)).Milliseconds(); age > limit {
 		return Snapshot{}, m.stale(record, "the newest bar of %s for %s ended %s ago", tf, age)
 	}
-	if last == nil || last.Time == 0 || now-last.Time > max(prices.Tickless/record.Speed, strategy.LeastAge) {
+	if last == nil || last.Time == 0 || now-last.Time > max(prices.Tickless/record.Speed, strategy.MinAge) {
 		s.Last = marketdata.Tick{Price: newest.Close, Time: newest.CloseTime}
 		return s, nil
 	}

@@ -420,7 +420,7 @@ func TestAClockThatJumpsEndsWhatIsOver(t *testing.T) {
 		}
 		m.Add(alerts.UnwatchedFor * time.Millisecond)
 		time.Sleep(clockEvery + time.Second)
-		want := []any{alerts.Expired{At: now + 3_600_000 + strategy.LeastAge, Stale: true}}
+		want := []any{alerts.Expired{At: now + 3_600_000 + strategy.MinAge, Stale: true}}
 		if diff := cmp.Diff(want, h.all()); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}

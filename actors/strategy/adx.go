@@ -40,8 +40,8 @@ func (a *adx) add(previous, b marketdata.Bar) {
 	a.addDX()
 }
 
-// addDX lets the index follow. Where nothing moved there is no DX: it counts as
-// 0 in the seed and leaves the index alone afterwards.
+// addDX updates the index. Without any movement there is no DX: it counts as 0 in the
+// seed and leaves the index unchanged afterwards.
 func (a *adx) addDX() {
 	var dx float64
 	known := false
@@ -69,5 +69,5 @@ func (a *adx) directional() (plus, minus float64) {
 	return 100 * a.plus / a.tr, 100 * a.minus / a.tr
 }
 
-// ready says that value is the index.
+// ready reports whether value is the index.
 func (a *adx) ready() bool { return a.seeded >= a.n }

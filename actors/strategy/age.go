@@ -1,16 +1,16 @@
 package strategy
 
-// How old prices may be, in milliseconds of the clock. Where time is compressed, speed
-// is by how much; bars last as long by the clock as they are said to.
+// Limits on the age of prices, in milliseconds by the clock. speed is how many times as
+// fast as the clock market time runs.
 
-// LeastAge is what no limit of age falls below: in compressed time ticks come at most
-// every 100 ms, and a feeder may change.
-const LeastAge = 10_000
+// MinAge is the lower bound of every limit: in compressed time ticks arrive every 100 ms
+// at most, and a change of the feeder takes some seconds.
+const MinAge = 10_000
 
-// BarAge returns how long ago the newest bar may have ended: two bars, and 30 s, whose
-// length is that of the timeframe.
-func BarAge(length, speed int64) int64 { return max((2*length+30_000)/speed, LeastAge) }
+// BarAge returns the maximum age of the newest bar: two bars and 30 s. length is that of
+// the timeframe in market time.
+func BarAge(length, speed int64) int64 { return max((2*length+30_000)/speed, MinAge) }
 
-// Patience returns for how long a signal that has expired while its asset has no prices
-// waits for one: three bars, which last so long.
-func Patience(bar int64) int64 { return max(3*bar, LeastAge) }
+// GracePeriod returns how long an expired signal waits for a price of an asset without
+// prices: three bars. bar is the length of one by the clock.
+func GracePeriod(bar int64) int64 { return max(3*bar, MinAge) }

@@ -7,35 +7,37 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// What a confidence rests on that does not rest on the strategy's own past bars.
+// What a confidence rests on, if not on the strategy's own history.
 const (
-	// CalibrationPrior: the asset's past as a whole, because too little else is known.
+	// CalibrationPrior means all entries in the asset's history, since too few comparable
+	// ones are known.
 	CalibrationPrior = "prior"
-	// CalibrationFitted: that, and what became of signals of the strategy's agent.
+	// CalibrationFitted means these entries, adjusted by how closed signals of the same
+	// agent ended.
 	CalibrationFitted = "fitted"
 )
 
-// Assessment is what a strategy says of a market at the close of a bar. Copies
-// share Indicators, Values and Headlines: nobody changes them.
+// Assessment is the opinion of a strategy on a market at the close of a bar. Copies share
+// Indicators, Values and Headlines, which are read-only.
 //
-// Agents with a strategy of their own fill one in from a Base. Metadata and
-// Reasoning then need Strategy, Indicators, Values and Finding, too.
+// Agents with a strategy of their own fill in an Assessment from a Base. Metadata and
+// Reasoning then also need Strategy, Indicators, Values and Finding.
 type Assessment struct {
 	Strategy  string
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
-	Bar       marketdata.Bar // the last closed one
+	Bar       marketdata.Bar // the last closed bar
 	Direction signal.Direction
 	Score     float64
 
 	Confidence float64 // probability of a profit, 0.01 to 0.99, 4 decimals
-	Strength   float64 // share of past scores that were weaker, 0 to 1, 4 decimals
-	BreakEven  float64 // the hit rate at which the result is 0
-	ExpectedR  float64 // mean result of comparable past entries in R, 4 decimals
+	Strength   float64 // share of earlier scores that were weaker, 0 to 1, 4 decimals
+	BreakEven  float64 // the hit rate at which the mean result is 0
+	ExpectedR  float64 // mean result of comparable earlier entries in R, 4 decimals
 	Sample     float64 // effective count of those entries, 1 decimal
 	Prior      float64 // hit rate of an entry without an opinion, 4 decimals
-	// Calibration is one of the constants, or empty where Confidence rests on the
-	// strategy's own past.
+	// Calibration is one of the constants above, or empty if Confidence rests on the
+	// strategy's own history.
 	Calibration string
 
 	ATR     float64 // ATR14 of the timeframe in price units
@@ -47,13 +49,13 @@ type Assessment struct {
 	Headlines  []string       // sentiment: up to three; else nil
 }
 
-// Base is what a series says of an entry without an opinion. The weather agent
-// builds on it.
+// Base describes entries at the last bar without regard to direction or strategy. The
+// weather agent builds on it.
 type Base struct {
-	Bar       marketdata.Bar // the last closed one
+	Bar       marketdata.Bar // the last closed bar
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
-	Prior     float64 // share of past entries that closed in profit, not rounded
+	Prior     float64 // share of earlier entries that closed in profit, not rounded
 	ExpectedR float64 // their mean result in R
 	Sample    float64 // effective count of them
 	ATR       float64 // ATR14 in price units
@@ -61,9 +63,9 @@ type Base struct {
 	Horizon   int     // bars until expiry
 }
 
-// Base returns what is known of an entry at the last bar, or a *signal.RunError:
-// INSUFFICIENT_HISTORY where there are fewer than 300 bars or 100 outcomes, or
-// where the market stands still.
+// Base returns the base at the last bar. The error is a *signal.RunError:
+// INSUFFICIENT_HISTORY with fewer than 300 bars or 100 outcomes, or if the market does
+// not move.
 func (s *Series) Base(risk signal.RiskLevel) (Base, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +94,7 @@ func (s *Series) base(risk signal.RiskLevel) (Base, error) {
 	}, nil
 }
 
-// usable counts the bars of the window that are no fills of gaps.
+// usable counts the bars of the window that do not fill gaps.
 func (s *Series) usable() int {
 	n := 0
 	for i := max(0, len(s.bars)-window); i < len(s.bars); i++ {
@@ -103,17 +105,18 @@ func (s *Series) usable() int {
 	return n
 }
 
-// record resolves what can be resolved by now and counts it.
+// record returns the outcomes of all entries whose horizon has passed, for the r-th risk
+// level.
 func (s *Series) record(r int) *record {
 	if s.records[r] != nil {
 		return s.records[r]
 	}
 	risk := signal.RiskLevels[r]
-	known := resolve(s.outcomes[r], s.bars, s.past, Horizon(s.tf, risk), StopMultiple(risk), s.tick)
+	known := resolve(s.outcomes[r], s.bars, s.history, Horizon(s.tf, risk), StopMultiple(risk), s.tick)
 	s.outcomes[r] = known
 	c := &record{}
 	for j := s.scoredFrom(); j < len(known); j++ {
-		if s.past[j].scored {
+		if s.history[j].scored {
 			c.add(known[j])
 		}
 	}
@@ -121,8 +124,8 @@ func (s *Series) record(r int) *record {
 	return c
 }
 
-// Assess returns what the named strategy says of the last bar, or a
-// *signal.RunError as Base does. The answer is computed once a bar.
+// Assess returns the assessment of the last bar by the named strategy. The error is a
+// *signal.RunError as for Base. The result is computed once per bar.
 func (s *Series) Assess(strategy string, risk signal.RiskLevel) (Assessment, error) {
 	t, r := technicalIndex(strategy), riskIndex(risk)
 	if t < 0 || r < 0 {
@@ -145,7 +148,7 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 		return Assessment{}, err
 	}
 	strategy := technicals[t]
-	now := &s.past[len(s.past)-1]
+	now := &s.history[len(s.history)-1]
 	score := now.scores[t]
 	a := b.Assessment(strategy.name(), score, directionOf(score, now.belowMean))
 	a.Calibration = ""
@@ -153,8 +156,8 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 	known := s.outcomes[riskIndex(risk)]
 	var place rank
 	s.scratch = s.scratch[:0]
-	for j := s.scoredFrom(); j < len(s.past)-1; j++ {
-		p := &s.past[j]
+	for j := s.scoredFrom(); j < len(s.history)-1; j++ {
+		p := &s.history[j]
 		if !p.scored {
 			continue
 		}
@@ -170,8 +173,8 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 	return a, nil
 }
 
-// Assessment begins an assessment of the last bar for a strategy whose own past
-// is not known: it carries the prior as its confidence, with what belongs to it.
+// Assessment begins an assessment by a strategy without a history of its own: its
+// confidence is the prior.
 func (b Base) Assessment(strategy string, score float64, d signal.Direction) Assessment {
 	a := Assessment{
 		Strategy: strategy, Timeframe: b.Timeframe, Risk: b.Risk, Bar: b.Bar, Direction: d, Score: score,
@@ -182,7 +185,7 @@ func (b Base) Assessment(strategy string, score float64, d signal.Direction) Ass
 	return a
 }
 
-// set fills in what the past says.
+// set fills in the members that rest on history.
 func (a *Assessment) set(e estimate, place rank) {
 	a.Confidence = round(e.confidence, 4)
 	a.ExpectedR = noNegativeZero(round(e.expectedR, 4))
@@ -190,9 +193,9 @@ func (a *Assessment) set(e estimate, place rank) {
 	a.Strength = round(place.percentile(), 4)
 }
 
-// Levels returns the prices of a signal that enters at entry, rounded to tick; a
-// tick of 0 means that the source gives none. It fails with a *signal.RunError
-// where the price cannot hold levels.
+// Levels returns the prices of a signal that enters at entry, rounded to tick; tick is 0
+// if the source has none. The error is a *signal.RunError if the price is too small for
+// levels.
 func (a Assessment) Levels(entry, tick float64) (signal.Levels, error) {
 	return priceLevels(a.Direction, entry, a.ATR, StopMultiple(a.Risk), tick)
 }

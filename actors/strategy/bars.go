@@ -6,20 +6,20 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Prices outside these bounds are taken for errors of the source: below, a price
-// cannot be told from its neighbour at 8 decimals; above, float64 has no ticks.
+// Prices outside these bounds are taken for errors of the source: a lower price equals
+// its neighbours at 8 decimals, and above the upper bound float64 is coarser than a tick.
 const (
 	minPrice = 1e-8
 	maxPrice = 1e15
 )
 
-// What may be missing from a series inside trading sessions.
+// The bars that may be missing from a series inside trading sessions.
 const (
 	maxMissingInRow = 3
 	maxMissingShare = 0.02 // of all bars, the missing ones included
 )
 
-// checkPrice returns ErrBadBar for a price that is not a number or not possible.
+// checkPrice returns ErrBadBar for a price that is NaN or out of bounds.
 func checkPrice(p float64) error {
 	if !(p >= minPrice && p <= maxPrice) { // also refuses NaN
 		return fmt.Errorf("price %v: %w", p, ErrBadBar)
@@ -27,7 +27,7 @@ func checkPrice(p float64) error {
 	return nil
 }
 
-// CheckBar returns ErrBadBar if b cannot be a bar.
+// CheckBar returns ErrBadBar if b is not a possible bar.
 func CheckBar(b marketdata.Bar) error {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if err := checkPrice(p); err != nil {
@@ -47,9 +47,9 @@ func CheckBar(b marketdata.Bar) error {
 	return nil
 }
 
-// AppendBar adds b to bars, which are in order. A bar with the last one's open
-// time replaces it. ErrBadBar and ErrOldBar leave bars as they are. As append
-// does, it may write into the array behind bars.
+// AppendBar appends b to bars, which are in order. A bar with the open time of the last
+// one replaces it. On ErrBadBar and ErrOldBar bars are unchanged. Like append, it may
+// write to the array of bars.
 func AppendBar(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, error) {
 	if err := CheckBar(b); err != nil {
 		return bars, err
@@ -69,12 +69,12 @@ func AppendBar(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, error
 	return append(bars, b), nil
 }
 
-// FillGaps returns bars with what is missing inside sessions filled: a flat bar
-// at the previous close, without volume. next returns the open time of the bar
-// that follows one in its session calendar; nil means that the market is always
-// open, so that a bar opens when its predecessor closes. Closed sessions are thus
-// no gaps. More than three missing in a row, or more than 2 % of all, are
-// DATA_UNAVAILABLE, to be retried. bars must be in order, as AppendBar makes them.
+// FillGaps returns bars with the ones that are missing inside sessions filled in: flat
+// bars at the previous close, without volume. next returns the open time of the bar that
+// follows one in the session calendar, so that closed sessions are not gaps; nil means
+// that the market is always open. If more than three are missing in a row, or more than 2
+// % of all, the error is DATA_UNAVAILABLE, which is retryable. bars must be in order, as
+// AppendBar makes them.
 func FillGaps(bars []marketdata.Bar, next func(marketdata.Bar) int64) ([]marketdata.Bar, error) {
 	if next == nil {
 		next = func(b marketdata.Bar) int64 { return b.CloseTime }
@@ -102,7 +102,7 @@ func FillGaps(bars []marketdata.Bar, next func(marketdata.Bar) int64) ([]marketd
 	return filled, nil
 }
 
-// flatBar stands for a missing bar after last.
+// flatBar returns the bar that fills a gap after last.
 func flatBar(last marketdata.Bar, open, closeTime int64) marketdata.Bar {
 	c := last.Close
 	return marketdata.Bar{OpenTime: open, CloseTime: closeTime, Open: c, High: c, Low: c, Close: c, Flat: true}

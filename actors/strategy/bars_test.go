@@ -68,7 +68,7 @@ func TestAppendBar(t *testing.T) {
 	}
 }
 
-// without returns the bars but for those with the given indexes.
+// without returns the bars except those at the given indexes.
 func without(bars []marketdata.Bar, gone ...int) []marketdata.Bar {
 	var list []marketdata.Bar
 	for i, b := range bars {
@@ -124,7 +124,8 @@ func TestFillGaps(t *testing.T) {
 			want := bars[i]
 			if containsInt(c.gone, i) {
 				p := got[i-1].Close
-				want = marketdata.Bar{OpenTime: want.OpenTime, CloseTime: want.CloseTime, Open: p, High: p, Low: p, Close: p, Flat: true}
+				want = marketdata.Bar{OpenTime: want.OpenTime, CloseTime: want.CloseTime, Open: p, High: p, Low: p, Close: p,
+					Flat: true}
 			}
 			if b != want {
 				t.Errorf("%s: bar %d is %+v, want %+v", c.name, i, b, want)
@@ -133,7 +134,7 @@ func TestFillGaps(t *testing.T) {
 	}
 }
 
-// TestClosedSessionsAreNoGaps has a market that is open for six hours a day.
+// TestClosedSessionsAreNoGaps uses a market that is open for six hours a day.
 func TestClosedSessionsAreNoGaps(t *testing.T) {
 	var bars []marketdata.Bar
 	for i, b := range walk(32, 600, 0.01) {
@@ -158,13 +159,13 @@ func TestClosedSessionsAreNoGaps(t *testing.T) {
 	if err != nil || len(got) != len(bars) || !got[7].Flat {
 		t.Errorf("a bar missing inside a session was not filled: %v", err)
 	}
-	// The first bar of a session is missing: its fill stands on the session's time.
+	// The first bar of a session is missing: its fill opens with the session.
 	if got, err = FillGaps(without(bars, 6), next); err != nil || got[6].OpenTime != bars[6].OpenTime {
 		t.Errorf("the first bar of a session was not filled: %v", err)
 	}
 }
 
-// FuzzAppend demands that whatever a series takes yields finite numbers.
+// FuzzAppend checks that every bar that a series accepts yields finite numbers.
 func FuzzAppend(f *testing.F) {
 	f.Add(100.0, 101.0, 99.0, 100.5, 10.0, int64(1))
 	f.Add(math.NaN(), math.Inf(1), -1.0, 0.0, -1.0, int64(-1))

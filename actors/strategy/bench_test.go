@@ -6,7 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// BenchmarkAppend is the cost of a closed bar before anybody asks.
+// BenchmarkAppend is the cost of a closed bar without an assessment.
 func BenchmarkAppend(b *testing.B) {
 	bars := walk(1, 5000, 0.01)
 	s := NewSeries(signal.H1)
@@ -21,7 +21,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkHistory is the cost of a series of 1,500 bars from nothing.
+// BenchmarkHistory is the cost of building a series of 1,500 bars.
 func BenchmarkHistory(b *testing.B) {
 	bars := walk(1, 1500, 0.01)
 	for b.Loop() {
@@ -31,7 +31,7 @@ func BenchmarkHistory(b *testing.B) {
 	}
 }
 
-// BenchmarkAssessCold is the first run after a restart, the bars being there.
+// BenchmarkAssessCold is the first run after a restart, with the bars in memory.
 func BenchmarkAssessCold(b *testing.B) {
 	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
 	for b.Loop() {
@@ -50,8 +50,8 @@ func BenchmarkAssessNextBar(b *testing.B) {
 	}
 }
 
-// BenchmarkRunWarm is what every further run of a bar costs here: the assessment,
-// its levels and its metadata.
+// BenchmarkRunWarm is the cost of each further run at the same bar: the assessment, its
+// levels and its metadata.
 func BenchmarkRunWarm(b *testing.B) {
 	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
 	entry := s.Last().Close
@@ -67,8 +67,8 @@ func BenchmarkRunWarm(b *testing.B) {
 	}
 }
 
-// BenchmarkSentiment has what the simulated market tells of an asset in the 1,000
-// hours that a series looks back: an item in 20 minutes.
+// BenchmarkSentiment uses the news that the simulated market publishes about an asset in
+// the 1,000 hours that a series looks back: an item every 20 minutes.
 func BenchmarkSentiment(b *testing.B) {
 	bars := walk(1, 1000, 0.01)
 	news := newsFor(bars, hour/3)

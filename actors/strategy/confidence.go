@@ -4,24 +4,24 @@ import "math"
 
 // Constants of the estimate of confidence.
 const (
-	priorCount    = 40.0  // entries that the prior is worth before any is known
-	kappa         = 400.0 // how many entries the prior and the base weigh
-	kernelWidth   = 0.35  // of the difference of |score| that still is comparable
-	independent   = 4.0   // of H overlapping outcomes, as many count as one each
+	priorCount    = 40.0  // the number of entries at break-even that the prior starts with
+	kappa         = 400.0 // the weight, in entries, of the prior and of the base
+	kernelWidth   = 0.35  // the difference of |score| within which entries are comparable
+	independent   = 4.0   // this many of H overlapping outcomes count as independent
 	minOutcomes   = 100
 	minConfidence = 0.01
 	maxConfidence = 0.99
 )
 
-// setup is a past entry of a strategy.
+// setup is an earlier entry of a strategy.
 type setup struct {
 	strength float64 // |score|
-	r        float64 // how it ended in its direction, in R; a positive one closed in profit
+	r        float64 // its result in its direction, in R; positive: closed in profit
 }
 
-// record is what an asset's past says of entries without an opinion.
+// record sums up the outcomes of all entries of an asset, in both directions.
 type record struct {
-	count float64 // resolved entries, both directions
+	count float64 // resolved entries
 	wins  float64
 	sumR  float64
 }
@@ -37,12 +37,12 @@ func (c *record) add(o outcome) {
 	}
 }
 
-// prior returns the hit rate of an entry without an opinion.
+// prior returns the hit rate over all entries.
 func (c record) prior() float64 {
 	return (c.wins + priorCount*BreakEven) / (c.count + priorCount)
 }
 
-// meanR returns the mean result of an entry without an opinion.
+// meanR returns the mean result over all entries.
 func (c record) meanR() float64 {
 	if c.count == 0 {
 		return 0
@@ -50,16 +50,16 @@ func (c record) meanR() float64 {
 	return c.sumR / c.count
 }
 
-// estimate is the probability of a profit, and what it rests on.
+// estimate is the probability of a profit and its basis.
 type estimate struct {
 	confidence float64 // not rounded
 	expectedR  float64
 	sample     float64 // effective count of comparable entries
 }
 
-// weigh estimates the probability that an entry of the given strength closes in
-// profit: the prior, drawn towards the strategy's own past, drawn towards those
-// past entries that were of similar strength.
+// weigh estimates the probability that an entry of the given strength closes in profit.
+// The prior is shrunk towards all earlier entries of the strategy, and that towards the
+// ones of similar strength.
 func weigh(strength float64, horizon int, prior float64, past []setup) estimate {
 	d := min(1, independent/float64(horizon)) // outcomes overlap
 	var wins, sumW, sumWY, sumWR, sumR float64
@@ -81,16 +81,16 @@ func weigh(strength float64, horizon int, prior float64, past []setup) estimate 
 	switch {
 	case sumW > 0:
 		e.expectedR = sumWR / sumW
-	case n > 0: // nothing comes near: the kernel underflowed
+	case n > 0: // no entry is near: the kernel underflowed
 		e.expectedR = sumR / n
 	}
 	return e
 }
 
-// rank counts how a value compares with others.
+// rank compares a value with others.
 type rank struct{ below, equal, all float64 }
 
-// add counts one of the others.
+// add counts other, one of those with which value is compared.
 func (r *rank) add(other, value float64) {
 	r.all++
 	switch {
@@ -101,8 +101,8 @@ func (r *rank) add(other, value float64) {
 	}
 }
 
-// percentile returns the share of the others that lie below, equal ones by half;
-// 0.5 if there are none.
+// percentile returns the share of the others that are smaller, counting equal ones by
+// half; 0.5 without others.
 func (r rank) percentile() float64 {
 	if r.all == 0 {
 		return 0.5

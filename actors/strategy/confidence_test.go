@@ -7,7 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// TestWeigh compares with numbers worked out by hand from the formulas.
+// TestWeigh compares with numbers computed by hand from the formulas.
 func TestWeigh(t *testing.T) {
 	past := []setup{{1, 1.5}, {1, -1}, {1 + kernelWidth, 1.5}}
 	const prior, horizon = 0.41, 8 // so the outcomes count half
@@ -27,7 +27,8 @@ func TestWeigh(t *testing.T) {
 }
 
 func TestWeighStaysFinite(t *testing.T) {
-	if e := weigh(1e6, 24, 0.4, []setup{{0, -1}, {0, 2}}); e.confidence <= 0.39 || e.confidence >= 0.41 || e.expectedR != 0.5 {
+	if e := weigh(1e6, 24, 0.4, []setup{{0, -1}, {0, 2}}); e.confidence <= 0.39 || e.confidence >= 0.41 ||
+		e.expectedR != 0.5 {
 		t.Errorf("nothing comparable: %+v", e)
 	}
 	if e := weigh(1, 24, 0.4, nil); math.Abs(e.confidence-0.4) > 1e-12 || e.expectedR != 0 || e.sample != 0 {
@@ -49,7 +50,7 @@ func TestPrior(t *testing.T) {
 	}
 	c.add(outcome{1.5, -1})
 	c.add(outcome{-1, -1})
-	c.add(outcome{0, 0.2}) // 0 is no profit
+	c.add(outcome{0, 0.2}) // 0 is not a profit
 	if got, want := c.prior(), (2+16.0)/(6+40); math.Abs(got-want) > 1e-12 {
 		t.Errorf("prior = %v, want %v", got, want)
 	}
@@ -104,10 +105,10 @@ func hits(tb testing.TB, strategy string, walks, bars, every int) (confidence, h
 	return confidence / float64(n), hit / float64(n), n
 }
 
-// TestCalibration demands that confidence is a probability: on a market without
+// TestCalibration checks that confidence is a probability: on a market without
 // drift its mean lies within 0.03 of the share that closed in profit. Signals 24
-// bars apart hardly overlap, so 2,000 of them tell nearly as much as 5,000 that do;
-// these are left to one strategy.
+// bars apart hardly overlap, so 2,000 of them are nearly as informative as 5,000 that do,
+// which only one strategy uses.
 func TestCalibration(t *testing.T) {
 	for strategy, every := range map[string]int{Momentum: 10, MeanReversion: 24, Breakout: 24} {
 		if testing.Short() {

@@ -8,7 +8,6 @@ type ema struct {
 	value float64 // the sum of the values until the n-th, then the average
 }
 
-// add takes the next value.
 func (e *ema) add(x float64) {
 	e.count++
 	switch {
@@ -21,7 +20,7 @@ func (e *ema) add(x float64) {
 	}
 }
 
-// ready says that value is the average.
+// ready reports whether value is the average.
 func (e *ema) ready() bool { return e.count >= e.n }
 
 // wilder is Wilder's moving average of n values: the seed is the mean of the
@@ -32,7 +31,6 @@ type wilder struct {
 	value float64 // the sum of the values until the n-th, then the average
 }
 
-// add takes the next value.
 func (w *wilder) add(x float64) {
 	w.count++
 	switch {
@@ -45,5 +43,5 @@ func (w *wilder) add(x float64) {
 	}
 }
 
-// ready says that value is the average.
+// ready reports whether value is the average.
 func (w *wilder) ready() bool { return w.count >= w.n }

@@ -8,13 +8,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Exit is how a signal ends: why, and at which price.
+// Exit is the end of a signal: its reason and its price.
 type Exit struct {
 	Reason signal.CloseReason
 	Price  float64
 }
 
-// beyondStop says that p has reached the stop or passed it.
+// beyondStop reports whether p has reached the stop.
 func beyondStop(d signal.Direction, l signal.Levels, p float64) bool {
 	if d == signal.Short {
 		return p >= l.Stop
@@ -22,7 +22,7 @@ func beyondStop(d signal.Direction, l signal.Levels, p float64) bool {
 	return p <= l.Stop
 }
 
-// beyondTarget says that p has reached the target or passed it.
+// beyondTarget reports whether p has reached the target.
 func beyondTarget(d signal.Direction, l signal.Levels, p float64) bool {
 	if d == signal.Short {
 		return p <= l.Target
@@ -30,8 +30,9 @@ func beyondTarget(d signal.Direction, l signal.Levels, p float64) bool {
 	return p >= l.Target
 }
 
-// ExitOnTick decides whether a trade at price ends the signal. The stop is left
-// at the price seen, which may be beyond it; the target at the target exactly.
+// ExitOnTick returns the exit by a trade at price, or false if the signal stays open. The
+// stop is left at the observed price, which may be worse; the target at exactly the
+// target.
 func ExitOnTick(d signal.Direction, l signal.Levels, price float64) (Exit, bool) {
 	switch {
 	case beyondStop(d, l, price):
@@ -42,10 +43,10 @@ func ExitOnTick(d signal.Direction, l signal.Levels, price float64) (Exit, bool)
 	return Exit{}, false
 }
 
-// ExitOnBar decides whether b, a bar after the one in which the signal was born,
-// ends it. A bar that opens beyond the stop is left at its open. Where a bar
-// holds both levels the stop came first: nobody knows, and this errs on the safe
-// side.
+// ExitOnBar returns the exit by b, a bar after the one in which the signal was created,
+// or false if the signal stays open. If a bar opens beyond the stop, the exit is at its
+// open. If it contains both levels, the stop is assumed to come first: the order is
+// unknown, and this is the cautious choice.
 func ExitOnBar(d signal.Direction, l signal.Levels, b marketdata.Bar) (Exit, bool) {
 	worst, best := b.Low, b.High
 	if d == signal.Short {
@@ -64,8 +65,8 @@ func ExitOnBar(d signal.Direction, l signal.Levels, b marketdata.Bar) (Exit, boo
 	return Exit{}, false
 }
 
-// ExitOnExpiry ends a signal at the last price at or before its expiry. A price
-// event at the same instant goes before it.
+// ExitOnExpiry returns the exit at expiry. price is the last one at or before it; an exit
+// by a price at the same instant takes precedence.
 func ExitOnExpiry(price float64) Exit { return Exit{signal.Expired, price} }
 
 // PnL returns the result of one unit in price units (8 decimals) and in percent
@@ -78,8 +79,7 @@ func PnL(d signal.Direction, entry, exit float64) (percent, absolute float64) {
 	return noNegativeZero(round(diff/entry*100, 4)), noNegativeZero(round(diff, 8))
 }
 
-// R returns the result in units of the risk taken: -1 at the stop, 1.5 at the
-// target.
+// R returns the result in multiples of the risk taken: -1 at the stop, 1.5 at the target.
 func R(d signal.Direction, l signal.Levels, exit float64) float64 {
 	diff := exit - l.Entry
 	if d == signal.Short {
@@ -93,7 +93,7 @@ func DurationMinutes(created, closed time.Time) int64 {
 	return max(0, int64(closed.Sub(created)/time.Minute))
 }
 
-// Close returns how s, which has levels, ends by e at the given time.
+// Close returns the closing of s, which has levels, by e at the given time.
 func Close(s *signal.Signal, e Exit, at time.Time) signal.Closing {
 	price := shown(e.Price, s.Direction, *s.Levels)
 	percent, absolute := PnL(s.Direction, s.Levels.Entry, price)
@@ -101,12 +101,12 @@ func Close(s *signal.Signal, e Exit, at time.Time) signal.Closing {
 		DurationMinutes: DurationMinutes(s.CreatedAt, at)}
 }
 
-// maxPriceDecimals is with how many decimals prices are shown at most.
+// maxPriceDecimals is the number of decimals with which prices are shown at most.
 const maxPriceDecimals = 8
 
-// shown returns an observed price as clients see it: a multiple of the tick of the
-// entry, or of a finer one if the levels have it, or if only that keeps the price on
-// its side of the levels.
+// shown returns an observed price as clients see it, rounded to the decimals of the
+// entry's magnitude. More decimals are kept if the levels have them, or if rounding would
+// move the price across a level.
 func shown(price float64, d signal.Direction, l signal.Levels) float64 {
 	_, ends := ExitOnTick(d, l, price)
 	fits := func(decimals int) bool {
@@ -141,16 +141,16 @@ func Rescore(first float64, l signal.Levels, price float64) float64 {
 
 func logit(p float64) float64 { return math.Log(p / (1 - p)) }
 
-// minConfidenceChange is the least change of confidence that is worth telling.
+// minConfidenceChange is the smallest change of confidence that is published.
 const minConfidenceChange = 0.02
 
-// Moved says that now differs enough from the last confidence sent to be sent.
-// Both have 4 decimals.
+// Moved reports whether now differs enough from sent, the last published confidence, to
+// be published. Both have 4 decimals.
 func Moved(sent, now float64) bool {
 	return math.Round(math.Abs(now-sent)*1e4) >= minConfidenceChange*1e4
 }
 
-// noNegativeZero spares readers "-0".
+// noNegativeZero returns x, with 0 for -0.
 func noNegativeZero(x float64) float64 {
 	if x == 0 {
 		return 0

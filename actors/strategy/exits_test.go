@@ -154,11 +154,11 @@ func TestRescore(t *testing.T) {
 		}
 	}
 	if Moved(0.40, 0.4199) || !Moved(0.40, 0.42) || !Moved(0.4372, 0.4172) {
-		t.Error("a change of 0.02 is told, a smaller one is not")
+		t.Error("a change of 0.02 must be published, a smaller one must not")
 	}
 }
 
-// TestMirroredBars demands that exits treat both directions alike: the mirror
+// TestMirroredBars checks that exits treat both directions alike: the mirror
 // image of a bar ends the mirror image of a signal in the same way.
 func TestMirroredBars(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -182,12 +182,18 @@ func TestCloseShowsPricesInTicks(t *testing.T) {
 		price            float64
 		want, wantAmount float64
 	}{
-		{"a price of more digits", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 96.30185669999999, 96.301857, -1.562403},
-		{"a level is what it was", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 98.64546, 98.64546, .7812},
-		{"an end between the levels stays there", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 97.34346034, 97.3434603, -.5207997},
-		{"levels of a finer tick", signal.Levels{Entry: 100.123456, Stop: 99.123457, Target: 101.623455}, 99.1234568, 99.123457, -.999999},
-		{"no more than 8 decimals", signal.Levels{Entry: .0123, Stop: .0122, Target: .01245}, .012112345678, .01211235, -.00018765},
-		{"a great price", signal.Levels{Entry: 123456789, Stop: 123000000, Target: 124141973}, 122999998.76, 122999999, -456790},
+		{"a price of more digits", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 96.30185669999999,
+			96.301857, -1.562403},
+		{"a level is what it was", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 98.64546, 98.64546,
+			.7812},
+		{"an end between the levels stays there", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546},
+			97.34346034, 97.3434603, -.5207997},
+		{"levels of a finer tick", signal.Levels{Entry: 100.123456, Stop: 99.123457, Target: 101.623455}, 99.1234568,
+			99.123457, -.999999},
+		{"no more than 8 decimals", signal.Levels{Entry: .0123, Stop: .0122, Target: .01245}, .012112345678, .01211235,
+			-.00018765},
+		{"a great price", signal.Levels{Entry: 123456789, Stop: 123000000, Target: 124141973}, 122999998.76, 122999999,
+			-456790},
 	} {
 		s := &signal.Signal{Direction: signal.Long, Levels: &c.levels}
 		got := Close(s, Exit{signal.StopLoss, c.price}, time.Time{})

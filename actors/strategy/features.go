@@ -26,15 +26,15 @@ type Features struct {
 	ATR14              float64 // price units
 	SMA20, SD20        float64 // of closes; SD20 is the population's
 	Upper, Lower       float64 // Donchian channel of the 20 bars before
-	VolumeRatio        float64 // to the mean of the last 20 bars; NaN if volume is not known
+	VolumeRatio        float64 // to the mean of the last 20 bars; NaN if volume is unknown
 	Sigma              float64 // sample deviation of the last 100 log returns
 	Return             float64 // log return of the bar
 	Move10, Move40     float64 // log returns of the last 10 and 40 bars
 	ready, hasMovement bool
 }
 
-// indicators is the recursive state after a bar. It is copied to allow the last
-// bar to be replaced.
+// indicators is the recursive state after a bar. A copy is kept so that the last bar can
+// be replaced.
 type indicators struct {
 	fast, slow ema
 	strength   rsi
@@ -49,7 +49,7 @@ func newIndicators() indicators {
 	}
 }
 
-// add takes the next bar; previous is nil for the first one.
+// add adds the next bar; previous is nil for the first one.
 func (x *indicators) add(previous *marketdata.Bar, b marketdata.Bar) {
 	x.fast.add(b.Close)
 	x.slow.add(b.Close)
@@ -61,8 +61,8 @@ func (x *indicators) add(previous *marketdata.Bar, b marketdata.Bar) {
 	x.trend.add(*previous, b)
 }
 
-// features reads the indicators at the last of bars. seen counts the bars since
-// the series began; returns holds the log return of each bar.
+// features returns the indicators at the last of bars. seen counts the bars since the
+// series began; returns holds the log return of each bar.
 func (x *indicators) features(bars []marketdata.Bar, returns []float64, seen int) Features {
 	n := len(bars)
 	b := bars[n-1]
@@ -83,8 +83,8 @@ func (x *indicators) features(bars []marketdata.Bar, returns []float64, seen int
 	return f
 }
 
-// volumeRatio compares the volume of the last bar with the mean of all, fills of
-// gaps left out. It returns NaN if the last one's volume is not known.
+// volumeRatio returns the volume of the last bar over the mean of all, without the bars
+// that fill gaps. It is NaN if the volume of the last bar is unknown.
 func volumeRatio(bars []marketdata.Bar) float64 {
 	last := bars[len(bars)-1]
 	var sum, n float64

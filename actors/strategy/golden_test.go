@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 // goldenSignal is a signal as a client would see it.
 type goldenSignal struct {
@@ -30,7 +30,7 @@ type goldenSignal struct {
 }
 
 // TestGoldenSignals compares the signals of seeded series with those in testdata.
-// Run it with -update after a change that is meant to alter them, and read the
+// Run it with -update after a change that should alter them, and review the
 // difference.
 func TestGoldenSignals(t *testing.T) {
 	const path = "testdata/signals.json"

@@ -7,14 +7,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// RewardToRisk is the distance of the target over that of the stop.
+// RewardToRisk is the ratio of the target's distance to that of the stop.
 const RewardToRisk = 1.5
 
-// BreakEven is the share of signals that must reach the target, the others their
-// stop, for a result of 0.
+// BreakEven is the share of signals that must reach their target, with all others
+// stopped, for a mean result of 0.
 const BreakEven = 1 / (1 + RewardToRisk)
 
-// The least distance of a stop. Nearer ones are hit by noise.
+// The minimum distance of a stop. Nearer ones would be hit by noise.
 const (
 	minStopTicks = 5
 	minStopShare = 0.0005 // of the entry
@@ -36,7 +36,7 @@ func StopMultiple(risk signal.RiskLevel) float64 {
 	return 0
 }
 
-// Horizon returns after how many bars a signal expires; 0 for an unknown
+// Horizon returns the number of bars after which a signal expires; 0 for an unknown
 // timeframe.
 func Horizon(tf signal.Timeframe, risk signal.RiskLevel) int {
 	high := risk == signal.HighRisk
@@ -57,9 +57,8 @@ func Horizon(tf signal.Timeframe, risk signal.RiskLevel) int {
 	return 0
 }
 
-// Lifetime returns how long a signal lives on the wall clock while its market is
-// open. speed says how many times faster than real time the market runs; 1 and
-// less mean real time.
+// Lifetime returns how long a signal lives by the clock while its market is open. speed
+// is how many times as fast as the clock market time runs; values up to 1 mean real time.
 func Lifetime(tf signal.Timeframe, risk signal.RiskLevel, speed float64) time.Duration {
 	d := time.Duration(Horizon(tf, risk)) * tf.Duration()
 	if speed > 1 {
@@ -68,15 +67,15 @@ func Lifetime(tf signal.Timeframe, risk signal.RiskLevel, speed float64) time.Du
 	return d
 }
 
-// TickSize returns the tick of an asset whose source gives none: 8 significant
-// digits of the price, at least 10^-8.
+// TickSize returns the tick size for an asset whose source has none: 8 significant digits
+// of the price, at least 10^-8.
 func TickSize(price float64) float64 {
 	return max(math.Pow10(int(math.Floor(math.Log10(price)))-7), minTick)
 }
 
-// distances returns how far stop and target lie from entry before rounding: ATR
-// multiples, both wider by one factor where the stop were too near, both narrower
-// where the lower of the two prices would not be above zero.
+// distances returns the unrounded distances of stop and target from entry: multiples of
+// the ATR. Both are widened by one factor if the stop were too near, or narrowed if the
+// lower of the two prices were not above zero.
 func distances(d signal.Direction, entry, atr, multiple, tick float64) (stop, target float64) {
 	stop = max(multiple*atr, minStopTicks*tick, minStopShare*entry)
 	below := stop
@@ -90,7 +89,7 @@ func distances(d signal.Direction, entry, atr, multiple, tick float64) (stop, ta
 }
 
 // priceLevels returns the levels around entry, rounded to tick, which is at most
-// 0 where the source gives none. It fails where entry or atr are not possible, and
+// 0 if the source has none. It fails where entry or atr are not possible, and
 // where a price has too few ticks to hold levels.
 func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal.Levels, error) {
 	if err := checkPrice(entry); err != nil || !(atr > 0) || !finite(atr) || !(multiple > 0) || !finite(multiple) {
@@ -101,11 +100,11 @@ func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal
 	}
 	tick = max(tick, minTick)
 	stop, target := distances(d, entry, atr, multiple, tick)
-	// Count in ticks; a hair is taken off so that 5 ticks are not rounded up to 6.
+	// Count in ticks. The subtraction keeps a rounding error from turning 5 ticks into 6.
 	at := math.Round(entry / tick)
-	least := math.Ceil(max(minStopTicks, minStopShare*entry/tick) - 1e-6)
-	down := max(math.Round(stop/tick), least)
-	up := max(math.Round(target/tick), math.Round(RewardToRisk*least))
+	minTicks := math.Ceil(max(minStopTicks, minStopShare*entry/tick) - 1e-6)
+	down := max(math.Round(stop/tick), minTicks)
+	up := max(math.Round(target/tick), math.Round(RewardToRisk*minTicks))
 	if d == signal.Short {
 		down, up = -down, -up
 	}
@@ -121,8 +120,8 @@ func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal
 	return l, nil
 }
 
-// toTick returns n ticks as the float64 nearest to the decimal number that is
-// meant: 3 ticks of 0.1 are 0.3, not 0.30000000000000004.
+// toTick returns n ticks as the float64 nearest to the exact decimal: 3 ticks of 0.1 are
+// 0.3, not 0.30000000000000004.
 func toTick(n, tick float64) float64 {
 	scale := 1.0
 	for range 9 {
@@ -134,7 +133,7 @@ func toTick(n, tick float64) float64 {
 	return round(n*tick, 8)
 }
 
-// Ordered says that stop, entry and target lie in the order that d demands.
+// Ordered reports whether stop, entry and target are in the order that d demands.
 func Ordered(d signal.Direction, l signal.Levels) bool {
 	if d == signal.Short {
 		return l.Stop > l.Entry && l.Entry > l.Target

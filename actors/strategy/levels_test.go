@@ -26,13 +26,18 @@ func TestLevels(t *testing.T) {
 		{"high risk", long, signal.HighRisk, 100, 2, 0.01, signal.Levels{Entry: 100, Stop: 95, Target: 107.5}},
 		{"short", short, signal.MediumRisk, 100, 2, 0.01, signal.Levels{Entry: 100, Stop: 103, Target: 95.5}},
 		{"entry between ticks", long, signal.LowRisk, 100.013, 2, 0.05, signal.Levels{Entry: 100, Stop: 98, Target: 103}},
-		{"no tick given", long, signal.MediumRisk, 64250.125, 900, 0, signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}},
+		{"no tick given", long, signal.MediumRisk, 64250.125, 900, 0,
+			signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}},
 		{"a tick of 0.1 leaves no dust", long, signal.LowRisk, 0.7, 0.1, 0.1,
 			signal.Levels{Entry: 0.7, Stop: 0.2, Target: 1.5}}, // 5 ticks; 7.5 are 8
-		{"a stop nearer than 0.05 %", long, signal.LowRisk, 100, 0.01, 0.0001, signal.Levels{Entry: 100, Stop: 99.95, Target: 100.075}},
-		{"0.05 % is no whole number of ticks", long, signal.LowRisk, 101, 0.01, 0.01, signal.Levels{Entry: 101, Stop: 100.94, Target: 101.09}},
-		{"a stop nearer than 5 ticks", short, signal.LowRisk, 100, 0.01, 0.1, signal.Levels{Entry: 100, Stop: 100.5, Target: 99.2}},
-		{"ticks coarser than the distances", long, signal.LowRisk, 100, 0.01, 2, signal.Levels{Entry: 100, Stop: 90, Target: 116}},
+		{"a stop nearer than 0.05 %", long, signal.LowRisk, 100, 0.01, 0.0001,
+			signal.Levels{Entry: 100, Stop: 99.95, Target: 100.075}},
+		{"0.05 % is no whole number of ticks", long, signal.LowRisk, 101, 0.01, 0.01,
+			signal.Levels{Entry: 101, Stop: 100.94, Target: 101.09}},
+		{"a stop nearer than 5 ticks", short, signal.LowRisk, 100, 0.01, 0.1,
+			signal.Levels{Entry: 100, Stop: 100.5, Target: 99.2}},
+		{"ticks coarser than the distances", long, signal.LowRisk, 100, 0.01, 2,
+			signal.Levels{Entry: 100, Stop: 90, Target: 116}},
 		{"tiny price", long, signal.MediumRisk, 0.00001234, 0.0000004, 0,
 			signal.Levels{Entry: 0.00001234, Stop: 0.00001174, Target: 0.00001324}},
 		{"tiny price, tick finer than 8 decimals", long, signal.MediumRisk, 0.00001234, 0.0000004, 1e-12,
@@ -116,7 +121,8 @@ func TestLevelsHold(t *testing.T) {
 			t.Fatalf("%s levels %+v", a.Direction, l)
 		}
 		risk, reward := math.Abs(l.Entry-l.Stop), math.Abs(l.Entry-l.Target)
-		if hair := 1e-9 * entry; risk < 5*tick-hair || risk < 0.0005*entry-tick || math.Abs(reward-1.5*risk) > 1.25*tick+hair {
+		if hair := 1e-9 * entry; risk < 5*tick-hair || risk < 0.0005*entry-tick ||
+			math.Abs(reward-1.5*risk) > 1.25*tick+hair {
 			t.Fatalf("distances %v and %v at tick %v, entry %v", risk, reward, tick, entry)
 		}
 		for _, p := range []float64{l.Entry, l.Stop, l.Target} {

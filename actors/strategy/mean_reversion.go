@@ -2,7 +2,7 @@ package strategy
 
 import "fmt"
 
-// meanReversion expects the price to return to its mean, less so in a strong
+// meanReversion expects the price to return to its mean, with less weight in a strong
 // trend.
 type meanReversion struct{}
 

@@ -9,10 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Metadata returns the JSON object that a signal carries beside its columns. The
-// members of extra (source, time_compression, ...) are added; one with a name that
-// is already taken replaces that member. A value that JSON cannot express becomes
-// null.
+// Metadata returns the JSON object of a signal's metadata. The members of extra (source,
+// time_compression, ...) are added and replace others of the same name. A value that JSON
+// cannot express becomes null.
 func (a Assessment) Metadata(asset string, l signal.Levels, extra map[string]any) json.RawMessage {
 	o := object{buf: make([]byte, 0, 1024), skip: extra}
 	o.strings("indicators", a.Indicators)
@@ -38,10 +37,10 @@ func (a Assessment) Metadata(asset string, l signal.Levels, extra map[string]any
 // object writes the members of a JSON object in the order given.
 type object struct {
 	buf  []byte
-	skip map[string]any // members that somebody else writes
+	skip map[string]any // members that are written from elsewhere
 }
 
-// begin writes the member's name, or returns false if it is to be skipped.
+// begin writes the member's name. It returns false if the member is to be skipped.
 func (o *object) begin(name string) bool {
 	if _, skip := o.skip[name]; skip {
 		return false
@@ -65,7 +64,7 @@ func (o *object) value(name string, v func() any) {
 // strings writes a string or a list of them.
 func (o *object) strings(name string, v any) { o.value(name, func() any { return v }) }
 
-// number writes a number; null if it is not finite.
+// number writes a number, or null if it is not finite.
 func (o *object) number(name string, x float64) {
 	if !o.begin(name) {
 		return
@@ -80,7 +79,7 @@ func (o *object) number(name string, x float64) {
 // bytes ends the object.
 func (o *object) bytes() []byte { return append(o.buf, '}') }
 
-// encoded returns v as JSON, null if there is no such JSON.
+// encoded returns v as JSON, or null if JSON cannot express it.
 func encoded(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

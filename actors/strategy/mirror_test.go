@@ -20,10 +20,10 @@ func mirrored(bars []marketdata.Bar, f func(float64) float64) []marketdata.Bar {
 
 // TestMirroredPathSwapsDirections reflects the logarithm of the price at 100. The
 // averages are of prices, not of logarithms, so scores are the reverse of each
-// other but for the curvature: an opinion swaps its direction, and hardly changes
+// other except for the curvature: an opinion swaps its direction, and hardly changes
 // its strength.
 func TestMirroredPathSwapsDirections(t *testing.T) {
-	const clear = 0.1 // an opinion that the curvature cannot turn
+	const clear = 0.1 // an opinion too strong for the curvature to reverse
 	bars := walk(21, 1500, 0.004)
 	plain := NewSeries(signal.H1)
 	mirror := NewSeries(signal.H1)
@@ -62,7 +62,7 @@ func TestMirroredPathSwapsDirections(t *testing.T) {
 }
 
 // TestMirroredOutcomes reflects the prices themselves, which every exit rule
-// respects exactly: what a long entry brings on one path, a short one brings on
+// respects exactly: the result of a long entry on one path is that of a short one on
 // the other.
 func TestMirroredOutcomes(t *testing.T) {
 	bars := walk(22, 700, 0.01)
@@ -72,17 +72,17 @@ func TestMirroredOutcomes(t *testing.T) {
 	}
 	plain := seriesOf(t, signal.H1, bars)
 	mirror := seriesOf(t, signal.H1, mirrored(bars, func(p float64) float64 { return 2*high + 1 - p }))
-	for i := range plain.past {
-		// The indicators but for sigma do not see which side is up either.
-		if math.Abs(plain.past[i].atr-mirror.past[i].atr) > 1e-9 {
-			t.Fatalf("bar %d: ATR %v, mirrored %v", i, plain.past[i].atr, mirror.past[i].atr)
+	for i := range plain.history {
+		// The indicators except sigma are symmetrical as well.
+		if math.Abs(plain.history[i].atr-mirror.history[i].atr) > 1e-9 {
+			t.Fatalf("bar %d: ATR %v, mirrored %v", i, plain.history[i].atr, mirror.history[i].atr)
 		}
-		if r := technicalIndex(MeanReversion); math.Abs(plain.past[i].scores[r]+mirror.past[i].scores[r]) > 1e-9 {
-			t.Fatalf("bar %d: score %v, mirrored %v", i, plain.past[i].scores[r], mirror.past[i].scores[r])
+		if r := technicalIndex(MeanReversion); math.Abs(plain.history[i].scores[r]+mirror.history[i].scores[r]) > 1e-9 {
+			t.Fatalf("bar %d: score %v, mirrored %v", i, plain.history[i].scores[r], mirror.history[i].scores[r])
 		}
 	}
-	a := resolve(nil, plain.bars, plain.past, 24, 1.5, 0)
-	b := resolve(nil, mirror.bars, mirror.past, 24, 1.5, 0)
+	a := resolve(nil, plain.bars, plain.history, 24, 1.5, 0)
+	b := resolve(nil, mirror.bars, mirror.history, 24, 1.5, 0)
 	compared := 0
 	for j := warmUp; j < len(a); j++ {
 		if math.Abs(a[j].long-b[j].short) > 1e-9 || math.Abs(a[j].short-b[j].long) > 1e-9 {

@@ -37,8 +37,8 @@ func (momentum) finding(f *Features) string {
 		math.Abs(f.EMA12-f.EMA26)/f.ATR14, side, f.Move40/(f.Sigma*math.Sqrt(longMove)), f.ADX14, trendWord(f.ADX14))
 }
 
-// trendWord says what an ADX means to momentum, whose factor is full from 25 and
-// least up to 13.75.
+// trendWord returns what an ADX means to momentum, whose trend factor is largest from 25
+// on and smallest up to 13.75.
 func trendWord(adx float64) string {
 	switch {
 	case adx >= 25:

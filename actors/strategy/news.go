@@ -18,16 +18,15 @@ type NewsItem struct {
 	Headline string
 	Body     string // may be empty
 	Source   string
-	Weight   float64  // of the source; 0 stands for 1
+	Weight   float64  // of the source; 0 means 1
 	Symbols  []string // assets that the source says it is about
-	// Relevance is what the message has to do with the asset in question: 1 if the
-	// headline names it, 0.5 if it is named otherwise. 0 stands for 1. See the
-	// function Relevance.
+	// Relevance is 1 if the headline names the asset in question and 0.5 if the asset is
+	// named elsewhere. 0 means 1. See the function Relevance.
 	Relevance float64
 }
 
-// Relevance returns 1 if item's headline has one of an asset's names, 0.5 if only
-// its symbols have, else 0: the item is none of the asset's.
+// Relevance returns 1 if the headline of item contains one of an asset's names, 0.5 if
+// only its symbols do, and 0 if the item is not about the asset.
 func Relevance(item NewsItem, names []string) float64 {
 	headline := " " + strings.Join(tokens(item.Headline), " ") + " "
 	tagged := false
@@ -44,14 +43,14 @@ func Relevance(item NewsItem, names []string) float64 {
 	return 0
 }
 
-// minNews is how many messages a sentiment needs.
+// minNews is the minimum number of messages for a sentiment.
 const minNews = 3
 
-// nearDuplicate is the share of common words from which two headlines are the
-// same message.
+// nearDuplicate is the share of common words from which on two headlines count as one
+// message.
 const nearDuplicate = 0.8
 
-// newsWindow returns how old a message may be, in market time.
+// newsWindow returns the maximum age of a message, in market time.
 func newsWindow(tf signal.Timeframe) (hours int64) {
 	switch tf {
 	case signal.M1:
@@ -75,7 +74,7 @@ type article struct {
 	marks  uint64   // a bit for each word; two words may share one
 }
 
-// newArticle reads item. Where the headline says nothing the body is asked.
+// newArticle scores item: by its headline, or by its body if the headline is neutral.
 func newArticle(item NewsItem) article {
 	a := article{item: item, score: TextScore(item.Headline)}
 	if a.score == 0 && item.Body != "" {
@@ -98,15 +97,15 @@ func newArticle(item NewsItem) article {
 	return a
 }
 
-// repeats says that a and b have the same headline but for a few words.
+// repeats reports whether a and b have the same headline apart from a few words.
 func (a *article) repeats(b *article) bool {
 	x, y := a.words, b.words
 	if len(x)+len(y) == 0 {
 		return true
 	}
-	// As many words must be common for their share in all to be that large.
+	// The number of common words at which their share in all words is nearDuplicate.
 	least := nearDuplicate/(1+nearDuplicate)*float64(len(x)+len(y)) - 1e-9
-	// A bit that only one of them has is a word that only one of them has.
+	// Each bit that only one of them has is at least one word that the other lacks.
 	if most := len(x) - bits.OnesCount64(a.marks&^b.marks); float64(most) < least {
 		return false
 	}
@@ -127,22 +126,22 @@ func (a *article) repeats(b *article) bool {
 	return float64(common) >= least
 }
 
-// newsMemory keeps what was read of the news, so that a message is read once and
-// past scores are computed once a bar.
+// newsMemory caches what was computed from news: each message is scored once, and the
+// scores at earlier bars are computed once per bar.
 type newsMemory struct {
-	given    []NewsItem // of the last call
+	given    []NewsItem // of the last call of take
 	window   int64      // ms
 	articles []article  // by time, without repetitions
 	read     map[string]article
 
 	weights []float64 // of articles at the close of the last bar; nil: not computed
-	past    []float64 // score of each bar of the series; NaN: too little news; nil: not computed
+	history []float64 // score of each bar of the series; NaN: too little news; nil: not computed
 }
 
 // forgetScores drops what depends on the last bar.
-func (m *newsMemory) forgetScores() { m.weights, m.past = nil, nil }
+func (m *newsMemory) forgetScores() { m.weights, m.history = nil, nil }
 
-// take reads what is new in news. It returns at once if nothing is.
+// take scores the messages that are new in news. It returns at once if there are none.
 func (m *newsMemory) take(news []NewsItem, window int64) {
 	if m.window == window && m.has(news) {
 		return
@@ -168,7 +167,7 @@ func (m *newsMemory) take(news []NewsItem, window int64) {
 	*m = newsMemory{given: slices.Clone(news), window: window, articles: unrepeated(all, window), read: read}
 }
 
-// has says that news were given last.
+// has reports whether news equal those of the last call of take.
 func (m *newsMemory) has(news []NewsItem) bool {
 	if len(m.given) != len(news) {
 		return false
@@ -186,8 +185,8 @@ func sameItem(a, b *NewsItem) bool {
 		a.Weight == b.Weight && a.Relevance == b.Relevance
 }
 
-// unrepeated returns the articles that do not repeat one kept within the window
-// before them. Whether one is kept depends on earlier ones only.
+// unrepeated returns the articles that do not repeat one kept within the window before
+// them. Whether an article is kept depends only on earlier ones.
 func unrepeated(all []article, window int64) []article {
 	kept := make([]article, 0, len(all))
 	for i := range all {
@@ -205,17 +204,17 @@ func unrepeated(all []article, window int64) []article {
 
 // newsIndex is the weighted mean of text scores.
 type newsIndex struct {
-	articles  []article // that it is the mean of
+	articles  []article // the articles averaged
 	value     float64   // -1 to 1
-	effective float64   // count of articles, discounted for unequal weights
+	effective float64   // number of articles, discounted for unequal weights
 }
 
-// score returns the part of the sentiment score that the news give.
+// score returns the contribution of the news to the score of sentiment.
 func (x newsIndex) score() float64 { return x.value / 0.25 * x.effective / (x.effective + 4) }
 
-// decays returns the weight of each article with its age taken at the time
-// reference: half of it every quarter of the window. At another time all change
-// by the same factor, which leaves every index as it is.
+// decays returns the weight of each article at the time reference: it halves every
+// quarter of the window. Another reference changes all weights by the same factor, which
+// leaves every index unchanged.
 func (m *newsMemory) decays(reference int64) []float64 {
 	weights := make([]float64, len(m.articles))
 	for i := range m.articles {
@@ -225,8 +224,8 @@ func (m *newsMemory) decays(reference int64) []float64 {
 	return weights
 }
 
-// indexAt returns the index of the articles in the window that ends at the given
-// time, and false if there are too few. weights are those of decays.
+// indexAt returns the index of the articles in the window that ends at the given time, or
+// false if there are too few. weights are those of decays.
 func (m *newsMemory) indexAt(at int64, weights []float64) (newsIndex, bool) {
 	to, _ := slices.BinarySearchFunc(m.articles, at+1, func(a article, t int64) int { return cmp.Compare(a.item.At, t) })
 	from := to

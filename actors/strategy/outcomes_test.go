@@ -31,7 +31,7 @@ func TestReplay(t *testing.T) {
 		{"short target", signal.Short, []marketdata.Bar{flat, bar(100, 101, 96, 97), flat}, 1.5},
 		{"short expiry", signal.Short, []marketdata.Bar{flat, flat, bar(100, 101.2, 99, 101)}, -0.5},
 	} {
-		// The extremes of the entry's bar lie beyond both levels and must not matter.
+		// The extremes of the entry's bar lie beyond both levels and must be ignored.
 		bars := append([]marketdata.Bar{bar(100, 120, 80, 100)}, c.bars...)
 		if got := replay(c.d, bars, 3, 2, 1, 0); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %v R, want %v", c.name, got, c.want)
@@ -39,9 +39,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayObeysLeastDistance: a signal's levels are wider where ATR is tiny, so
-// past entries are, too.
-func TestReplayObeysLeastDistance(t *testing.T) {
+// TestReplayObeysMinimumDistance checks that levels are widened for a tiny ATR in replays
+// as they are in signals.
+func TestReplayObeysMinimumDistance(t *testing.T) {
 	bars := []marketdata.Bar{{Close: 100}, {Open: 100, High: 100.01, Low: 99.96, Close: 100.01}}
 	if got, want := replay(signal.Long, bars, 1, 0.01, 1, 0), 0.01/0.05; math.Abs(got-want) > 1e-9 {
 		t.Errorf("0.05 %% of the entry: %v R, want %v", got, want)
@@ -55,7 +55,7 @@ func TestResolveWaitsForTheHorizon(t *testing.T) {
 	bars := walk(1, 200, 0.01)
 	s := seriesOf(t, signal.D1, bars)
 	const horizon = 10
-	known := resolve(nil, s.bars, s.past, horizon, 1, 0)
+	known := resolve(nil, s.bars, s.history, horizon, 1, 0)
 	if len(known) != len(bars)-horizon {
 		t.Fatalf("%d outcomes of %d bars, want %d", len(known), len(bars), len(bars)-horizon)
 	}

@@ -1,12 +1,11 @@
 package strategy
 
-// rsi is Wilder's relative strength index. A market that never moved stands at
-// 50.
+// rsi is Wilder's relative strength index. Without any movement it is 50.
 type rsi struct{ gain, loss wilder }
 
 func newRSI(n int) rsi { return rsi{gain: wilder{n: n}, loss: wilder{n: n}} }
 
-// add takes the change from one close to the next.
+// add adds the change from one close to the next.
 func (r *rsi) add(change float64) {
 	r.gain.add(max(change, 0))
 	r.loss.add(max(-change, 0))

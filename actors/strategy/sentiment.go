@@ -12,19 +12,18 @@ import (
 
 // Constants of the strategy sentiment.
 const (
-	momentumShare = 0.3  // of the momentum score
-	priorSpread   = 0.05 // how far a score can move the prior
-	positiveScore = 0.05 // from here a text counts as positive
+	momentumShare = 0.3  // the weight of the momentum score
+	priorSpread   = 0.05 // the maximum by which a score moves the prior
+	positiveScore = 0.05 // texts from this score on count as positive
 	maxHeadlines  = 3
 	maxHeadline   = 200 // bytes
 )
 
-// AssessSentiment is Assess for the strategy sentiment. news holds what is known
-// of the asset, in any order: the messages of the window and, so that past scores
-// exist, older ones. now, in milliseconds, is the time at which messages have
-// their age; later ones do not count. Fewer than three are
-// INSUFFICIENT_HISTORY. Where the strategy has fewer than 100 past outcomes the
-// prior is moved by the score instead.
+// AssessSentiment is Assess for the strategy sentiment. news holds the known messages
+// about the asset in any order: those of the window, and older ones for the scores at
+// earlier bars. now, in milliseconds, is the time from which ages count; later messages
+// are ignored. With fewer than three messages the error is INSUFFICIENT_HISTORY. With
+// fewer than 100 earlier outcomes the confidence is the prior, moved by the score.
 func (s *Series) AssessSentiment(news []NewsItem, risk signal.RiskLevel, now int64) (Assessment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,19 +38,20 @@ func (s *Series) AssessSentiment(news []NewsItem, risk signal.RiskLevel, now int
 	}
 	index, ok := m.indexAt(now, m.weights)
 	if !ok {
-		return Assessment{}, insufficient("only %d relevant news items are known, %d are needed", len(index.articles), minNews)
+		return Assessment{}, insufficient("only %d relevant news items are known, %d are needed", len(index.articles),
+			minNews)
 	}
-	current := &s.past[len(s.past)-1]
+	current := &s.history[len(s.history)-1]
 	score := index.score() + momentumShare*current.scores[momentumIndex]
 	a := b.Assessment(Sentiment, score, directionOf(score, current.belowMean))
-	s.pastSentiment()
+	s.sentimentHistory()
 	s.calibrateSentiment(&a, b)
 	a.Indicators = []string{"news_sentiment", "news_count", "atr_14"}
 	a.describeNews(index, current.scores[momentumIndex], now, m.window)
 	return a, nil
 }
 
-// newsWindow returns how old a message may be, in milliseconds of wall time. In a
+// newsWindow returns the maximum age of a message in milliseconds by the clock. In a
 // compressed market bars are shorter than their timeframe, and so is the window.
 func (s *Series) newsWindow() int64 {
 	full := s.tf.Duration().Milliseconds()
@@ -63,38 +63,38 @@ func (s *Series) newsWindow() int64 {
 	return max(1, int64(float64(w)*min(1, float64(longest)/float64(full))))
 }
 
-// pastSentiment computes the score of every bar of the series at its close.
-func (s *Series) pastSentiment() {
+// sentimentHistory computes the score at the close of every bar of the series.
+func (s *Series) sentimentHistory() {
 	m := &s.news
-	if m.past != nil {
+	if m.history != nil {
 		return
 	}
-	m.past = make([]float64, len(s.bars))
+	m.history = make([]float64, len(s.bars))
 	from := s.scoredFrom()
-	for j := range m.past {
-		m.past[j] = math.NaN()
-		if j < from || !s.past[j].scored {
+	for j := range m.history {
+		m.history[j] = math.NaN()
+		if j < from || !s.history[j].scored {
 			continue
 		}
 		if x, ok := m.indexAt(s.bars[j].CloseTime, m.weights); ok {
-			m.past[j] = x.score() + momentumShare*s.past[j].scores[momentumIndex]
+			m.history[j] = x.score() + momentumShare*s.history[j].scores[momentumIndex]
 		}
 	}
 }
 
-// calibrateSentiment estimates the confidence of a.
+// calibrateSentiment sets the confidence of a.
 func (s *Series) calibrateSentiment(a *Assessment, b Base) {
 	known := s.outcomes[riskIndex(a.Risk)]
 	strength := math.Abs(a.Score)
 	var place rank
 	s.scratch = s.scratch[:0]
-	for j, score := range s.news.past[:len(s.past)-1] {
+	for j, score := range s.news.history[:len(s.history)-1] {
 		if math.IsNaN(score) {
 			continue
 		}
 		place.add(math.Abs(score), strength)
 		if j < len(known) {
-			r := known[j].of(directionOf(score, s.past[j].belowMean))
+			r := known[j].of(directionOf(score, s.history[j].belowMean))
 			s.scratch = append(s.scratch, setup{math.Abs(score), r})
 		}
 	}
@@ -103,13 +103,13 @@ func (s *Series) calibrateSentiment(a *Assessment, b Base) {
 		a.set(weigh(strength, b.Horizon, b.Prior, s.scratch), place)
 		return
 	}
-	// No past entry is comparable, so the sample is empty and what is expected is
-	// what any entry brought.
+	// No earlier entry is comparable: the sample is empty and the expectation is that of
+	// all entries.
 	confidence := clip(b.Prior+priorSpread*math.Tanh(strength), minConfidence, maxConfidence)
 	a.set(estimate{confidence: confidence, expectedR: b.ExpectedR}, place)
 }
 
-// describeNews fills in what an assessment of news reports.
+// describeNews sets the members of an assessment that describe the news.
 func (a *Assessment) describeNews(x newsIndex, momentumScore float64, now, window int64) {
 	positive := 0
 	for i := range x.articles {
@@ -123,12 +123,13 @@ func (a *Assessment) describeNews(x newsIndex, momentumScore float64, now, windo
 		"news_count":     len(x.articles),
 		"atr_14":         significant(a.ATR),
 	}
-	a.Finding = fmt.Sprintf("the news index is %+.2f over %d items, %.0f %% of them positive, and the momentum score is %+.1f",
+	a.Finding = fmt.Sprintf("the news index is %+.2f over %d items, %.0f %% of them positive, and the momentum score "+
+		"is %+.1f",
 		x.value, len(x.articles), 100*share, momentumScore)
 	a.Headlines = headlines(x.articles, now, window)
 }
 
-// headlines returns those that moved the index most.
+// headlines returns the headlines that moved the index most.
 func headlines(articles []article, now, window int64) []string {
 	weight := func(a article) float64 {
 		return a.weight * math.Abs(a.score) * math.Exp2(float64(a.item.At-now)/(float64(window)/4))

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// labelled is a headline, what it says and what the analyser makes of it: +, - or 0.
+// labelled is a headline with its label and the sign that the analyser gives it: +, - or 0.
 type labelled struct {
 	headline, want, got string
 	score               float64
@@ -57,8 +57,8 @@ func TestLabelledHeadlines(t *testing.T) {
 	}
 }
 
-// TestUnseenHeadlines holds the analyser to what it makes of headlines that it was not
-// made for: two thirds are right, most others say nothing to it, few are turned round.
+// TestUnseenHeadlines pins the accuracy on headlines to which the lexicon was not tuned:
+// two thirds are right, most others neutral and few wrong.
 func TestUnseenHeadlines(t *testing.T) {
 	all := readHeadlines(t, "testdata/unseen.txt")
 	right, turned := 0, 0
@@ -100,7 +100,8 @@ func TestPhrases(t *testing.T) {
 }
 
 func FuzzTextScore(f *testing.F) {
-	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh", "😁💘", "n't least never so",
+	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh", "😁💘",
+		"n't least never so",
 		strings.Repeat("record high ", 400), "...,,, record --- high", "least", "not", "without doubt bad"} {
 		f.Add(s)
 	}
@@ -169,7 +170,7 @@ func TestRepeats(t *testing.T) {
 func TestNewsIndex(t *testing.T) {
 	// A quarter of the window is 25, so an age of 25 halves a weight.
 	m := newsMemory{window: 100, articles: []article{
-		{item: NewsItem{At: 0}, score: -1, weight: 9}, // as old as the window: out
+		{item: NewsItem{At: 0}, score: -1, weight: 9}, // as old as the window: excluded
 		{item: NewsItem{At: 50}, score: 1, weight: 1}, // 0.25
 		{item: NewsItem{At: 75}, score: -1, weight: 1},
 		{item: NewsItem{At: 100}, score: 0.5, weight: 0.5},
@@ -252,7 +253,7 @@ func TestAssessSentiment(t *testing.T) {
 	if got := a.Values["news_count"]; got != 8 {
 		t.Errorf("%v items in 48 hours, want 8", got)
 	}
-	momentumScore := s.past[len(s.past)-1].scores[momentumIndex]
+	momentumScore := s.history[len(s.history)-1].scores[momentumIndex]
 	x, _ := s.news.indexAt(now, s.news.decays(now))
 	if want := x.score() + 0.3*momentumScore; math.Abs(a.Score-want) > 1e-9 {
 		t.Errorf("score %v, want %v", a.Score, want)
@@ -262,10 +263,13 @@ func TestAssessSentiment(t *testing.T) {
 		t.Errorf("metadata %v", m)
 	}
 
-	// The order in which news are given does not matter, later ones do not count,
-	// and what was given before leaves no trace.
+	// The order of news does not matter, later ones do not count, and an earlier
+	// call has no effect.
 	shuffled := append([]NewsItem{{ID: "later", At: now + 1, Headline: "Coins crash"}}, news...)
-	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) {
+		shuffled[i], shuffled[j] = shuffled[j],
+			shuffled[i]
+	})
 	for name, series := range map[string]*Series{"the same series": s, "a new one": seriesOf(t, signal.H1, bars)} {
 		b, err := series.AssessSentiment(shuffled, signal.MediumRisk, now)
 		if diff := cmp.Diff(a, b); err != nil || diff != "" {
@@ -307,8 +311,9 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	}{
 		{"no news", nil},
 		{"two items", recent[:2]},
-		{"three of which two say the same", []NewsItem{recent[0], recent[1], {ID: "x", At: now, Headline: recent[1].Headline}}},
-		{"weights that are none", []NewsItem{{ID: "1", At: now, Headline: "a", Weight: math.NaN()},
+		{"three of which two say the same", []NewsItem{recent[0], recent[1],
+			{ID: "x", At: now, Headline: recent[1].Headline}}},
+		{"invalid weights", []NewsItem{{ID: "1", At: now, Headline: "a", Weight: math.NaN()},
 			{ID: "2", At: now, Headline: "b", Weight: -1}, {ID: "3", At: now, Headline: "c", Weight: math.Inf(1)}}},
 	} {
 		if _, err := s.AssessSentiment(c.news, signal.MediumRisk, now); runErrorCode(err) != signal.InsufficientHistory {
@@ -317,8 +322,8 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	}
 }
 
-// TestSentimentWithoutLookAhead demands that an assessment made on the way equals
-// one made later from what was known then.
+// TestSentimentWithoutLookAhead checks that an assessment equals one made later from
+// the news and bars known at its time.
 func TestSentimentWithoutLookAhead(t *testing.T) {
 	bars := walk(63, 800, 0.01)
 	news := newsFor(bars, 5*hour)
@@ -339,14 +344,15 @@ func TestSentimentWithoutLookAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, err := seriesOf(t, signal.H1, bars[:i+1]).AssessSentiment(news, signal.LowRisk, b.CloseTime)
-		got.Score = want.Score // summed in another order of magnitude
+		got.Score = want.Score // rounding differs because the weights have another magnitude
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Fatalf("bar %d: %v\n%s", i, err, diff)
 		}
 	}
 }
 
-// TestCompressedNewsWindow: in a market 60 times as fast 48 hours are 48 minutes.
+// TestCompressedNewsWindow checks that 48 hours are 48 minutes in a market 60 times as
+// fast.
 func TestCompressedNewsWindow(t *testing.T) {
 	bars := walk(64, 400, 0.01)
 	fast := seriesOf(t, signal.H1, nil)

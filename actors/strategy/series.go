@@ -11,44 +11,44 @@ import (
 
 // Sizes of a series in bars.
 const (
-	window    = 1000 // what an assessment looks at
-	warmUp    = 120  // the oldest of them, and the first of the series: no scores
+	window    = 1000 // the bars that an assessment looks at
+	warmUp    = 120  // the oldest bars of the window and of the series, which have no scores
 	minUsable = 300
-	slack     = 250 // how many more are kept before the oldest are dropped at once
+	slack     = 250 // the number of older bars kept until they are dropped at once
 )
 
-// reading is what is kept of a past bar's features.
+// reading holds the features of an earlier bar that are kept.
 type reading struct {
 	scored    bool
-	belowMean bool // close below EMA26, which decides where a score is 0
+	belowMean bool // close below EMA26, which decides the direction if a score is 0
 	atr       float64
 	scores    [len(technicals)]float64
 }
 
-// Series is the closed bars of one asset and timeframe with their features,
-// scores and outcomes. It keeps the newest 1,000 bars and up to 250 more. It may
-// be used from several goroutines.
+// Series holds the closed bars of one asset and timeframe with their features, scores and
+// outcomes. It keeps the newest 1,000 bars and up to 250 more. It may be used from
+// several goroutines.
 type Series struct {
 	tf   signal.Timeframe
-	tick float64 // 0: not known
+	tick float64 // 0: unknown
 
 	mu      sync.Mutex
 	seen    int              // bars since the series began
 	bars    []marketdata.Bar // newest last
-	returns []float64        // log return of each of bars
-	past    []reading        // of each of bars
+	returns []float64        // log return of each bar
+	history []reading        // one for each bar
 
-	state, before indicators // after the last bar, and after the one before it
+	state, before indicators // after the last bar, and after its predecessor
 	last          Features
 
-	outcomes [3][]outcome // by risk; the j-th belongs to bars[j]
-	records  [3]*record   // by risk; nil: not counted since the last bar
+	outcomes [3][]outcome // by risk level; the j-th belongs to bars[j]
+	records  [3]*record   // by risk level; nil: not computed for the last bar
 	cached   [len(technicals)][3]*result
 	scratch  []setup
 	news     newsMemory
 }
 
-// result is an answer of Assess that holds until the next bar.
+// result is a result of Assess, valid until the next bar.
 type result struct {
 	assessment Assessment
 	err        error
@@ -59,9 +59,8 @@ func NewSeries(tf signal.Timeframe) *Series {
 	return &Series{tf: tf, state: newIndicators(), before: newIndicators()}
 }
 
-// WithTick tells the asset's tick size before the first Append and returns s.
-// Past entries are then replayed with the least distance of levels that the tick
-// demands. It panics once there are bars.
+// WithTick sets the asset's tick size and returns s. Entries are then replayed with the
+// minimum distance of levels that the tick demands. It panics once there are bars.
 func (s *Series) WithTick(tick float64) *Series {
 	if s.Len() > 0 {
 		panic("strategy: tick size changed after the first bar")
@@ -72,42 +71,40 @@ func (s *Series) WithTick(tick float64) *Series {
 	return s
 }
 
-// Len returns how many bars the series holds.
+// Len returns the number of bars in the series.
 func (s *Series) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.bars)
 }
 
-// Last returns the newest bar; the zero Bar if there is none.
+// Last returns the newest bar; the zero Bar for an empty series.
 func (s *Series) Last() marketdata.Bar {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last.Bar
 }
 
-// Features returns the indicators at the newest bar, and whether it is past the
-// warm-up.
+// Features returns the indicators at the newest bar. It returns false during the warm-up.
 func (s *Series) Features() (Features, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.last.ready
 }
 
-// Append adds a closed bar. One with the last bar's open time replaces it. The
-// caller has filled gaps inside sessions (FillGaps). ErrBadBar and ErrOldBar
-// leave the series as it was.
+// Append adds a closed bar. A bar with the open time of the last one replaces it. The
+// caller must have filled gaps inside sessions (FillGaps). ErrBadBar and ErrOldBar leave
+// the series unchanged.
 func (s *Series) Append(b marketdata.Bar) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.append(b)
 }
 
-// Sync brings the series up to date with bars, the history of its asset, oldest
-// first. Bars that it has are skipped, and a history that ends before its own
-// changes nothing, so that callers may come with theirs in any order. Where the
-// newest bar of the series is not among bars, the two cannot be joined and the
-// series begins anew.
+// Sync brings the series up to date with bars, the history of its asset, oldest first.
+// Bars that it has are skipped, and a shorter history changes nothing, so that callers
+// may arrive in any order. If the newest bar of the series is not among bars, the two
+// cannot be joined and the series is rebuilt from bars.
 func (s *Series) Sync(bars []marketdata.Bar) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +116,8 @@ func (s *Series) Sync(bars []marketdata.Bar) error {
 	return nil
 }
 
-// join returns the index of the first of bars that the series lacks. It empties
-// the series if bars do not follow on it.
+// join returns the index of the first of bars that the series lacks. It empties the
+// series if bars do not continue it.
 func (s *Series) join(bars []marketdata.Bar) int {
 	last := s.last.Bar
 	if len(s.bars) == 0 {
@@ -144,9 +141,9 @@ func (s *Series) join(bars []marketdata.Bar) int {
 	return 0
 }
 
-// reset forgets all bars.
+// reset removes all bars.
 func (s *Series) reset() {
-	s.seen, s.bars, s.returns, s.past = 0, s.bars[:0], s.returns[:0], s.past[:0]
+	s.seen, s.bars, s.returns, s.history = 0, s.bars[:0], s.returns[:0], s.history[:0]
 	s.state, s.before, s.last = newIndicators(), newIndicators(), Features{}
 	for i := range s.outcomes {
 		s.outcomes[i] = s.outcomes[i][:0]
@@ -163,9 +160,9 @@ func (s *Series) append(b marketdata.Bar) error {
 	s.bars = bars
 	if len(bars) == n { // the last one was replaced
 		s.state = s.before
-		s.returns, s.past = s.returns[:n-1], s.past[:n-1]
+		s.returns, s.history = s.returns[:n-1], s.history[:n-1]
 		for i, risk := range signal.RiskLevels {
-			// Those that ended with the replaced bar have to be resolved again.
+			// Outcomes that depend on the replaced bar have to be resolved again.
 			ended := max(0, n-1-Horizon(s.tf, risk))
 			s.outcomes[i] = s.outcomes[i][:min(ended, len(s.outcomes[i]))]
 		}
@@ -177,25 +174,25 @@ func (s *Series) append(b marketdata.Bar) error {
 	return nil
 }
 
-// trim drops the oldest bars once enough have gathered.
+// trim drops the oldest bars at once when slack of them have accumulated.
 func (s *Series) trim() {
 	if len(s.bars) < window+slack {
 		return
 	}
 	s.bars = dropFirst(s.bars, slack)
 	s.returns = dropFirst(s.returns, slack)
-	s.past = dropFirst(s.past, slack)
+	s.history = dropFirst(s.history, slack)
 	for i := range s.outcomes {
 		s.outcomes[i] = dropFirst(s.outcomes[i], slack)
 	}
 }
 
-// dropFirst moves what follows the first n elements of xs to its front.
+// dropFirst removes the first n elements of xs in place.
 func dropFirst[T any](xs []T, n int) []T {
 	return xs[:copy(xs, xs[min(n, len(xs)):])]
 }
 
-// update computes what belongs to the newest bar.
+// update computes the features and scores of the newest bar.
 func (s *Series) update() {
 	n := len(s.bars)
 	b := s.bars[n-1]
@@ -216,17 +213,17 @@ func (s *Series) update() {
 			r.scores[i] = t.score(&s.last)
 		}
 	}
-	s.past = append(s.past, r)
+	s.history = append(s.history, r)
 	s.forget()
 }
 
-// forget drops what was cached for the last bar.
+// forget clears what was cached for the last bar.
 func (s *Series) forget() {
 	s.records = [3]*record{}
 	s.cached = [len(technicals)][3]*result{}
 	s.news.forgetScores()
 }
 
-// scoredFrom returns the index in bars of the oldest one whose score may count.
-// Those of the series' own warm-up have none.
+// scoredFrom returns the index of the oldest bar whose score may count. Bars of the
+// series' own warm-up have no score.
 func (s *Series) scoredFrom() int { return max(0, len(s.bars)-(window-warmUp)) }

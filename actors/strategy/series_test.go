@@ -48,7 +48,7 @@ func seriesOf(tb testing.TB, tf signal.Timeframe, bars []marketdata.Bar) *Series
 	return s
 }
 
-// assess fails the test where there is no assessment.
+// assess fails the test if there is no assessment.
 func assess(tb testing.TB, s *Series, strategy string, risk signal.RiskLevel) Assessment {
 	tb.Helper()
 	a, err := s.Assess(strategy, risk)
@@ -65,8 +65,7 @@ func runErrorCode(err error) signal.ErrorCode {
 	return ""
 }
 
-// TestNoLookAhead demands that features and scores of a bar are the same whether
-// or not later bars are known.
+// TestNoLookAhead checks that later bars do not change the features and scores of a bar.
 func TestNoLookAhead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bars := walk(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(121, 400).Draw(t, "bars"), 0.01)
@@ -91,15 +90,15 @@ func TestNoLookAhead(t *testing.T) {
 		if diff := cmp.Diff(seen, got, cmp.AllowUnexported(Features{}), cmpopts.EquateNaNs()); diff != "" {
 			t.Fatalf("features depend on the future:\n%s", diff)
 		}
-		if full.past[n-1] != prefix.past[n-1] {
-			t.Fatalf("scores depend on the future: %+v, %+v", full.past[n-1], prefix.past[n-1])
+		if full.history[n-1] != prefix.history[n-1] {
+			t.Fatalf("scores depend on the future: %+v, %+v", full.history[n-1], prefix.history[n-1])
 		}
 	})
 }
 
-// TestAssessmentDoesNotDependOnTheFuture demands the same of assessments, which
-// also rest on past outcomes: one made on the way equals one made from the bars up
-// to there, and the outcomes known then never change.
+// TestAssessmentDoesNotDependOnTheFuture checks the same for assessments, which also rest
+// on outcomes: one equals that of a series with only the bars up to there, and outcomes
+// never change once they are known.
 func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 	bars := walk(7, 900, 0.01)
 	live := NewSeries(signal.H1)
@@ -119,15 +118,16 @@ func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 			}
 		}
 		now := live.outcomes[2]
-		if diff := cmp.Diff(resolved, now[:len(resolved):len(resolved)], cmp.AllowUnexported(outcome{}), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(resolved, now[:len(resolved):len(resolved)], cmp.AllowUnexported(outcome{}),
+			cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("bar %d: a resolved outcome changed:\n%s", i, diff)
 		}
 		resolved = append(resolved[:0], now...)
 	}
 }
 
-// TestBeginningOfASeriesDoesNotShow holds what doc.go promises of series that
-// begin at different bars.
+// TestBeginningOfASeriesDoesNotShow checks the promise of doc.go for series that begin at
+// different bars.
 func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
 	bars := walk(11, 3200, 0.01)
 	long, later, latest := NewSeries(signal.H1), NewSeries(signal.H1), NewSeries(signal.H1)
@@ -208,7 +208,7 @@ func TestHistoryThatDoesNotSuffice(t *testing.T) {
 
 func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
 	bars := walk(5, 600, 0.01)
-	// A market that stood still for long has bars, but hardly any entries.
+	// After a long standstill there are enough bars, but hardly any entries.
 	for i := 130; i < 400; i++ {
 		c := bars[129].Close
 		bars[i].Open, bars[i].High, bars[i].Low, bars[i].Close = c, c, c, c
@@ -255,7 +255,7 @@ func TestUnknownStrategyOrRisk(t *testing.T) {
 	}
 }
 
-// TestReplacedBar demands that a later copy of the last bar leaves no trace of the
+// TestReplacedBar checks that a new version of the last bar leaves no trace of the
 // earlier one, outcomes included.
 func TestReplacedBar(t *testing.T) {
 	bars := walk(13, 900, 0.01)
@@ -269,7 +269,7 @@ func TestReplacedBar(t *testing.T) {
 		if err := corrected.Append(wrong); err != nil {
 			t.Fatal(err)
 		}
-		if i > 320 { // so that outcomes were resolved with the wrong bar
+		if i > 320 { // so that some outcomes depend on the replaced bar
 			assess(t, corrected, Momentum, signal.HighRisk)
 		}
 		if err := corrected.Append(b); err != nil {
@@ -336,7 +336,8 @@ func TestSync(t *testing.T) {
 		if diff := cmp.Diff(want.bars, got.bars); diff != "" {
 			t.Errorf("%s: bars differ:\n%s", c.name, diff)
 		}
-		if diff := cmp.Diff(assess(t, want, Momentum, signal.HighRisk), assess(t, got, Momentum, signal.HighRisk)); diff != "" {
+		if diff := cmp.Diff(assess(t, want, Momentum, signal.HighRisk),
+			assess(t, got, Momentum, signal.HighRisk)); diff != "" {
 			t.Errorf("%s: assessments differ:\n%s", c.name, diff)
 		}
 	}
@@ -351,7 +352,8 @@ func TestWithTick(t *testing.T) {
 	}
 	a, b := assess(t, fine, Momentum, signal.LowRisk), assess(t, coarse, Momentum, signal.LowRisk)
 	if a.Score != b.Score || a.Prior == b.Prior {
-		t.Errorf("scores %v and %v, priors %v and %v: want the past replayed at other distances", a.Score, b.Score, a.Prior, b.Prior)
+		t.Errorf("scores %v and %v, priors %v and %v: want a history replayed at other distances", a.Score, b.Score,
+			a.Prior, b.Prior)
 	}
 	defer func() {
 		if recover() == nil {
@@ -374,14 +376,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := s.Len(); n < window || n >= window+slack {
 		t.Errorf("series holds %d bars, want %d to %d", n, window, window+slack-1)
 	}
-	for name, n := range map[string]int{"bars": cap(s.bars), "readings": cap(s.past), "outcomes": cap(s.outcomes[0])} {
+	for name, n := range map[string]int{"bars": cap(s.bars), "readings": cap(s.history), "outcomes": cap(s.outcomes[0])} {
 		if n > 2*(window+slack) {
 			t.Errorf("room for %d %s", n, name)
 		}
 	}
 }
 
-// TestManyGoroutines lets the race detector look.
+// TestManyGoroutines gives the race detector concurrent calls.
 func TestManyGoroutines(t *testing.T) {
 	bars := walk(8, 700, 0.01)
 	s := seriesOf(t, signal.H1, bars[:400])
@@ -406,8 +408,8 @@ func TestManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestBaseCountsEveryResolvedEntry: an entry without an opinion rests on all past
-// ones, discounted because their lives overlap.
+// TestBaseCountsEveryResolvedEntry checks that the base rests on all resolved entries,
+// discounted because they overlap.
 func TestBaseCountsEveryResolvedEntry(t *testing.T) {
 	s := seriesOf(t, signal.H1, walk(3, 1000, 0.01))
 	for risk, horizon := range map[signal.RiskLevel]float64{signal.MediumRisk: 24, signal.HighRisk: 48} {

@@ -2,8 +2,8 @@ package strategy
 
 import "math"
 
-// sigma returns the sample standard deviation of xs, at least two values. Equal
-// values give exactly 0.
+// sigma returns the sample standard deviation of xs, at least two values. It is exactly 0
+// for equal values.
 func sigma(xs []float64) float64 {
 	origin, n := xs[0], float64(len(xs))
 	var sum float64
@@ -19,20 +19,20 @@ func sigma(xs []float64) float64 {
 	return math.Sqrt(squares / (n - 1))
 }
 
-// clip returns x, but no less than lo and no more than hi.
+// clip returns x limited to the range lo to hi.
 func clip(x, lo, hi float64) float64 { return max(lo, min(hi, x)) }
 
-// clip3 is the range in which the strategies look at standardised values.
+// clip3 limits a standardised value to the range that the strategies use.
 func clip3(x float64) float64 { return clip(x, -3, 3) }
 
-// finite says that x is a number.
+// finite reports whether x is neither NaN nor infinite.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// round returns x with the given number of decimals, which may be negative.
+// round returns x rounded to the given number of decimals, which may be negative.
 func round(x float64, decimals int) float64 {
 	p := math.Pow10(decimals)
 	if !(math.Abs(x)*p < 1<<53) {
-		return x // has no more decimals than that, or is not finite
+		return x // has no further decimals, or is not finite
 	}
 	if decimals < 0 {
 		p = math.Pow10(-decimals)
@@ -41,7 +41,7 @@ func round(x float64, decimals int) float64 {
 	return math.Round(x*p) / p
 }
 
-// significant returns x with 8 significant digits.
+// significant returns x rounded to 8 significant digits.
 func significant(x float64) float64 {
 	if x == 0 || !finite(x) {
 		return x

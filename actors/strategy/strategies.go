@@ -10,27 +10,26 @@ const (
 	Sentiment     = "sentiment"
 )
 
-// technical is a strategy that reads bars alone. Sentiment is none of them: it
-// also needs news.
+// technical is a strategy that needs bars only. Sentiment also needs news.
 type technical interface {
 	name() string
-	// score is called with features that are ready and have movement. Its sign is
-	// the direction, its size the conviction.
+	// score is called only if the features are ready and the market moves. The sign is
+	// the direction, the size the conviction.
 	score(f *Features) float64
 	indicators() []string
-	// values maps each indicator to its number, or to several by name.
+	// values maps each indicator to its number, or to several numbers by name.
 	values(f *Features) map[string]any
-	// finding says in words what the score rests on, without a full stop.
+	// finding describes what the score rests on, without a full stop.
 	finding(f *Features) string
 }
 
-// technicals lists them; the index is that of the scores a series keeps.
+// technicals lists them. A series keeps scores by the same index.
 var technicals = [...]technical{momentum{}, meanReversion{}, breakout{}}
 
-// momentumIndex is the place of momentum, which sentiment leans on.
+// momentumIndex is the index of momentum, whose score is part of sentiment.
 const momentumIndex = 0
 
-// technicalIndex returns the place of the named strategy, or -1.
+// technicalIndex returns the index of the named strategy in technicals, or -1.
 func technicalIndex(name string) int {
 	for i, t := range technicals {
 		if t.name() == name {
@@ -40,7 +39,7 @@ func technicalIndex(name string) int {
 	return -1
 }
 
-// riskIndex returns the place of risk in signal.RiskLevels, or -1.
+// riskIndex returns the index of risk in signal.RiskLevels, or -1.
 func riskIndex(risk signal.RiskLevel) int {
 	for i, r := range signal.RiskLevels {
 		if r == risk {
@@ -50,8 +49,8 @@ func riskIndex(risk signal.RiskLevel) int {
 	return -1
 }
 
-// directionOf returns the direction of a score; where it is 0 the side of the
-// slow average decides, and long where the price lies on it.
+// directionOf returns the direction of a score. At 0 it is short below the slow average
+// and long otherwise.
 func directionOf(score float64, belowMean bool) signal.Direction {
 	if score < 0 || score == 0 && belowMean {
 		return signal.Short

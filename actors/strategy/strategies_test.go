@@ -7,7 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// TestScores compares with scores worked out by hand.
+// TestScores compares with scores computed by hand.
 func TestScores(t *testing.T) {
 	base := Features{
 		Bar: marketdata.Bar{Close: 102}, EMA12: 101, EMA26: 100, ATR14: 2, ADX14: 25, RSI14: 56, SMA20: 100, SD20: 2,
@@ -27,20 +27,28 @@ func TestScores(t *testing.T) {
 	}{
 		{"momentum, full trend", momentum{}, &base, (1 - 2 + 0.5) / 3},
 		{"momentum, half trend", momentum{}, with(func(f *Features) { f.ADX14 = 17.5 }), (1 - 2 + 0.5) / 3 * 0.5},
-		{"momentum, the trend factor is at least a quarter", momentum{}, with(func(f *Features) { f.ADX14 = 5 }), (1 - 2 + 0.5) / 3 * 0.25},
-		{"momentum, each part is clipped", momentum{}, with(func(f *Features) { f.Move10, f.Move40, f.EMA12 = 9, 9, 900 }), 3},
+		{"momentum, the trend factor is at least a quarter", momentum{}, with(func(f *Features) { f.ADX14 = 5 }),
+			(1 - 2 + 0.5) / 3 * 0.25},
+		{"momentum, each part is clipped", momentum{}, with(func(f *Features) { f.Move10, f.Move40, f.EMA12 = 9, 9, 900 }),
+			3},
 		{"mean reversion", meanReversion{}, &base, -0.6*1 + 0.4*-0.5},
-		{"mean reversion, strong trend", meanReversion{}, with(func(f *Features) { f.ADX14 = 60 }), (-0.6*1 + 0.4*-0.5) * 0.25},
+		{"mean reversion, strong trend", meanReversion{}, with(func(f *Features) { f.ADX14 = 60 }),
+			(-0.6*1 + 0.4*-0.5) * 0.25},
 		{"mean reversion, some trend", meanReversion{}, with(func(f *Features) { f.ADX14 = 35 }), (-0.6*1 + 0.4*-0.5) * 0.5},
-		{"mean reversion, each part is clipped", meanReversion{}, with(func(f *Features) { f.Bar.Close, f.RSI14 = 50, 1 }), 0.6*3 + 0.4*3},
+		{"mean reversion, each part is clipped", meanReversion{}, with(func(f *Features) { f.Bar.Close, f.RSI14 = 50, 1 }),
+			0.6*3 + 0.4*3},
 		{"breakout above", breakout{}, with(func(f *Features) { f.Bar.Close = 111 }), 1.5},
 		{"breakout far above", breakout{}, with(func(f *Features) { f.Bar.Close = 200 }), 3},
 		{"breakout below", breakout{}, with(func(f *Features) { f.Bar.Close = 89 }), -1.5},
 		{"breakout, inside the channel", breakout{}, &base, 0.8 * (2*12.0/20 - 1)},
 		{"breakout, at the upper edge", breakout{}, with(func(f *Features) { f.Bar.Close = 110 }), 0.8},
 		{"breakout, no channel", breakout{}, with(func(f *Features) { f.Upper, f.Lower = 102, 102 }), 0},
-		{"breakout, volume above the mean", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, math.Exp(0.5) }), 1.5 * 1.125},
-		{"breakout, volume is clipped", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 50 }), 1.5 * 1.25},
+		{"breakout, volume above the mean", breakout{}, with(func(f *Features) {
+			f.Bar.Close, f.VolumeRatio = 111,
+				math.Exp(0.5)
+		}), 1.5 * 1.125},
+		{"breakout, volume is clipped", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 50 }),
+			1.5 * 1.25},
 		{"breakout, nothing traded", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 0 }), 1.5 * 0.75},
 	} {
 		if got := c.strategy.score(c.f); math.Abs(got-c.want) > 1e-12 {
@@ -49,7 +57,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestFeatures takes the windows of a bar apart again, straight from the bars.
+// TestFeatures recomputes the windows of a bar directly from the bars.
 func TestFeatures(t *testing.T) {
 	bars := walk(51, 200, 0.01)
 	s := seriesOf(t, "1h", bars)

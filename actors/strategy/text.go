@@ -9,7 +9,7 @@ import (
 	"github.com/jonreiter/govader"
 )
 
-// maxTextBytes is how much of a headline or body is read.
+// maxTextBytes bounds the part of a headline or body that is read.
 const maxTextBytes = 2000
 
 // textAnalyser scores text: VADER with an overlay for finance.
@@ -19,7 +19,7 @@ type textAnalyser struct {
 	longest int             // words of the longest phrase
 }
 
-// analyser is built on first use and only read then.
+// analyser is built on first use and read-only afterwards.
 var analyser = sync.OnceValue(newTextAnalyser)
 
 func newTextAnalyser() *textAnalyser {
@@ -43,8 +43,8 @@ func newTextAnalyser() *textAnalyser {
 	return a
 }
 
-// TextScore returns what text says of the thing it is about: -1 very bad, 1 very
-// good, 0 nothing. It reads English.
+// TextScore returns the sentiment of an English text about its subject, from -1 for very
+// bad to 1 for very good.
 func TextScore(text string) float64 {
 	a := analyser()
 	score := a.vader.PolarityScores(a.joinPhrases(cut(text, maxTextBytes))).Compound
@@ -54,14 +54,14 @@ func TextScore(text string) float64 {
 	return clip(score, -1, 1)
 }
 
-// plainMarks spells typographic marks as the analyser knows them.
+// plainMarks replaces typographic marks by those that the analyser knows.
 var plainMarks = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`, "…", " ", "–", " ", "—", " ")
 
 // underscores joins the words of a phrase.
 var underscores = strings.NewReplacer(" ", "_", "-", "_")
 
-// joinPhrases replaces known phrases by single words, the longest first. The
-// analyser splits at single spaces, so others become such.
+// joinPhrases replaces known phrases by single words, the longest first, and all white
+// space by the single spaces at which the analyser splits.
 func (a *textAnalyser) joinPhrases(text string) string {
 	words := strings.Fields(plainMarks.Replace(strings.ToValidUTF8(text, " ")))
 	var b strings.Builder
@@ -80,9 +80,9 @@ func (a *textAnalyser) joinPhrases(text string) string {
 	return b.String()
 }
 
-// phraseAt returns the longest phrase at the beginning of words as one word with
-// the punctuation that follows it, and how many of words it takes; 0 if none
-// begins there. No phrase crosses a comma or a full stop.
+// phraseAt returns the longest phrase at the beginning of words, as one word with the
+// punctuation that follows, and the number of words that it covers; 0 without a phrase. A
+// phrase does not cross a comma or a full stop.
 func (a *textAnalyser) phraseAt(words []string) (phrase string, n int) {
 	joined := ""
 	for i, w := range words[:min(a.longest, len(words))] {
@@ -105,12 +105,12 @@ func (a *textAnalyser) phraseAt(words []string) (phrase string, n int) {
 	return phrase, n
 }
 
-// joinWords writes a phrase as one word: lower case, "_" for spaces and hyphens.
+// joinWords returns a phrase as one word: lower case, with "_" for spaces and hyphens.
 func joinWords(s string) string {
 	return underscores.Replace(strings.ToLower(s))
 }
 
-// cut returns the beginning of s, at most n bytes, without breaking a character.
+// cut returns at most n bytes of the beginning of s, without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -125,7 +125,7 @@ func (s *Set) Tick(t marketdata.Tick) {
 
 // Bar takes a closed bar, if the asset has no trades that say more.
 func (s *Set) Bar(frame int, b marketdata.Bar) {
-	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(prices.Tickless/s.speed, strategy.LeastAge) {
+	if b.CloseTime <= s.last.Time || s.traded != 0 && b.CloseTime-s.traded <= max(prices.Tickless/s.speed, strategy.MinAge) {
 		return
 	}
 	s.takeBar(frame, b)
@@ -205,7 +205,7 @@ func (s *Set) limit() int64 {
 // graceDeadline returns until when p waits for a price after its expiry. Only time in which
 // the asset is traded counts: no price can come in any other.
 func (s *Set) graceDeadline(p *Entry) int64 {
-	wait := time.Duration(strategy.Patience(prices.FrameMS[p.frame]/s.speed)) * time.Millisecond
+	wait := time.Duration(strategy.GracePeriod(prices.FrameMS[p.frame]/s.speed)) * time.Millisecond
 	return s.session.After(prices.Time(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
 }
 

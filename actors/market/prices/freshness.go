@@ -20,7 +20,7 @@ func BarLimit(frame int, speed int64) int64 { return strategy.BarAge(FrameMS[fra
 // TickLimit is how old, in milliseconds, the last tick may be.
 func TickLimit(class string, speed int64) int64 {
 	if class == assets.Crypto {
-		return max(StaleCrypto/speed, strategy.LeastAge)
+		return max(StaleCrypto/speed, strategy.MinAge)
 	}
-	return max(staleOther/speed, strategy.LeastAge)
+	return max(staleOther/speed, strategy.MinAge)
 }

@@ -113,10 +113,10 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
 				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t,
 					http.StatusOK).Body)
-				same := strategy.Conclusion{Direction: got.Direction, Confidence: got.Confidence,
+				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
 					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
 					Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
-				if d := cmp.Diff(want.Conclusion, same); d != "" || got.Asset != "walk" || got.Strategy != name {
+				if d := cmp.Diff(want.Evaluation, same); d != "" || got.Asset != "walk" || got.Strategy != name {
 					t.Errorf("%s %s at bar %d (-backtest +live):\n%s", name, risk, last, d)
 				}
 				made++
