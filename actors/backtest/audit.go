@@ -16,50 +16,50 @@ import (
 
 // What an audit demands of the bars, and allows for them.
 const (
-	// auditBars is how many bars before a signal must be known: what a strategy looks
-	// back at.
+	// auditBars is the number of bars before a signal that must be known: those that a
+	// strategy uses.
 	auditBars = 1000
-	// auditLate is how many of the newest bars a run may have gone by, in real time: the
-	// newest may have been on its way. Where time is compressed a run may have gone by any
-	// bar that was not stale.
+	// auditLate is the number of newest bars any of which may have been the last one of a
+	// run in real time, since a newer bar may not have arrived yet. In compressed time it
+	// is any bar that was not stale.
 	auditLate = 3
-	// A live series may have begun at another bar than what is stored. After auditBars
-	// the indicators of the newest bar do not show it; what is counted of the past may
-	// in the outcomes of its oldest entries.
+	// A live series may have begun at another bar than the stored ones. After auditBars
+	// the difference is invisible in the indicators of the newest bar, but the outcomes
+	// of the oldest entries may differ.
 	auditConfidence = 0.002
 	auditStrength   = 0.005
 	auditExpected   = 0.02
-	auditSample     = 0.02 // of the sample
+	auditSample     = 0.02 // as a share of the sample
 )
 
-// Difference is a member of a signal that is not as it is recomputed.
+// Difference is a member of a signal whose stored value is not the recomputed one.
 type Difference struct {
 	Member string `json:"member"`
 	Stored string `json:"stored"`
 	Now    string `json:"recomputed"`
 }
 
-// Verdict is what an audit says of a signal.
+// Verdict is the result of auditing a signal.
 type Verdict struct {
 	Differences []Difference
-	// Reason says why the conclusion was not recomputed; empty if it was.
+	// Reason is why the evaluation was not recomputed; empty if it was.
 	Reason  string
 	FewBars bool // the reason is that too few bars are known
 }
 
-// Audit recomputes the stored signals of an asset and timeframe from its bars. The
-// entry of a signal on a source with ticks is a trade that no bar shows, so levels are
-// recomputed from the entry that is stored.
+// Audit recomputes the stored signals of an asset and timeframe from its bars. On a
+// source with ticks the entry of a signal is a trade that bars do not show, so levels are
+// recomputed from the stored entry.
 type Audit struct {
 	origin   strategy.Origin
 	series   *strategy.Series
 	bars     []marketdata.Bar
-	late     int // how many of the newest bars a run may have gone by
+	late     int // the number of newest bars any of which may have been a run's last
 	next     int // the first of bars that series lacks
 	assessed map[assessedKey]assessed
 }
 
-// assessedKey names what a strategy said of a bar.
+// assessedKey identifies an assessment of a bar.
 type assessedKey struct {
 	bar      int
 	strategy string
@@ -71,20 +71,21 @@ type assessed struct {
 	err error
 }
 
-// audited are the strategies that an audit recomputes: those that read bars alone.
+// audited lists the strategies that an audit recomputes: those that need bars only.
 var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
-// NewAudit returns an audit over bars, which are as Run wants them.
+// NewAudit returns an audit over bars, which must be as for Run.
 func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Audit {
-	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick), assessed: map[assessedKey]assessed{}}
+	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick),
+		assessed: map[assessedKey]assessed{}}
 	if o.Compression > 1 {
 		a.late = max(a.late, 1+int(strategy.MinAge*o.Compression/float64(tf.Duration().Milliseconds())))
 	}
 	return a
 }
 
-// Check recomputes how s was made. Signals must come in the order of their creation. The
-// error says that the bars are not possible.
+// Check recomputes the evaluation of s. Signals must come in the order of their creation.
+// The error means that the bars are impossible.
 func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	var v Verdict
 	if s.Levels == nil || !slices.Contains(audited, s.Strategy) {
@@ -120,8 +121,8 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	return v, nil
 }
 
-// reach gives the series the bars before end, and notes what is said of the last of
-// them: several signals may have been made there.
+// reach appends the bars before end to the series and keeps the assessments at the last
+// of them, since several signals may have been made there.
 func (a *Audit) reach(end int) error {
 	for key := range a.assessed {
 		if key.bar < end-a.late {
@@ -137,30 +138,30 @@ func (a *Audit) reach(end int) error {
 		}
 		for _, name := range audited {
 			for _, risk := range signal.RiskLevels {
-				said, err := a.series.Assess(name, risk)
-				a.assessed[assessedKey{a.next, name, risk}] = assessed{said, err}
+				assessment, err := a.series.Assess(name, risk)
+				a.assessed[assessedKey{a.next, name, risk}] = assessed{assessment, err}
 			}
 		}
 	}
 	return nil
 }
 
-// compare recomputes s as if bar i had been the newest.
+// compare recomputes s with bar i as the newest.
 func (a *Audit) compare(s *signal.Signal, i int) []Difference {
-	said := a.assessed[assessedKey{i, s.Strategy, s.Risk}]
-	if said.err != nil {
-		return []Difference{{"error", "", said.err.Error()}}
+	found := a.assessed[assessedKey{i, s.Strategy, s.Risk}]
+	if found.err != nil {
+		return []Difference{{"error", "", found.err.Error()}}
 	}
 	o := a.origin
 	o.Asset = s.Asset
-	c, err := said.Evaluate(o, s.Levels.Entry)
+	c, err := found.Evaluate(o, s.Levels.Entry)
 	if err != nil {
 		return []Difference{{"error", "", err.Error()}}
 	}
 	return differences(s, &c)
 }
 
-// differences compares a stored signal with what is recomputed.
+// differences compares a stored signal with the recomputed evaluation.
 func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	var d []Difference
 	number := func(member string, stored, now, tolerance float64) {
@@ -193,7 +194,8 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	for _, m := range [...]struct {
 		name        string
 		stored, now json.RawMessage
-	}{{"indicators", stored.Indicators, now.Indicators}, {"values", stored.Values, now.Values}, {"source", stored.Source, now.Source}} {
+	}{{"indicators", stored.Indicators, now.Indicators}, {"values", stored.Values, now.Values}, {"source", stored.Source,
+		now.Source}} {
 		if !sameJSON(m.stored, m.now) {
 			d = append(d, Difference{"metadata." + m.name, string(m.stored), string(m.now)})
 		}
@@ -205,7 +207,7 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	return d
 }
 
-// sameJSON compares values, not how they are written.
+// sameJSON reports whether a and b have the same value, however it is written.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -214,8 +216,8 @@ func sameJSON(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// CheckClosing returns what does not fit together in how a signal ended: its price and
-// its levels, its numbers and its price. An open signal has no such differences.
+// CheckClosing returns the contradictions within the closing of a signal: between its
+// price and its levels, and between its figures and its price. An open signal has none.
 func CheckClosing(s *signal.Signal) []Difference {
 	c := s.Closing
 	if c == nil || s.Levels == nil {

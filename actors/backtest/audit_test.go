@@ -13,8 +13,10 @@ import (
 func stored(trade *Trade, o Options) *signal.Signal {
 	l := trade.Levels
 	created := time.UnixMilli(trade.CreatedAt + 137).UTC()
-	s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: o.Asset, Strategy: o.Strategy, Timeframe: o.Timeframe, Risk: o.Risk,
-		Direction: trade.Direction, Confidence: trade.Confidence, FirstConfidence: trade.Confidence, Levels: &l, Metadata: trade.Metadata,
+	s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: o.Asset, Strategy: o.Strategy,
+		Timeframe: o.Timeframe, Risk: o.Risk,
+		Direction: trade.Direction, Confidence: trade.Confidence, FirstConfidence: trade.Confidence, Levels: &l,
+		Metadata:  trade.Metadata,
 		CreatedAt: created, ExpiresAt: created.Add(trade.Lifetime)}
 	if !trade.Open() {
 		c := strategy.Close(s, trade.Exit, time.UnixMilli(trade.ClosedAt).UTC())
@@ -51,11 +53,12 @@ func TestSignalsThatHoldPassTheAudit(t *testing.T) {
 	}
 }
 
-func TestTheAuditNamesWhatDiffers(t *testing.T) {
+func TestAuditReportsDifferences(t *testing.T) {
 	t.Parallel()
 	for member, change := range map[string]func(*signal.Signal){
 		"direction": func(s *signal.Signal) {
-			s.Direction = map[signal.Direction]signal.Direction{signal.Long: signal.Short, signal.Short: signal.Long}[s.Direction]
+			s.Direction = map[signal.Direction]signal.Direction{signal.Long: signal.Short,
+				signal.Short: signal.Long}[s.Direction]
 		},
 		"confidence":  func(s *signal.Signal) { s.FirstConfidence += .01 },
 		"stop_loss":   func(s *signal.Signal) { s.Levels.Stop -= .01 },
@@ -82,13 +85,14 @@ func TestTheAuditNamesWhatDiffers(t *testing.T) {
 			found = found || d.Member == member
 		}
 		if err != nil || !found {
-			t.Errorf("changed %s: the audit says %+v, %v", member, v, err)
+			t.Errorf("changed %s: the audit reports %+v, %v", member, v, err)
 		}
 	}
 }
 
-// TestARunMayHaveGoneByAnOlderBar: where time is compressed by any that was not stale.
-func TestARunMayHaveGoneByAnOlderBar(t *testing.T) {
+// TestRunMayHaveUsedAnOlderBar checks that in compressed time a run may have used any bar
+// that was not stale.
+func TestRunMayHaveUsedAnOlderBar(t *testing.T) {
 	t.Parallel()
 	for compression, bars := range map[float64]int{1: auditLate, 3600: 11} {
 		a, list := audited1200(t)

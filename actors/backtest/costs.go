@@ -1,14 +1,14 @@
 package backtest
 
-// Costs are what entry and exit cost each, in basis points of the price, by the class
+// Costs holds the cost of an entry or an exit in basis points of the price, by the class
 // of the asset.
 type Costs struct{ Crypto, Stock, FX, Commodity float64 }
 
-// DefaultCosts are those of cheap venues.
+// DefaultCosts are those of inexpensive venues.
 var DefaultCosts = Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3}
 
-// Of returns the cost as a share of the price. Metals are commodities; a class that is
-// not known costs as much as the dearest.
+// Of returns the cost as a share of the price. Metals count as commodities; an unknown
+// class costs as much as the most expensive one.
 func (c Costs) Of(class string) float64 {
 	const basisPoints = 1e4 // in 1
 	switch class {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxFaults is how many bad lines are told of.
+	// maxFaults is the number of bad lines that are reported.
 	maxFaults = 10
 	// maxCSVBars bounds a file: some 60 bytes of memory each.
 	maxCSVBars = 10_000_000
@@ -27,11 +27,11 @@ const (
 	maxCell = 40
 )
 
-// byteOrderMark is what some programs put in front of a text.
+// byteOrderMark begins the files of some programs.
 const byteOrderMark = "\ufeff"
 
-// columns are the names that a column may have in the first line, ignoring case. The
-// first five are needed.
+// columns lists the names that a column may have in the first line, ignoring case. The
+// first five are required.
 var columns = [...]struct {
 	name  string
 	names []string
@@ -54,10 +54,10 @@ const (
 	volumeColumn
 )
 
-// FileError says what is wrong with a file of bars, line by line.
+// FileError reports the faults of a file of bars, line by line.
 type FileError struct {
 	Faults []string // the first ones, each with its line
-	More   int      // how many there are beyond them
+	More   int      // the number of further faults
 }
 
 // Error implements error.
@@ -77,12 +77,12 @@ func (e *FileError) add(line int, format string, args ...any) {
 	e.Faults = append(e.Faults, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 }
 
-// ReadCSV reads bars of a timeframe, oldest first. The first line names the columns:
-// time (or open_time, timestamp, date), open, high, low, close and, if it is known,
-// volume; others are passed over. A time is that at which the bar opens: milliseconds
-// or seconds since 1970, RFC 3339, or such a time or a date without an offset, which
-// are UTC. Of two lines with the same time the later one counts. Bars of a longer
-// timeframe are refused. The error is a *FileError, or that of the reader.
+// ReadCSV reads bars of a timeframe, oldest first. The first line names the columns: time
+// (or open_time, timestamp, date), open, high, low, close and optionally volume; others
+// are ignored. The time is that of the bar's open: milliseconds or seconds since 1970,
+// RFC 3339, or a date or time without an offset, which is UTC. Of two lines with the same
+// time the later one counts. Bars of a longer timeframe are refused. The error is a
+// *FileError, or that of the reader.
 func ReadCSV(r io.Reader, tf signal.Timeframe) ([]marketdata.Bar, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
@@ -131,28 +131,30 @@ func ReadCSV(r io.Reader, tf signal.Timeframe) ([]marketdata.Bar, error) {
 		return nil, faults
 	}
 	if apart := nearest(bars); apart > tf.Duration() {
-		faults.add(1, "the bars are no bars of %s: no two of them open less than %s apart", tf, wholeUnits.Replace(apart.String()))
+		faults.add(1, "the bars are longer than %s: no two of them open less than %s apart", tf,
+			wholeUnits.Replace(apart.String()))
 		return nil, faults
 	}
 	return bars, nil
 }
 
-// wholeUnits leaves out of a duration the units of which it has none.
+// wholeUnits removes zero units from a duration.
 var wholeUnits = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
-// nearest returns how far apart bars open at least; 0 for fewer than two.
+// nearest returns the smallest distance between the open times of two bars; 0 for fewer
+// than two bars.
 func nearest(bars []marketdata.Bar) time.Duration {
-	var least int64
+	var smallest int64
 	for i := 1; i < len(bars); i++ {
-		if d := bars[i].OpenTime - bars[i-1].OpenTime; least == 0 || d < least {
-			least = d
+		if d := bars[i].OpenTime - bars[i-1].OpenTime; smallest == 0 || d < smallest {
+			smallest = d
 		}
 	}
-	return time.Duration(least) * time.Millisecond
+	return time.Duration(smallest) * time.Millisecond
 }
 
-// malformed adds what the reader of lines says, after which it cannot go on. Errors
-// below it stay what they are.
+// malformed adds a syntax error of the CSV reader to faults, after which it cannot
+// continue. Errors of the underlying reader are wrapped.
 func malformed(faults *FileError, err error) error {
 	e, ok := errors.AsType[*csv.ParseError](err)
 	if !ok {
@@ -162,7 +164,8 @@ func malformed(faults *FileError, err error) error {
 	return faults
 }
 
-// findColumns returns where each of columns stands in the first line; -1 for none.
+// findColumns returns the index of each of columns in the first line; -1 if it is
+// missing.
 func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok bool) {
 	for i := range places {
 		places[i] = -1
@@ -174,7 +177,7 @@ func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok
 				continue
 			}
 			if places[i] >= 0 {
-				faults.add(1, "column %s is there twice", columns[i].name)
+				faults.add(1, "there are two columns %s", columns[i].name)
 			}
 			places[i] = at
 		}
@@ -187,7 +190,7 @@ func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok
 	return places, len(faults.Faults) == 0
 }
 
-// parseLine reads a bar.
+// parseLine parses a bar.
 func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (marketdata.Bar, error) {
 	cell := func(column int) (string, error) {
 		at := places[column]
@@ -205,10 +208,12 @@ func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (m
 	}
 	opened, ok := parseOpenTime(text)
 	if !ok {
-		return marketdata.Bar{}, fmt.Errorf("time %s is none: 1795253400000, 1795253400, 2026-11-21T09:30:00Z or 2026-11-21 are", quoted(text))
+		return marketdata.Bar{}, fmt.Errorf("time %s is not valid: "+
+			"write 1795253400000, 1795253400, 2026-11-21T09:30:00Z or 2026-11-21", quoted(text))
 	}
 	b := marketdata.Bar{OpenTime: opened, CloseTime: opened + tf.Duration().Milliseconds()}
-	for column, v := range map[int]*float64{openColumn: &b.Open, highColumn: &b.High, lowColumn: &b.Low, closeColumn: &b.Close, volumeColumn: &b.Volume} {
+	for column, v := range map[int]*float64{openColumn: &b.Open, highColumn: &b.High, lowColumn: &b.Low,
+		closeColumn: &b.Close, volumeColumn: &b.Volume} {
 		text, cellErr := cell(column)
 		if cellErr != nil {
 			return marketdata.Bar{}, cellErr
@@ -217,28 +222,30 @@ func parseLine(cells []string, places [len(columns)]int, tf signal.Timeframe) (m
 			continue
 		}
 		if *v, ok = parseDecimal(text); !ok {
-			return marketdata.Bar{}, fmt.Errorf("%s %s is no number", columns[column].name, quoted(text))
+			return marketdata.Bar{}, fmt.Errorf("%s %s is not a number", columns[column].name, quoted(text))
 		}
 	}
 	return b, strategy.CheckBar(b)
 }
 
-// appendLine adds b, the bar of the next line.
+// appendLine appends b, the bar of the next line.
 func appendLine(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, error) {
 	if n := len(bars); n > 0 && b.OpenTime != bars[n-1].OpenTime {
 		last := bars[n-1]
 		at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 		if b.OpenTime < last.OpenTime {
-			return bars, fmt.Errorf("the bar opens at %s, before the one above it (%s): the oldest must come first", at(b.OpenTime), at(last.OpenTime))
+			return bars, fmt.Errorf("the bar opens at %s, before the one above it (%s): the oldest must come first",
+				at(b.OpenTime), at(last.OpenTime))
 		}
 		if b.OpenTime < last.CloseTime {
-			return bars, fmt.Errorf("the bar opens at %s, before the one above it closes (%s): is the timeframe right?", at(b.OpenTime), at(last.CloseTime))
+			return bars, fmt.Errorf("the bar opens at %s, before the one above it closes (%s): is the timeframe right?",
+				at(b.OpenTime), at(last.CloseTime))
 		}
 	}
 	return strategy.AppendBar(bars, b)
 }
 
-// openTimeLayouts are the forms of a time beside numbers.
+// openTimeLayouts are the accepted forms of a time other than numbers.
 var openTimeLayouts = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05",
 	"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly}
 
@@ -281,7 +288,7 @@ func parseDecimal(text string) (float64, bool) {
 	return v, err == nil && !math.IsInf(v, 0)
 }
 
-// quoted returns the beginning of a value in quotes.
+// quoted returns the beginning of a value, in quotes.
 func quoted(text string) string {
 	if utf8.RuneCountInString(text) > maxCell {
 		text = string([]rune(text)[:maxCell]) + "…"

@@ -12,65 +12,65 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Prices is what is stored of the prices of an asset.
+// Prices holds the stored prices of an asset.
 type Prices struct {
-	// Bars are as they are stored, ascending, gaps not filled.
+	// Bars are the stored ones, ascending, with gaps not filled.
 	Bars  map[signal.Timeframe][]marketdata.Bar
-	Speed int64 // by how much the asset's time is compressed, 1 or more
-	Ticks bool  // trades are known, too: then signals close by them, at any moment
-	// Sparse says that bars hold more prices than the trades that were told: a level that
-	// a bar touched need not have been reached.
+	Speed int64 // market time runs this many times as fast as the clock, 1 or more
+	Ticks bool  // trades are known as well, so that signals close by them at any moment
+	// Sparse means that bars include prices of trades that were not published: a level
+	// that a bar touched may not have been reached by a tick.
 	Sparse bool
-	// Expires returns when the asset has been traded for so long after a time, in bars of a
-	// timeframe. Nil: it always is.
+	// Expires returns the time at which the asset has been traded for d since created, in
+	// bars of tf. Nil: it is traded around the clock.
 	Expires func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time
 }
 
-// Compared is how the end of a signal was compared with bars.
+// Compared is the way in which the end of a signal was compared with bars.
 type Compared int
 
 // The ways.
 const (
 	NotCompared Compared = iota
-	Replayed             // price, reason and time were found again from bars
-	Within               // the bars of its life allow them
+	Replayed             // price, reason and time were reproduced from bars
+	Within               // the bars of its life allow the stored end
 )
 
-// EndsContent is why the end of a signal without prices is not compared.
+// EndsContent is the reason why the end of a signal without prices is not compared.
 const EndsContent = "it has no prices"
 
-// Other reasons why ends are not compared.
+// The other reasons why an end is not compared.
 const (
-	endsBars   = "the bars of its life are stored no more"
+	endsBars   = "the bars of its life are no longer stored"
 	endsMoment = "no bar is stored of the moment at which it closed"
 	endsStale  = "it closed for want of prices: bars that came later do not show what was known"
 )
 
 const (
-	// settleTime is how long, in milliseconds before the newest bar, a signal may be open
-	// that has ended by the bars: its closing may be on its way.
+	// settleTime is for how long, in milliseconds up to the newest bar, a signal that has
+	// ended by the bars may still be open, since its closing may not be stored yet.
 	settleTime = 60_000
-	// priceShare is how far a closing price may lie from an observed one because it is
-	// rounded, as a share of the entry.
+	// priceShare is the tolerance for the rounding of a closing price, as a share of the
+	// entry.
 	priceShare = 1e-7
-	// excursionSlack is what excursions may differ by because they are computed otherwise.
+	// excursionSlack is the tolerance for excursions, which are computed in another way.
 	excursionSlack = 1e-6
 )
 
-// life is the bars of a signal, of the finest timeframe that holds its creation.
+// life holds the bars of a signal, of the finest timeframe that covers its creation.
 type life struct {
 	*Prices
 	s       *signal.Signal
-	bars    []marketdata.Bar // from the one before that in which it was born
+	bars    []marketdata.Bar // from the one before that in which it was created
 	length  int64            // of a bar, in milliseconds of market time
 	finest  bool             // no finer bars are stored
 	created int64
 	expires int64
 }
 
-// CheckEnd compares how a signal ended with the bars of its life: with the very end that
-// they give if it was closed by bars, else with what they allow. A signal that is open
-// must not have ended by them. The reason says why nothing could be compared.
+// CheckEnd compares the end of a signal with the bars of its life: exactly if it was
+// closed by bars, otherwise with what they allow. An open signal must not have ended by
+// the bars. The reason is set if nothing could be compared.
 func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, reason string) {
 	if s.Levels == nil {
 		return nil, NotCompared, EndsContent
@@ -84,11 +84,11 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 		return l.checkOpen(), Within, ""
 	}
 	if s.Closing.ExitPrice == nil {
-		return nil, NotCompared, EndsContent // CheckClosing names that
+		return nil, NotCompared, EndsContent // CheckClosing reports it
 	}
 	at := s.Closing.At.UnixMilli()
 	var resolved resolution
-	json.Unmarshal(s.Metadata, &resolved) // else it has none
+	json.Unmarshal(s.Metadata, &resolved) // metadata without it leave the zero value
 	byBars := resolved.By == "backfill" || !p.Ticks
 	switch how = Within; {
 	case resolved.Stale:
@@ -97,11 +97,11 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 		how = Replayed
 		found, reason = l.replay()
 	case byBars:
-		found, reason = l.allows(at - 1) // a finer bar ended then
+		found, reason = l.allows(at - 1) // it ended with a finer bar
 	default:
 		if found, reason = l.allows(at); len(found) > 0 && l.finest {
-			// A source whose trades have ceased closes by bars.
-			if other, none := l.replay(); none == "" && len(other) == 0 {
+			// Signals close by bars once a source has no more trades.
+			if other, reason := l.replay(); reason == "" && len(other) == 0 {
 				found, how = nil, Replayed
 			}
 		}
@@ -112,11 +112,11 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 	return append(found, l.checkExcursion(at)...), how, ""
 }
 
-// expirySlack is what an expiry may differ by, in milliseconds: it was counted from when
-// the run ended.
+// expirySlack is the tolerance of an expiry in milliseconds: it was counted from the end
+// of the run.
 const expirySlack = 1000
 
-// checkExpiry compares when a signal expires with the length of its life.
+// checkExpiry compares the expiry of a signal with its lifetime.
 func (p *Prices) checkExpiry(s *signal.Signal) []Difference {
 	stored := s.ExpiresAt.UnixMilli()
 	want := p.after(s.CreatedAt.UnixMilli(), strategy.Lifetime(s.Timeframe, s.Risk, float64(p.Speed)), s.Timeframe)
@@ -126,7 +126,7 @@ func (p *Prices) checkExpiry(s *signal.Signal) []Difference {
 	return []Difference{{"expires_at", moment(stored), moment(want)}}
 }
 
-// lifeOf returns the bars of s, or false if none hold its beginning.
+// lifeOf returns the life of s, or false if no bars cover its creation.
 func (p *Prices) lifeOf(s *signal.Signal) (*life, bool) {
 	l := &life{Prices: p, s: s, created: s.CreatedAt.UnixMilli(), expires: s.ExpiresAt.UnixMilli(), finest: true}
 	for _, tf := range signal.Timeframes {
@@ -141,7 +141,7 @@ func (p *Prices) lifeOf(s *signal.Signal) (*life, bool) {
 	return nil, false
 }
 
-// before returns how many bars open before a time.
+// before returns the number of bars that open before a time.
 func before(bars []marketdata.Bar, at int64) int {
 	n, _ := slices.BinarySearchFunc(bars, at, func(b marketdata.Bar, at int64) int {
 		if b.OpenTime < at {
@@ -152,19 +152,19 @@ func before(bars []marketdata.Bar, at int64) int {
 	return n
 }
 
-// resolution is what the metadata say of an end.
+// resolution is the part of the metadata that describes the end.
 type resolution struct {
 	By    string `json:"resolved_by"`
 	Stale bool   `json:"stale_exit"`
 }
 
-// patience returns until when a signal waits for a price after its expiry.
-func (l *life) patience() int64 {
+// graceEnd returns until when the signal waits for a price after its expiry.
+func (l *life) graceEnd() int64 {
 	wait := strategy.GracePeriod(l.s.Timeframe.Duration().Milliseconds() / l.Speed)
 	return l.after(l.expires, time.Duration(wait)*time.Millisecond, l.s.Timeframe)
 }
 
-// after returns when the asset has been traded for so long after a time.
+// after returns the time at which the asset has been traded for d since ms.
 func (p *Prices) after(ms int64, d time.Duration, tf signal.Timeframe) int64 {
 	if p.Expires == nil {
 		return ms + d.Milliseconds()
@@ -172,12 +172,12 @@ func (p *Prices) after(ms int64, d time.Duration, tf signal.Timeframe) int64 {
 	return p.Expires(time.UnixMilli(ms), d, tf).UnixMilli()
 }
 
-// ends says that b, one of its bars, ends the signal.
+// ends returns the exit by b, or false if b does not end the signal.
 func (l *life) ends(b marketdata.Bar) (strategy.Exit, bool) {
 	return strategy.ExitOnBar(l.s.Direction, *l.s.Levels, b)
 }
 
-// replay finds the end by the rules for bars and compares.
+// replay finds the end by the rules for bars and compares it with the stored one.
 func (l *life) replay() ([]Difference, string) {
 	limit := time.Duration(strategy.BarAge(l.length, l.Speed)) * time.Millisecond
 	newest, price := int64(0), l.s.Levels.Entry // of the expiry, by the bars so far
@@ -187,7 +187,7 @@ func (l *life) replay() ([]Difference, string) {
 		}
 		exit, ended := l.ends(b)
 		switch ended = ended && b.OpenTime >= l.created; {
-		case b.CloseTime > l.patience():
+		case b.CloseTime > l.graceEnd():
 			return nil, endsStale
 		case ended:
 			return l.compare(exit, b.CloseTime), ""
@@ -204,7 +204,7 @@ func (l *life) replay() ([]Difference, string) {
 	return l.compare(strategy.ExitOnExpiry(price), l.expires), ""
 }
 
-// compare returns in what the stored end is not this one.
+// compare returns the differences between the stored end and the given one.
 func (l *life) compare(exit strategy.Exit, at int64) []Difference {
 	var d []Difference
 	stored, now := l.s.Closing, strategy.Close(l.s, exit, time.UnixMilli(at))
@@ -220,11 +220,11 @@ func (l *life) compare(exit strategy.Exit, at int64) []Difference {
 	return d
 }
 
-// allows says what of the stored end cannot be by the bar that holds a moment and those
-// before it.
+// allows returns what of the stored end contradicts the bar that covers the time at and
+// the bars before it.
 func (l *life) allows(at int64) ([]Difference, string) {
 	c := l.s.Closing
-	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.patience() {
+	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.graceEnd() {
 		return []Difference{{"closed_at", moment(closed), moment(l.expires)}}, ""
 	}
 	place := before(l.bars, at+1) - 1
@@ -232,7 +232,8 @@ func (l *life) allows(at int64) ([]Difference, string) {
 		return nil, endsMoment
 	}
 	if b, exit, ended := l.endedBy(at); ended && !l.Sparse {
-		return []Difference{{"closed_at", moment(c.At.UnixMilli()), string(exit.Reason) + " in the bar of " + moment(b.OpenTime)}}, ""
+		return []Difference{{"closed_at", moment(c.At.UnixMilli()), string(exit.Reason) + " in the bar of " +
+			moment(b.OpenTime)}}, ""
 	}
 	b, exit, slack := l.bars[place], *c.ExitPrice, priceShare*l.s.Levels.Entry
 	best := b.High
@@ -241,13 +242,13 @@ func (l *life) allows(at int64) ([]Difference, string) {
 	}
 	reached, ended := strategy.ExitOnTick(l.s.Direction, *l.s.Levels, best)
 	switch c.Reason {
-	case signal.TakeProfit: // left there, also if the market jumped beyond it
+	case signal.TakeProfit: // closed at the target even if the market jumped beyond it
 		if ended && reached.Reason == signal.TakeProfit {
 			return nil, ""
 		}
 	case signal.Expired:
 		if place > 0 && math.Abs(exit-l.bars[place-1].Close) <= slack {
-			return nil, "" // nobody had traded in b
+			return nil, "" // there was no trade in b
 		}
 		fallthrough
 	default:
@@ -255,10 +256,11 @@ func (l *life) allows(at int64) ([]Difference, string) {
 			return nil, ""
 		}
 	}
-	return []Difference{{"exit_price", decimal(exit), fmt.Sprintf("%s to %s in the bar of %s", decimal(b.Low), decimal(b.High), moment(b.OpenTime))}}, ""
+	return []Difference{{"exit_price", decimal(exit), fmt.Sprintf("%s to %s in the bar of %s", decimal(b.Low),
+		decimal(b.High), moment(b.OpenTime))}}, ""
 }
 
-// endedBy returns the first bar that ends the signal of those that close by a time.
+// endedBy returns the first bar that ends the signal among those that close by a time.
 func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 	for _, b := range l.bars {
 		if b.CloseTime > at {
@@ -271,24 +273,25 @@ func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 	return marketdata.Bar{}, strategy.Exit{}, false
 }
 
-// checkOpen says whether an open signal has ended by the bars.
+// checkOpen returns a difference if an open signal has ended by the bars.
 func (l *life) checkOpen() []Difference {
 	until := l.bars[len(l.bars)-1].CloseTime - settleTime
 	if b, exit, ended := l.endedBy(until); ended && !l.Sparse {
 		return []Difference{{"status", string(signal.Open), string(exit.Reason) + " in the bar of " + moment(b.OpenTime)}}
 	}
-	if l.patience() < until {
+	if l.graceEnd() < until {
 		return []Difference{{"status", string(signal.Open), "expired at " + moment(l.expires)}}
 	}
 	return nil
 }
 
-// checkExcursion compares how far the price went with the bars up to the end: not as far
-// as it went in those that lie within the signal's life, nor farther than in any.
+// checkExcursion compares the stored excursions with those of the bars up to the end: at
+// least those of the bars within the signal's life, and at most those of all bars that
+// overlap it.
 func (l *life) checkExcursion(at int64) []Difference {
 	end := strategy.R(l.s.Direction, *l.s.Levels, *l.s.Closing.ExitPrice)
-	most := strategy.Excursion{Best: max(0, end), Worst: min(0, end)}
-	var least strategy.Excursion
+	maxRange := strategy.Excursion{Best: max(0, end), Worst: min(0, end)}
+	var minRange strategy.Excursion
 	for _, b := range l.bars {
 		if b.OpenTime > at {
 			break
@@ -296,16 +299,16 @@ func (l *life) checkExcursion(at int64) []Difference {
 		if b.CloseTime <= l.created {
 			continue
 		}
-		most = most.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
+		maxRange = maxRange.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
 		if b.OpenTime > l.created && b.CloseTime < at && !l.Sparse {
-			least = least.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
+			minRange = minRange.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
 		}
 	}
 	var d []Difference
 	for _, x := range [...]struct {
 		member            string
 		stored, low, high float64
-	}{{"mfe", l.s.MFE, least.Best, most.Best}, {"mae", l.s.MAE, most.Worst, least.Worst}} {
+	}{{"mfe", l.s.MFE, minRange.Best, maxRange.Best}, {"mae", l.s.MAE, maxRange.Worst, minRange.Worst}} {
 		if !(x.stored >= x.low-excursionSlack && x.stored <= x.high+excursionSlack) {
 			d = append(d, Difference{x.member, decimal(x.stored), fmt.Sprintf("%.6f to %.6f", x.low, x.high)})
 		}
@@ -313,5 +316,5 @@ func (l *life) checkExcursion(at int64) []Difference {
 	return d
 }
 
-// moment returns a time in milliseconds as clients see it.
+// moment returns a time in milliseconds in the form that clients see.
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(signal.TimeLayout) }

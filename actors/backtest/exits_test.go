@@ -15,14 +15,14 @@ import (
 // minute is the length of the bars of a market with trades.
 const minute = 60_000
 
-// traded is a market with trades: a walk, the bars of 1m that they make, and signals
-// that they have closed.
+// traded is a market with trades: a random walk, its 1m bars, and signals that the trades
+// have closed.
 type traded struct {
 	prices  Prices
 	signals []*signal.Signal
 }
 
-// newTraded returns a market of so many minutes, with a trade every few seconds and a
+// newTraded returns a market of the given minutes, with a trade every few seconds and a
 // signal every ten minutes. Its prices are multiples of 0.01.
 func newTraded(seed uint64, minutes int) *traded {
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -50,8 +50,10 @@ func newTraded(seed uint64, minutes int) *traded {
 	m := &traded{prices: Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: bars}, Speed: 1, Ticks: true}}
 	for n := 100; n < len(trades)-2000; n += 100 {
 		entry, wide := trades[n], []float64{1, 1, 6}[n/100%3]
-		s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: "WALK", Strategy: strategy.Sentiment, Timeframe: signal.M1, Risk: signal.MediumRisk,
-			Direction: signal.Long, Levels: &signal.Levels{Entry: entry.price, Stop: entry.price - .5*wide, Target: entry.price + .75*wide},
+		s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: "WALK", Strategy: strategy.Sentiment,
+			Timeframe: signal.M1, Risk: signal.MediumRisk,
+			Direction: signal.Long, Levels: &signal.Levels{Entry: entry.price, Stop: entry.price - .5*wide,
+				Target: entry.price + .75*wide},
 			CreatedAt: time.UnixMilli(entry.at + 1).UTC()}
 		if n%200 == 0 {
 			s.Direction, s.Levels.Stop, s.Levels.Target = signal.Short, entry.price+.5*wide, entry.price-.75*wide
@@ -99,22 +101,23 @@ func replayed(t *testing.T) (*Prices, []*signal.Signal) {
 	return &Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.H1: bars}, Speed: 1}, list
 }
 
-// all returns what both parts of an audit say of an end.
+// all returns the differences of both parts of an audit of an end.
 func (p *Prices) all(s *signal.Signal) ([]Difference, Compared, string) {
-	found, how, none := p.CheckEnd(s)
-	return append(CheckClosing(s), found...), how, none
+	found, how, reason := p.CheckEnd(s)
+	return append(CheckClosing(s), found...), how, reason
 }
 
-func TestEndsThatHoldPassTheAudit(t *testing.T) {
+func TestConsistentEndsPassTheAudit(t *testing.T) {
 	t.Parallel()
 	byBars, list := replayed(t)
 	byTicks := newTraded(1, 4000)
 	reasons := map[Compared]map[signal.CloseReason]int{Replayed: {}, Within: {}}
 	check := func(p *Prices, s *signal.Signal, want Compared) {
 		t.Helper()
-		found, how, none := p.all(s)
-		if len(found) > 0 || how != want || none != "" {
-			t.Errorf("%s of %s, closed %s at %v as %s: %d, %q, %+v", s.Direction, s.CreatedAt, s.Closing.At, *s.Closing.ExitPrice, s.Closing.Reason, how, none, found)
+		found, how, reason := p.all(s)
+		if len(found) > 0 || how != want || reason != "" {
+			t.Errorf("%s of %s, closed %s at %v as %s: %d, %q, %+v", s.Direction, s.CreatedAt, s.Closing.At,
+				*s.Closing.ExitPrice, s.Closing.Reason, how, reason, found)
 		}
 		reasons[how][s.Closing.Reason]++
 	}
@@ -129,15 +132,16 @@ func TestEndsThatHoldPassTheAudit(t *testing.T) {
 			t.Errorf("%d: signals ended by %v only", how, of)
 		}
 	}
-	// Coarser bars say less, and nothing that is wrong.
-	coarse := Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:], signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
+	// Coarser bars find fewer faults, and no false ones.
+	coarse := Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:],
+		signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
 		Speed: 1, Ticks: true}
 	for _, s := range byTicks.signals {
 		check(&coarse, s, Within)
 	}
 }
 
-// joined returns bars that are n times as long.
+// joined returns the bars joined to ones that are n times as long.
 func joined(bars []marketdata.Bar, n int) []marketdata.Bar {
 	var list []marketdata.Bar
 	for _, b := range bars {
@@ -166,13 +170,13 @@ func closed(t *testing.T, list []*signal.Signal, reason signal.CloseReason, afte
 	return nil
 }
 
-// as closes s again in another way, with numbers that fit together.
+// as returns s closed in another way, with consistent figures.
 func as(s *signal.Signal, reason signal.CloseReason, price float64, at time.Time) {
 	c := strategy.Close(s, strategy.Exit{Reason: reason, Price: price}, at)
 	s.Closing = &c
 }
 
-func TestTheAuditNamesEndsThatBarsContradict(t *testing.T) {
+func TestAuditReportsEndsThatBarsContradict(t *testing.T) {
 	t.Parallel()
 	const bars, ticks = true, false
 	for _, c := range []struct {
@@ -182,31 +186,71 @@ func TestTheAuditNamesEndsThatBarsContradict(t *testing.T) {
 		falsify func(s *signal.Signal, bar time.Duration)
 		member  string
 	}{
-		{"won, not lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At) }, "close_reason"},
-		{"lost, not won", bars, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At) }, "close_reason"},
+		{"won, not lost", bars, signal.StopLoss, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At)
+		}, "close_reason"},
+		{"lost, not won", bars, signal.TakeProfit, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At)
+		}, "close_reason"},
 		{"a better price", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.Expired, *s.Closing.ExitPrice+.01, s.Closing.At)
 		}, "exit_price"},
-		{"a bar later", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(bar) }, "closed_at"},
-		{"a bar earlier", bars, signal.TakeProfit, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-bar) }, "closed_at"},
-		{"expired and not lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt) }, "close_reason"},
+		{"a bar later", bars, signal.StopLoss, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(bar)
+		}, "closed_at"},
+		{"a bar earlier", bars, signal.TakeProfit, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(-bar)
+		}, "closed_at"},
+		{"expired and not lost", bars, signal.StopLoss, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt)
+		}, "close_reason"},
 		{"open and lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
 		{"open and expired", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
-		{"longer life", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.ExpiresAt = s.ExpiresAt.Add(bar) }, "expires_at"},
-		{"won, not lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At) }, "exit_price"},
-		{"lost, not won", ticks, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At) }, "exit_price"},
+		{"longer life", bars, signal.StopLoss, func(s *signal.Signal,
+			bar time.Duration) {
+			s.ExpiresAt = s.ExpiresAt.Add(bar)
+		}, "expires_at"},
+		{"won, not lost", ticks, signal.StopLoss, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At)
+		}, "exit_price"},
+		{"lost, not won", ticks, signal.TakeProfit, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At)
+		}, "exit_price"},
 		{"a worse stop", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.StopLoss, s.Levels.Stop+5*(s.Levels.Stop-s.Levels.Entry), s.Closing.At)
 		}, "exit_price"},
-		{"later", ticks, signal.StopLoss, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(3 * bar) }, "closed_at"},
-		{"earlier", ticks, signal.TakeProfit, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-6 * bar) }, "exit_price"},
-		{"expired and not lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt) }, "closed_at"},
-		{"expired early", ticks, signal.Expired, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(-bar) }, "closed_at"},
-		{"expired late", ticks, signal.Expired, func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(4 * bar) }, "closed_at"},
+		{"later", ticks, signal.StopLoss, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(3 * bar)
+		}, "closed_at"},
+		{"earlier", ticks, signal.TakeProfit, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(-6 * bar)
+		}, "exit_price"},
+		{"expired and not lost", ticks, signal.StopLoss, func(s *signal.Signal,
+			_ time.Duration) {
+			as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt)
+		}, "closed_at"},
+		{"expired early", ticks, signal.Expired, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(-bar)
+		}, "closed_at"},
+		{"expired late", ticks, signal.Expired, func(s *signal.Signal,
+			bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(4 * bar)
+		}, "closed_at"},
 		{"expired at a better price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.Expired, *s.Closing.ExitPrice*1.003, s.Closing.At)
 		}, "exit_price"},
-		{"no price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing.ExitPrice = nil }, "exit_price"},
+		{"no price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing.ExitPrice = nil },
+			"exit_price"},
 		{"open and lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
 		{"open and expired", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
 		{"went farther", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.MFE += .5 }, "mfe"},
@@ -222,26 +266,26 @@ func TestTheAuditNamesEndsThatBarsContradict(t *testing.T) {
 		}
 		s := closed(t, list, c.reason, 7*bar)
 		c.falsify(s, bar)
-		found, _, none := prices.all(s)
+		found, _, reason := prices.all(s)
 		named := false
 		for _, d := range found {
 			named = named || d.Member == c.member
 		}
 		if !named {
-			t.Errorf("%s (by bars: %v): the audit says %+v %q, want %s", c.name, c.byBars, found, none, c.member)
+			t.Errorf("%s (by bars: %v): the audit reports %+v %q, want %s", c.name, c.byBars, found, reason, c.member)
 		}
 	}
 }
 
-func TestEndsThatCannotBeComparedAreSaidToBe(t *testing.T) {
+func TestEndsThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	m := newTraded(2, 1000)
 	for name, c := range map[string]struct {
 		change func(p *Prices, s *signal.Signal)
-		says   string
+		want   string
 	}{
 		"content": {func(_ *Prices, s *signal.Signal) { s.Levels = nil }, "no prices"},
-		"old":     {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][900:] }, "stored no more"},
+		"old":     {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][900:] }, "no longer stored"},
 		"a gap":   {func(p *Prices, s *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][:20] }, "of the moment"},
 		"stale":   {func(_ *Prices, s *signal.Signal) { s.Metadata = []byte(`{"stale_exit":true}`) }, "want of prices"},
 	} {
@@ -249,11 +293,12 @@ func TestEndsThatCannotBeComparedAreSaidToBe(t *testing.T) {
 		prices.Bars = map[signal.Timeframe][]marketdata.Bar{signal.M1: m.prices.Bars[signal.M1]}
 		s := *m.signals[1]
 		c.change(&prices, &s)
-		if found, how, none := prices.CheckEnd(&s); len(found) > 0 || how != NotCompared || !strings.Contains(none, c.says) {
-			t.Errorf("%s: %+v, %d, %q", name, found, how, none)
+		if found, how, reason := prices.CheckEnd(&s); len(found) > 0 || how != NotCompared ||
+			!strings.Contains(reason, c.want) {
+			t.Errorf("%s: %+v, %d, %q", name, found, how, reason)
 		}
 	}
-	// Of bars with more prices than trades were told only that of the end is looked at.
+	// Of bars with more prices than published trades only that of the end is checked.
 	m.prices.Sparse = true
 	lost := closed(t, m.signals, signal.StopLoss, 7*time.Minute)
 	as(lost, signal.Expired, lost.Levels.Entry, lost.ExpiresAt)
@@ -270,24 +315,23 @@ func text(found []Difference) string {
 	return b.String()
 }
 
-// Trades that come seldom show less than the bars: how far they went is not held against
-// the bars between them.
+// With rare trades the excursion is smaller than that of the bars, which is not a fault.
 func TestSparsePricesMayHaveMissedExcursions(t *testing.T) {
 	t.Parallel()
 	m := newTraded(1, 4000)
 	s := closed(t, m.signals, signal.StopLoss, 7*time.Minute)
 	s.MFE = 0
 	if found, _, _ := m.prices.CheckEnd(s); !strings.Contains(text(found), "mfe") {
-		t.Fatalf("with all trades the audit says %+v: the signal has no excursion to miss", found)
+		t.Fatalf("with all trades the audit reports %+v: the signal has no excursion to miss", found)
 	}
 	m.prices.Sparse = true
 	if found, _, _ := m.prices.CheckEnd(s); strings.Contains(text(found), "mfe") {
-		t.Errorf("with few trades the audit says %+v", found)
+		t.Errorf("with few trades the audit reports %+v", found)
 	}
 }
 
-// A signal made as a bar opens has that bar as the first of its life.
-func TestASignalAtTheOpeningOfTheOldestBar(t *testing.T) {
+// A signal that is made when a bar opens begins with that bar.
+func TestSignalAtTheOpenOfTheOldestBar(t *testing.T) {
 	t.Parallel()
 	m := newTraded(1, 400)
 	s := *m.signals[0]

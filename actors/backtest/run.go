@@ -13,18 +13,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Options say what is replayed.
+// Options selects what is replayed.
 type Options struct {
 	strategy.Origin
 	Strategy  string
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
 	// From and To bound the times at which signals are made, both inclusive, in
-	// milliseconds; 0: no bound. What lies before From is history all the same.
+	// milliseconds; 0: no bound. Bars before From still count as history.
 	From, To int64
 	Cost     float64             // of entry and of exit each, as a share of the price
-	Overlap  bool                // signals are made while one is open
-	News     []strategy.NewsItem // for sentiment: what was reported, in any order
+	Overlap  bool                // signals are made while another one is open
+	News     []strategy.NewsItem // for sentiment: the news in any order
 }
 
 // Trade is a signal of a backtest.
@@ -39,23 +39,24 @@ type Trade struct {
 	Excursion strategy.Excursion
 }
 
-// Open says that the bars end before the trade does.
+// Open reports whether the trade has not ended by the last bar.
 func (t *Trade) Open() bool { return t.Exit == strategy.Exit{} }
 
-// Outcome returns how a trade ended that is not open. cost is as in Options.
+// Outcome returns the outcome of a trade that has ended. cost is as in Options.
 func (t *Trade) Outcome(cost float64) Outcome {
-	return Outcome{At: t.ClosedAt, R: strategy.R(t.Direction, t.Levels, t.Exit.Price), Cost: CostR(t.Levels, t.Exit.Price, cost),
+	return Outcome{At: t.ClosedAt, R: strategy.R(t.Direction, t.Levels, t.Exit.Price),
+		Cost:       CostR(t.Levels, t.Exit.Price, cost),
 		Confidence: t.Confidence, Minutes: strategy.DurationMinutes(time.UnixMilli(t.CreatedAt), time.UnixMilli(t.ClosedAt)),
 		MFE: t.Excursion.Best, MAE: t.Excursion.Worst, Reason: t.Exit.Reason}
 }
 
-// CostR returns what entry and exit cost, in multiples of |Entry-Stop|; cost is that of
-// each as a share of its price.
+// CostR returns the cost of entry and exit together in multiples of |Entry-Stop|. cost is
+// that of each as a share of its price.
 func CostR(l signal.Levels, exit, cost float64) float64 {
 	return cost * (l.Entry + exit) / math.Abs(l.Entry-l.Stop)
 }
 
-// Point is where the sum of results after costs stood.
+// Point is a point of the equity curve: the sum of results after costs.
 type Point struct {
 	At int64 // milliseconds
 	R  float64
@@ -68,28 +69,28 @@ func (p Point) MarshalJSON() ([]byte, error) {
 	return append(append(append(b, `,"r":`...), r...), '}'), err
 }
 
-// Result is what a backtest says. Its JSON is what clients are told.
+// Result is the result of a backtest. Its JSON is sent to clients.
 type Result struct {
 	Trades     []Trade    `json:"-"` // by creation; the last ones may be open
 	Statistics Statistics `json:"statistics"`
-	Equity     []Point    `json:"equity"` // after each end of a trade
+	Equity     []Point    `json:"equity"` // after each bar with which a trade ended
 }
 
-// checkEvery is after how many bars Run looks whether it shall end.
+// checkEvery is the number of bars after which Run checks whether ctx has ended.
 const checkEvery = 256
 
-// Run replays a strategy over bars, which are those of one asset and timeframe in
-// order, with gaps filled (strategy.FillGaps). At the close of each bar the strategy
-// concludes from the bars up to there, as a live run does; where it cannot, there is no
-// signal. Exits are looked for from the next bar on. The error is a *signal.RunError:
-// INSUFFICIENT_HISTORY where no bar allowed a signal, DATA_UNAVAILABLE for bars that
-// are not possible; or that of ctx.
+// Run replays a strategy over bars, which are those of one asset and timeframe in order,
+// with gaps filled (strategy.FillGaps). At the close of each bar the strategy is
+// evaluated on the bars so far, as in a live run; if that fails there is no signal. Exits
+// are looked for from the next bar on. The error is a *signal.RunError,
+// INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
+// bars, or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
 	var trades []Trade
 	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: "there are no bars in the time asked for"})
 	free := 0 // the first bar at whose close a signal may be made
-	concluded := false
+	evaluated := false
 	for i := range bars {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
@@ -109,7 +110,7 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 			last = err
 			continue
 		}
-		concluded = true
+		evaluated = true
 		t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
 		t.follow(bars, strategy.Horizon(o.Timeframe, o.Risk))
 		trades = append(trades, t)
@@ -121,7 +122,7 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 			free = t.ExitBar
 		}
 	}
-	if !concluded {
+	if !evaluated {
 		return Result{}, last
 	}
 	return summarize(trades, o.Cost), nil
@@ -142,14 +143,13 @@ func Evaluate(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Ev
 	return a.Evaluate(o.Origin, b.Close)
 }
 
-// follow looks for the end of t in the bars after its own, of which it lives for
-// horizon.
+// follow looks for the end of t in the horizon bars after its own.
 func (t *Trade) follow(bars []marketdata.Bar, horizon int) {
 	for i := t.Bar + 1; i < len(bars) && i <= t.Bar+horizon; i++ {
 		b := bars[i]
 		exit, ended := strategy.ExitOnBar(t.Direction, t.Levels, b)
 		if ended {
-			// What the bar did beyond the level belongs to nobody.
+			// The part of the bar beyond the level does not count.
 			open := max(min(t.Levels.Stop, t.Levels.Target), min(b.Open, max(t.Levels.Stop, t.Levels.Target)))
 			t.Excursion = t.Excursion.Observe(t.Direction, t.Levels, min(open, exit.Price), max(open, exit.Price))
 		} else {
@@ -165,7 +165,7 @@ func (t *Trade) follow(bars []marketdata.Bar, horizon int) {
 	}
 }
 
-// summarize counts the trades that ended.
+// summarize computes the statistics and the equity curve of the trades that have ended.
 func summarize(trades []Trade, cost float64) Result {
 	r := Result{Trades: trades, Equity: []Point{}}
 	var outcomes []Outcome
@@ -179,7 +179,7 @@ func summarize(trades []Trade, cost float64) Result {
 	for _, o := range outcomes {
 		sum += o.R - o.Cost
 		if n := len(r.Equity); n > 0 && r.Equity[n-1].At == o.At {
-			r.Equity[n-1].R = sum // several ended with the same bar
+			r.Equity[n-1].R = sum // several trades ended with the same bar
 			continue
 		}
 		r.Equity = append(r.Equity, Point{o.At, sum})

@@ -24,7 +24,7 @@ func run(t *testing.T, bars []marketdata.Bar, o Options) Result {
 	return r
 }
 
-func TestASignalOfABacktestIsWhatALiveRunConcludes(t *testing.T) {
+func TestBacktestEqualsLiveRuns(t *testing.T) {
 	t.Parallel()
 	bars := walk(1, 700)
 	for _, name := range audited {
@@ -58,7 +58,7 @@ func TestASignalOfABacktestIsWhatALiveRunConcludes(t *testing.T) {
 	}
 }
 
-func TestWhatABacktestSaysDoesNotDependOnLaterBars(t *testing.T) {
+func TestTradesDoNotDependOnLaterBars(t *testing.T) {
 	t.Parallel()
 	bars := walk(2, 800)
 	o := testOptions(strategy.Momentum)
@@ -77,7 +77,7 @@ func TestWhatABacktestSaysDoesNotDependOnLaterBars(t *testing.T) {
 	}
 }
 
-// The exits are found again here by looking at one bar after the other.
+// The exits are computed a second time here, bar by bar.
 func TestTradesEndByTheRulesForBars(t *testing.T) {
 	t.Parallel()
 	bars := walk(3, 3000)
@@ -123,11 +123,14 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 			best, worst := max(0, gross), min(0, gross)
 			for _, b := range bars[trade.Bar+1 : trade.ExitBar] {
 				for _, price := range []float64{b.Low, b.High} {
-					best, worst = max(best, strategy.R(trade.Direction, trade.Levels, price)), min(worst, strategy.R(trade.Direction, trade.Levels, price))
+					best, worst = max(best, strategy.R(trade.Direction, trade.Levels, price)),
+						min(worst, strategy.R(trade.Direction, trade.Levels, price))
 				}
 			}
-			if x := trade.Excursion; x.Best < best || x.Worst > worst || want.Reason == signal.StopLoss && x.Best > best+.5 || x.Best > 1.55 {
-				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f, want %.3f to %.3f or more", i, gross, x.Worst, x.Best, worst, best)
+			if x := trade.Excursion; x.Best < best || x.Worst > worst || want.Reason == signal.StopLoss && x.Best > best+.5 ||
+				x.Best > 1.55 {
+				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f, want %.3f to %.3f or more", i, gross, x.Worst,
+					x.Best, worst, best)
 			}
 		}
 		if s := r.Statistics; point != len(r.Equity) || s.Count != point || math.Abs(float64(s.TotalR)-sum) > 1e-9 {
@@ -139,7 +142,7 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 	}
 }
 
-func TestOneSignalAtATimeUnlessToldOtherwise(t *testing.T) {
+func TestOverlap(t *testing.T) {
 	t.Parallel()
 	bars := walk(4, 600)
 	o := testOptions(strategy.MeanReversion)
@@ -157,7 +160,7 @@ func TestOneSignalAtATimeUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-func TestBoundsLimitSignalsAndNotHistory(t *testing.T) {
+func TestBoundsLimitSignalsButNotHistory(t *testing.T) {
 	t.Parallel()
 	bars := walk(5, 700)
 	o := testOptions(strategy.Momentum)
@@ -173,7 +176,7 @@ func TestBoundsLimitSignalsAndNotHistory(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplayedIsSaid(t *testing.T) {
+func TestErrorsOfReplays(t *testing.T) {
 	t.Parallel()
 	long := walk(6, 400)
 	still := walk(6, 400)
@@ -182,27 +185,27 @@ func TestWhatCannotBeReplayedIsSaid(t *testing.T) {
 	}
 	bad := walk(6, 400)
 	bad[200].High = -1
-	none := testOptions(strategy.Momentum)
-	none.From = time.Now().UnixMilli()
+	empty := testOptions(strategy.Momentum)
+	empty.From = time.Now().UnixMilli()
 	for _, c := range []struct {
 		name string
 		bars []marketdata.Bar
 		o    Options
 		code signal.ErrorCode
-		says string
+		want string
 	}{
 		{"no bars", nil, testOptions(strategy.Momentum), signal.InsufficientHistory, "no bars"},
 		{"few bars", long[:299], testOptions(strategy.Momentum), signal.InsufficientHistory, "only 299"},
 		{"no movement", still, testOptions(strategy.Momentum), signal.InsufficientHistory, "not moved"},
-		{"no bars in time", long, none, signal.InsufficientHistory, "no bars in the time"},
+		{"no bars in time", long, empty, signal.InsufficientHistory, "no bars in the time"},
 		{"no news", long, testOptions(strategy.Sentiment), signal.InsufficientHistory, "news"},
 		{"bad bar", bad, testOptions(strategy.Momentum), signal.DataUnavailable, "not possible"},
 		{"no such strategy", long, testOptions("luck"), signal.Internal, ""},
 	} {
 		_, err := Run(t.Context(), c.bars, c.o)
 		e, ok := errors.AsType[*signal.RunError](err)
-		if !ok || e.Code != c.code || !strings.Contains(e.Message, c.says) {
-			t.Errorf("%s: %v, want %s with %q", c.name, err, c.code, c.says)
+		if !ok || e.Code != c.code || !strings.Contains(e.Message, c.want) {
+			t.Errorf("%s: %v, want %s with %q", c.name, err, c.code, c.want)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -218,7 +221,8 @@ func TestSentimentIsReplayedFromTheNewsOfItsTime(t *testing.T) {
 	o := testOptions(strategy.Sentiment)
 	for i := range 60 { // an item every 5 hours of the last 300
 		o.News = append(o.News, strategy.NewsItem{ID: string(rune('a' + i)), At: bars[200+5*i].CloseTime,
-			Headline: []string{"Walk shares surge to a record high", "Regulator opens probe into walk", "Walk beats estimates"}[i%3] + string(rune('A'+i))})
+			Headline: []string{"Walk shares surge to a record high", "Regulator opens probe into walk",
+				"Walk beats estimates"}[i%3] + string(rune('A'+i))})
 	}
 	r := run(t, bars, o)
 	if len(r.Trades) < 10 {

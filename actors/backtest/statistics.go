@@ -9,21 +9,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Outcome is how a signal with prices ended.
+// Outcome is the outcome of a signal with prices.
 type Outcome struct {
-	At         int64   // when it closed, in milliseconds since 1970
+	At         int64   // the closing, in milliseconds since 1970
 	R          float64 // result before costs, in multiples of |Entry-Stop|
 	Cost       float64 // of entry and exit together, in the same unit
 	Confidence float64 // at its creation
-	Minutes    int64   // how long it was open
+	Minutes    int64   // how long the signal was open
 	MFE, MAE   float64 // best and worst excursion in R
 	Reason     signal.CloseReason
 }
 
-// Figure is a number in answers: 6 decimals, and null where there is none (NaN).
+// Figure is a number in answers: rounded to 6 decimals, and null for NaN.
 type Figure float64
 
-// none is the Figure of what cannot be said.
+// none is the Figure without a value.
 var none = Figure(math.NaN())
 
 // MarshalJSON implements json.Marshaler.
@@ -33,7 +33,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	if v == 0 {
-		v = 0 // spares readers "-0"
+		v = 0 // avoids "-0"
 	}
 	return strconv.AppendFloat(nil, v, 'f', -1, 64), nil
 }
@@ -49,33 +49,33 @@ func (f *Figure) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Interval is a range of a share.
+// Interval is a confidence interval of a share.
 type Interval struct {
 	Low  Figure `json:"low"`
 	High Figure `json:"high"`
 }
 
-// Reasons counts how signals ended.
+// Reasons counts signals by close reason.
 type Reasons struct {
 	TakeProfit int `json:"take_profit"`
 	StopLoss   int `json:"stop_loss"`
 	Expired    int `json:"expired"`
 }
 
-// Bucket compares forecasts of about the same confidence with what came of them.
+// Bucket compares forecasts of similar confidence with their outcomes.
 type Bucket struct {
 	From           Figure `json:"from"` // inclusive
-	To             Figure `json:"to"`   // exclusive, but for 1
+	To             Figure `json:"to"`   // exclusive, except for 1
 	Count          int    `json:"count"`
 	MeanConfidence Figure `json:"mean_confidence"`
 	HitRate        Figure `json:"hit_rate"`
 }
 
-// buckets is how many a reliability table has.
+// buckets is the number of rows in a reliability table.
 const buckets = 10
 
-// Statistics describe outcomes. Without any, and where a figure has no meaning, it is
-// none: the Brier skill where all or no signals won, the profit factor without a loss.
+// Statistics describes outcomes. A figure is null without outcomes, or if it is
+// undefined: the Brier skill if all or no signals won, the profit factor without a loss.
 type Statistics struct {
 	Count           int      `json:"count"`
 	Wins            int      `json:"wins"` // closed in profit before costs
@@ -97,8 +97,7 @@ type Statistics struct {
 	Reliability     []Bucket `json:"reliability"` // ten of them
 }
 
-// Summarize returns the statistics of outcomes, which it reads in the order of their
-// ends. It sorts them so.
+// Summarize returns the statistics of outcomes. It sorts them by their ends.
 func Summarize(outcomes []Outcome) Statistics {
 	byEnd := func(a, b Outcome) int { return cmp.Compare(a.At, b.At) }
 	if !slices.IsSortedFunc(outcomes, byEnd) {
@@ -111,8 +110,8 @@ func Summarize(outcomes []Outcome) Statistics {
 	return t.Statistics()
 }
 
-// Tally adds outcomes up. Of each it keeps its R, for the median. Its zero value has
-// none.
+// Tally accumulates outcomes. It keeps the R of each for the median. The zero value is
+// empty.
 type Tally struct {
 	count, wins              int
 	rs                       []float64
@@ -127,7 +126,7 @@ type Tally struct {
 	}
 }
 
-// Add adds an outcome that ended no earlier than those before.
+// Add adds an outcome that did not end before the previous one.
 func (t *Tally) Add(o *Outcome) {
 	won := 0
 	if o.R > 0 {
@@ -166,7 +165,7 @@ func (t *Tally) Add(o *Outcome) {
 	b.confidence += o.Confidence
 }
 
-// Statistics returns what the outcomes so far amount to.
+// Statistics returns the statistics of the outcomes added so far.
 func (t *Tally) Statistics() Statistics {
 	n := float64(t.count)
 	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
@@ -193,7 +192,7 @@ func (t *Tally) Statistics() Statistics {
 // z95 is the two-sided 95 % quantile of the normal distribution.
 const z95 = 1.959963984540054
 
-// wilson returns the 95 % interval of a share of which wins in count were seen.
+// wilson returns the 95 % Wilson interval of the share of wins in count.
 func wilson(wins, count int) Interval {
 	if count == 0 {
 		return Interval{none, none}
@@ -206,7 +205,7 @@ func wilson(wins, count int) Interval {
 	return Interval{Figure(max(0, centre-half)), Figure(min(1, centre+half))}
 }
 
-// median returns the middle value. It sorts them.
+// median returns the median of rs, which it sorts.
 func median(rs []float64) Figure {
 	if len(rs) == 0 {
 		return none

@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// goldenOutcome and goldenCase are what testdata/golden.py writes, which computes
-// the same by other means.
+// goldenOutcome and goldenCase are written by testdata/golden.py, an independent
+// implementation.
 type goldenOutcome struct {
 	At                            int64
 	R, Cost, Confidence, MFE, MAE float64
@@ -77,14 +77,15 @@ func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
 				t.Helper()
 				if want == nil {
 					if !math.IsNaN(float64(got)) {
-						t.Errorf("%s is %v, want none", what, got)
+						t.Errorf("%s is %v, want null", what, got)
 					}
 				} else if !(math.Abs(float64(got)-*want) < 1e-9) {
 					t.Errorf("%s is %.12f, want %.12f", what, got, *want)
 				}
 			}
 			if got.Count != want.Count || got.Wins != want.Wins || got.Reasons != want.Reasons {
-				t.Errorf("counts are %d, %d, %+v, want %d, %d, %+v", got.Count, got.Wins, got.Reasons, want.Count, want.Wins, want.Reasons)
+				t.Errorf("counts are %d, %d, %+v, want %d, %d, %+v", got.Count, got.Wins, got.Reasons, want.Count, want.Wins,
+					want.Reasons)
 			}
 			low, high := (*float64)(nil), (*float64)(nil)
 			if want.Interval != nil {
@@ -116,7 +117,7 @@ func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
 	}
 }
 
-// The interval of Wilson as tables have it, to the digits that they give.
+// The Wilson interval of published tables, to their precision.
 func TestWilsonInterval(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -140,7 +141,8 @@ func TestStatisticsWithoutOutcomesAreNullWhereNothingCanBeSaid(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"hit_rate", "mean_r", "median_r", "expectancy_r", "profit_factor", "brier_score", "brier_skill"} {
+	for _, name := range []string{"hit_rate", "mean_r", "median_r", "expectancy_r", "profit_factor", "brier_score",
+		"brier_skill"} {
 		if v, ok := got[name]; !ok || v != nil {
 			t.Errorf("%s is %v, want null", name, v)
 		}
@@ -171,7 +173,8 @@ func TestStatisticsDoNotDependOnTheOrderGiven(t *testing.T) {
 	t.Parallel()
 	var outcomes []Outcome
 	for i := range 50 {
-		outcomes = append(outcomes, Outcome{At: int64(i), R: []float64{1.5, -1, .25}[i%3], Cost: .01, Confidence: .4, Reason: signal.Expired})
+		outcomes = append(outcomes, Outcome{At: int64(i), R: []float64{1.5, -1, .25}[i%3], Cost: .01, Confidence: .4,
+			Reason: signal.Expired})
 	}
 	want, err := json.Marshal(Summarize(slices.Clone(outcomes)))
 	if err != nil {

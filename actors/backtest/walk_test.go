@@ -12,7 +12,7 @@ import (
 // hour is the length of the bars of tests.
 const hour = 3_600_000
 
-// walk returns n bars of 1h of a random walk that the seed fixes.
+// walk returns n bars of 1h of the random walk of a seed.
 func walk(seed uint64, n int) []marketdata.Bar {
 	r := rand.New(rand.NewPCG(seed, 1))
 	bars := make([]marketdata.Bar, n)
@@ -33,7 +33,7 @@ func walk(seed uint64, n int) []marketdata.Bar {
 	return bars
 }
 
-// testOptions are of a walk.
+// testOptions returns options for a walk.
 func testOptions(name string) Options {
 	return Options{Origin: strategy.Origin{Asset: "WALK", Tick: .01, Source: "test", Compression: 1}, Strategy: name,
 		Timeframe: signal.H1, Risk: signal.MediumRisk}

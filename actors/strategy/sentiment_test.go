@@ -100,7 +100,8 @@ func TestPhrases(t *testing.T) {
 }
 
 func FuzzTextScore(f *testing.F) {
-	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh", "😁💘",
+	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh",
+		"😁💘",
 		"n't least never so",
 		strings.Repeat("record high ", 400), "...,,, record --- high", "least", "not", "without doubt bad"} {
 		f.Add(s)

@@ -274,7 +274,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 	if help, err := o.Try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
 		t.Errorf("the help shows what no user types: %s (%v)", help, err)
 	}
-	o.Fails("line 902: close \"x\" is no number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
+	o.Fails("line 902: close \"x\" is not a number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
 		written(t, text+"2026-11-02,1,1,1,x,1\n"))
 	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
 	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
