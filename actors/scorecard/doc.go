@@ -1,8 +1,8 @@
-// Package scorecard says how the closed signals of an account ended: the statistics of
+// Package scorecard computes the statistics of an account's closed signals, as defined by
 // package backtest, over all of them and by group.
 //
-// The signal log is the source. It is read for an account when it first asks, and from
-// there on when it asks again, so that an answer has every signal that was closed
-// before the question, and no signal is read twice. What was read is kept: some 100
-// bytes a closed signal, of the accounts that asked last.
+// The source is the signal log. An account's log is read from its beginning at the first
+// question and continued at each further one, so that an answer includes every signal
+// that was closed before the question and no signal is read twice. The accounts used last
+// are kept in memory, at some 100 bytes per closed signal.
 package scorecard

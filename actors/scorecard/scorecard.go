@@ -15,28 +15,29 @@ import (
 
 // Records is the signal log. See persistence.Store.
 type Records interface {
-	// EachRecord calls f for each creation and closing of the account's signals behind
-	// a position, in their order, and returns the position up to which it has read. A
-	// closing comes with ID, MFE, MAE and Closing only.
-	EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(s *signal.Signal)) (signal.Position, error)
+	// EachRecord calls f for each creation and closing of the account's signals after a
+	// position, in order, and returns the position up to which it has read. A closing has
+	// ID, MFE, MAE and Closing only.
+	EachRecord(ctx context.Context, account signal.AccountID, after signal.Position,
+		f func(s *signal.Signal)) (signal.Position, error)
 }
 
-// Options are what Scorecards is made with.
+// Options are the optional parts of Scorecards.
 type Options struct {
 	Retention time.Duration // of signals, from their creation; default 90 days
-	// Cost is what entry and exit cost each, as a share of the price, by the asset;
-	// default nothing.
+	// Cost returns the cost of an entry or an exit of an asset as a share of the price;
+	// default none.
 	Cost func(asset string) float64
 	// Name returns the catalogue name of an asset by any of its spellings; default the
 	// spelling itself.
 	Name func(asset string) string
-	// MaxKept is how many closed signals are kept in memory, of all accounts; default
-	// 2 million.
+	// MaxKept bounds the closed signals kept in memory over all accounts; default 2
+	// million.
 	MaxKept int
 	Now     func() time.Time // the service's clock; default time.Now
 }
 
-// Scorecards answers for all accounts. It may be used from many goroutines.
+// Scorecards holds the scorecards of all accounts. It may be used from many goroutines.
 type Scorecards struct {
 	records Records
 	o       Options
@@ -45,11 +46,12 @@ type Scorecards struct {
 	accounts map[signal.AccountID]*account
 	clock    uint64 // counts questions
 
-	whole chan struct{} // holds one for each reading of a whole log
+	whole chan struct{} // limits readings of whole logs to maxWhole
 }
 
-// maxWhole is how many logs are read from their beginning at once: each keeps Redis and a
-// core busy for some seconds a million signals. Who asks again does not wait for them.
+// maxWhole is the number of logs that are read from their beginning at the same time:
+// each keeps Redis and a core busy for some seconds per million signals. Later questions
+// of an account do not wait for them.
 const maxWhole = 2
 
 // New returns scorecards over records.
@@ -65,26 +67,28 @@ func New(records Records, o Options) *Scorecards {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Scorecards{records: records, o: o, accounts: make(map[signal.AccountID]*account), whole: make(chan struct{}, maxWhole)}
+	return &Scorecards{records: records, o: o, accounts: make(map[signal.AccountID]*account),
+		whole: make(chan struct{}, maxWhole)}
 }
 
-// Query says which signals count. Zero values do not restrict.
+// Query selects signals. A zero member does not filter.
 type Query struct {
 	Account   signal.AccountID
 	Agent     signal.AgentID
 	Strategy  string
 	Asset     string // by any of its spellings, ignoring ASCII case
 	Timeframe signal.Timeframe
-	Since     time.Time // created after that
+	Since     time.Time // exclusive, of the creation
 }
 
-// Card is an answer. Its JSON is what clients are told.
+// Card is a scorecard. Its JSON is sent to clients.
 type Card struct {
 	Statistics backtest.Statistics `json:"statistics"`
-	Groups     []Group             `json:"groups"` // by their names
+	Groups     []Group             `json:"groups"` // in the order of their members
 }
 
-// Group is the signals of one kind.
+// Group holds the statistics of signals with the same agent, strategy, asset, timeframe
+// and risk.
 type Group struct {
 	Agent      signal.AgentID      `json:"agent_id"`
 	Strategy   string              `json:"strategy"`
@@ -94,8 +98,8 @@ type Group struct {
 	Statistics backtest.Statistics `json:"statistics"`
 }
 
-// Card returns the statistics of the signals with prices that an account has closed. It
-// has all that were closed before the call. The error is that of the records.
+// Card returns the statistics of an account's closed signals with prices, including all
+// that were closed before the call. The error is that of Records.
 func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
 	a := c.account(q.Account)
 	if err := enter(ctx, a.busy); err != nil {
@@ -108,7 +112,7 @@ func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
 		}
 		defer leave(c.whole)
 	}
-	// What has been read holds, also if the reading ends early.
+	// What has been read is kept even if the reading fails.
 	before := a.size()
 	err := a.read(ctx, c.records, q.Account, &c.o)
 	a.forget(c.o.Now().Add(-c.o.Retention).UnixMilli())
@@ -122,7 +126,7 @@ func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
 	return a.card(q), nil
 }
 
-// account returns what is kept of an account, and notes that it was asked for.
+// account returns an account, a new one if it is not kept, and marks it as used.
 func (c *Scorecards) account(id signal.AccountID) *account {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,15 +140,15 @@ func (c *Scorecards) account(id signal.AccountID) *account {
 	return a
 }
 
-// ForgetAll has everything read again at the next questions: Redis has lost records.
+// ForgetAll makes the next questions read everything again, since Redis has lost records.
 func (c *Scorecards) ForgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.accounts)
 }
 
-// note counts what more is kept of an account, and drops those that have not asked for
-// the longest time where that is too much.
+// note records that an account has grown by more signals, and drops the accounts that
+// were not used for longest while there are too many signals.
 func (c *Scorecards) note(id signal.AccountID, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,41 +158,41 @@ func (c *Scorecards) note(id signal.AccountID, more int) {
 	for {
 		all := 0
 		var oldest signal.AccountID
-		var least *account
+		var leastUsed *account
 		for other, a := range c.accounts {
 			all += a.kept
-			if other != id && (least == nil || a.used < least.used) {
-				oldest, least = other, a
+			if other != id && (leastUsed == nil || a.used < leastUsed.used) {
+				oldest, leastUsed = other, a
 			}
 		}
-		if all <= c.o.MaxKept || least == nil {
+		if all <= c.o.MaxKept || leastUsed == nil {
 			return
 		}
 		delete(c.accounts, oldest)
 	}
 }
 
-// account is what is kept of one account. Its lock is a channel, so that who waits for
-// it can give up.
+// account holds what was read of one account. Its lock is a channel, so that a waiting
+// caller can give up when its context ends.
 type account struct {
-	used uint64 // guarded by Scorecards.mu, as is kept
+	used uint64 // when it was last used; guarded by Scorecards.mu, as is kept
 	kept int
 
-	busy   chan struct{} // holds one while somebody reads
+	busy   chan struct{} // held while the account is read
 	upTo   signal.Position
 	open   map[signal.SignalID]opened
 	groups []group
-	of     map[groupKey]int32 // places in groups
+	of     map[groupKey]int32 // indexes into groups
 	closed []entry            // by their end
 }
 
-// group names the signals of one kind.
+// group identifies a Group, with the first spelling of the asset.
 type group struct {
 	groupKey
-	asset string // as it was first written
+	asset string // the first spelling
 }
 
-// groupKey is what makes signals one group.
+// groupKey holds the members by which signals are grouped.
 type groupKey struct {
 	agent     signal.AgentID
 	strategy  string
@@ -217,7 +221,7 @@ func newAccount() *account {
 	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32)}
 }
 
-// enter takes a place, unless ctx ends before one is free.
+// enter acquires a place, unless ctx ends first.
 func enter(ctx context.Context, places chan struct{}) error {
 	select {
 	case places <- struct{}{}:
@@ -227,11 +231,12 @@ func enter(ctx context.Context, places chan struct{}) error {
 	}
 }
 
+// leave releases a place.
 func leave(places chan struct{}) { <-places }
 
 func (a *account) size() int { return len(a.closed) + len(a.open) }
 
-// read takes what the records have beyond what was read.
+// read reads the records after the ones read so far.
 func (a *account) read(ctx context.Context, records Records, id signal.AccountID, o *Options) error {
 	before := len(a.closed)
 	upTo, err := records.EachRecord(ctx, id, a.upTo, func(s *signal.Signal) {
@@ -251,9 +256,9 @@ func (a *account) read(ctx context.Context, records Records, id signal.AccountID
 
 func (a *account) create(s *signal.Signal, name func(string) string) {
 	if s.Levels == nil {
-		return // nothing to win or to lose
+		return // content has no result
 	}
-	asset := name(s.Asset) // older signals have the asset as it was sent
+	asset := name(s.Asset) // older records have the spelling that was sent
 	key := groupKey{s.Agent, s.Strategy, upper(asset), s.Timeframe, s.Risk}
 	place, ok := a.of[key]
 	if !ok {
@@ -267,7 +272,7 @@ func (a *account) create(s *signal.Signal, name func(string) string) {
 func (a *account) close(s *signal.Signal, cost func(string) float64) {
 	o, ok := a.open[s.ID]
 	if !ok || s.Closing.ExitPrice == nil {
-		return // without prices, or its creation is past retention
+		return // without prices, or created before the retention
 	}
 	delete(a.open, s.ID)
 	exit := *s.Closing.ExitPrice
@@ -277,12 +282,12 @@ func (a *account) close(s *signal.Signal, cost func(string) float64) {
 		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
 }
 
-// forget drops what was created at or before a time.
+// forget drops the signals created at or before a time.
 func (a *account) forget(before int64) {
 	a.closed = slices.DeleteFunc(a.closed, func(e entry) bool { return e.created <= before })
 }
 
-// card counts the signals that q wants.
+// card computes the card of the signals that q selects.
 func (a *account) card(q Query) Card {
 	wanted := make([]bool, len(a.groups))
 	for i := range a.groups {
@@ -316,7 +321,7 @@ func (a *account) card(q Query) Card {
 	return card
 }
 
-// fits says that the group's signals count.
+// fits reports whether q selects the group.
 func (g *group) fits(q *Query) bool {
 	return (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
 		(q.Asset == "" || g.groupKey.asset == upper(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)

@@ -22,13 +22,14 @@ import (
 // fakeRecords is a signal log in memory.
 type fakeRecords struct {
 	mu     sync.Mutex
-	list   []*signal.Signal // creations and closings; the n-th stands at position n+1
-	reads  []int64          // from where
-	fail   error            // after half of what is to be read
-	closed []*signal.Signal // whole
+	list   []*signal.Signal // creations and closings; the n-th has position n+1
+	reads  []int64          // the positions from which it was read
+	fail   error            // returned after half of the entries
+	closed []*signal.Signal // the complete records of closed signals
 }
 
-func (r *fakeRecords) EachRecord(_ context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+func (r *fakeRecords) EachRecord(_ context.Context, account signal.AccountID, after signal.Position,
+	f func(*signal.Signal)) (signal.Position, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads = append(r.reads, after.MS)
@@ -49,7 +50,8 @@ var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 // add makes a signal, and closes it if exit is not 0.
 func (r *fakeRecords) add(account signal.AccountID, i int, change func(*signal.Signal), exit float64) {
 	created := morning.Add(time.Duration(i) * time.Minute)
-	s := &signal.Signal{ID: signal.SignalID(fmt.Sprintf("sig_%d", len(r.list))), Account: account, Agent: "trading", Asset: "BTC", Strategy: "momentum",
+	s := &signal.Signal{ID: signal.SignalID(fmt.Sprintf("sig_%d", len(r.list))), Account: account, Agent: "trading",
+		Asset: "BTC", Strategy: "momentum",
 		Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
 		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, CreatedAt: created}
 	if change != nil {
@@ -59,20 +61,22 @@ func (r *fakeRecords) add(account signal.AccountID, i int, change func(*signal.S
 	if exit == 0 {
 		return
 	}
-	closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: exit}, created.Add(time.Duration(90+i%7)*time.Minute))
+	closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: exit},
+		created.Add(time.Duration(90+i%7)*time.Minute))
 	r.list = append(r.list, &signal.Signal{ID: s.ID, Account: account, MFE: 1, MAE: -.5, Closing: &closing})
 	whole := *s
 	whole.MFE, whole.MAE, whole.Closing = 1, -.5, &closing
 	r.closed = append(r.closed, &whole)
 }
 
-// want counts signals in another way than cards do.
+// want computes statistics independently of cards.
 func (r *fakeRecords) want(fits func(*signal.Signal) bool, cost float64) backtest.Statistics {
 	var list []backtest.Outcome
 	for _, s := range r.closed {
 		if fits(s) {
 			exit := *s.Closing.ExitPrice
-			list = append(list, backtest.Outcome{At: s.Closing.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit), Cost: backtest.CostR(*s.Levels, exit, cost),
+			list = append(list, backtest.Outcome{At: s.Closing.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit),
+				Cost:       backtest.CostR(*s.Levels, exit, cost),
 				Confidence: s.FirstConfidence, Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason})
 		}
 	}
@@ -119,9 +123,10 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 		query Query
 		fits  func(*signal.Signal) bool
 	}{
-		"asset":     {Query{Asset: "Btc"}, func(s *signal.Signal) bool { return strings.EqualFold(s.Asset, "btc") }},
-		"strategy":  {Query{Strategy: "breakout"}, func(s *signal.Signal) bool { return s.Strategy == "breakout" }},
-		"timeframe": {Query{Agent: "trading", Timeframe: signal.M1}, func(s *signal.Signal) bool { return s.Agent == "trading" && s.Timeframe == signal.M1 }},
+		"asset":    {Query{Asset: "Btc"}, func(s *signal.Signal) bool { return strings.EqualFold(s.Asset, "btc") }},
+		"strategy": {Query{Strategy: "breakout"}, func(s *signal.Signal) bool { return s.Strategy == "breakout" }},
+		"timeframe": {Query{Agent: "trading", Timeframe: signal.M1},
+			func(s *signal.Signal) bool { return s.Agent == "trading" && s.Timeframe == signal.M1 }},
 		"since": {Query{Agent: "trading", Since: morning.Add(100 * time.Minute)}, func(s *signal.Signal) bool {
 			return s.Agent == "trading" && s.CreatedAt.After(morning.Add(100*time.Minute))
 		}},
@@ -143,7 +148,8 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 		for _, g := range got.Groups {
 			count += g.Statistics.Count
 			of := func(s *signal.Signal) bool {
-				return mine(s) && strings.EqualFold(s.Asset, g.Asset) && s.Strategy == g.Strategy && s.Timeframe == g.Timeframe && s.Risk == g.Risk
+				return mine(s) && strings.EqualFold(s.Asset, g.Asset) && s.Strategy == g.Strategy && s.Timeframe == g.Timeframe &&
+					s.Risk == g.Risk
 			}
 			if d := cmp.Diff(text(t, r.want(of, .001)), text(t, g.Statistics)); d != "" {
 				t.Errorf("%s, group %s %s (-want +got):\n%s", name, g.Asset, g.Strategy, d)
@@ -157,7 +163,8 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(text(t, r.want(func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent == "weather" }, .0003)), text(t, got.Statistics)); d != "" {
+	if d := cmp.Diff(text(t, r.want(func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent == "weather" },
+		.0003)), text(t, got.Statistics)); d != "" {
 		t.Errorf("the cost of oil (-want +got):\n%s", d)
 	}
 	if n := len(r.reads); n != 6 || r.reads[0] != 0 || r.reads[1] != int64(len(r.list)) {
@@ -165,8 +172,8 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 	}
 }
 
-// TestACardByHand: the figures are worked out on paper, with costs of 0.1 % a side.
-func TestACardByHand(t *testing.T) {
+// TestCardByHand compares with figures computed by hand, with costs of 0.1 % per side.
+func TestCardByHand(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
 	r.add("acc_1", 0, nil, 101.5)              // +1.5 R, 0.2015 R of costs
@@ -176,7 +183,8 @@ func TestACardByHand(t *testing.T) {
 	r.add("acc_1", 2, func(s *signal.Signal) {
 		s.Levels, s.FirstConfidence = &signal.Levels{Entry: 50, Stop: 48, Target: 53}, .6
 	}, 50.5) // +0.25 R, 0.05025 R
-	got, err := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }}).Card(t.Context(), Query{Account: "acc_1"})
+	got, err := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }}).Card(t.Context(),
+		Query{Account: "acc_1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +192,8 @@ func TestACardByHand(t *testing.T) {
 		`"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,"total_r":0.39725,"mean_duration_minutes":91,` +
 		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,"mean_confidence":0.45,` +
 		`"brier_score":0.184167,"brier_skill":0.17125,"reliability":[`
-	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) || !strings.Contains(s, `{"from":0.6,"to":0.7,"count":1,"mean_confidence":0.6,"hit_rate":1}`) {
+	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) ||
+		!strings.Contains(s, `{"from":0.6,"to":0.7,"count":1,"mean_confidence":0.6,"hit_rate":1}`) {
 		t.Errorf("got  %s\nwant %s", s, want)
 	}
 }
@@ -207,12 +216,13 @@ func TestOnlyClosedSignalsWithPricesCount(t *testing.T) {
 	if got, err = c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 2 {
 		t.Errorf("later: %+v, %v", got.Statistics, err)
 	}
-	if got, err = c.Card(t.Context(), Query{Account: "acc_2"}); err != nil || got.Statistics.Count != 0 || got.Groups == nil {
+	if got, err = c.Card(t.Context(), Query{Account: "acc_2"}); err != nil || got.Statistics.Count != 0 ||
+		got.Groups == nil {
 		t.Errorf("of another account: %+v, %v", got, err)
 	}
 }
 
-func TestWhatIsPastRetentionIsForgotten(t *testing.T) {
+func TestSignalsPastRetentionAreDropped(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
 	for i := range 10 {
@@ -220,7 +230,8 @@ func TestWhatIsPastRetentionIsForgotten(t *testing.T) {
 	}
 	now := morning.Add(time.Hour)
 	c := New(r, Options{Now: func() time.Time { return now }, Retention: 2 * time.Hour})
-	for want, at := range map[int]time.Time{10: morning.Add(time.Hour), 6: morning.Add(2*time.Hour + 3*time.Minute), 0: morning.Add(5 * time.Hour)} {
+	for want, at := range map[int]time.Time{10: morning.Add(time.Hour), 6: morning.Add(2*time.Hour + 3*time.Minute),
+		0: morning.Add(5 * time.Hour)} {
 		fresh := New(r, Options{Now: func() time.Time { return at }, Retention: 2 * time.Hour})
 		if got, err := fresh.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != want {
 			t.Errorf("at %s: %d signals, want %d (%v)", at, got.Statistics.Count, want, err)
@@ -235,7 +246,7 @@ func TestWhatIsPastRetentionIsForgotten(t *testing.T) {
 	}
 }
 
-func TestReadingGoesOnWhereItFailed(t *testing.T) {
+func TestReadingContinuesWhereItFailed(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{fail: errors.New("redis is away")}
 	for i := range 20 {
@@ -243,15 +254,16 @@ func TestReadingGoesOnWhereItFailed(t *testing.T) {
 	}
 	c := New(r, Options{Now: clock})
 	if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); !errors.Is(err, r.fail) {
-		t.Errorf("while redis is away: %v", err)
+		t.Errorf("while Redis is unavailable: %v", err)
 	}
 	r.fail = nil
-	if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 20 || !slices.Equal(r.reads, []int64{0, 20}) {
+	if got, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || got.Statistics.Count != 20 ||
+		!slices.Equal(r.reads, []int64{0, 20}) {
 		t.Errorf("again: %d signals, read from %v, %v", got.Statistics.Count, r.reads, err)
 	}
 }
 
-func TestAccountsThatDoNotAskAreDropped(t *testing.T) {
+func TestUnusedAccountsAreDropped(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
 	for i := range 90 {
@@ -268,7 +280,7 @@ func TestAccountsThatDoNotAskAreDropped(t *testing.T) {
 	}
 }
 
-func TestManyAskAtOnce(t *testing.T) {
+func TestConcurrentCards(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
 	for i := range 300 {
@@ -293,12 +305,12 @@ func TestManyAskAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Card(gone, Query{Account: "acc_1"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("who has gone waits: %v", err)
+		t.Errorf("a cancelled caller still waits: %v", err)
 	}
 }
 
-// TestFewLogsAreReadWhole: who asks for the first time waits while others do; who has
-// asked before does not.
+// TestFewLogsAreReadWhole checks that first questions wait for each other and that later
+// ones do not.
 func TestFewLogsAreReadWhole(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
@@ -322,7 +334,7 @@ func TestFewLogsAreReadWhole(t *testing.T) {
 	}
 }
 
-// BenchmarkCard asks for 100,000 closed signals: the first time, and again.
+// BenchmarkCard measures the first and further questions for 100,000 closed signals.
 func BenchmarkCard(b *testing.B) {
 	r := &fakeRecords{}
 	for i := range 100_000 {
@@ -345,8 +357,8 @@ func BenchmarkCard(b *testing.B) {
 	})
 }
 
-// TestLostRecordsAreForgotten: a signal whose closing Redis has lost closes again, and
-// counts once.
+// TestLostRecordsAreForgotten checks that a signal counts once if Redis loses its closing
+// and it closes again.
 func TestLostRecordsAreForgotten(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
@@ -388,14 +400,15 @@ func TestAliasesAreOneAsset(t *testing.T) {
 			t.Errorf("%q: %d signals, %v, want %d", asset, card.Statistics.Count, err, want)
 		}
 	}
-	if card, err := c.Card(t.Context(), Query{Account: "acc_1", Asset: "BTC"}); err != nil || len(card.Groups) != 1 || card.Groups[0].Asset != "BTC" {
+	if card, err := c.Card(t.Context(), Query{Account: "acc_1", Asset: "BTC"}); err != nil || len(card.Groups) != 1 ||
+		card.Groups[0].Asset != "BTC" {
 		t.Errorf("groups are %+v, %v", card.Groups, err)
 	}
 }
 
-// An account that is larger than what may be kept stays while it asks: what it has closed
-// before is not read again.
-func TestAnAccountLargerThanTheBoundIsKept(t *testing.T) {
+// TestAccountLargerThanTheLimitIsKept checks that such an account is kept while it is used,
+// and its log is not read again.
+func TestAccountLargerThanTheLimitIsKept(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
 	for i := range 90 {
