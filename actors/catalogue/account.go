@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// account is what the catalogue knows of one account.
+// account holds the listed signals of one account.
 type account struct {
 	mu      sync.RWMutex // guards all below
 	rows    rows
@@ -19,11 +19,11 @@ type account struct {
 	assets  assets
 	index   *index // nil below indexedRows
 	sets    sets
-	last    signal.Position // of the newest row: an older creation is a repetition
+	last    signal.Position // of the newest row; an earlier creation is a repetition
 }
 
-// create adds a signal at its position, with what a weather run says beside. One that
-// is there already is left alone. The caller holds the lock, as for change.
+// create adds a signal at its position, with the outlook of a weather run. A repetition
+// is ignored. The caller holds the lock.
 func (a *account) create(t *strategies, p signal.Position, l *signal.Listing, w *signal.Outlook) error {
 	id, ok := signal.ULIDBytes(string(l.ID))
 	if !ok {
@@ -58,18 +58,19 @@ func (a *account) create(t *strategies, p signal.Position, l *signal.Listing, w 
 	return nil
 }
 
-// ensureIndex makes the index if the account has grown to where it is worth it. The
-// caller holds the lock, or is the only one that knows the account.
+// ensureIndex makes the index once the account is large enough. The caller holds the
+// lock, or has the only reference to the account.
 func (a *account) ensureIndex(t *strategies) {
 	if a.index == nil && a.rows.next-a.rows.first >= indexedRows {
 		a.index = indexOf(&a.rows, &a.assets, t.count())
 	}
 }
 
-// change sets the current confidence of a signal, and where it was closed unless
-// that is zero. origin is where it was created, zero if the caller does not know. A
-// signal that is not there is no error: its record may be older than the lists
-// reach. One that is closed stays as it is: what comes then is from before.
+// change sets the current confidence of a signal and, unless closed is zero, the position
+// of its closing. origin is the position of its creation if the caller knows it, else
+// zero. A signal that is not listed is ignored, since its record may be older than the
+// lists. So is a change of a closed signal, which is a repetition. The caller holds the
+// lock.
 func (a *account) change(id signal.SignalID, origin signal.Position, confidence float64, closed signal.Position) {
 	ulid, ok := signal.ULIDBytes(string(id))
 	if !ok {
@@ -102,8 +103,8 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 	a.sets.update(a, n, v)
 }
 
-// forget gives back the signals created at or before ms, as far as whole blocks. It
-// returns whether there are later ones.
+// forget drops the signals created at or before ms, in whole blocks. It reports whether
+// there are later ones.
 func (a *account) forget(ms int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,7 +117,8 @@ func (a *account) forget(ms int64) bool {
 	return left < a.rows.next
 }
 
-// find returns where a signal was created, and closed if it was.
+// find returns the positions of a signal's creation and closing, the latter zero while it
+// is open.
 func (a *account) find(id signal.SignalID, notBefore int64) (created, closed signal.Position, ok bool) {
 	ulid, ok := signal.ULIDBytes(string(id))
 	if !ok {
@@ -131,8 +133,8 @@ func (a *account) find(id signal.SignalID, notBefore int64) (created, closed sig
 	return a.rows.created(n), a.rows.closed(n), true
 }
 
-// list returns a page of the signals that match q and were created after
-// notBefore (milliseconds), and how many match.
+// list returns the page of q and the number of matches, among the signals created after
+// notBefore (milliseconds).
 func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listing, int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -155,7 +157,8 @@ func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listi
 func (a *account) listing(t *strategies, n uint32) signal.Listing {
 	v := a.rows.at(n)
 	name, agent := t.name(v.kind.strategy())
-	l := signal.Listing{ID: signal.SignalIDFromBytes(v.id), Agent: agent, Asset: a.assets.spellings[v.asset], Strategy: name,
+	l := signal.Listing{ID: signal.SignalIDFromBytes(v.id), Agent: agent, Asset: a.assets.spellings[v.asset],
+		Strategy:  name,
 		Direction: v.kind.direction(), Confidence: float64(v.conf) / confScale, Status: signal.Open,
 		CreatedAt: time.UnixMilli(v.created.ms()).UTC()}
 	if !math.IsNaN(v.entry) {
@@ -167,8 +170,7 @@ func (a *account) listing(t *strategies, n uint32) signal.Listing {
 	return l
 }
 
-// match returns the rows from number from on that q selects, or false if a value
-// of q occurs nowhere.
+// match returns the rows with numbers from on that q selects, or false if q cannot match.
 func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
 	f, ok := a.filter(t, q)
 	if !ok {
@@ -191,16 +193,16 @@ func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
 	return some{set, skip, int(set.GetCardinality()) - skip}, true
 }
 
-// compute returns all rows that f selects, and keeps them unless the index has them
-// as they are.
+// compute returns all rows that f selects, and caches them unless they are a set of the
+// index.
 func (a *account) compute(f filter) *roaring.Bitmap {
 	set, own := f.attributes(a.index)
 	switch {
-	case f.least == 0:
+	case f.minConfidence == 0:
 	case set != nil && set.GetCardinality() < scanBelow:
 		set, own = roaring.BitmapOf(a.scan(f, set, 0)...), true
 	default:
-		confident, made := a.index.confident(&a.rows, f.least)
+		confident, made := a.index.confident(&a.rows, f.minConfidence)
 		if set == nil {
 			set, own = confident, made
 		} else {
@@ -213,8 +215,8 @@ func (a *account) compute(f filter) *roaring.Bitmap {
 	return set
 }
 
-// scan returns the rows from number from on that f selects: of the given set, or
-// of all if it is nil.
+// scan returns the rows with numbers from on that f selects, out of set, or out of all
+// rows if set is nil.
 func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 	var found []uint32
 	if set == nil {
@@ -228,7 +230,7 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 	it := set.Iterator()
 	it.AdvanceIfNeeded(from)
 	for it.HasNext() {
-		if n := it.Next(); a.rows.at(n).conf >= f.least {
+		if n := it.Next(); a.rows.at(n).conf >= f.minConfidence {
 			found = append(found, n)
 		}
 	}

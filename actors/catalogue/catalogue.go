@@ -17,50 +17,49 @@ import (
 
 // Tail is the node's reader of the event logs.
 type Tail interface {
-	// Head asks Redis where a partition's event log ends.
+	// Head returns the end of a partition's event log, as Redis reports it.
 	Head(ctx context.Context, partition int) (signal.Position, error)
-	// Wait returns when Publish was called with everything up to p.
+	// Wait returns once Publish has been called with all events up to p.
 	Wait(ctx context.Context, partition int, p signal.Position) error
 }
 
-// Records is the signal log, read as a whole.
+// Records is the signal log.
 type Records interface {
 	Partition(account signal.AccountID) int
-	// ScanSignals calls f for each entry of a partition's signal log in its order,
-	// and then for each open signal whose published confidence has changed. Some of
-	// the latter may have been closed by an entry before.
+	// ScanSignals calls f for each entry of a partition's signal log, in order, and then
+	// for each open signal whose published confidence has changed. Some of the latter may
+	// have been closed by an entry before.
 	ScanSignals(ctx context.Context, partition int, f func(Entry) error) error
-	// CountOpen returns how many signals of a partition are open.
+	// CountOpen returns the number of open signals in a partition.
 	CountOpen(ctx context.Context, partition int) (int, error)
 }
 
-// Entry is what the signal log tells of a signal: that it was created, or else
-// what has changed since.
+// Entry is an entry of the signal log: the creation of a signal, or a later change.
 type Entry struct {
 	Account  signal.AccountID
 	Position signal.Position // of a creation or a closing
 	Created  *signal.Listing // of a creation; nil for a change
 	Weather  *signal.Outlook // of a creation by a weather run; nil otherwise
 	ID       signal.SignalID
-	// Origin is where a signal that has changed was created.
+	// Origin is the position of the creation of a signal that has changed.
 	Origin signal.Position
-	// Confidence is the current one.
+	// Confidence is the current confidence of a signal that has changed.
 	Confidence float64
 	// Closed reports whether the change is the closing.
 	Closed bool
 }
 
-// Options are the parts of a Catalogue that may be left out.
+// Options are the optional parts of a Catalogue.
 type Options struct {
 	Agents []signal.Agent // default: signal.Agents()
-	// Name returns the catalogue name of an asset by any of its spellings, by which signals
-	// with prices are found; default the spelling itself.
+	// Name returns the catalogue name of an asset by any of its spellings. Signals with
+	// prices are found by that name; default the spelling itself.
 	Name      func(asset string) string
 	Retention time.Duration // signals older than this are not listed; default 90 days
-	// MaxOpen is how many open signals an account may have, for which Open is asked. Open
-	// has a partition read once it has half as many; default 0: at its first use.
+	// MaxOpen is the limit of open signals per account. Open builds a partition once it
+	// has half as many; default 0: at its first use.
 	MaxOpen int
-	Now     func() time.Time // of Redis' clock; default time.Now
+	Now     func() time.Time // the clock of Redis; default time.Now
 	Log     *slog.Logger     // nil: none
 }
 
@@ -82,11 +81,11 @@ type Catalogue struct {
 type partition struct {
 	mu       sync.Mutex // guards all below
 	state    state
-	built    chan struct{} // closed when the pass under way ends
-	err      error         // how the last pass ended
-	counted  time.Time     // when open signals were last counted for Open
+	built    chan struct{} // closed when the current pass ends
+	err      error         // the result of the last pass
+	counted  time.Time     // when Open last counted open signals
 	accounts map[signal.AccountID]*account
-	// waiting holds the events that came during the pass.
+	// waiting holds the events that were published during the pass.
 	waiting []signal.Event
 }
 
@@ -98,7 +97,7 @@ const (
 	ready
 )
 
-// New returns a catalogue of the given number of partitions.
+// New returns a catalogue with the given number of partitions.
 func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Agents == nil {
 		o.Agents = signal.Agents()
@@ -125,7 +124,7 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 }
 
 // List returns the page of q and the exact number of matches. It fails with
-// KindUnavailable if Redis cannot be asked.
+// KindUnavailable if Redis cannot be reached.
 func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, error) {
 	a, err := c.account(ctx, q.Account)
 	if err != nil {
@@ -135,7 +134,7 @@ func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, e
 	return items, total, nil
 }
 
-// Find returns where the signal was created, and where it was closed, zero while
+// Find returns the positions of a signal's creation and closing; the latter is zero while
 // it is open. It fails with KindNotFound if the account has no such signal.
 func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (
 	created, closed signal.Position, err error) {
@@ -152,11 +151,11 @@ func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.Sign
 	return created, closed, signal.NotFound("signal")
 }
 
-// oldest is the millisecond at or before which signals are no longer listed.
+// oldest returns the millisecond at or before which signals are no longer listed.
 func (c *Catalogue) oldest() int64 { return c.now().Add(-c.retention).UnixMilli() }
 
-// account returns what is known of an account once everything that was in the
-// event log at the time of the call is in it; nil if it has no signals.
+// account returns the signals of an account, including every event that was in the log at
+// the time of the call; nil if there are none.
 func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account, error) {
 	p := c.records.Partition(id)
 	if err := c.build(ctx, p); err != nil {
@@ -178,7 +177,7 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 	return part.accounts[id], nil
 }
 
-// build makes partition p ready. Callers that come during a pass wait for it.
+// build makes partition p ready. Concurrent callers share one pass.
 func (c *Catalogue) build(ctx context.Context, p int) error {
 	part := &c.partitions[p]
 	part.mu.Lock()
@@ -219,7 +218,8 @@ func (c *Catalogue) Close(ctx context.Context) error { return c.passes.Close(ctx
 // passTimeout bounds one pass over a partition's signal log.
 const passTimeout = time.Minute
 
-// pass reads a partition's signal log and then applies what came meanwhile.
+// pass reads a partition's signal log and then applies the events that were published in
+// the meantime.
 func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -232,7 +232,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	defer part.mu.Unlock()
 	defer close(built)
 	if part.built != built {
-		// Reset meanwhile: what was read may lack what the tail lost.
+		// Gap was called meanwhile: the pass may lack events that the tail lost.
 		return
 	}
 	if err == nil && !panics.Guard(c.log, panics.Catalogue, func() {
@@ -284,8 +284,8 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 	return accounts, nil
 }
 
-// Publish takes the events that the tail read, in their order. It does not block
-// on anything but the catalogue's own short locks.
+// Publish applies the events that the tail has read, in their order. It waits only for
+// short locks of the catalogue.
 func (c *Catalogue) Publish(p int, events []signal.Event) {
 	part := &c.partitions[p]
 	part.mu.Lock()
@@ -302,14 +302,14 @@ func (c *Catalogue) Publish(p int, events []signal.Event) {
 	}
 }
 
-// concerns says that events of type t change a list.
+// concerns reports whether events of type t change a list.
 func concerns(t signal.EventType) bool {
 	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed || t == signal.AccountDeleted
 }
 
-// apply changes a ready partition by events. part.mu is held. The lock of an
-// account is taken once for a run of its events: under load readers would
-// otherwise make the tail wait for each of them.
+// apply applies events to a ready partition, whose lock is held. The lock of an account
+// is taken once for consecutive events of it: under load, readers would otherwise delay
+// the tail at each event.
 func (c *Catalogue) apply(part *partition, events []signal.Event) {
 	for len(events) > 0 {
 		id, n := events[0].Account, 1
@@ -332,7 +332,7 @@ func (c *Catalogue) apply(part *partition, events []signal.Event) {
 	}
 }
 
-// applyTo changes an account by its events. It returns whether it was deleted.
+// applyTo applies the events of an account. It reports whether the account was deleted.
 func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -359,8 +359,8 @@ func (c *Catalogue) report(err error) {
 	}
 }
 
-// Gap says that the tail lost events of partition p: it is built again at its
-// next use.
+// Gap notes that the tail has lost events of partition p, which is then built again at
+// its next use.
 func (c *Catalogue) Gap(p int) {
 	part := &c.partitions[p]
 	part.mu.Lock()
@@ -371,8 +371,8 @@ func (c *Catalogue) Gap(p int) {
 	part.state, part.built, part.accounts, part.waiting = unbuilt, nil, nil, nil
 }
 
-// Trim gives back the memory of signals that are no longer listed. It is called
-// now and then; lists do not depend on it.
+// Trim frees the memory of signals that are no longer listed. It is called from time to
+// time; lists do not depend on it.
 func (c *Catalogue) Trim() {
 	oldest := c.oldest()
 	for i := range c.partitions {
@@ -385,7 +385,7 @@ func (c *Catalogue) Trim() {
 				continue
 			}
 			part.mu.Lock()
-			// Looked at again, since only now nothing can be added to it.
+			// Check again under the lock, where nothing can be added to it.
 			if part.accounts[id] == a && !a.forget(oldest) {
 				delete(part.accounts, id)
 			}
@@ -394,7 +394,7 @@ func (c *Catalogue) Trim() {
 	}
 }
 
-// Size returns how many signals are held, for metrics.
+// Size returns the number of signals in memory, for metrics.
 func (c *Catalogue) Size() int {
 	n := 0
 	for i := range c.partitions {
@@ -410,10 +410,10 @@ func (c *Catalogue) Size() int {
 	return n
 }
 
-// Open returns how many signals of an account are open, as far as this node has read. It
-// does not wait: for a partition that has not been read it returns 0. A read is started only
-// once the partition has half as many open signals as an account may have, so that a node
-// which lists nothing reads nothing as long as no account can be near its bound.
+// Open returns the number of open signals of an account, as far as this node has read; 0
+// for a partition that is not built. It does not wait. It starts to build a partition
+// only once that has half as many open signals as one account may have, so that a node
+// without lists reads nothing as long as no account can be near its limit.
 func (c *Catalogue) Open(id signal.AccountID) int {
 	p := c.records.Partition(id)
 	part := &c.partitions[p]
@@ -435,14 +435,16 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 // countEvery is how often the open signals of a partition are counted, countTimeout how
 // long that may take.
 const (
+	// countEvery is the minimum time between two counts of a partition's open signals,
+	// countTimeout the maximum duration of one.
 	countEvery   = time.Second
 	countTimeout = 5 * time.Second
 )
 
-// beginIfMany begins a pass over an unbuilt partition that has half as many open signals
-// as an account may have. Where they cannot be counted the next call of Open tries again.
-func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
-	limited, cancel := context.WithTimeout(ctx, countTimeout)
+// beginIfMany starts a pass over an unbuilt partition that has half as many open signals
+// as an account may have. If they cannot be counted, a later call of Open tries again.
+func (c *Catalogue) beginIfMany(p int) {
+	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
 	defer cancel()
 	open, err := 0, panics.ErrPanicked
 	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(limited, p) }, "partition", p)
@@ -457,9 +459,9 @@ func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
 	}
 }
 
-// Page answers q from what is known now: without asking Redis what else was
-// written. The partition must have been built, by List or Find, else nothing is
-// found.
+// Page returns the page of q and the number of matches as far as this node has read,
+// without asking Redis for newer events. Nothing is found unless List or Find has built
+// the partition.
 func (c *Catalogue) Page(q Query) ([]signal.Listing, int) {
 	part := &c.partitions[c.records.Partition(q.Account)]
 	part.mu.Lock()

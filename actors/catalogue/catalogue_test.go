@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// fakeLog is a partition's log: its tail and its records at once.
+// fakeLog is a partition's log, both as Tail and as Records.
 type fakeLog struct {
 	mu      sync.Mutex
 	events  []signal.Event
@@ -40,15 +40,17 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) 
 	events := slices.Clone(f.events)
 	f.mu.Unlock()
 	origin := map[signal.SignalID]signal.Position{}
-	last := map[signal.SignalID]*signal.Event{} // also of the closed: they may have been read before
+	last := map[signal.SignalID]*signal.Event{} // including closed signals, which a pass may have read before
 	for i := range events {
 		e := &events[i]
 		switch e.Type {
 		case signal.SignalCreated:
 			origin[e.Listing.ID] = e.Position
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather, Confidence: e.Listing.Confidence})
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather,
+				Confidence: e.Listing.Confidence})
 		case signal.SignalClosed:
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID], Confidence: e.Listing.Confidence, Closed: true})
+			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID],
+				Confidence: e.Listing.Confidence, Closed: true})
 		case signal.SignalUpdated:
 			last[e.Listing.ID] = e
 		}
@@ -74,7 +76,7 @@ func (f *fakeLog) add(events ...signal.Event) {
 	f.events = append(f.events, events...)
 }
 
-// model is the plain list that the catalogue must equal.
+// model is a plain list with which the catalogue must agree.
 type model struct {
 	signals []signal.Listing
 	places  []signal.Position
@@ -83,7 +85,7 @@ type model struct {
 
 const acc = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 
-// history makes n events of signals whose times stand in clumps.
+// history makes n events of signals whose times are clustered.
 func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	m := &model{byID: map[signal.SignalID]int{}}
 	t := newStrategies(signal.Agents(), func(s string) string { return s })
@@ -128,7 +130,7 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	return m, events
 }
 
-// catalogueName knows two assets by another name.
+// catalogueName maps two assets to other names.
 func catalogueName(asset string) string {
 	switch strings.ToUpper(asset) {
 	case "BTCUSDT":
@@ -139,8 +141,8 @@ func catalogueName(asset string) string {
 	return asset
 }
 
-// sameAsset reports whether a filter means the asset of a signal: a subject of content
-// has no other name.
+// sameAsset reports whether a filter selects the asset of a signal. Subjects of content
+// have one name only.
 func sameAsset(filter string, s signal.Listing) bool {
 	if s.Agent == "seo" {
 		return strings.EqualFold(filter, s.Asset)
@@ -204,33 +206,35 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(count)))
 			start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 			m, events := history(r, count, start)
-			// A part is read by the pass, the rest comes by the tail, some of it twice.
+			// The pass reads a part, the tail the rest, some of it twice.
 			log := &fakeLog{events: events[:count/2]}
 			c := New(log, log, 1, options(start))
 			if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
-			// What the pass read comes again by the tail, then the rest. Filters that are
-			// asked for in between are kept up to date.
+			// The tail repeats what the pass has read, then publishes the rest. Cached
+			// filters must be updated.
 			c.Publish(0, events[count/3:count/2])
 			for chunk := range slices.Chunk(events[count/2:], 1000) {
-				for _, q := range []Query{{Account: acc, Limit: 1, MinConfidence: .4321}, {Account: acc, Limit: 1, Direction: signal.Long, Status: signal.Open},
+				for _, q := range []Query{{Account: acc, Limit: 1, MinConfidence: .4321},
+					{Account: acc, Limit: 1, Direction: signal.Long, Status: signal.Open},
 					{Account: acc, Limit: 1, Agent: "trading"}, {Account: acc, Limit: 1, Asset: "eth", MinConfidence: .9}} {
 					c.List(t.Context(), q)
 				}
 				c.Publish(0, chunk)
 			}
-			for _, q := range []Query{{Account: acc, Limit: 30, MinConfidence: .4321}, {Account: acc, Limit: 30, Direction: signal.Long, Status: signal.Open},
+			for _, q := range []Query{{Account: acc, Limit: 30, MinConfidence: .4321},
+				{Account: acc, Limit: 30, Direction: signal.Long, Status: signal.Open},
 				{Account: acc, Limit: 30, Agent: "trading"}, {Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9}} {
 				got, total, _ := c.List(t.Context(), q)
 				if want, wantTotal := m.list(q); total != wantTotal || cmp.Diff(want, got) != "" {
-					t.Errorf("%+v asked for before and after: total %d, want %d", q, total, wantTotal)
+					t.Errorf("%+v asked before and after: total %d, want %d", q, total, wantTotal)
 				}
 			}
 			asked := []Query{}
 			for i := range 300 {
 				q := randomQuery(r, m)
-				if i%3 == 2 { // again, perhaps from a set that was kept
+				if i%3 == 2 { // again, perhaps from a cached set
 					q = asked[len(asked)-1-r.IntN(min(len(asked), 2*keptSets))]
 				}
 				asked = append(asked, q)
@@ -273,8 +277,8 @@ func TestSequenceNumbersThatDoNotFitARow(t *testing.T) {
 	}
 }
 
-// TestOpenSignalsAreCounted: of an account, whatever has been created, closed, forgotten and
-// read again.
+// TestOpenSignalsAreCounted checks the count through creations, closings, trims and a
+// second pass.
 func TestOpenSignalsAreCounted(t *testing.T) {
 	t.Parallel()
 	f := &fakeLog{}
@@ -294,7 +298,8 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 		c.Publish(0, []signal.Event{e})
 	}
 	create := func(a signal.AccountID) {
-		s := signal.Signal{ID: signal.NewSignalID(), Account: a, Asset: "BTC", Strategy: "momentum", Direction: signal.Long, CreatedAt: at.Time()}
+		s := signal.Signal{ID: signal.NewSignalID(), Account: a, Asset: "BTC", Strategy: "momentum", Direction: signal.Long,
+			CreatedAt: at.Time()}
 		made = append(made, s)
 		publish(signal.SignalCreated, &s)
 	}
@@ -307,7 +312,7 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 	create(account)
 	create("acc_2")
 	create(account)
-	// No list was asked for: the first question has it built.
+	// Without a list before, the first call of Open starts the pass.
 	for deadline := time.Now().Add(10 * time.Second); c.Open(account) != 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -339,15 +344,16 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 	check(0)
 }
 
-// TestFewOpenSignalsAreNotRead: a node that lists nothing reads a partition as soon as an
-// account of it may be near its bound, and not before.
+// TestFewOpenSignalsAreNotRead checks that a node without lists reads a partition once one
+// of its accounts may be near the limit, and not before.
 func TestFewOpenSignalsAreNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		log := &fakeLog{open: 4}
 		s := signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Strategy: "momentum", Asset: "BTC"}
-		log.add(signal.Event{Position: signal.Position{MS: now.UnixMilli()}, Account: acc, Type: signal.SignalCreated, Listing: &s})
+		log.add(signal.Event{Position: signal.Position{MS: now.UnixMilli()}, Account: acc, Type: signal.SignalCreated,
+			Listing: &s})
 		o := options(now)
 		o.MaxOpen = 10
 		c := New(log, log, 1, o)
@@ -367,11 +373,11 @@ func TestFewOpenSignalsAreNotRead(t *testing.T) {
 		check(4, nil, 0, 0)
 		check(5, errors.New("away"), 0, 0)
 		check(5, nil, 1, 1)
-		check(0, nil, 1, 1) // it has been read, and follows the log
+		check(0, nil, 1, 1) // it has been built and follows the log
 	})
 }
 
-func TestFindOfWhatDoesNotExist(t *testing.T) {
+func TestFindOfMissingSignals(t *testing.T) {
 	t.Parallel()
 	log := &fakeLog{}
 	now := time.Now()
@@ -409,8 +415,8 @@ func TestEventsDuringThePassAreKept(t *testing.T) {
 			done <- result{total, err}
 		}()
 	}
-	log.scanned <- struct{}{} // sent only when the pass has read its entries
-	// The pass may or may not have ended: either way nothing is lost.
+	log.scanned <- struct{}{} // received once the pass has read its entries
+	// The pass may or may not have ended: in both cases no event may be lost.
 	c.Publish(0, events[90:])
 	for range 3 {
 		if r := <-done; r.err != nil {
@@ -425,7 +431,7 @@ func TestEventsDuringThePassAreKept(t *testing.T) {
 	}
 }
 
-func TestAfterAGapThePartitionIsBuiltAgain(t *testing.T) {
+func TestGapRebuildsThePartition(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	m, events := history(rand.New(rand.NewPCG(4, 4)), 100, now)
@@ -487,7 +493,7 @@ func TestDeletedAccountIsForgotten(t *testing.T) {
 	}
 }
 
-func TestRedisAwayIsSaid(t *testing.T) {
+func TestRedisUnavailable(t *testing.T) {
 	t.Parallel()
 	log := &fakeLog{headErr: signal.Unavailable(errors.New("connection refused"))}
 	c := New(log, log, 1, Options{})
@@ -496,7 +502,7 @@ func TestRedisAwayIsSaid(t *testing.T) {
 	}
 }
 
-func TestReadersAndTheTailAtOnce(t *testing.T) {
+func TestConcurrentReadersAndTail(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	m, events := history(rand.New(rand.NewPCG(7, 7)), indexedRows+4000, start)

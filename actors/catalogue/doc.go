@@ -1,14 +1,14 @@
-// Package catalogue answers which signals an account has: a projection of the
-// signal log in memory, with exact totals for every combination of filters.
+// Package catalogue lists the signals of an account: a projection of the signal log in
+// memory, with exact totals for every combination of filters.
 //
-// A partition is built at its first use by one pass over its signal log, and
-// then follows the node's tail. A question is answered only after the tail has
-// passed the event log's end as it was when the question came, so a client reads
-// its own writes on any node.
+// A partition is built at its first use by one pass over its signal log, and then follows
+// the node's tail. A question is answered only after the tail has reached the end that
+// the event log had when the question arrived, so a client reads its own writes on any
+// node.
 //
-// A signal takes 48 bytes in a row and, in accounts of at least indexedRows
-// signals, about 10 bytes in bitmaps. Rows lie in the order of the log, which is
-// the order of creation; pages go from the newest to the oldest.
+// A signal takes 48 bytes in a row and, in accounts of at least indexedRows signals,
+// about 10 bytes in bitmaps. Rows are in the order of the log, which is the order of
+// creation; pages go from the newest to the oldest.
 //
 // All methods may be called from any goroutine.
 package catalogue

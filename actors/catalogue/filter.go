@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Query says which signals are wanted. A zero member does not filter.
+// Query selects signals. A zero member does not filter.
 type Query struct {
 	Account       signal.AccountID
 	Asset         string // by any of its spellings, whatever their ASCII case
@@ -22,20 +22,20 @@ type Query struct {
 	Limit         int       // 1 or more
 }
 
-// filter is a Query in the terms of rows, without its time and page.
+// filter is a Query without its time and page, in the representation of rows.
 type filter struct {
-	strategies uint64 // bit n stands for number n; 0: all
-	asset      uint32 // group of spellings of an asset with prices, if byAsset
-	subject    uint32 // the same for a subject of content. noGroup in either: no signal has it
-	byAsset    bool
-	direction  signal.Direction
-	status     signal.Status
-	least      uint16
+	strategies    uint64 // bit n stands for strategy number n; 0: all
+	byAsset       bool
+	asset         uint32 // if byAsset: group of spellings of an asset with prices, or noGroup
+	subject       uint32 // if byAsset: group of a subject of content, or noGroup
+	direction     signal.Direction
+	status        signal.Status
+	minConfidence uint16
 }
 
-// filter returns q in the terms of rows, or false if it can select none.
+// filter returns q as a filter, or false if it cannot match any signal.
 func (a *account) filter(t *strategies, q *Query) (filter, bool) {
-	f := filter{direction: q.Direction, status: q.Status, least: least(q.MinConfidence)}
+	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
 	if q.Asset != "" {
 		f.byAsset, f.asset, f.subject = true, a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
 		if f.asset == noGroup && f.subject == noGroup {
@@ -54,28 +54,28 @@ func (a *account) filter(t *strategies, q *Query) (filter, bool) {
 	return f, f.strategies != 0
 }
 
-// any says that f selects every row.
+// any reports whether f selects every row.
 func (f filter) any() bool {
-	return f.strategies == 0 && !f.byAsset && f.direction == "" && f.status == "" && f.least == 0
+	return f.strategies == 0 && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
 }
 
-// selects says that f selects v, looking at the row alone.
+// selects reports whether f selects v.
 func (f filter) selects(a *account, v *row) bool {
-	return v.conf >= f.least &&
+	return v.conf >= f.minConfidence &&
 		(f.strategies == 0 || f.strategies>>v.kind.strategy()&1 != 0) &&
 		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
 		(f.status == "" || (f.status == signal.Open) == (v.closed == 0))
 }
 
-// has reports whether f selects the rows of a group, if it selects by asset.
+// has reports whether a filter by asset selects the rows of a group.
 func (f filter) has(group uint32) bool { return group == f.asset || group == f.subject }
 
-// byGroup returns the rows of the groups that f selects; own as for attributes.
+// byGroup returns the rows of the groups that f selects; own is as for attributes.
 func (f filter) byGroup(x *index) (set *roaring.Bitmap, own bool) {
 	for _, g := range [...]uint32{f.asset, f.subject} {
 		switch {
-		case uint64(g) >= uint64(len(x.asset)): // none, or given back before there was an index
+		case uint64(g) >= uint64(len(x.asset)): // noGroup, or dropped before the index was made
 		case set == nil:
 			set = x.asset[g]
 		default:
@@ -88,9 +88,8 @@ func (f filter) byGroup(x *index) (set *roaring.Bitmap, own bool) {
 	return set, own
 }
 
-// attributes returns the rows with the attributes of f, its confidence aside, or
-// nil if f names none; and whether the set was made for this, else it is part of the
-// index and must not be changed.
+// attributes returns the rows that match f apart from its confidence, or nil if f has no
+// other condition. If own is false, the set is part of the index and must not be changed.
 func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
 	and := func(other *roaring.Bitmap) {
 		if set == nil {
@@ -145,7 +144,7 @@ type strategies struct {
 	asset   func(string) string
 }
 
-// newStrategies panics if there are more than the bits of a filter.
+// newStrategies panics if there are more strategies than bits in a filter.
 func newStrategies(agents []signal.Agent, name func(string) string) *strategies {
 	t := &strategies{numbers: map[string]int{}, asset: name}
 	for _, a := range agents {
@@ -164,8 +163,8 @@ func newStrategies(agents []signal.Agent, name func(string) string) *strategies 
 	return t
 }
 
-// key returns by what the signals of an asset are found: by its catalogue name, or by the
-// subject as it is, in either case whatever the ASCII case. Neither is ever the other.
+// key returns the key by which the signals of an asset are found, ignoring ASCII case:
+// its catalogue name, or for content the subject itself. The two never coincide.
 func (t *strategies) key(asset string, content bool) string {
 	if content {
 		return "\x00" + fold(asset) // assets have no control characters

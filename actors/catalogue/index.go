@@ -4,19 +4,19 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// indexedRows is from how many signals on an account has bitmaps. Below, a scan
-// of the rows is as fast, and thousands of small accounts stay small.
+// indexedRows is the number of signals from which an account has bitmaps. A scan of fewer
+// rows is as fast, and thousands of small accounts stay small.
 const indexedRows = 8192
 
-// scanBelow is how many candidates are cheaper to look at one by one than to
-// intersect with the bitmap of a confidence.
+// scanBelow is the number of candidates below which a scan is cheaper than intersecting
+// them with the bitmap of a confidence.
 const scanBelow = 20_000
 
 const (
 	// bucketUnits is the width of a confidence bucket in the unit of rows: 0.01.
 	bucketUnits = 100
 	buckets     = confScale/bucketUnits + 1
-	// stepBuckets is the distance of the cumulative bitmaps: 0.05.
+	// stepBuckets is the width of a step of the cumulative bitmaps: 0.05.
 	stepBuckets = 5
 	steps       = (buckets + stepBuckets - 1) / stepBuckets
 )
@@ -28,7 +28,7 @@ type index struct {
 	short    *roaring.Bitmap
 	open     *roaring.Bitmap
 	bucket   [buckets]*roaring.Bitmap
-	// atLeast[i] holds the rows of bucket i*stepBuckets and of all above.
+	// atLeast[i] holds the rows of bucket i*stepBuckets and all above.
 	atLeast [steps]*roaring.Bitmap
 }
 
@@ -46,8 +46,8 @@ func newIndex(strategies int) *index {
 	return x
 }
 
-// indexOf returns the index of all rows. The cumulative bitmaps, of which a row is
-// in ten on average, are made of whole buckets.
+// indexOf returns the index of all rows. The cumulative bitmaps, of which a row is in ten
+// on average, are united from whole buckets.
 func indexOf(r *rows, t *assets, strategies int) *index {
 	x := newIndex(strategies)
 	for n := r.first; n < r.next; n++ {
@@ -66,7 +66,7 @@ func indexOf(r *rows, t *assets, strategies int) *index {
 	return x
 }
 
-// add takes row n, which is new, with the group of its asset.
+// add adds row n, a new one, with the group of its asset.
 func (x *index) add(n uint32, v *row, group uint32) {
 	x.addAttributes(n, v, group)
 	b := int(v.conf) / bucketUnits
@@ -76,7 +76,7 @@ func (x *index) add(n uint32, v *row, group uint32) {
 	}
 }
 
-// addAttributes is add without the confidence.
+// addAttributes adds row n to all sets except those by confidence.
 func (x *index) addAttributes(n uint32, v *row, group uint32) {
 	x.strategy[v.kind.strategy()].Add(n)
 	for len(x.asset) <= int(group) {
@@ -107,7 +107,7 @@ func (x *index) moveConfidence(n uint32, from, to uint16) {
 	}
 }
 
-// drop forgets the rows with numbers below n.
+// drop removes the rows with numbers below n.
 func (x *index) drop(n uint32) {
 	sets := append([]*roaring.Bitmap{x.short, x.open}, x.strategy...)
 	sets = append(append(append(sets, x.asset...), x.bucket[:]...), x.atLeast[:]...)
@@ -116,12 +116,12 @@ func (x *index) drop(n uint32) {
 	}
 }
 
-// confident returns the rows with at least the given confidence; and whether the set
-// was made for this, else it is part of the index and must not be changed.
-func (x *index) confident(r *rows, least uint16) (set *roaring.Bitmap, own bool) {
-	full := (int(least) + bucketUnits - 1) / bucketUnits // the first bucket that counts whole
-	step := (full + stepBuckets - 1) / stepBuckets       // the first cumulative set that does
-	if full*bucketUnits == int(least) && full == step*stepBuckets {
+// confident returns the rows with at least the given confidence. If own is false, the set
+// is part of the index and must not be changed.
+func (x *index) confident(r *rows, minimum uint16) (set *roaring.Bitmap, own bool) {
+	full := (int(minimum) + bucketUnits - 1) / bucketUnits // the first bucket that counts whole
+	step := (full + stepBuckets - 1) / stepBuckets         // the first cumulative set that does
+	if full*bucketUnits == int(minimum) && full == step*stepBuckets {
 		return x.atLeast[step], false
 	}
 	set = roaring.New()
@@ -131,14 +131,14 @@ func (x *index) confident(r *rows, least uint16) (set *roaring.Bitmap, own bool)
 	for b := full; b < min(step*stepBuckets, buckets); b++ {
 		set.Or(x.bucket[b])
 	}
-	if full*bucketUnits > int(least) {
-		set.Or(filterConfidence(r, x.bucket[full-1], least))
+	if full*bucketUnits > int(minimum) {
+		set.Or(filterConfidence(r, x.bucket[full-1], minimum))
 	}
 	return set, true
 }
 
 // filterConfidence returns the rows of set with at least the given confidence.
-func filterConfidence(r *rows, set *roaring.Bitmap, least uint16) *roaring.Bitmap {
+func filterConfidence(r *rows, set *roaring.Bitmap, minimum uint16) *roaring.Bitmap {
 	var buf [256]uint32
 	kept := roaring.New()
 	for it := set.ManyIterator(); ; {
@@ -148,7 +148,7 @@ func filterConfidence(r *rows, set *roaring.Bitmap, least uint16) *roaring.Bitma
 		}
 		k := 0
 		for _, v := range buf[:n] {
-			if r.at(v).conf >= least {
+			if r.at(v).conf >= minimum {
 				buf[k] = v
 				k++
 			}

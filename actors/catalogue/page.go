@@ -7,16 +7,16 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// matches are the rows that a query selects, from the oldest to the newest.
+// matches are the rows that a query selects, in ascending order.
 type matches interface {
 	total() int
-	// at returns the row with i older ones before it.
+	// at returns the row that has i matches before it.
 	at(i int) uint32
-	// between appends to rows those of the numbers from first to before next.
+	// between appends the matches from first up to but not including next to rows.
 	between(rows []uint32, first, next uint32) []uint32
 }
 
-// all is every row from first to before next.
+// all is every row from first up to but not including next.
 type all struct{ first, next uint32 }
 
 func (m all) total() int      { return int(m.next - m.first) }
@@ -28,7 +28,7 @@ func (m all) between(rows []uint32, first, next uint32) []uint32 {
 	return rows
 }
 
-// some are the rows of a set, without the first skip.
+// some is the rows of a set without the first skip ones.
 type some struct {
 	set   *roaring.Bitmap
 	skip  int
@@ -56,7 +56,7 @@ func (m some) between(rows []uint32, first, next uint32) []uint32 {
 	return rows
 }
 
-// few are rows that were looked at one by one.
+// few is a list of rows found by a scan.
 type few []uint32
 
 func (m few) total() int      { return len(m) }
@@ -67,9 +67,9 @@ func (m few) between(rows []uint32, first, next uint32) []uint32 {
 	return append(rows, m[from:to]...)
 }
 
-// page returns the numbers of count rows after the offset newest ones, in the order
-// of lists: the later created first, then the greater id. Rows of one millisecond
-// stand in any order, so those that the page cuts are read whole.
+// page returns count rows after the offset newest ones, in the order of lists: by
+// creation, then by identifier, both descending. Rows of one millisecond are in any
+// order, so milliseconds at the ends of the page are read as a whole.
 func (a *account) page(m matches, offset, count int) []uint32 {
 	newest, oldest := m.at(m.total()-1-offset), m.at(m.total()-offset-count)
 	first, next := a.rows.after(a.rows.at(oldest).created.ms()-1), a.rows.after(a.rows.at(newest).created.ms())
@@ -89,14 +89,14 @@ func (a *account) page(m matches, offset, count int) []uint32 {
 	return page
 }
 
-// candidate is a row with what its place in a list depends on.
+// candidate is a row with the values that determine its place in a list.
 type candidate struct {
 	ms            int64
 	idHigh, idLow uint64
 	row           uint32
 }
 
-// before says that x comes before y in a list.
+// before reports whether x comes before y in a list.
 func (x *candidate) before(y *candidate) bool {
 	if x.ms != y.ms {
 		return x.ms > y.ms
@@ -107,9 +107,9 @@ func (x *candidate) before(y *candidate) bool {
 	return x.idLow > y.idLow
 }
 
-// sortPart puts those candidates in their order that belong at from to before to,
-// by a quicksort that leaves the rest as it falls: a page is a small part of a
-// millisecond in which hundreds were created.
+// sortPart sorts the candidates that belong at the indexes from up to but not including
+// to. It is a quicksort that leaves the others unsorted: a page is a small part of a
+// millisecond in which hundreds of signals were created.
 func sortPart(c []candidate, from, to int) {
 	for from < len(c) && to > 0 && len(c) > 1 {
 		p := split(c)
@@ -120,8 +120,8 @@ func sortPart(c []candidate, from, to int) {
 	}
 }
 
-// split moves what comes before the middle one of three candidates to its front, and
-// returns where that one is then.
+// split partitions c around the median of three candidates and returns the index of that
+// one.
 func split(c []candidate) int {
 	last := len(c) - 1
 	x, y := 0, last/2

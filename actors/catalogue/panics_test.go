@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// panickingRecords panics at its first pass, in the middle.
+// panickingRecords panics in the middle of its first pass.
 type panickingRecords struct {
 	*fakeLog
 	passes int
@@ -23,19 +23,19 @@ func (r *panickingRecords) ScanSignals(ctx context.Context, p int, f func(Entry)
 	return r.fakeLog.ScanSignals(ctx, p, f)
 }
 
-func TestAPassThatPanicsFailsAndIsMadeAgain(t *testing.T) {
+func TestPassThatPanicsIsRepeated(t *testing.T) {
 	t.Parallel()
 	f := &fakeLog{}
 	c := New(f, &panickingRecords{fakeLog: f}, 1, Options{})
 	if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 10}); err == nil {
-		t.Error("a list of a pass that panicked is given")
+		t.Error("the list of a pass that panicked is returned")
 	}
 	if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 10}); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }
 
-// unnamed is an Options.Name that panics at one asset, the given number of times.
+// unnamed returns an Options.Name that panics for one asset the given number of times.
 func unnamed(asset string, times int) func(string) string {
 	return func(name string) string {
 		if name == asset && times > 0 {
@@ -46,13 +46,13 @@ func unnamed(asset string, times int) func(string) string {
 	}
 }
 
-// createdAt is the creation of a signal on an asset.
+// createdAt returns the creation of a signal on an asset.
 func createdAt(ms int64, asset string) signal.Event {
 	return signal.Event{Account: acc, Type: signal.SignalCreated, Position: signal.Position{MS: ms},
 		Listing: &signal.Listing{ID: signal.NewSignalID(), Asset: asset, Strategy: "momentum", Direction: signal.Long}}
 }
 
-func TestASignalThatPanicsIsPassedOverInOneLine(t *testing.T) {
+func TestSignalThatPanicsIsSkippedAndLogged(t *testing.T) {
 	t.Parallel()
 	f := &fakeLog{}
 	now := time.Now().UnixMilli()
@@ -62,12 +62,13 @@ func TestASignalThatPanicsIsPassedOverInOneLine(t *testing.T) {
 	if _, n, err := c.List(t.Context(), Query{Account: acc, Limit: 10}); err != nil || n != 2 {
 		t.Errorf("%d signals are listed, %v; want 2", n, err)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), "signal="+string(f.events[1].Listing.ID)) {
+	if lines := strings.Count(out.String(), "\n"); lines != 1 ||
+		!strings.Contains(out.String(), "signal="+string(f.events[1].Listing.ID)) {
 		t.Errorf("%d lines are logged, want one with the signal:\n%s", lines, out.String())
 	}
 }
 
-func TestAnEventDuringThePassThatPanicsFailsThePass(t *testing.T) {
+func TestEventThatPanicsDuringThePassFailsIt(t *testing.T) {
 	t.Parallel()
 	f := &fakeLog{scanned: make(chan struct{})}
 	c := New(f, f, 1, Options{Name: unnamed("BBB", 1)})
@@ -78,7 +79,7 @@ func TestAnEventDuringThePassThatPanicsFailsThePass(t *testing.T) {
 	c.Publish(0, []signal.Event{event})
 	close(f.scanned)
 	if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 10}); err == nil {
-		t.Error("a list without the event is given")
+		t.Error("a list without the event is returned")
 	}
 	f.add(event)
 	if _, n, err := c.List(t.Context(), Query{Account: acc, Limit: 10}); err != nil || n != 1 {

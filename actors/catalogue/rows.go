@@ -9,11 +9,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// blockRows is how many rows are allocated at once, once an account has that
-// many. Blocks of the oldest signals are given back whole.
+// blockRows is the number of rows that are allocated at once after the first block. The
+// oldest blocks are freed as a whole.
 const blockRows = 1024
 
-// row is one signal. Its number is its place in the order of creation.
+// row is one signal. Its number is its rank in the order of creation.
 type row struct {
 	id      [16]byte // the ULID
 	entry   float64  // NaN without prices
@@ -24,8 +24,8 @@ type row struct {
 	kind    kind
 }
 
-// place is a position in 64 bits: 48 of milliseconds and 16 of the sequence
-// number. A greater sequence number is kept aside, see rows.far.
+// place is a position in 64 bits: 48 for the milliseconds and 16 for the sequence number.
+// Larger sequence numbers are kept in rows.far.
 type place uint64
 
 const (
@@ -35,7 +35,7 @@ const (
 
 func (p place) ms() int64 { return int64(p >> seqBits) }
 
-// kind holds the strategy, from which the agent follows, and the direction.
+// kind holds the strategy, which determines the agent, and the direction.
 type kind uint8
 
 const shortBit kind = 1 << 7
@@ -52,19 +52,20 @@ func (k kind) direction() signal.Direction {
 // block is up to blockRows consecutive rows.
 type block struct {
 	rows []row
-	// minID and maxID bound the times, in milliseconds, inside the ULIDs.
+	// minID and maxID bound the times in the block's ULIDs, in milliseconds.
 	minID, maxID int64
 }
 
-// rows holds an account's signals in the order of creation. Numbers of rows count
-// from the first signal ever held; those below first have been given back.
+// rows holds an account's signals in the order of creation. Row numbers count from the
+// first signal ever held; rows below first have been dropped.
 type rows struct {
 	blocks []block
 	first  uint32 // number of the first row of blocks[0]; a multiple of blockRows
 	next   uint32 // number of the next row
 	open   int    // rows that are not closed
-	// far has the sequence numbers that do not fit a place: 2n for the creation of
-	// row n, 2n+1 for its closing. It stays empty unless the clock of Redis stood.
+	// far holds the sequence numbers that do not fit into a place: 2n is the key of the
+	// creation of row n, 2n+1 that of its closing. It is only used while the clock of
+	// Redis stands still.
 	far map[uint64]int64
 }
 
@@ -91,7 +92,7 @@ func (r *rows) add(v row) uint32 {
 	return n
 }
 
-// pack makes a place of p and keeps aside what does not fit.
+// pack returns p as a place and keeps aside what does not fit.
 func (r *rows) pack(p signal.Position, n uint32, closing uint64) place {
 	if p.Seq > seqMax {
 		if r.far == nil {
@@ -117,7 +118,7 @@ func (r *rows) unpack(p place, n uint32, closing uint64) signal.Position {
 func (r *rows) created(n uint32) signal.Position { return r.unpack(r.at(n).created, n, 0) }
 func (r *rows) closed(n uint32) signal.Position  { return r.unpack(r.at(n).closed, n, 1) }
 
-// after returns the number of the first row created after ms; next if none was.
+// after returns the number of the first row created after ms, or next.
 func (r *rows) after(ms int64) uint32 {
 	b := sort.Search(len(r.blocks), func(i int) bool {
 		rows := r.blocks[i].rows
@@ -131,8 +132,8 @@ func (r *rows) after(ms int64) uint32 {
 	return r.first + uint32(b*blockRows+i)
 }
 
-// findAt is find with a guess: a pass over a log of a million changes knows where
-// their signals were created, and searching their ids would take it seconds.
+// findAt is find with the position of the creation, if known: a pass over a log with a
+// million changes would take seconds to search for their identifiers.
 func (r *rows) findAt(id [16]byte, created signal.Position) (uint32, bool) {
 	if !created.IsZero() {
 		for n := r.after(created.MS - 1); n < r.next && r.at(n).created.ms() == created.MS; n++ {
@@ -144,7 +145,7 @@ func (r *rows) findAt(id [16]byte, created signal.Position) (uint32, bool) {
 	return r.find(id)
 }
 
-// find returns the number of the signal with the given id.
+// find returns the number of the row of a signal.
 func (r *rows) find(id [16]byte) (uint32, bool) {
 	ms := ulidTime(id)
 	for b := len(r.blocks) - 1; b >= 0; b-- {
@@ -161,8 +162,8 @@ func (r *rows) find(id [16]byte) (uint32, bool) {
 	return 0, false
 }
 
-// drop gives back the blocks whose rows all have numbers below n, and returns the
-// number below which it did.
+// drop frees the blocks that contain only rows with numbers below n. It returns the
+// number of the first row left.
 func (r *rows) drop(n uint32) uint32 {
 	whole := int(n-r.first) / blockRows
 	if whole == 0 {
@@ -185,7 +186,7 @@ func (r *rows) drop(n uint32) uint32 {
 	return r.first
 }
 
-// ulidTime returns the milliseconds inside a ULID.
+// ulidTime returns the time in a ULID, in milliseconds.
 func ulidTime(id [16]byte) int64 {
 	return int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
 }
@@ -197,18 +198,18 @@ func confUnits(c float64) uint16 {
 
 const confScale = 10_000
 
-// least returns the least confidence, in the unit of rows, that is at least c.
-func least(c float64) uint16 {
+// minConfUnits returns the smallest confidence in the unit of rows that is not below c.
+func minConfUnits(c float64) uint16 {
 	// The product of a decimal such as 0.57 may come out just above a whole number.
 	const tolerance = 1e-9
 	return uint16(math.Ceil(c*confScale - tolerance))
 }
 
-// noGroup is the number of no group.
+// noGroup stands for an asset without signals.
 const noGroup = math.MaxUint32
 
-// assets gives each spelling of an asset a number, and groups the spellings that have
-// the same key. See strategies.key.
+// assets numbers the spellings of assets and groups those with the same key; see
+// strategies.key.
 type assets struct {
 	spellings []string
 	numbers   map[spelt]uint32
@@ -216,7 +217,8 @@ type assets struct {
 	groupOf   []uint32          // by spelling
 }
 
-// spelt is an asset as signals name it; that of content is another thing.
+// spelt is an asset as a signal names it. The same text means another thing as a subject
+// of content.
 type spelt struct {
 	name    string
 	content bool
@@ -229,7 +231,7 @@ func (a *assets) number(t *strategies, spelling string, content bool) uint32 {
 	if a.numbers == nil {
 		a.numbers, a.groups = map[spelt]uint32{}, map[string]uint32{}
 	}
-	spelling = strings.Clone(spelling) // it may be part of a larger text
+	spelling = strings.Clone(spelling) // it may be part of a larger string
 	n := uint32(len(a.spellings))
 	a.spellings = append(a.spellings, spelling)
 	a.numbers[spelt{spelling, content}] = n
@@ -243,7 +245,7 @@ func (a *assets) number(t *strategies, spelling string, content bool) uint32 {
 	return n
 }
 
-// group returns the number of the group with a key, or noGroup.
+// group returns the number of the group with the given key, or noGroup.
 func (a *assets) group(key string) uint32 {
 	if g, ok := a.groups[key]; ok {
 		return g
@@ -251,7 +253,7 @@ func (a *assets) group(key string) uint32 {
 	return noGroup
 }
 
-// fold maps ASCII letters to lower case and leaves all else.
+// fold returns s with ASCII letters in lower case.
 func fold(s string) string {
 	for i := range len(s) {
 		if c := s[i]; 'A' <= c && c <= 'Z' {
@@ -267,7 +269,7 @@ func fold(s string) string {
 	return s
 }
 
-// unixMilli is the millisecond of t; the least integer for the zero time.
+// unixMilli returns t in milliseconds, and the smallest integer for the zero time.
 func unixMilli(t time.Time) int64 {
 	if t.IsZero() {
 		return math.MinInt64

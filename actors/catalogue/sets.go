@@ -7,16 +7,15 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// keptSets is how many answers an account keeps: dashboards ask for the same few
-// filters again and again. A set of a million rows takes 125 KB.
+// keptSets is the number of cached sets per account: dashboards ask for the same few
+// filters repeatedly. A set of a million rows takes 125 KB.
 const keptSets = 16
 
-// sets holds the rows that recent filters select. They are kept up to date row by
-// row, so a filter that is asked for again costs no more than one that selects
-// everything.
+// sets caches the rows that recent filters select. Every change of a row updates them, so
+// a repeated filter costs no more than one that selects everything.
 type sets struct {
-	mu   sync.Mutex // guards kept against other readers; the account's lock guards the sets' rows
-	kept []keptSet  // the last used comes first
+	mu   sync.Mutex // guards kept against other readers; the account's lock guards the rows
+	kept []keptSet  // the last used first
 }
 
 type keptSet struct {
@@ -24,8 +23,8 @@ type keptSet struct {
 	rows   *roaring.Bitmap
 }
 
-// get returns the rows that f selects, or nil if they are not kept. The caller may
-// read the set while it holds the account's lock.
+// get returns the rows that f selects, or nil if they are not cached. The caller may read
+// the set while it holds the account's lock.
 func (s *sets) get(f filter) *roaring.Bitmap {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +38,8 @@ func (s *sets) get(f filter) *roaring.Bitmap {
 	return found.rows
 }
 
-// put keeps rows as what f selects, unless another reader was quicker. From then on
-// they belong to s.
+// put caches rows as those that f selects, unless another reader has done so. The set
+// belongs to s afterwards.
 func (s *sets) put(f filter, rows *roaring.Bitmap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +52,8 @@ func (s *sets) put(f filter, rows *roaring.Bitmap) {
 	s.kept = slices.Insert(s.kept, 0, keptSet{f, rows})
 }
 
-// update puts row n into the sets that now select it and takes it out of the others.
-// The caller holds the account's lock for writing.
+// update adds row n to the sets that select it and removes it from the others. The caller
+// holds the account's lock for writing.
 func (s *sets) update(a *account, n uint32, v *row) {
 	for _, k := range s.kept {
 		if k.filter.selects(a, v) {
@@ -65,8 +64,8 @@ func (s *sets) update(a *account, n uint32, v *row) {
 	}
 }
 
-// drop forgets the rows with numbers below n. The caller holds the account's lock
-// for writing.
+// drop removes the rows with numbers below n. The caller holds the account's lock for
+// writing.
 func (s *sets) drop(n uint32) {
 	for _, k := range s.kept {
 		k.rows.RemoveRange(0, uint64(n))

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// WeatherQuery says which Weather signals are wanted. A zero member does not filter.
+// WeatherQuery selects Weather signals. A zero member does not filter.
 type WeatherQuery struct {
 	Account                     signal.AccountID
 	Region, Commodity, Severity string
@@ -16,8 +16,7 @@ type WeatherQuery struct {
 	Limit, Offset               int       // 1 or more, 0 or more
 }
 
-// weatherRow is a Weather signal. Its confidence is that of its signal, whose row
-// stands in rows.
+// weatherRow is a Weather signal. Its signal has a row of its own in rows.
 type weatherRow struct {
 	id         [16]byte // the ULID
 	created    int64    // milliseconds
@@ -26,14 +25,14 @@ type weatherRow struct {
 	outlook    *signal.Outlook
 }
 
-// weatherRows are an account's Weather signals, by creation and then id: the newest
-// stands last. There are few of them, one a weather run, so lists look at each.
+// weatherRows holds an account's Weather signals by creation and then identifier, the
+// newest last. They are few, one per weather run, so lists scan them all.
 type weatherRows struct {
 	list []*weatherRow
 	byID map[[16]byte]*weatherRow
 }
 
-// add takes a Weather signal, unless it is there already.
+// add adds a Weather signal, unless it is a repetition.
 func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 	if w.byID[id] != nil {
 		return
@@ -41,10 +40,11 @@ func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 	if w.byID == nil {
 		w.byID = make(map[[16]byte]*weatherRow)
 	}
-	v := &weatherRow{id: id, created: l.CreatedAt.UnixMilli(), confidence: signal.RoundConfidence(l.Confidence), direction: l.Direction, outlook: o}
+	v := &weatherRow{id: id, created: l.CreatedAt.UnixMilli(), confidence: signal.RoundConfidence(l.Confidence),
+		direction: l.Direction, outlook: o}
 	w.byID[id] = v
 	at := len(w.list)
-	for at > 0 && compareWeather(w.list[at-1], v) > 0 { // of the same millisecond
+	for at > 0 && compareWeather(w.list[at-1], v) > 0 { // created in the same millisecond
 		at--
 	}
 	w.list = slices.Insert(w.list, at, v)
@@ -57,7 +57,7 @@ func compareWeather(a, b *weatherRow) int {
 	return slices.Compare(a.id[:], b.id[:])
 }
 
-// forget drops what was created at or before ms.
+// forget drops the signals created at or before ms.
 func (w *weatherRows) forget(ms int64) {
 	n := 0
 	for n < len(w.list) && w.list[n].created <= ms {
@@ -67,7 +67,8 @@ func (w *weatherRows) forget(ms int64) {
 	w.list = slices.Delete(w.list, 0, n)
 }
 
-// page returns the page of q, of what was created after notBefore, and how many match.
+// page returns the page of q and the number of matches, among the signals created after
+// notBefore.
 func (w *weatherRows) page(q *WeatherQuery, notBefore int64) ([]signal.WeatherSignal, int) {
 	items, total := []signal.WeatherSignal{}, 0
 	after := max(notBefore, unixMilli(q.Since))
@@ -90,12 +91,13 @@ func (v *weatherRow) matches(q *WeatherQuery) bool {
 }
 
 func (v *weatherRow) signal() signal.WeatherSignal {
-	return signal.WeatherSignal{ID: signal.SignalIDFromBytes(v.id).Weather(), Direction: v.direction, Confidence: v.confidence,
-		CreatedAt: time.UnixMilli(v.created).UTC(), Outlook: *v.outlook}
+	return signal.WeatherSignal{ID: signal.SignalIDFromBytes(v.id).Weather(), Direction: v.direction,
+		Confidence: v.confidence,
+		CreatedAt:  time.UnixMilli(v.created).UTC(), Outlook: *v.outlook}
 }
 
-// WeatherSignals returns the page of q and the exact number of matches. It fails
-// with KindUnavailable if Redis cannot be asked.
+// WeatherSignals returns the page of q and the exact number of matches. It fails with
+// KindUnavailable if Redis cannot be reached.
 func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signal.WeatherSignal, int, error) {
 	a, err := c.account(ctx, q.Account)
 	if err != nil || a == nil {
@@ -107,8 +109,10 @@ func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signa
 	return items, total, nil
 }
 
-// WeatherSignal returns one, or KindNotFound if the account has none of that name.
-func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error) {
+// WeatherSignal returns a Weather signal by its identifier. It fails with KindNotFound if
+// the account has no such signal.
+func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal,
+	error) {
 	a, err := c.account(ctx, account)
 	if err != nil {
 		return signal.WeatherSignal{}, err

@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// weatherHistory makes events of weather signals among others, in clumps of time. It
-// returns the plain list that the catalogue must equal, oldest first.
+// weatherHistory makes events of weather signals among others, clustered in time. It also
+// returns the plain list with which the catalogue must agree, oldest first.
 func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSignal, []signal.Event) {
 	var all []signal.WeatherSignal
 	var events []signal.Event
@@ -32,8 +32,10 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 		}
 		w := signal.WeatherSignal{ID: signal.NewSignalID().Weather(), Direction: pick(r, signal.Long, signal.Short),
 			Confidence: float64(r.IntN(10001)) / confScale, CreatedAt: p.Time(), Outlook: signal.Outlook{
-				Commodity: pick(r, "natural_gas", "wheat", "corn", "oil"), Region: pick(r, "us", "eu", "asia", "global"), Likelihood: r.Float64(),
-				Event:          signal.WeatherEvent{Type: signal.Storm, Severity: pick(r, signal.Severities...), Location: "Houston", ForecastDate: "2026-11-24"},
+				Commodity: pick(r, "natural_gas", "wheat", "corn", "oil"), Region: pick(r, "us", "eu", "asia", "global"),
+				Likelihood: r.Float64(),
+				Event: signal.WeatherEvent{Type: signal.Storm, Severity: pick(r, signal.Severities...),
+					Location: "Houston", ForecastDate: "2026-11-24"},
 				ExpectedImpact: "+1 %"}}
 		l, o := weatherListing(&w), w.Outlook
 		events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &l, Weather: &o})
@@ -50,11 +52,12 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 
 func weatherListing(w *signal.WeatherSignal) signal.Listing {
 	id, _ := signal.ParseWeatherID(string(w.ID))
-	return signal.Listing{ID: id, Agent: "weather", Asset: w.Commodity, Strategy: "commodity_impact", Direction: w.Direction,
+	return signal.Listing{ID: id, Agent: "weather", Asset: w.Commodity, Strategy: "commodity_impact",
+		Direction:  w.Direction,
 		Confidence: w.Confidence, Status: signal.Open, CreatedAt: w.CreatedAt}
 }
 
-// wanted is the page of q by the plain list.
+// wanted returns the page of q from the plain list.
 func wanted(all []signal.WeatherSignal, q WeatherQuery) ([]signal.WeatherSignal, int) {
 	found := []signal.WeatherSignal{}
 	for _, w := range all {
@@ -112,7 +115,7 @@ func TestWeatherListsEqualAPlainList(t *testing.T) {
 	}
 }
 
-func TestWeatherSignalsThatAreNotThere(t *testing.T) {
+func TestMissingWeatherSignals(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1795253400000).UTC()
 	all, events := weatherHistory(rand.New(rand.NewPCG(3, 4)), 50, now.Add(-time.Hour))
@@ -131,8 +134,10 @@ func TestWeatherSignalsThatAreNotThere(t *testing.T) {
 		account signal.AccountID
 		id      string
 	}{
-		"foreign": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", id}, "no id": {acc, "wsig_1"}, "signal": {acc, strings.TrimPrefix(id, "w")},
-		"unknown": {acc, string(signal.NewSignalID().Weather())}, "of another agent": {acc, trading}, "lower case": {acc, strings.ToLower(id)},
+		"foreign": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", id}, "no id": {acc, "wsig_1"},
+		"signal":  {acc, strings.TrimPrefix(id, "w")},
+		"unknown": {acc, string(signal.NewSignalID().Weather())}, "of another agent": {acc, trading},
+		"lower case": {acc, strings.ToLower(id)},
 	} {
 		if w, err := c.WeatherSignal(t.Context(), missing.account, missing.id); signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("%s: %+v, %v", name, w, err)
@@ -150,8 +155,10 @@ func TestWeatherSignalsThatAreNotThere(t *testing.T) {
 		t.Errorf("past retention: %v, %d, %v", items, total, err)
 	}
 	c.Trim()
-	c.Publish(0, []signal.Event{{Position: signal.Position{MS: clock.UnixMilli()}, Account: acc, Type: signal.AccountDeleted}})
-	if items, total, err := c.WeatherSignals(t.Context(), WeatherQuery{Account: acc, Limit: 10}); err != nil || total != 0 || items == nil {
+	c.Publish(0, []signal.Event{{Position: signal.Position{MS: clock.UnixMilli()}, Account: acc,
+		Type: signal.AccountDeleted}})
+	if items, total, err := c.WeatherSignals(t.Context(), WeatherQuery{Account: acc, Limit: 10}); err != nil ||
+		total != 0 || items == nil {
 		t.Errorf("of a deleted account: %v, %d, %v", items, total, err)
 	}
 }
