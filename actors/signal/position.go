@@ -48,11 +48,11 @@ func ParsePosition(s string) (Position, bool) {
 		return Position{}, false
 	}
 	m, err := strconv.ParseUint(ms, 10, 63)
-	if err != nil || ms[0] == '+' {
+	if err != nil {
 		return Position{}, false
 	}
 	n, err := strconv.ParseUint(seq, 10, 63)
-	if err != nil || seq[0] == '+' {
+	if err != nil {
 		return Position{}, false
 	}
 	return Position{int64(m), int64(n)}, true
