@@ -55,11 +55,13 @@ func TestLaterLayersWin(t *testing.T) {
 	file := write(t, "c.yaml", "http:\n  addr: ':1'\nruns:\n  timeout: 5s\nmarket:\n  speed: 10\n")
 	secret := write(t, "url", "redis://one:6379\n")
 	c, err := Load(file, []string{"AGENTSIGNAL_HTTP_ADDR=:2", "AGENTSIGNAL_REDIS_URL_FILE=" + secret,
-		"AGENTSIGNAL_DASHBOARD_QUEUE_BYTES=64KiB", "AGENTSIGNAL_HTTP_CORS_ORIGINS=https://a.example,https://b.example", "HOME=/x"})
+		"AGENTSIGNAL_DASHBOARD_QUEUE_BYTES=64KiB", "AGENTSIGNAL_HTTP_CORS_ORIGINS=https://a.example,https://b.example",
+		"HOME=/x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.HTTP.Addr != ":2" || time.Duration(c.Runs.Timeout) != 5*time.Second || c.Market.Speed != 10 || c.Redis.URL != "redis://one:6379" ||
+	if c.HTTP.Addr != ":2" || time.Duration(c.Runs.Timeout) != 5*time.Second || c.Market.Speed != 10 ||
+		c.Redis.URL != "redis://one:6379" ||
 		c.Dashboard.QueueBytes != 65536 || len(c.HTTP.CORSOrigins) != 2 || c.Lease != Default().Lease {
 		t.Errorf("got %+v", c)
 	}
@@ -74,23 +76,27 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 		t.Fatal("no fault was found")
 	}
 	for _, want := range []string{"partitions: ", "runs.max_queued: ", "auth.registration: ",
-		"AGENTSIGNAL_RATE_LIMITS is not a setting", "agents.statuses: seo ", "AGENTSIGNAL_LEASE_FILE", "AGENTSIGNAL_MARKET_SPEED: ", "AGENTSIGNAL_RUNS_TIMEOUT: ", `"soon" is not a duration`} {
+		"AGENTSIGNAL_RATE_LIMITS is not a setting", "agents.statuses: seo ", "AGENTSIGNAL_LEASE_FILE",
+		"AGENTSIGNAL_MARKET_SPEED: ", "AGENTSIGNAL_RUNS_TIMEOUT: ", `"soon" is not a duration`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no word of %q in:\n%v", want, err)
+			t.Errorf("%q is missing in:\n%v", want, err)
 		}
 	}
 }
 
 func TestAllFaultsOfAFileAreReported(t *testing.T) {
 	t.Parallel()
-	_, err := Load(write(t, "c.yaml", "http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\npartitions: 99\n"), nil)
+	_, err := Load(write(t, "c.yaml",
+		"http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\npartitions: 99\n"), nil)
 	if err == nil {
 		t.Fatal("no fault was found")
 	}
-	for _, want := range []string{"line 2: http.adr is not a setting: did you mean http.addr?", `line 4: runs.timeout: "soon" is not a duration`,
-		"line 5: lease: must be a single value", `line 7: dashboard.queue_bytes: "big" is not a size`, "partitions: must be 1 to 64"} {
+	for _, want := range []string{"line 2: http.adr is not a setting: did you mean http.addr?",
+		`line 4: runs.timeout: "soon" is not a duration`,
+		"line 5: lease: must be a single value", `line 7: dashboard.queue_bytes: "big" is not a size`,
+		"partitions: must be 1 to 64"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no word of %q in:\n%v", want, err)
+			t.Errorf("%q is missing in:\n%v", want, err)
 		}
 	}
 }
@@ -99,7 +105,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"misspelt key":   "http:\n  adr: ':1'\n",
-		"no YAML":        "http: [",
+		"not YAML":       "http: [",
 		"two documents":  "partitions: 1\n---\npartitions: 2\n",
 		"a bad duration": "lease: 5\n",
 		"a wrong type":   "partitions: many\n",
@@ -118,7 +124,7 @@ func TestClusterNeedsSharedSecrets(t *testing.T) {
 	_, err := Load("", []string{"AGENTSIGNAL_CLUSTER=true"})
 	for _, key := range []string{"auth.jwt_keys", "security.encryption_keys", "redis.url"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s is not asked for: %v", key, err)
+			t.Errorf("%s is not required: %v", key, err)
 		}
 	}
 }

@@ -15,16 +15,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// What a configuration file may hold is that of Config. The faults that the YAML package
-// finds are named in words of Go, and by the line at which a block begins; the ones here
-// name the key, the line and what is allowed. Values are not repeated: they may be
-// secrets.
+// Files are checked against Config before they are decoded: the YAML package reports
+// faults in terms of Go types and by the first line of a block. The faults of this file
+// name the key, the line and what is allowed, and no values, which may be secrets.
 
 const (
-	// maxDepth is how deep a file may be nested; aliases could make it endless.
+	// maxDepth limits the nesting of a file, which aliases could make endless.
 	maxDepth = 16
-	// maxProbedLines is up to how many lines a file may have for its faulty line to be
-	// looked for.
+	// maxProbedLines limits the search for the faulty line of a file.
 	maxProbedLines = 5000
 )
 
@@ -33,8 +31,8 @@ var (
 	unknownAnchor = regexp.MustCompile(`unknown anchor '.*' referenced`)
 )
 
-// syntaxFault explains why raw is no YAML, and where: behind the longest part of its lines
-// that is.
+// syntaxFault explains why raw is not YAML. The line that it names is the one after the
+// longest valid prefix.
 func syntaxFault(raw []byte, err error) error {
 	reason := yamlPlace.ReplaceAllString(err.Error(), "")
 	reason = unknownAnchor.ReplaceAllString(reason, "a value that begins with * must be in quotes")
@@ -51,7 +49,7 @@ func syntaxFault(raw []byte, err error) error {
 	return fmt.Errorf("configuration file: line %d: %s: see its indentation, quotes and brackets", good+1, reason)
 }
 
-// fileFaults returns what of a file does not fit Config.
+// fileFaults returns the faults of a file.
 func fileFaults(document *yaml.Node) error {
 	var faults []error
 	if len(document.Content) > 0 {
@@ -60,7 +58,7 @@ func fileFaults(document *yaml.Node) error {
 	return errors.Join(faults...)
 }
 
-// checkNode collects the faults of a node that stands for a value of type t under key.
+// checkNode collects the faults of the node n, the value of key, which must be of type t.
 func checkNode(n *yaml.Node, t reflect.Type, key string, depth int, faults *[]error) {
 	fault := func(line int, format string, args ...any) {
 		*faults = append(*faults, fmt.Errorf("configuration file: line %d: %s", line, fmt.Sprintf(format, args...)))
@@ -89,7 +87,7 @@ func checkNode(n *yaml.Node, t reflect.Type, key string, depth int, faults *[]er
 			checkNode(n.Content[i], t.Elem(), key+"."+n.Content[i-1].Value, depth-1, faults)
 		}
 	default:
-		// The package cuts fractions off where a whole number is wanted.
+		// The YAML package truncates fractions for integers.
 		fraction := t.Kind() == reflect.Int && n.ShortTag() == "!!float"
 		if v := reflect.New(t); n.Kind != yaml.ScalarNode || fraction || n.Decode(v.Interface()) != nil {
 			fault(n.Line, "%s: %s", key, mustBe(t, n))
@@ -97,7 +95,7 @@ func checkNode(n *yaml.Node, t reflect.Type, key string, depth int, faults *[]er
 	}
 }
 
-// checkKeys is checkNode for the keys of a struct.
+// checkKeys collects the faults of a node that must be of the struct type t.
 func checkKeys(n *yaml.Node, t reflect.Type, key string, depth int, fault func(int, string, ...any), faults *[]error) {
 	seen := make(map[string]bool)
 	known := keysUnder(t, key)
@@ -140,12 +138,12 @@ func orFile(key string) string {
 	return key
 }
 
-// suggestion says which settings may be meant.
+// suggestion returns the end of a fault that names the settings that may be meant.
 func suggestion(name string, known []string) string {
 	return ": " + cmp.Or(spelling.DidYouMean(spelling.Nearest(name, known)), "see agentsignal config print")
 }
 
-// mustBe returns what a value of type t must be like. n is nil or what was given for it.
+// mustBe returns what a value of type t must be. n is the given value, or nil.
 func mustBe(t reflect.Type, n *yaml.Node) string {
 	single := n == nil || n.Kind == yaml.ScalarNode
 	if v, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok && single && n != nil {

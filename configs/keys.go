@@ -15,7 +15,7 @@ import (
 // keyBytes is the length of a key.
 const keyBytes = 32
 
-// madeKeyName is the name of a key that LoadOrMakeKeys made.
+// madeKeyName is the name of a key made by LoadOrMakeKeys.
 const madeKeyName = "made"
 
 // Key is a named key. It does not print its value.
@@ -24,14 +24,14 @@ type Key struct {
 	Value [keyBytes]byte
 }
 
-// String names the key without showing it.
+// String returns the name without the value.
 func (k Key) String() string { return k.Name + ":***" }
 
-// GoString keeps the key out of %#v.
+// GoString hides the value from %#v.
 func (k Key) GoString() string { return k.String() }
 
-// ParseKeys reads a comma list of name:key, where key is the base64 of 32 bytes that
-// are random. An empty list has no keys. Errors do not show keys.
+// ParseKeys parses a comma-separated list of name:key, where key is the base64 of 32
+// random bytes. An empty list is valid. Errors do not contain keys.
 func ParseKeys(list string) ([]Key, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, nil
@@ -60,12 +60,12 @@ func ParseKeys(list string) ([]Key, error) {
 	return keys, nil
 }
 
-// minDifferent is how many different bytes a key must have. Of 32 random ones, some 30
-// differ; fewer than 16 do in less than one of 10^15 keys.
+// minDifferent is the minimum number of different bytes in a key. Of 32 random bytes some
+// 30 differ; fewer than 16 do in less than one of 10^15 keys.
 const minDifferent = 16
 
-// isTrivial reports whether a key was not made at random: all zeros, a pattern, or bytes
-// that count up or down, as in examples.
+// isTrivial reports whether a key is not random: all zeros, a pattern, or bytes that
+// count up or down, as in examples.
 func isTrivial(key []byte) bool {
 	different, steps := map[byte]bool{}, map[byte]bool{}
 	for i, b := range key {
@@ -90,9 +90,9 @@ func isKeyName(s string) bool {
 	return true
 }
 
-// LoadOrMakeKeys returns the keys kept in a file of the directory dir, which only its
-// owner may read. If there is none yet, one key is made. Processes that start at once
-// on the same directory get the same key.
+// LoadOrMakeKeys returns the keys in a file of the directory dir, which must be readable
+// by its owner only. If the file does not exist, one key is made. Processes that start at
+// the same time on one directory get the same key.
 func LoadOrMakeKeys(dir, file string) ([]Key, error) {
 	path := filepath.Join(dir, file)
 	keys, err := loadKeys(path)
@@ -132,8 +132,8 @@ func loadKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// makeKeys writes a new key under another name and links it to path, so that path
-// is never there in part and never replaced.
+// makeKeys writes a new key to a temporary file and links it to path, so that path is
+// never incomplete and never replaced.
 func makeKeys(dir, path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -145,7 +145,7 @@ func makeKeys(dir, path string) error {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	var value [keyBytes]byte
-	rand.Read(value[:]) // never fails: the process would end
+	rand.Read(value[:]) // never fails
 	if _, err := f.WriteString(madeKeyName + ":" + base64.StdEncoding.EncodeToString(value[:]) + "\n"); err != nil {
 		return err
 	}

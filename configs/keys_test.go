@@ -18,17 +18,22 @@ import (
 func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	key := base64.StdEncoding.EncodeToString([]byte("p9x2Lm7QvR4sT8wZaB3cD5eF6gH1jK0n"))
-	for list, names := range map[string]int{"": 0, "  ": 0, "a:" + key: 1, " a:" + key + " , b.c_d-E9:" + key + "\n": 2, strings.Repeat("n", 64) + ":" + key: 1} {
+	for list, names := range map[string]int{"": 0, "  ": 0, "a:" + key: 1, " a:" + key + " , b.c_d-E9:" + key + "\n": 2,
+		strings.Repeat("n", 64) + ":" + key: 1} {
 		keys, err := ParseKeys(list)
 		if err != nil || len(keys) != names {
 			t.Errorf("%q: %d keys, %v", list, len(keys), err)
 		}
 	}
 	for name, list := range map[string]string{
-		"no name": key, "empty name": ":" + key, "long name": strings.Repeat("n", 65) + ":" + key, "name with a space": "a b:" + key,
-		"same name": "a:" + key + ",a:" + key, "empty item": "a:" + key + ",", "31 bytes": "a:" + base64.StdEncoding.EncodeToString(make([]byte, 31)),
-		"33 bytes": "a:" + base64.StdEncoding.EncodeToString(make([]byte, 33)), "no padding": "a:" + strings.TrimRight(key, "="),
-		"hex": "a:" + strings.Repeat("6b", 32), "unused bits": "a:" + key[:42] + "5=", "line end within": "a:" + key[:10] + "\n" + key[10:], "no key": "a:",
+		"no name": key, "empty name": ":" + key, "long name": strings.Repeat("n", 65) + ":" + key,
+		"name with a space": "a b:" + key,
+		"same name":         "a:" + key + ",a:" + key, "empty item": "a:" + key + ",", "31 bytes": "a:" +
+			base64.StdEncoding.EncodeToString(make([]byte, 31)),
+		"33 bytes": "a:" + base64.StdEncoding.EncodeToString(make([]byte, 33)), "no padding": "a:" +
+			strings.TrimRight(key, "="),
+		"hex": "a:" + strings.Repeat("6b", 32), "unused bits": "a:" + key[:42] + "5=", "line end within": "a:" + key[:10] +
+			"\n" + key[10:], "no key": "a:",
 	} {
 		_, err := ParseKeys(list)
 		if err == nil {
@@ -39,19 +44,23 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-func TestKeysThatCanBeGuessedAreRefused(t *testing.T) {
+func TestTrivialKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	count := make([]byte, 32)
 	for i := range count {
-		count[i] = byte(250 + i) // over the greatest byte
+		count[i] = byte(250 + i) // wraps around
 	}
 	down := slices.Clone(count)
 	slices.Reverse(down)
-	for name, value := range map[string][]byte{"zeros": make([]byte, 32), "one byte": bytes.Repeat([]byte{0xa5}, 32), "counting up": count, "counting down": down,
-		"a pattern": bytes.Repeat([]byte("abcdefgh"), 4), "a phrase": []byte("aaa bbb ccc ddd eee fff ggg hhh "), "15 different bytes": append(make([]byte, 18), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)} {
+	for name, value := range map[string][]byte{"zeros": make([]byte, 32), "one byte": bytes.Repeat([]byte{0xa5}, 32),
+		"counting up": count, "counting down": down,
+		"a pattern": bytes.Repeat([]byte("abcdefgh"), 4), "a phrase": []byte("aaa bbb ccc ddd eee fff ggg hhh "),
+		"15 different bytes": append(make([]byte, 18), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)} {
 		text := base64.StdEncoding.EncodeToString(value)
-		_, err := ParseKeys("ok:" + base64.StdEncoding.EncodeToString([]byte("p9x2Lm7QvR4sT8wZaB3cD5eF6gH1jK0n")) + ",weak:" + text)
-		if err == nil || !strings.Contains(err.Error(), `"weak"`) || !strings.Contains(err.Error(), "openssl rand -base64 32") || strings.Contains(err.Error(), text[:20]) {
+		_, err := ParseKeys("ok:" + base64.StdEncoding.EncodeToString([]byte("p9x2Lm7QvR4sT8wZaB3cD5eF6gH1jK0n")) +
+			",weak:" + text)
+		if err == nil || !strings.Contains(err.Error(), `"weak"`) ||
+			!strings.Contains(err.Error(), "openssl rand -base64 32") || strings.Contains(err.Error(), text[:20]) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -68,7 +77,7 @@ func TestKeysThatCanBeGuessedAreRefused(t *testing.T) {
 	}
 }
 
-// TestShownKeysAreRefused looks for keys in all that people copy from.
+// TestShownKeysAreRefused checks that no document or example shows an acceptable key.
 func TestShownKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	shown := 0
@@ -89,7 +98,7 @@ func TestShownKeysAreRefused(t *testing.T) {
 		return err
 	})
 	if err != nil || shown == 0 {
-		t.Errorf("%d keys are shown, %v", shown, err)
+		t.Errorf("%d keys found, %v", shown, err)
 	}
 }
 
@@ -99,30 +108,33 @@ func TestFilesOfSecrets(t *testing.T) {
 	if err := os.WriteFile(path, []byte("redis://:hidden@localhost:6379\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	environ := []string{"AGENTSIGNAL_REDIS_URL_FILE=" + path, "AGENTSIGNAL_TLS_KEY_FILE=/does/not/exist", "OTHER_FILE=" + path}
-	for mode, want := range map[fs.FileMode]struct{ refused, readable bool }{0o600: {}, 0o640: {}, 0o400: {}, 0o644: {readable: true}, 0o444: {readable: true},
+	environ := []string{"AGENTSIGNAL_REDIS_URL_FILE=" + path, "AGENTSIGNAL_TLS_KEY_FILE=/does/not/exist", "OTHER_FILE=" +
+		path}
+	for mode, want := range map[fs.FileMode]struct{ refused, readable bool }{0o600: {}, 0o640: {}, 0o400: {},
+		0o644: {readable: true}, 0o444: {readable: true},
 		0o660: {refused: true}, 0o620: {refused: true}, 0o602: {refused: true}, 0o666: {refused: true, readable: true}} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 		c, err := Load("", environ[:1])
 		if want.refused {
-			if err == nil || !strings.Contains(err.Error(), "AGENTSIGNAL_REDIS_URL_FILE") || !strings.Contains(err.Error(), "chmod go-w") || strings.Contains(err.Error(), "hidden") {
+			if err == nil || !strings.Contains(err.Error(), "AGENTSIGNAL_REDIS_URL_FILE") ||
+				!strings.Contains(err.Error(), "chmod go-w") || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v: %v", mode, err)
 			}
 		} else if err != nil || c.Redis.URL != "redis://:hidden@localhost:6379" {
 			t.Errorf("%v: %v", mode, err)
 		}
 		if got := ReadableSecrets(environ); len(got) == 1 != want.readable {
-			t.Errorf("%v: everybody may read %v", mode, got)
+			t.Errorf("%v: files that every user may read: %v", mode, got)
 		}
 		if got := ReadableSecrets(nil, path, ""); len(got) == 1 != want.readable {
-			t.Errorf("%v: everybody may read %v", mode, got)
+			t.Errorf("%v: files that every user may read: %v", mode, got)
 		}
 	}
 }
 
-func TestKeysDoNotShowThemselves(t *testing.T) {
+func TestKeysDoNotPrint(t *testing.T) {
 	t.Parallel()
 	k := Key{Name: "new", Value: [keyBytes]byte{1, 2, 3}}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {

@@ -20,9 +20,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Load returns the settings of the YAML file at path, none if path is empty, with
-// the environment over it. environ has the form of os.Environ. The error names
-// all faults at once.
+// Load returns the defaults with the YAML file at path, if path is not empty, and the
+// environment over them. environ has the form of os.Environ. The error names all faults
+// at once.
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
 	var faults []error
@@ -36,8 +36,9 @@ func Load(path string, environ []string) (Config, error) {
 	variables, err := fromFiles(environ)
 	faults = append(faults, err, unknownVariables(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		// One at a time, since the library names the field and not the variable.
-		if err := env.ParseWithOptions(&c, env.Options{Prefix: Prefix, Environment: map[string]string{name: variables[name]}}); err != nil {
+		// One at a time, since errors of the library name the field, not the variable.
+		if err := env.ParseWithOptions(&c, env.Options{Prefix: Prefix,
+			Environment: map[string]string{name: variables[name]}}); err != nil {
 			faults = append(faults, variableFault(name, err))
 		}
 	}
@@ -60,7 +61,7 @@ func fromYAML(c *Config, raw []byte) error {
 		return errors.New("configuration file: holds more than one document")
 	}
 	if err := fileFaults(&document); err != nil {
-		// The other settings are read all the same, so that all faults are found at once.
+		// Decode what is valid, so that all faults are found at once.
 		_ = document.Decode(c)
 		return err
 	}
@@ -70,8 +71,8 @@ func fromYAML(c *Config, raw []byte) error {
 	return nil
 }
 
-// fromFiles returns the service's variables of environ. A name with the suffix
-// _FILE stands for the one without: its value is read from the file.
+// fromFiles returns the variables of the service in environ. A name with the suffix _FILE
+// stands for the one without, whose value is read from the file.
 func fromFiles(environ []string) (map[string]string, error) {
 	variables := map[string]string{}
 	var faults []error
@@ -94,11 +95,11 @@ func fromFiles(environ []string) (map[string]string, error) {
 	return variables, errors.Join(faults...)
 }
 
-// variableFault explains why the value of a variable is none.
+// variableFault explains why the value of a variable is not valid.
 func variableFault(name string, err error) error {
 	var parse env.ParseError
 	if !errors.As(err, &parse) {
-		return fmt.Errorf("%s: is not valid", name) // what the library says may have the value
+		return fmt.Errorf("%s: is not valid", name) // the error of the library may contain the value
 	}
 	switch parse.Type {
 	case reflect.TypeFor[Duration](), reflect.TypeFor[Bytes](), reflect.TypeFor[[]Duration]():
@@ -107,7 +108,7 @@ func variableFault(name string, err error) error {
 	return fmt.Errorf("%s: %s", name, mustBe(parse.Type, nil))
 }
 
-// notSettings are variables with the service's prefix that other parts read.
+// notSettings are variables with the prefix of the service that are read elsewhere.
 var notSettings = []string{Prefix + "CONFIG", Prefix + "API_KEY"}
 
 func unknownVariables(variables map[string]string) error {
@@ -140,9 +141,9 @@ const (
 	sharedKeys = "must be given where cluster is true, since nodes share them: " + makeKey
 )
 
-// Validate returns all faults in the values, each with the key that it concerns.
-// Values that have a form of their own (redis.url, market.source, content.chat_url, the lists of keys,
-// email.smtp_url and the rate limits) are judged by the packages that read them.
+// Validate returns all faults in the values, each with its key. The packages that read
+// them check the values that have a syntax of their own: redis.url, market.source,
+// content.chat_url, email.smtp_url, the lists of keys and the rate limits.
 func (c *Config) Validate() error {
 	var faults []error
 	check := func(ok bool, key, rule string) {
@@ -150,43 +151,116 @@ func (c *Config) Validate() error {
 			faults = append(faults, fmt.Errorf("%s: %s", key, rule))
 		}
 	}
+	c.checkListeners(check)
+	c.checkStore(check)
+	c.checkPositive(check)
+	c.checkWebhooks(check)
+	c.checkSources(check)
+	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed",
+		"auth.registration", "must be open or closed")
+	for agent, status := range c.Agents.Statuses {
+		check(slices.Contains([]string{"active", "beta", "deprecated"}, status),
+			"agents.statuses", agent+" must be active, beta or deprecated")
+	}
+	check(c.Email.SMTPURL == "" || c.Email.From != "",
+		"email.from", "must be given where email.smtp_url is: write agentsignal@example.com")
+	if c.Email.From != "" {
+		_, err := mail.ParseAddress(c.Email.From)
+		check(err == nil, "email.from", "must be an email address such as agentsignal@example.com")
+	}
+	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level),
+		"log.level", "must be debug, info, warn or error")
+	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format),
+		"log.format", "must be auto, json or text")
+	check(c.Shutdown.Delay >= 0, "shutdown.delay", "must be 0 or more")
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+// checker records a fault of a key, described by rule, unless ok.
+type checker func(ok bool, key, rule string)
+
+func (c *Config) checkListeners(check checker) {
 	check(validAddr(c.HTTP.Addr), "http.addr", "must be host:port or :port")
 	check(c.HTTP.AdminAddr == "" || validAddr(c.HTTP.AdminAddr), "http.admin_addr", "must be host:port or :port")
 	for _, o := range c.HTTP.CORSOrigins {
 		check(validOrigin(o), "http.cors_origins", fmt.Sprintf("%q is not an origin: write https://example.com", o))
 	}
-	for _, p := range c.HTTP.TrustedProxies {
-		_, err := netip.ParsePrefix(p)
-		check(err == nil, "http.trusted_proxies", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", p))
+	check.networks("http.trusted_proxies", c.HTTP.TrustedProxies)
+	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""),
+		"tls", "cert_file and key_file go together: give both, or neither")
+}
+
+func (check checker) networks(key string, list []string) {
+	for _, n := range list {
+		_, err := netip.ParsePrefix(n)
+		check(err == nil, key, fmt.Sprintf("%q is not a network: write 10.0.0.0/8", n))
 	}
+}
+
+func (c *Config) checkStore(check checker) {
 	check(c.DataDir != "", "data_dir", "must not be empty")
 	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
-	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed", "auth.registration", "must be open or closed")
-	check(c.Auth.LockAfter >= 1, "auth.lock_after", "must be 1 or more")
-	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file", "is for a redis.url that begins with rediss: give such a one, or leave redis.ca_file out")
-	check(!c.Cluster || c.Redis.URL != "", "redis.url", "must be given where cluster is true: write redis://host:6379/0")
+	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file",
+		"is for a redis.url that begins with rediss: give such a one, or leave redis.ca_file out")
+	check(!c.Cluster || c.Redis.URL != "", "redis.url",
+		"must be given where cluster is true: write redis://host:6379/0")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", sharedKeys)
 	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", sharedKeys)
-	for key, d := range map[string]Duration{"lease": c.Lease, "redis.timeout": c.Redis.Timeout, "auth.access_ttl": c.Auth.AccessTTL, "auth.refresh_ttl": c.Auth.RefreshTTL,
-		"auth.session_ttl": c.Auth.SessionTTL, "auth.lock_window": c.Auth.LockWindow, "auth.lock_duration": c.Auth.LockDuration,
-		"dashboard.heartbeat": c.Dashboard.Heartbeat, "dashboard.auth_timeout": c.Dashboard.AuthTimeout,
-		"dashboard.replay_age": c.Dashboard.ReplayAge, "runs.timeout": c.Runs.Timeout, "runs.job_retention": c.Runs.JobRetention,
-		"signals.retention": c.Signals.Retention, "webhooks.timeout": c.Webhooks.Timeout, "webhooks.connect_timeout": c.Webhooks.ConnectTimeout,
-		"webhooks.disable_after": c.Webhooks.DisableAfter, "webhooks.retention": c.Webhooks.Retention} {
+}
+
+func (c *Config) checkPositive(check checker) {
+	for key, d := range map[string]Duration{
+		"lease":                    c.Lease,
+		"redis.timeout":            c.Redis.Timeout,
+		"auth.access_ttl":          c.Auth.AccessTTL,
+		"auth.refresh_ttl":         c.Auth.RefreshTTL,
+		"auth.session_ttl":         c.Auth.SessionTTL,
+		"auth.lock_window":         c.Auth.LockWindow,
+		"auth.lock_duration":       c.Auth.LockDuration,
+		"dashboard.heartbeat":      c.Dashboard.Heartbeat,
+		"dashboard.auth_timeout":   c.Dashboard.AuthTimeout,
+		"dashboard.replay_age":     c.Dashboard.ReplayAge,
+		"runs.timeout":             c.Runs.Timeout,
+		"runs.job_retention":       c.Runs.JobRetention,
+		"signals.retention":        c.Signals.Retention,
+		"webhooks.timeout":         c.Webhooks.Timeout,
+		"webhooks.connect_timeout": c.Webhooks.ConnectTimeout,
+		"webhooks.disable_after":   c.Webhooks.DisableAfter,
+		"webhooks.retention":       c.Webhooks.Retention,
+	} {
 		check(d > 0, key, "must be more than 0")
 	}
-	for key, n := range map[string]int{"dashboard.queue_messages": c.Dashboard.QueueMessages, "dashboard.queue_bytes": int(c.Dashboard.QueueBytes),
-		"dashboard.max_connections": c.Dashboard.MaxConnections, "dashboard.replay_messages": c.Dashboard.ReplayMessages,
-		"runs.max_concurrent": c.Runs.MaxConcurrent, "runs.max_queued": c.Runs.MaxQueued, "signals.max_open": c.Signals.MaxOpen, "webhooks.keep": c.Webhooks.Keep,
-		"http.max_anonymous": c.HTTP.MaxAnonymous, "auth.max_sessions": c.Auth.MaxSessions,
-		"webhooks.keep_bytes": c.Webhooks.KeepBytes, "webhooks.max_pending": c.Webhooks.MaxPending,
-		"webhooks.concurrency": c.Webhooks.Concurrency, "webhooks.host_concurrency": c.Webhooks.HostConcurrency,
-		"webhooks.account_concurrency": c.Webhooks.AccountConcurrency, "webhooks.in_flight": c.Webhooks.InFlight} {
+	for key, n := range map[string]int{
+		"http.max_anonymous":           c.HTTP.MaxAnonymous,
+		"auth.lock_after":              c.Auth.LockAfter,
+		"auth.max_sessions":            c.Auth.MaxSessions,
+		"dashboard.queue_messages":     c.Dashboard.QueueMessages,
+		"dashboard.queue_bytes":        int(c.Dashboard.QueueBytes),
+		"dashboard.max_connections":    c.Dashboard.MaxConnections,
+		"dashboard.replay_messages":    c.Dashboard.ReplayMessages,
+		"runs.max_concurrent":          c.Runs.MaxConcurrent,
+		"runs.max_queued":              c.Runs.MaxQueued,
+		"signals.max_open":             c.Signals.MaxOpen,
+		"webhooks.keep":                c.Webhooks.Keep,
+		"webhooks.keep_bytes":          c.Webhooks.KeepBytes,
+		"webhooks.max_pending":         c.Webhooks.MaxPending,
+		"webhooks.concurrency":         c.Webhooks.Concurrency,
+		"webhooks.host_concurrency":    c.Webhooks.HostConcurrency,
+		"webhooks.account_concurrency": c.Webhooks.AccountConcurrency,
+		"webhooks.in_flight":           c.Webhooks.InFlight,
+	} {
 		check(n >= 1, key, "must be 1 or more")
 	}
+}
+
+func (c *Config) checkWebhooks(check checker) {
 	check(len(c.Webhooks.RetrySchedule) <= 20, "webhooks.retry_schedule", "must have at most 20 retries")
-	for key, list := range map[string][]Duration{"webhooks.retry_schedule": c.Webhooks.RetrySchedule, "webhooks.warn_after": c.Webhooks.WarnAfter} {
+	for key, list := range map[string][]Duration{
+		"webhooks.retry_schedule": c.Webhooks.RetrySchedule,
+		"webhooks.warn_after":     c.Webhooks.WarnAfter,
+	} {
 		for _, d := range list {
 			check(d > 0, key, "each must be more than 0")
 		}
@@ -195,33 +269,28 @@ func (c *Config) Validate() error {
 	check(wait >= 0 && wait <= 24*time.Hour, "webhooks.order_wait", "must be 0s to 24h")
 	check(slices.IsSorted(c.Webhooks.WarnAfter), "webhooks.warn_after", "must ascend")
 	check(c.Webhooks.Jitter >= 0 && c.Webhooks.Jitter <= 0.5, "webhooks.jitter", "must be 0 to 0.5")
-	for _, n := range c.Webhooks.AllowedNetworks {
-		_, err := netip.ParsePrefix(n)
-		check(err == nil, "webhooks.allowed_networks", fmt.Sprintf("%q is not a network: write 10.0.0.0/8", n))
-	}
-	check(c.Email.SMTPURL == "" || c.Email.From != "", "email.from", "must be given where email.smtp_url is: write agentsignal@example.com")
-	if c.Email.From != "" {
-		_, err := mail.ParseAddress(c.Email.From)
-		check(err == nil, "email.from", "must be an email address such as agentsignal@example.com")
-	}
-	for agent, status := range c.Agents.Statuses {
-		check(slices.Contains([]string{"active", "beta", "deprecated"}, status), "agents.statuses", agent+" must be active, beta or deprecated")
-	}
+	check.networks("webhooks.allowed_networks", c.Webhooks.AllowedNetworks)
+}
+
+func (c *Config) checkSources(check checker) {
 	check(c.Market.Speed >= 1 && c.Market.Speed <= 3600, "market.speed", "must be 1 to 3600")
-	check(c.Weather.Source == "simulated" || c.Weather.Source == "open_meteo", "weather.source", "must be simulated or open_meteo")
-	for key, address := range map[string]string{"weather.forecast_url": c.Weather.ForecastURL, "weather.archive_url": c.Weather.ArchiveURL} {
-		check(address == "" || validOrigin(strings.TrimSuffix(address, "/")), key, "must be scheme and host: write https://api.open-meteo.com")
+	check(c.Weather.Source == "simulated" || c.Weather.Source == "open_meteo",
+		"weather.source", "must be simulated or open_meteo")
+	for key, address := range map[string]string{
+		"weather.forecast_url": c.Weather.ForecastURL,
+		"weather.archive_url":  c.Weather.ArchiveURL,
+	} {
+		check(address == "" || validOrigin(strings.TrimSuffix(address, "/")),
+			key, "must be scheme and host: write https://api.open-meteo.com")
 	}
-	for key, points := range map[string]float64{"costs.crypto": c.Costs.Crypto, "costs.stock": c.Costs.Stock, "costs.fx": c.Costs.FX,
-		"costs.commodity": c.Costs.Commodity} {
+	for key, points := range map[string]float64{
+		"costs.crypto":    c.Costs.Crypto,
+		"costs.stock":     c.Costs.Stock,
+		"costs.fx":        c.Costs.FX,
+		"costs.commodity": c.Costs.Commodity,
+	} {
 		check(points >= 0 && points <= 1000, key, "must be 0 to 1000 basis points")
 	}
-	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls", "cert_file and key_file go together: give both, or neither")
-	check(slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "log.level", "must be debug, info, warn or error")
-	check(slices.Contains([]string{"auto", "json", "text"}, c.Log.Format), "log.format", "must be auto, json or text")
-	check(c.Shutdown.Delay >= 0, "shutdown.delay", "must be 0 or more")
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(faults...)
 }
 
 func validAddr(addr string) bool {
@@ -235,7 +304,8 @@ func validAddr(addr string) bool {
 
 func validOrigin(o string) bool {
 	u, err := url.Parse(o)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Path == "" && u.RawQuery == "" && u.User == nil
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		u.Host != "" && u.Path == "" && u.RawQuery == "" && u.User == nil
 }
 
 // YAML returns the settings as a configuration file, with secrets as ***.

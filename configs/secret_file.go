@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// ReadSecretFile returns what a file holds that a setting names. It refuses one that
-// others than its owner may write: they could replace the secret.
+// ReadSecretFile returns the content of a file that a setting names. It refuses a file
+// that others than its owner may write, since they could replace the secret.
 func ReadSecretFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%s may be written by others (mode %04o): take that right away with chmod go-w, and make a new secret if somebody may have used it",
+		return nil, fmt.Errorf("%s may be written by others (mode %04o): run chmod go-w, and make a new secret if others "+
+			"may have changed it",
 			path, info.Mode().Perm())
 	}
 	return os.ReadFile(path)
 }
 
-// ReadableSecrets returns the files that everybody on the machine may read, of those
-// that variables with the suffix _FILE name and of the given ones. environ has the form
-// of os.Environ.
+// ReadableSecrets returns the files that every user of the machine may read, among those
+// named by variables with the suffix _FILE and the given ones. environ has the form of
+// os.Environ.
 func ReadableSecrets(environ []string, files ...string) []string {
 	for _, kv := range environ {
 		if name, path, _ := strings.Cut(kv, "="); isFileVariable(name) {
@@ -38,8 +39,7 @@ func ReadableSecrets(environ []string, files ...string) []string {
 	return readable
 }
 
-// isFileVariable reports whether a variable names a file that holds the value of a
-// setting.
+// isFileVariable reports whether a variable names a file with the value of a setting.
 func isFileVariable(name string) bool {
 	return strings.HasPrefix(name, Prefix) && strings.HasSuffix(name, "_FILE") && !knownVariables()[name]
 }

@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Duration is a time.Duration that is written like 90s, 15m, 2160h or 90d.
+// Duration is a time.Duration in a form such as 90s, 15m, 2160h or 90d.
 type Duration time.Duration
 
-// maxDays is the greatest number of days that is taken: some 100 years.
+// maxDays is the maximum number of days in a duration, some 100 years.
 const maxDays = 36_500
 
-// UnmarshalText reads the form of time.ParseDuration, with a number of days before it or
-// alone: 90d, 1d12h.
+// UnmarshalText parses the form of time.ParseDuration, or a number of days with or
+// without it: 90d, 1d12h.
 func (d *Duration) UnmarshalText(text []byte) error {
 	fault := fmt.Errorf("%q is not a duration: write 30s, 15m, 24h or 90d", text)
 	rest, days := string(text), uint64(0)
@@ -46,8 +46,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return textAt(n, d) }
 
-// textAt reads a scalar of the file. Its error names the line and, being a
-// yaml.TypeError, lets the decoder go on to other faults.
+// textAt decodes a scalar of the file. Its error names the line and is a yaml.TypeError,
+// after which the decoder continues.
 func textAt(n *yaml.Node, v encoding.TextUnmarshaler) error {
 	err := errors.New("must be a single value")
 	if n.Kind == yaml.ScalarNode {
@@ -59,7 +59,7 @@ func textAt(n *yaml.Node, v encoding.TextUnmarshaler) error {
 	return nil
 }
 
-// MarshalText writes the form that UnmarshalText reads, without units of zero.
+// MarshalText returns the form that UnmarshalText parses, without zero units.
 func (d Duration) MarshalText() ([]byte, error) {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -71,7 +71,7 @@ func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// Bytes is a size that may be written like 65536, 64KiB or 1MiB.
+// Bytes is a size in a form such as 65536, 64KiB or 1MiB.
 type Bytes int64
 
 var byteUnits = []struct {
@@ -79,7 +79,7 @@ var byteUnits = []struct {
 	size   int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
 
-// UnmarshalText reads a number with or without a unit.
+// UnmarshalText parses a number with an optional unit.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	s, factor := string(text), int64(1)
 	for _, u := range byteUnits {
@@ -98,7 +98,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error { return textAt(n, b) }
 
-// MarshalText writes the greatest unit that divides the size.
+// MarshalText returns the size in the largest unit that divides it.
 func (b Bytes) MarshalText() ([]byte, error) {
 	for i := len(byteUnits) - 1; i >= 0; i-- {
 		if u := byteUnits[i]; b > 0 && int64(b)%u.size == 0 {
@@ -108,7 +108,7 @@ func (b Bytes) MarshalText() ([]byte, error) {
 	return []byte(strconv.FormatInt(int64(b), 10)), nil
 }
 
-// Secret is a value that prints as ***.
+// Secret is a string that prints as ***.
 type Secret string
 
 // redacted stands for a secret that is set.
@@ -128,7 +128,8 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // GoString hides the value.
 func (s Secret) GoString() string { return s.String() }
 
-// defaultDataDir is the directory that systemd made for the service, else ./data.
+// defaultDataDir returns the directory that systemd made for the service, otherwise
+// ./data.
 func defaultDataDir() string {
 	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
 		return dir
