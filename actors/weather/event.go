@@ -6,11 +6,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// eventful is the anomaly, in deviations, from which weather has a name.
+// eventful is the anomaly, in deviations, from which on weather has a name.
 const eventful = 1
 
-// demandEvent names weather by the anomalies of demand and of temperature. A warm
-// winter week is mild and no heat wave, so less demand is looked at first.
+// demandEvent names the weather by the anomalies of demand and temperature. Reduced
+// demand is checked first, because a warm week in winter is a mild spell and not a heat
+// wave.
 func demandEvent(demand, warmth float64) string {
 	switch {
 	case demand <= -eventful:
@@ -23,16 +24,16 @@ func demandEvent(demand, warmth float64) string {
 	return signal.Seasonal
 }
 
-// cropEvent names weather by what is farthest from normal: temperature, the water
-// that is taken from the soil, or frost.
+// cropEvent names the weather by the largest anomaly: of temperature, of water taken from
+// the soil, or of frost.
 func cropEvent(warmth, dryness, frost float64) string {
-	name, most := signal.Seasonal, 0.0
+	name, largest := signal.Seasonal, 0.0
 	consider := func(z float64, above, below string) {
-		if z >= eventful && z > most && above != "" {
-			name, most = above, z
+		if z >= eventful && z > largest && above != "" {
+			name, largest = above, z
 		}
-		if z <= -eventful && -z > most && below != "" {
-			name, most = below, -z
+		if z <= -eventful && -z > largest && below != "" {
+			name, largest = below, -z
 		}
 	}
 	consider(frost, signal.Frost, "")
@@ -41,5 +42,5 @@ func cropEvent(warmth, dryness, frost float64) string {
 	return name
 }
 
-// finite says that v is a number.
+// finite reports whether v is neither NaN nor infinite.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -7,9 +7,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// TestFrostIsWhereItIsSaidToBe: many winters have no day below -18 °C in early December,
-// so that a single one at one point is far from normal. It is not told of another point.
-func TestFrostIsWhereItIsSaidToBe(t *testing.T) {
+// TestFrostIsNamedWhereItOccurs checks that frost at one point does not name the event of
+// another. Many winters have no day below -18 °C in early December, so one is a large anomaly.
+func TestFrostIsNamedWhereItOccurs(t *testing.T) {
 	t.Parallel()
 	q := Question{"agriculture", "wheat", "us"}
 	s := NewSimulated(1, 1)
@@ -22,7 +22,8 @@ func TestFrostIsWhereItIsSaidToBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	frosts := 0
-	for start := time.Date(2026, 11, 18, 0, 0, 0, 0, time.UTC); start.Month() < 12 || start.Day() < 31; start = start.AddDate(0, 0, 1) {
+	for start := time.Date(2026, 11, 18, 0, 0, 0, 0, time.UTC); start.Month() < 12 ||
+		start.Day() < 31; start = start.AddDate(0, 0, 1) {
 		forecast := forecastOf(t, s, start, at...)
 		o, err := outlookOf(q, DateOf(start), forecast, archive)
 		if err != nil {

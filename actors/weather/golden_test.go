@@ -11,8 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// golden is an outlook that golden.py has computed, in another language and by the
-// definitions.
+// golden is an outlook computed by golden.py, an independent implementation.
 type golden struct {
 	Strategy, Commodity, Region, Run string
 	Warmer, Wetter, Windier          float64
@@ -24,14 +23,16 @@ type golden struct {
 
 func tenthUp(v float64) float32 { return float32(math.Floor(v*10+.5) / 10) }
 
-// madeUp is the weather of golden.py: waves without any randomness, with holes.
+// madeUp is the weather of golden.py: waves without randomness, with missing values.
 func madeUp(number int, date Date, g *golden) Day {
 	i, d := float64(number), float64(date)
 	season := math.Cos(2 * math.Pi * (d - 20) / 365.25)
-	mean := 13 + 4*math.Sin(i) - float64(12+number%5)*season + 4*math.Sin(.37*d+1.3*i) + 2*math.Sin(.187*d+i) + 5*math.Sin(.0131*d) + g.Warmer
+	mean := 13 + 4*math.Sin(i) - float64(12+number%5)*season + 4*math.Sin(.37*d+1.3*i) + 2*math.Sin(.187*d+i) +
+		5*math.Sin(.0131*d) + g.Warmer
 	w := Day{
 		Mean: tenthUp(mean), Max: tenthUp(mean + 6 + 2*math.Sin(.9*d+i)), Min: tenthUp(mean - 6 - 2*math.Cos(.7*d+2*i)),
-		Rain: tenthUp(math.Max(0, 8*math.Sin(.53*d+.7*i)-3) * g.Wetter), ET0: tenthUp(math.Max(0, 2.5-2.2*season+math.Sin(.8*d+i))),
+		Rain: tenthUp(math.Max(0, 8*math.Sin(.53*d+.7*i)-3) * g.Wetter),
+		ET0:  tenthUp(math.Max(0, 2.5-2.2*season+math.Sin(.8*d+i))),
 		Gust: tenthUp(45 + 35*math.Abs(math.Sin(.21*d+i)) + 10*math.Sin(.05*d) + g.Windier),
 	}
 	if (int(date)*7+number*3)%97 == 0 {
@@ -93,7 +94,8 @@ func TestOutlooksEqualThoseComputedElsewhere(t *testing.T) {
 		if o.Driver != g.Driver || !near(o.Z, g.Z) || string(o.Direction()) != g.Direction || o.Event.Type != g.Event ||
 			o.Event.Severity != g.Severity || o.Event.Location != g.Location || o.Event.ForecastDate != g.Peak ||
 			math.Abs(o.Event.Deviation-g.Deviation) > .0500001 || o.Event.Deviation != math.Round(o.Event.Deviation*10)/10 ||
-			!near(o.Likelihood(o.Direction()), g.P) || !near((&Report{Outlook: o, Slope: Slope{Tau: taus[g.Commodity]}}).Confidence(.41), g.Confidence) {
+			!near(o.Likelihood(o.Direction()), g.P) || !near((&Report{Outlook: o,
+			Slope: Slope{Tau: taus[g.Commodity]}}).Confidence(.41), g.Confidence) {
 			t.Errorf("%s %s %s %s:\n got %s z %v %s %+v p %v\nwant %+v", g.Strategy, g.Commodity, g.Region, g.Run,
 				o.Driver, o.Z, o.Direction(), o.Event, o.Likelihood(o.Direction()), g)
 		}
@@ -104,7 +106,8 @@ func TestOutlooksEqualThoseComputedElsewhere(t *testing.T) {
 			t.Errorf("%s %s: %q, strength %v", g.Strategy, g.Commodity, o.Finding, o.Strength)
 		}
 	}
-	for _, e := range []string{signal.ColdSnap, signal.MildSpell, signal.Frost, signal.Storm, signal.ExcessRain, signal.HeatWave} {
+	for _, e := range []string{signal.ColdSnap, signal.MildSpell, signal.Frost, signal.Storm, signal.ExcessRain,
+		signal.HeatWave} {
 		if !events[e] {
 			t.Errorf("no case has a %s", e)
 		}

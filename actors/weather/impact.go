@@ -6,22 +6,25 @@ import (
 )
 
 const (
-	// impactShare is what a deviation of weather moves a price, in its own deviations.
+	// impactShare is the move of a price, in its own deviations, per deviation of the
+	// weather.
 	impactShare = .25
-	// impactDays is how long that takes.
+	// impactDays is the duration of that move.
 	impactDays = 5
-	// maxPercent is from where a share of normal says nothing: normal is next to none.
+	// maxPercent is the share of normal above which it is meaningless, since normal is
+	// next to nothing.
 	maxPercent = 500
 )
 
-// say puts in words what is out of the ordinary.
-func (o *Outlook) say(what string, s *seen) {
+// describe sets the words of the outlook.
+func (o *Outlook) describe(what string, s *seen) {
 	o.channel = fmt.Sprintf("%s %s normal in %s", what, distance(o.Z, s), regionName(o.Region))
 	o.Finding = fmt.Sprintf("%s over the next %d days (z %+.2f), most of it at %s about %s", o.channel, horizon, o.Z,
 		o.Event.Location, o.Event.ForecastDate)
 }
 
-// distance returns "22 % above", or in deviations where a share would say nothing.
+// distance returns the distance from normal, such as "22 % above", or in deviations if a
+// share is meaningless.
 func distance(z float64, s *seen) string {
 	side := "above"
 	if s.sum < 0 {
@@ -43,14 +46,14 @@ func regionName(region string) string {
 	return region
 }
 
-// ExpectedImpact returns what the weather should do to the price, in words. sigma is
-// the deviation of the commodity's daily log returns.
+// ExpectedImpact returns the expected effect on the price in words. sigma is the
+// deviation of the commodity's daily log returns.
 func (o *Outlook) ExpectedImpact(sigma float64) string {
 	size := tenths(100 * impactShare * o.Z * sigma * math.Sqrt(impactDays))
 	return fmt.Sprintf("%+.1f %% in %d days: %s", size, impactDays, o.channel)
 }
 
-// tenths rounds v to one decimal; what is nearly 0 has no sign.
+// tenths returns v rounded to one decimal, without "-0".
 func tenths(v float64) float64 {
 	if v = math.Round(10*v) / 10; v == 0 {
 		return 0

@@ -2,13 +2,13 @@ package weather
 
 import "math"
 
-// A measure is what a day's weather at a point means, as a number; NaN where a value
-// is missing. day is the place in the year by whose rules the weather is judged. For
-// normals, the days around a date are judged by the rules of that date, else a rule
-// that begins with a month would make the days before it look out of the ordinary.
+// A measure maps a day's weather at a point to a number; NaN if a value is missing. day
+// is the index in the year by whose rules the weather is measured. For normals the days
+// around a date are measured by the rules of that date: with their own rules a measure
+// that begins with a month would make the days before it look abnormal.
 type measure func(p *Point, day int, w *Day) float64
 
-// comfort is the daily mean temperature, in °C, without heating or cooling.
+// comfort is the daily mean temperature, in °C, that needs neither heating nor cooling.
 const comfort = 18
 
 // Values of measures.
@@ -28,11 +28,11 @@ func heatingAndCooling(p *Point, day int, w *Day) float64 {
 
 // Rules of storms.
 const (
-	stormGust = 75 // km/h, from which wells are shut
+	stormGust = 75 // km/h, from which on wells are shut down
 	gustScale = 20
 )
 
-// storms counts gusts at the Gulf, June to November.
+// storms measures gusts at the Gulf from June to November.
 func storms(_ *Point, day int, w *Day) float64 {
 	if m := monthOf(day); m < 6 || m > 11 {
 		return 0
@@ -40,10 +40,10 @@ func storms(_ *Point, day int, w *Day) float64 {
 	return math.Max(0, float64(w.Gust)-stormGust) / gustScale
 }
 
-// balance is the water that a day takes from the soil, mm.
+// balance is the water that the soil loses on a day, mm.
 func balance(_ *Point, _ int, w *Day) float64 { return float64(w.ET0) - float64(w.Rain) }
 
-// heatAndDrought is the stress of heat above a limit and of missing water.
+// heatAndDrought is the stress by heat above a limit and by lack of water.
 func heatAndDrought(w *Day, limit float64) float64 {
 	return math.Max(0, float64(w.Max)-limit) + .5*math.Max(0, float64(w.ET0)-float64(w.Rain))
 }
@@ -55,7 +55,7 @@ const (
 	silkingWeight = 1.5
 )
 
-// cornFrost is what frost adds while corn is young or not ripe: April, May, September.
+// cornFrost is the stress by frost while corn is young or unripe: April, May, September.
 func cornFrost(_ *Point, day int, w *Day) float64 {
 	if m := monthOf(day); m == 4 || m == 5 || m == 9 {
 		return 5 * math.Max(0, -2-float64(w.Min))
@@ -91,7 +91,7 @@ func wheatStress(p *Point, day int, w *Day) float64 {
 	return heatAndDrought(w, 32)
 }
 
-// crop is how a crop is judged.
+// crop holds the measures of a crop.
 type crop struct {
 	stress, frost measure
 	weight        func(*Point) float64
@@ -100,10 +100,11 @@ type crop struct {
 
 // crops by commodity.
 var crops = map[string]crop{
-	"corn": {cornStress, cornFrost, func(p *Point) float64 { return p.corn }, func(m int) bool { return m >= 4 && m <= 9 }},
+	"corn": {cornStress, cornFrost, func(p *Point) float64 { return p.corn },
+		func(m int) bool { return m >= 4 && m <= 9 }},
 	"wheat": {wheatStress, wheatFrost, func(p *Point) float64 { return p.wheat },
 		func(m int) bool { return m >= 3 && m <= 7 || m == 12 || m <= 2 }},
 }
 
-// offSeason is what an anomaly of a crop that does not grow counts for.
+// offSeason is the factor for anomalies of a crop outside its season.
 const offSeason = .25

@@ -45,8 +45,8 @@ func measuredMeans(t *testing.T, city string) *Series {
 	return s
 }
 
-// TestMeasuredAnomalies holds the limits of severity and the memory of the simulated
-// climate against four years of measured weather.
+// TestMeasuredAnomalies compares the limits of severity and the memory of the simulated
+// climate with four years of measured weather.
 func TestMeasuredAnomalies(t *testing.T) {
 	t.Parallel()
 	for city, want := range map[string]struct {
@@ -74,7 +74,8 @@ func TestMeasuredAnomalies(t *testing.T) {
 		if r := correlation(anomalies[1:], anomalies[:len(anomalies)-1]); math.Abs(r-want.memory) > .03 {
 			t.Errorf("%s: a day goes with the one before by %.3f, want %.2f", city, r, want.memory)
 		}
-		if a, b := deviationOf(cold), deviationOf(warm); want.winter > 0 && (math.Abs(a-want.winter) > .3 || math.Abs(b-want.summer) > .3) {
+		if a, b := deviationOf(cold), deviationOf(warm); want.winter > 0 &&
+			(math.Abs(a-want.winter) > .3 || math.Abs(b-want.summer) > .3) {
 			t.Errorf("%s: anomalies deviate by %.2f and %.2f, want %.1f and %.1f", city, a, b, want.winter, want.summer)
 		}
 		var weeks []float64

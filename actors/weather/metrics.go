@@ -6,7 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 )
 
-// Metrics counts what sources of weather are asked. A nil *Metrics counts nothing.
+// Metrics counts requests to sources of weather. A nil *Metrics counts nothing.
 type Metrics struct{ asks *prometheus.CounterVec }
 
 // NewMetrics registers the metrics of this package.
@@ -23,7 +23,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// asked notes how a request to a source ended.
+// asked counts a request by its result.
 func (m *Metrics) asked(source, result string) {
 	if m != nil {
 		m.asks.WithLabelValues(source, result).Inc()

@@ -8,23 +8,25 @@ import (
 )
 
 const (
-	// normalWindow is how many days before and after a date tell what is normal for it.
+	// normalWindow is the number of days before and after a date that count for its
+	// normal.
 	normalWindow = 7
-	// leastYears must have a value there.
-	leastYears = 15
-	// seasonWindow is how many days before and after a run's date past sums may begin.
+	// minYears is the minimum number of years with a value there.
+	minYears = 15
+	// seasonWindow is the number of days before and after the date of a run at which sums
+	// of other years may begin.
 	seasonWindow = 15
-	// leastCover is the share of a sum's weights that must be known.
-	leastCover = .8
+	// minCover is the share of a sum's weights that must be known.
+	minCover = .8
 )
 
-// normal is what a measure was at a point on a day of the year.
+// normal is the normal of a measure at a point on a day of the year.
 type normal struct {
 	mean  float64
-	years int // with a value
+	years int // years with a value
 }
 
-// normalOf returns what is normal for a place in the year.
+// normalOf returns the normal of a measure for an index in the year.
 func normalOf(m measure, p *Point, s *Series, day int) normal {
 	var sum, n float64
 	years, lastYear := 0, 0
@@ -53,12 +55,12 @@ func normalOf(m measure, p *Point, s *Series, day int) normal {
 	return normal{sum / n, years}
 }
 
-// field is a measure at weighted points, beside what is normal there.
+// field is a measure at weighted points, with their normals.
 type field struct {
 	measure  measure
 	stations []station
 	archive  []*Series        // of each station
-	normals  []map[int]normal // of each station, by place in the year
+	normals  []map[int]normal // of each station, by index in the year
 }
 
 func newField(m measure, stations []station, archive map[string]*Series) (*field, error) {
@@ -74,15 +76,16 @@ func newField(m measure, stations []station, archive map[string]*Series) (*field
 	return f, nil
 }
 
-// normal returns the mean of station i on a day, and false without enough years.
+// normal returns the normal mean of station i on a day, or false if too few years are
+// known.
 func (f *field) normal(i int, d Date) (float64, bool) {
 	day, leap := d.calendar()
 	n := f.normalOn(i, day)
 	if !leap {
-		return n.mean, n.years >= leastYears
+		return n.mean, n.years >= minYears
 	}
 	next := f.normalOn(i, day+1)
-	return (n.mean + next.mean) / 2, min(n.years, next.years) >= leastYears
+	return (n.mean + next.mean) / 2, min(n.years, next.years) >= minYears
 }
 
 func (f *field) normalOn(i, day int) normal {
@@ -94,21 +97,21 @@ func (f *field) normalOn(i, day int) normal {
 	return n
 }
 
-// value returns what the measure makes of a day's weather at station i.
+// value returns the measure of a day's weather at station i.
 func (f *field) value(i int, d Date, w *Day) float64 {
 	day, _ := d.calendar()
 	return f.measure(f.stations[i].Point, day, w)
 }
 
-// tooFew says that the past tells too little.
+// tooFew returns the error for too few years in the archive.
 func tooFew(what string) *signal.RunError {
 	return &signal.RunError{Code: signal.InsufficientHistory, Message: "too few years of weather are known " + what}
 }
 
-// past returns the weighted sums of anomalies over horizon days that began in the
-// archive's years within seasonWindow days of the season of start, in no order. It
-// fails with *signal.RunError if there are too few years.
-func (f *field) past(start Date) ([]float64, error) {
+// history returns the weighted sums of anomalies over horizon days that began in the
+// years of the archive within seasonWindow days of the season of start, in no order. The
+// error is a *signal.RunError if there are too few years.
+func (f *field) history(start Date) ([]float64, error) {
 	day, _ := start.calendar()
 	first, last := f.archive[0].From, f.archive[0].Last()
 	for _, a := range f.archive {
@@ -133,7 +136,7 @@ func (f *field) past(start Date) ([]float64, error) {
 				cover += skill(k) * known[off+k]
 				whole += skill(k)
 			}
-			if cover >= leastCover*whole {
+			if cover >= minCover*whole {
 				sums = append(sums, sum)
 			}
 		}
@@ -141,14 +144,14 @@ func (f *field) past(start Date) ([]float64, error) {
 			years++
 		}
 	}
-	if years < leastYears {
+	if years < minYears {
 		return nil, tooFew("at this time of the year")
 	}
 	return sums, nil
 }
 
-// daily returns the weighted anomaly of each of n days of the archive, and the share
-// of weights that is known of it.
+// daily returns the weighted anomaly of each of n days of the archive, and the sum of the
+// weights that are known.
 func (f *field) daily(from Date, n int) (anomalies, known []float64, err error) {
 	anomalies, known = make([]float64, n), make([]float64, n)
 	for k := range n {

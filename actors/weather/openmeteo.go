@@ -29,43 +29,46 @@ const (
 	openMeteoArchiveFor  = "https://customer-archive-api.open-meteo.com"
 )
 
-// variables are what is asked for, in the order of Day.
-var variables = [dayValues]string{"temperature_2m_mean", "temperature_2m_max", "temperature_2m_min", "precipitation_sum",
+// variables are the requested values, in the order of Day.
+var variables = [dayValues]string{"temperature_2m_mean", "temperature_2m_max", "temperature_2m_min",
+	"precipitation_sum",
 	"et0_fao_evapotranspiration", "wind_gusts_10m_max"}
 
-// units are what the values must be in.
+// units are the required units of the values.
 var units = [dayValues]string{"°C", "°C", "°C", "mm", "mm", "km/h"}
 
-// OpenMeteoOptions are the parts of an OpenMeteo that may be left out.
+// OpenMeteoOptions are the optional parts of an OpenMeteo.
 type OpenMeteoOptions struct {
 	APIKey      string // empty: the free service, which is not for commercial use
-	ForecastURL string // scheme and host; default by APIKey
+	ForecastURL string // scheme and host; the default depends on APIKey
 	ArchiveURL  string
 	Metrics     *Metrics // nil: none
 }
 
 const (
-	// refreshAge is the age at which a forecast is asked for again.
+	// refreshAge is the age at which a forecast is requested again.
 	refreshAge = time.Hour
-	// freeRate and freeBurst are what the free service allows: 600 calls a minute. That it
-	// also allows no more than 5,000 an hour and 10,000 a day it says when they are used up.
+	// freeRate and freeBurst are the limits of the free service per minute. Its limits of
+	// 5,000 calls an hour and 10,000 a day are respected once it reports that they are
+	// exceeded.
 	freeRate  = 10
 	freeBurst = 600
-	// callValues is how many values of a point count as one call: 10 variables of 14 days.
+	// callValues is the number of values of a point that count as one call: 10 variables
+	// of 14 days.
 	callValues = 10 * 14
 )
 
-// callsOf returns for how many calls of the free service so many days of some points
-// count. Thirty years of one point are 470.
+// callsOf returns the number of calls that a request counts for in the free service.
+// Thirty years of one point are 470.
 func callsOf(points, days int) int { return points * ((days*dayValues + callValues - 1) / callValues) }
 
-// OpenMeteo asks Open-Meteo.
+// OpenMeteo is the source Open-Meteo.
 type OpenMeteo struct {
 	o OpenMeteoOptions
-	// The servers count and fail each by itself: where archives have used up a day's
-	// calls, forecasts go on.
+	// The servers have separate limits and failures: forecasts continue when the
+	// archive's limit of the day is used up.
 	forecast, archive *fetch.Client
-	// one is held during a request: the service takes one at a time from an address.
+	// one is held during a request: the service accepts one at a time from an address.
 	one chan struct{}
 }
 
@@ -83,14 +86,15 @@ func NewOpenMeteo(o OpenMeteoOptions) *OpenMeteo {
 	return &OpenMeteo{o: o, forecast: fetch.New(client), archive: fetch.New(client), one: make(chan struct{}, 1)}
 }
 
-// restFor returns how long the service wants to be left alone for a reason; 0 if it does
-// not say so. Limits begin anew with each minute, hour and day.
+// restFor returns how long not to ask the service, from the reason of its refusal; 0 if
+// the reason does not require it. Limits are reset with each minute, hour and day.
 func restFor(reason string, now time.Time) time.Duration {
 	const busy = 2 * time.Second // too many requests from this address are under way
 	if strings.HasPrefix(reason, "Too many concurrent requests") {
 		return busy
 	}
-	for name, window := range map[string]time.Duration{"Minutely": time.Minute, "Hourly": time.Hour, "Daily": 24 * time.Hour} {
+	for name, window := range map[string]time.Duration{"Minutely": time.Minute, "Hourly": time.Hour,
+		"Daily": 24 * time.Hour} {
 		if strings.HasPrefix(reason, name+" API request limit exceeded") {
 			return now.Truncate(window).Add(window + time.Second).Sub(now)
 		}
@@ -104,8 +108,8 @@ func (m *OpenMeteo) Name() string { return OpenMeteoName }
 // Attribution implements Source: the data are CC BY 4.0.
 func (m *OpenMeteo) Attribution() string { return "Weather data by Open-Meteo.com (CC BY 4.0)" }
 
-// Newest implements Source. Answers do not tell when a model ran, so the time of the
-// request stands for it.
+// Newest implements Source. Answers do not contain the time of the model run, so the time
+// of the request stands for it.
 func (m *OpenMeteo) Newest(now, known time.Time) time.Time {
 	if now.Sub(known) < refreshAge {
 		return known
@@ -113,11 +117,12 @@ func (m *OpenMeteo) Newest(now, known time.Time) time.Time {
 	return now
 }
 
-// Forecast implements Source. An answer that begins so long ago that it cannot be of a
-// newer run than staleAfter ago fails with STALE_DATA.
+// Forecast implements Source. An answer that begins too early for a run within the last
+// staleAfter fails with STALE_DATA.
 func (m *OpenMeteo) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
-	const days = horizon + 2 // more, so that it serves until the next one comes, be that late
-	all, err := m.ask(ctx, m.forecast, m.o.ForecastURL+"/v1/forecast", at, days, url.Values{"forecast_days": {strconv.Itoa(days)}})
+	const days = horizon + 2 // more, to last until the next forecast even if that is late
+	all, err := m.ask(ctx, m.forecast, m.o.ForecastURL+"/v1/forecast", at, days,
+		url.Values{"forecast_days": {strconv.Itoa(days)}})
 	for name, s := range all {
 		if s.From < DateOf(now.Add(-staleAfter)) {
 			return nil, time.Time{}, &signal.RunError{Code: signal.StaleData, Retryable: true, RetryAfter: stalePause,
@@ -127,7 +132,7 @@ func (m *OpenMeteo) Forecast(ctx context.Context, at []*Point, now time.Time) (m
 	return all, now, err
 }
 
-// stalePause is the pause before a service is asked again that gives an old forecast.
+// stalePause is the pause after an outdated forecast.
 const stalePause = 10 * time.Minute
 
 // Archive implements Source.
@@ -137,8 +142,9 @@ func (m *OpenMeteo) Archive(ctx context.Context, at []*Point) (map[string]*Serie
 		url.Values{"start_date": {from.String()}, "end_date": {to.String()}})
 }
 
-// ask returns the weather of some points and so many days, by name.
-func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address string, at []*Point, days int, values url.Values) (map[string]*Series, error) {
+// ask returns the weather of some points, by name. days is the number of days requested.
+func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address string, at []*Point, days int,
+	values url.Values) (map[string]*Series, error) {
 	select {
 	case m.one <- struct{}{}:
 	case <-ctx.Done():
@@ -174,7 +180,8 @@ func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address strin
 	return all, nil
 }
 
-// failed returns the error of a run that needs what err has kept from us.
+// failed returns the error of a run that needs the weather, given the error of its
+// request.
 func (m *OpenMeteo) failed(err error) error {
 	e, ok := errors.AsType[*fetch.Error](err)
 	if !ok {
@@ -192,12 +199,12 @@ func (m *OpenMeteo) failed(err error) error {
 		failure.Cause = errors.New(m.redacted(e.Error() + ": " + reason))
 	}
 	if e.Kind == fetch.Refused && e.Status == http.StatusBadRequest {
-		failure.Retryable = false // such as an unknown variable: asking again does not help
+		failure.Retryable = false // such as an unknown variable: a retry does not help
 	}
 	return failure
 }
 
-// redacted returns text without the key, which addresses in errors show.
+// redacted returns text without the key, which is part of the addresses in errors.
 func (m *OpenMeteo) redacted(text string) string {
 	if m.o.APIKey == "" {
 		return text
@@ -205,7 +212,7 @@ func (m *OpenMeteo) redacted(text string) string {
 	return strings.NewReplacer(url.QueryEscape(m.o.APIKey), "***", m.o.APIKey, "***").Replace(text)
 }
 
-// reasonOf returns what the body of an error says.
+// reasonOf returns the reason in the body of an error.
 func reasonOf(body []byte) string {
 	var e struct {
 		Error  bool   `json:"error"`
@@ -217,7 +224,7 @@ func reasonOf(body []byte) string {
 	return e.Reason
 }
 
-// place is an answer for one point.
+// place is the answer for one point.
 type place struct {
 	Error     bool              `json:"error"`
 	Reason    string            `json:"reason"`
@@ -235,8 +242,8 @@ type place struct {
 	} `json:"daily"`
 }
 
-// decodeOpenMeteo reads an answer for some points, in their order: one object for one, a
-// list for more. A null is a value that is missing.
+// decodeOpenMeteo decodes an answer for some points, in their order: an object for one
+// point, a list for more. A null is a missing value.
 func decodeOpenMeteo(body []byte, at []*Point) ([]*Series, error) {
 	places, n := make([]place, 1), len(at)
 	var err error
@@ -260,16 +267,17 @@ func decodeOpenMeteo(body []byte, at []*Point) ([]*Series, error) {
 	return list, nil
 }
 
-// gridSize is more than the points of a model's grid are apart, in degrees.
+// gridSize is an upper bound of the distance of a model's grid points, in degrees.
 const gridSize = 1
 
-// at says that p may be the answer for a point: that of the next point of a grid.
+// at reports whether p can be the answer for a point, which is that of the nearest grid
+// point.
 func (p *place) at(q *Point) bool {
 	near := func(got *float64, want float64) bool { return got == nil || math.Abs(*got-want) <= gridSize }
 	return near(p.Latitude, q.Latitude) && near(p.Longitude, q.Longitude)
 }
 
-// series checks an answer for a point and returns its days.
+// series validates an answer for a point and returns its days.
 func (p *place) series(q *Point) (*Series, error) {
 	switch {
 	case p.Error:
@@ -306,10 +314,10 @@ func (p *place) series(q *Point) (*Series, error) {
 	return s, nil
 }
 
-// bounds are what weather on earth can be, by value.
+// bounds are the possible values on earth, by kind.
 var bounds = [dayValues][2]float64{{-95, 65}, {-95, 65}, {-95, 65}, {0, 2000}, {-1, 50}, {0, 500}}
 
-// possible returns a value, which is missing if it is null or impossible.
+// possible returns a value, or missing if it is null or impossible.
 func possible(x *float64, v int) float32 {
 	if x == nil || math.IsNaN(*x) || *x < bounds[v][0] || *x > bounds[v][1] {
 		return missing

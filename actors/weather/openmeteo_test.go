@@ -22,7 +22,8 @@ import (
 
 // answerFor makes the answer of Open-Meteo for the points and days of a request.
 func answerFor(r *http.Request, from Date, n int) string {
-	latitudes, longitudes := strings.Split(r.URL.Query().Get("latitude"), ","), strings.Split(r.URL.Query().Get("longitude"), ",")
+	latitudes, longitudes := strings.Split(r.URL.Query().Get("latitude"), ","),
+		strings.Split(r.URL.Query().Get("longitude"), ",")
 	var places []string
 	for i, latitude := range latitudes {
 		var days, columns []string
@@ -40,8 +41,10 @@ func answerFor(r *http.Request, from Date, n int) string {
 			}
 			columns = append(columns, fmt.Sprintf("%q:[%s]", name, strings.Join(values, ",")))
 		}
-		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":%s,"generationtime_ms":0.06,"utc_offset_seconds":0,"timezone":"GMT",`+
-			`"timezone_abbreviation":"GMT","elevation":182.0,"daily_units":{"time":"iso8601","temperature_2m_mean":"°C","wind_gusts_10m_max":"km/h"},`+
+		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":%s,"generationtime_ms":0.06,`+
+			`"utc_offset_seconds":0,"timezone":"GMT",`+
+			`"timezone_abbreviation":"GMT","elevation":182.0,"daily_units":{"time":"iso8601","temperature_2m_mean":"°C",`+
+			`"wind_gusts_10m_max":"km/h"},`+
 			`"daily":{"time":[%s],%s}}`, latitude, longitudes[i], strings.Join(days, ","), strings.Join(columns, ",")))
 	}
 	if len(places) == 1 {
@@ -98,7 +101,8 @@ func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	daily := strings.Join(variables[:], ",")
-	want := []string{"/v1/forecast 41.88,40.71 -87.63,-74.01 " + daily + " GMT 16   k&y", "/v1/archive 41.88 -87.63 " + daily + " GMT  1991-01-01 2020-12-31 k&y"}
+	want := []string{"/v1/forecast 41.88,40.71 -87.63,-74.01 " + daily + " GMT 16   k&y", "/v1/archive 41.88 -87.63 " +
+		daily + " GMT  1991-01-01 2020-12-31 k&y"}
 	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
 	}
@@ -111,7 +115,8 @@ func TestServersOfOpenMeteo(t *testing.T) {
 	t.Parallel()
 	free, paid := NewOpenMeteo(OpenMeteoOptions{}), NewOpenMeteo(OpenMeteoOptions{APIKey: "k"})
 	if free.o.ForecastURL != "https://api.open-meteo.com" || free.o.ArchiveURL != "https://archive-api.open-meteo.com" ||
-		paid.o.ForecastURL != "https://customer-api.open-meteo.com" || paid.o.ArchiveURL != "https://customer-archive-api.open-meteo.com" {
+		paid.o.ForecastURL != "https://customer-api.open-meteo.com" ||
+		paid.o.ArchiveURL != "https://customer-archive-api.open-meteo.com" {
 		t.Errorf("%+v, %+v", free.o, paid.o)
 	}
 	if !strings.Contains(free.Attribution(), "Open-Meteo") || !strings.Contains(free.Attribution(), "CC BY 4.0") {
@@ -171,24 +176,43 @@ func TestOpenMeteoFailures(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html>maintenance</html>")
 		}, true, 1, 0, "content"},
-		"page that calls itself JSON": {func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 200, "<!DOCTYPE html><html>") }, true, 1, 0, "HTML"},
-		"cut":                         {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, good(r)[:300]) }, true, 1, 0, "decode"},
+		"page that calls itself JSON": {func(w http.ResponseWriter,
+			_ *http.Request) {
+			sendJSON(w, 200, "<!DOCTYPE html><html>")
+		}, true, 1, 0, "HTML"},
+		"cut": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, good(r)[:300]) },
+			true, 1, 0, "decode"},
 		"cut on the way": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "5000")
 			sendJSON(w, 200, good(r)[:300])
 		}, true, 3, 0, "EOF"},
-		"dropped":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0, "network"},
-		"too few places":    {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, "["+good(r)[1:len(good(r))/2]+"]") }, true, 1, 0, ""},
-		"one place for two": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"daily":{"time":["2026-01-01"]}}]`) }, true, 1, 0, "1 places instead of 2"},
-		"no list for two":   {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `{"daily":{"time":["2026-01-01"]}}`) }, true, 1, 0, "decode"},
+		"dropped": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0,
+			"network"},
+		"too few places": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200,
+				"["+good(r)[1:len(good(r))/2]+"]")
+		}, true, 1, 0, ""},
+		"one place for two": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200,
+				`[{"daily":{"time":["2026-01-01"]}}]`)
+		}, true, 1, 0, "1 places instead of 2"},
+		"no list for two": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200,
+				`{"daily":{"time":["2026-01-01"]}}`)
+		}, true, 1, 0, "decode"},
 		"another order": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`, `"longitude":-87.63`, `"longitude":-74.01`).Replace(good(r)))
+			sendJSON(w, 200, strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`, `"longitude":-87.63`,
+				`"longitude":-74.01`).Replace(good(r)))
 		}, true, 1, 0, "of Chicago: it is that of another place"},
 		"a value missing": {func(w http.ResponseWriter, r *http.Request) {
 			sendJSON(w, 200, strings.Replace(good(r), `"wind_gusts_10m_max":[5.0,`, `"wind_gusts_10m_max":[`, 1))
 		}, true, 1, 0, "wind_gusts_10m_max has 15 values for 16 days"},
-		"an error under 200": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{"error":true,"reason":"busy"},{}]`) }, true, 1, 0, "busy"},
-		"no days":            {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{},{}]`) }, true, 1, 0, "no days"},
+		"an error under 200": {func(w http.ResponseWriter, r *http.Request) {
+			sendJSON(w, 200,
+				`[{"error":true,"reason":"busy"},{}]`)
+		}, true, 1, 0, "busy"},
+		"no days": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{},{}]`) }, true, 1, 0,
+			"no days"},
 		"a variable missing": {func(w http.ResponseWriter, r *http.Request) {
 			sendJSON(w, 200, strings.ReplaceAll(good(r), "et0_fao", "et1_fao"))
 		}, true, 1, 0, "et0_fao_evapotranspiration has 0 values"},
@@ -217,7 +241,8 @@ func TestOpenMeteoFailures(t *testing.T) {
 			if !ok {
 				t.Fatalf("the error is %v", err)
 			}
-			if e.Code != signal.DataUnavailable || e.Retryable != test.retryable || e.RetryAfter != test.after || tries.Load() != test.tries {
+			if e.Code != signal.DataUnavailable || e.Retryable != test.retryable || e.RetryAfter != test.after ||
+				tries.Load() != test.tries {
 				t.Errorf("%+v after %d tries", e, tries.Load())
 			}
 			if !strings.Contains(e.Cause.Error(), test.cause) || strings.Contains(e.Cause.Error()+e.Message, "secret") {
@@ -227,8 +252,8 @@ func TestOpenMeteoFailures(t *testing.T) {
 	}
 }
 
-// TestOpenMeteoComesBack after failures that pass, and every try is counted.
-func TestOpenMeteoComesBack(t *testing.T) {
+// TestOpenMeteoRecovers checks retries after transient failures, each of which is counted.
+func TestOpenMeteoRecovers(t *testing.T) {
 	t.Parallel()
 	for result, fail := range map[string]http.HandlerFunc{
 		"server_error": func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 502, "") },
@@ -259,14 +284,15 @@ func TestOpenMeteoComesBack(t *testing.T) {
 	}
 }
 
-// TestOpenMeteoIsLeftAlone for as long as it says that a limit holds.
-func TestOpenMeteoIsLeftAlone(t *testing.T) {
+// TestOpenMeteoLimits checks that no request is sent while a limit is in effect.
+func TestOpenMeteoLimits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 30, 45, 0, time.UTC)
 	for reason, want := range map[string]time.Duration{
-		"Minutely API request limit exceeded. Please try again in one minute.":   16 * time.Second,
-		"Hourly API request limit exceeded. Please try again in the next hour.":  29*time.Minute + 16*time.Second,
-		"Daily API request limit exceeded. Please try again tomorrow.":           14*time.Hour + 29*time.Minute + 16*time.Second,
+		"Minutely API request limit exceeded. Please try again in one minute.":  16 * time.Second,
+		"Hourly API request limit exceeded. Please try again in the next hour.": 29*time.Minute + 16*time.Second,
+		"Daily API request limit exceeded. Please try again tomorrow.": 14*time.Hour + 29*time.Minute +
+			16*time.Second,
 		"Too many concurrent requests":                                           2 * time.Second,
 		"Cannot initialize WeatherVariable from invalid String value Daily rain": 0,
 		"": 0,
@@ -286,7 +312,8 @@ func TestOpenMeteoIsLeftAlone(t *testing.T) {
 	})
 	for range 2 {
 		_, err := m.Archive(t.Context(), points2()[:1])
-		if e, _ := errors.AsType[*signal.RunError](err); e == nil || !e.Retryable || e.RetryAfter <= 0 || e.RetryAfter > 24*time.Hour+time.Second {
+		if e, _ := errors.AsType[*signal.RunError](err); e == nil || !e.Retryable || e.RetryAfter <= 0 ||
+			e.RetryAfter > 24*time.Hour+time.Second {
 			t.Errorf("the archive: %v", err)
 		}
 	}
@@ -298,8 +325,8 @@ func TestOpenMeteoIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestArchivesCountForManyCalls: a second one of thirty years has to wait for a part of the
-// free service's minute, one of a customer does not.
+// TestArchivesCountForManyCalls checks that a second archive of thirty years waits for the
+// limit of the free service, and that a customer's does not.
 func TestArchivesCountForManyCalls(t *testing.T) {
 	t.Parallel()
 	if got := callsOf(1, 10958); got != 470 {
@@ -309,7 +336,10 @@ func TestArchivesCountForManyCalls(t *testing.T) {
 		t.Errorf("a forecast of 17 points counts for %d calls", got)
 	}
 	for key, waits := range map[string]bool{"": true, "k": false} {
-		m := newFixture(t, OpenMeteoOptions{APIKey: key}, func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, 0, 16)) })
+		m := newFixture(t, OpenMeteoOptions{APIKey: key}, func(w http.ResponseWriter,
+			r *http.Request) {
+			sendJSON(w, 200, answerFor(r, 0, 16))
+		})
 		if _, err := m.Archive(t.Context(), points2()[:1]); err != nil {
 			t.Fatal(err)
 		}
@@ -325,15 +355,19 @@ func TestArchivesCountForManyCalls(t *testing.T) {
 	}
 }
 
-// TestOldForecastsOfOpenMeteo: a run of so long ago is refused, and asked for again only
-// after a while.
+// TestOldForecastsOfOpenMeteo checks that an outdated run is refused and requested again
+// only after a pause.
 func TestOldForecastsOfOpenMeteo(t *testing.T) {
 	t.Parallel()
 	noon := day(t, "2026-11-21").Time().Add(12 * time.Hour)
 	for begins, stale := range map[string]bool{"2026-11-21": false, "2026-11-20": true, "2026-11-19": true} {
-		m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, day(t, begins), 16)) })
+		m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter,
+			r *http.Request) {
+			sendJSON(w, 200, answerFor(r, day(t, begins), 16))
+		})
 		_, _, err := m.Forecast(t.Context(), points2(), noon.Add(time.Minute))
-		if e, _ := errors.AsType[*signal.RunError](err); stale != (e != nil && e.Code == signal.StaleData && e.Retryable) || !stale && err != nil {
+		if e, _ := errors.AsType[*signal.RunError](err); stale != (e != nil && e.Code == signal.StaleData && e.Retryable) ||
+			!stale && err != nil {
 			t.Errorf("a forecast that begins on %s: %v", begins, err)
 		}
 		if _, _, err := m.Forecast(t.Context(), points2(), noon.Add(-time.Minute)); (err != nil) != (begins == "2026-11-19") {
@@ -374,12 +408,14 @@ func TestImpossibleWeatherIsMissing(t *testing.T) {
 	}
 }
 
-// FuzzDecode: answers of any kind are read without a panic; what is taken is whole.
+// FuzzDecode checks that no answer causes a panic and that accepted ones are complete.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[5]}}`), 1)
+	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],`+
+		`"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[5]}}`), 1)
 	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)
 	f.Add([]byte(`[{},null]`), 2)
-	f.Add([]byte(`[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01","2026-01-02"],"temperature_2m_mean":[1]}},{"latitude":1e9}]`), 2)
+	f.Add([]byte(`[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01","2026-01-02"],`+
+		`"temperature_2m_mean":[1]}},{"latitude":1e9}]`), 2)
 	f.Fuzz(func(t *testing.T, body []byte, n int) {
 		n = 1 + (n%3+3)%3
 		list, err := decodeOpenMeteo(body, []*Point{&points[0], &points[1], &points[2]}[:n])

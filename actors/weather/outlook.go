@@ -7,10 +7,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// horizon is how many days of a forecast count, the first one being that of the run.
+// horizon is the number of forecast days that count, including that of the run.
 const horizon = 14
 
-// skill is what forecast day k, from 0, counts for.
+// skill returns the weight of forecast day k, from 0.
 func skill(k int) float64 {
 	switch {
 	case k < 3:
@@ -28,27 +28,27 @@ const (
 	StormGust  = "storm_gust"
 )
 
-// Question names what an Outlook is about.
+// Question identifies what an Outlook is about.
 type Question struct {
 	Strategy  string // energy_demand, agriculture or commodity_impact
 	Commodity string // natural_gas, wheat, corn or oil
 	Region    string // us, eu, asia or global
 }
 
-// Outlook is what a forecast means for a commodity.
+// Outlook is the meaning of a forecast for a commodity.
 type Outlook struct {
 	Question
 	Driver   string
-	Z        float64 // the anomaly in deviations of past years; positive: the price should rise
-	Value    float64 // weighted daily mean of the driver as it is forecast
-	Normal   float64 // and as it is normal
-	Strength float64 // share of past anomalies at this time of the year that were smaller
+	Z        float64 // the anomaly in deviations of other years; positive: the price should rise
+	Value    float64 // weighted daily mean of the driver in the forecast
+	Normal   float64 // the normal of Value
+	Strength float64 // share of other years' anomalies in this season that were smaller
 	Event    signal.WeatherEvent
 	Finding  string // in words, without a full stop
 	channel  string // what is above or below normal, in words
 }
 
-// Direction returns long where more is needed or less grows.
+// Direction returns long if demand rises or supply falls.
 func (o *Outlook) Direction() signal.Direction {
 	if o.Z < 0 {
 		return signal.Short
@@ -56,10 +56,10 @@ func (o *Outlook) Direction() signal.Direction {
 	return signal.Long
 }
 
-// forecastPersistence is the correlation of a forecast anomaly with what comes.
+// forecastPersistence is the correlation of a forecast anomaly with the actual one.
 const forecastPersistence = .80
 
-// Likelihood returns the probability that the anomaly is on the side of a direction.
+// Likelihood returns the probability that the anomaly supports a direction.
 func (o *Outlook) Likelihood(d signal.Direction) float64 {
 	z := o.Z
 	if d == signal.Short {
@@ -70,7 +70,7 @@ func (o *Outlook) Likelihood(d signal.Direction) float64 {
 
 func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 
-// severityOf returns how far from normal an anomaly is.
+// severityOf returns the severity of an anomaly.
 func severityOf(z float64) string {
 	switch z = math.Abs(z); {
 	case z < 1:
@@ -83,9 +83,9 @@ func severityOf(z float64) string {
 	return signal.Severities[3]
 }
 
-// outlookOf returns what a forecast of the points means, made on the day run. Both maps
-// are by the names of points. The error is a *signal.RunError: DATA_UNAVAILABLE if
-// too much of the forecast is missing, INSUFFICIENT_HISTORY if that of the archive.
+// outlookOf returns the outlook of a forecast made on the day run. Both maps are by the
+// names of points. The error is a *signal.RunError: DATA_UNAVAILABLE if too much of the
+// forecast is missing, INSUFFICIENT_HISTORY if too much of the archive is.
 func outlookOf(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
 	j := judge{Question: q, run: run, forecast: forecast, archive: archive}
 	if c, ok := crops[q.Commodity]; ok {
@@ -130,19 +130,19 @@ type judge struct {
 	forecast, archive map[string]*Series
 }
 
-// seen is a forecast beside what is normal, by one measure.
+// seen compares a forecast with the normal, by one measure.
 type seen struct {
 	field   *field
 	run     Date
-	sum     float64            // of skill·weight·anomaly
-	value   float64            // of skill·weight·value
-	normal  float64            // of skill·weight·normal
-	cover   float64            // of skill·weight, of what is known
-	shares  []float64          // of sum, by station
-	anomaly [][horizon]float64 // of each station and day; 0 where it is not known
+	sum     float64            // sum of skill·weight·anomaly
+	value   float64            // sum of skill·weight·value
+	normal  float64            // sum of skill·weight·normal
+	cover   float64            // sum of skill·weight of the known values
+	shares  []float64          // parts of sum, by station
+	anomaly [][horizon]float64 // of each station and day; 0 if unknown
 }
 
-// look holds the forecast of some points against what is normal there.
+// look compares the forecast of some points with the normal.
 func (j *judge) look(m measure, at []station) (*seen, error) {
 	f, err := newField(m, at, j.archive)
 	if err != nil {
@@ -151,7 +151,7 @@ func (j *judge) look(m measure, at []station) (*seen, error) {
 	return f.look(j.run, j.forecast)
 }
 
-// look holds a forecast against what is normal.
+// look compares a forecast with the normal.
 func (f *field) look(run Date, forecast map[string]*Series) (*seen, error) {
 	at := f.stations
 	s := &seen{field: f, run: run, shares: make([]float64, len(at)), anomaly: make([][horizon]float64, len(at))}
@@ -181,31 +181,31 @@ func (f *field) look(run Date, forecast map[string]*Series) (*seen, error) {
 		}
 		s.sum += s.shares[i]
 	}
-	if s.cover < leastCover*whole {
+	if s.cover < minCover*whole {
 		return nil, unavailable(fmt.Errorf("%.0f %% of the forecast is missing", 100*(1-s.cover/whole)))
 	}
 	return s, nil
 }
 
-// farthest bounds anomalies: where the past hardly had any, what comes can be thousands
-// of its deviations away, and that number says nothing more.
-const farthest = 10
+// maxAnomaly bounds anomalies: if other years hardly had any, one can be thousands of
+// their deviations, a number without further meaning.
+const maxAnomaly = 10
 
-// leastSpread is below which past years had no anomalies at all.
-const leastSpread = 1e-9
+// minSpread is the deviation below which other years had no anomalies.
+const minSpread = 1e-9
 
-// measured is look with the sum in deviations of past years, and the share of past
-// sums that were nearer to normal. Where the past had no anomaly it is 0.
+// measured is look with the sum in deviations of other years, and the share of their sums
+// that were smaller. If other years had no anomaly, z is 0.
 func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64, err error) {
 	if s, err = j.look(m, at); err != nil {
 		return nil, 0, 0, err
 	}
-	past, err := s.field.past(j.run)
+	past, err := s.field.history(j.run)
 	if err != nil {
 		return nil, 0, 0, err
 	}
 	deviation := deviationOf(past)
-	if !(deviation > leastSpread) {
+	if !(deviation > minSpread) {
 		return s, 0, .5, nil
 	}
 	below := 0.0
@@ -217,7 +217,7 @@ func (j *judge) measured(m measure, at []station) (s *seen, z, strength float64,
 			below += .5
 		}
 	}
-	return s, min(max(s.sum/deviation, -farthest), farthest), below / float64(len(past)), nil
+	return s, min(max(s.sum/deviation, -maxAnomaly), maxAnomaly), below / float64(len(past)), nil
 }
 
 // deviationOf returns the standard deviation of a sample.
@@ -232,7 +232,7 @@ func deviationOf(list []float64) float64 {
 	return math.Sqrt(squares / float64(len(list)-1))
 }
 
-// demand judges what is burnt for heating and cooling.
+// demand judges the demand for heating and cooling.
 func (j *judge) demand() (Outlook, error) {
 	at := stations(j.Region, true, demandWeight)
 	m := measure(heatingAndCooling)
@@ -256,11 +256,11 @@ func (j *judge) demand() (Outlook, error) {
 		return Outlook{}, err
 	}
 	o.Event.Type = demandEvent(z, warmth)
-	o.say(what, part)
+	o.describe(what, part)
 	return o, nil
 }
 
-// part returns which of heating and cooling is farther from normal, in words.
+// part returns the one of heating and cooling that is farther from normal, in words.
 func (j *judge) part(at []station) (string, *seen, error) {
 	heat, err := j.look(heating, at)
 	if err != nil || j.Commodity == "oil" {
@@ -273,8 +273,8 @@ func (j *judge) part(at []station) (string, *seen, error) {
 	return "cooling demand", cool, nil
 }
 
-// storm judges what is not produced in the Gulf. A region without points there has
-// no storms.
+// storm judges the loss of production in the Gulf. Regions without points there have no
+// storms.
 func (j *judge) storm() (Outlook, error) {
 	at := stations(j.Region, false, gulfWeight)
 	if len(at) == 0 {
@@ -291,11 +291,11 @@ func (j *judge) storm() (Outlook, error) {
 	if o.Event.Type = signal.Seasonal; z >= 1 {
 		o.Event.Type = signal.Storm
 	}
-	o.say("force of gusts at the Gulf", s)
+	o.describe("force of gusts at the Gulf", s)
 	return o, nil
 }
 
-// crop judges what does not grow.
+// crop judges the loss of a harvest.
 func (j *judge) crop(c crop) (Outlook, error) {
 	at := stations(j.Region, false, c.weight)
 	s, z, strength, err := j.measured(c.stress, at)
@@ -316,8 +316,8 @@ func (j *judge) crop(c crop) (Outlook, error) {
 			return Outlook{}, err
 		}
 	}
-	// Where frost is rare a little of it is far from normal. It names the event only if
-	// it comes to the event's place, which may be warm and dry.
+	// Where frost is rare, a little of it is a large anomaly. It names the event only if
+	// it occurs at the event's location, which may be warm and dry.
 	centre, _ := s.centre()
 	_, there, _, err := j.measured(c.frost, []station{{s.field.stations[centre].Point, 1}})
 	if err != nil {
@@ -325,13 +325,14 @@ func (j *judge) crop(c crop) (Outlook, error) {
 	}
 	all[2] = min(all[2], there)
 	o.Event.Type = cropEvent(all[0], all[1], all[2])
-	o.say("crop stress", s)
+	o.describe("crop stress", s)
 	return o, nil
 }
 
-// outlook begins the answer by one driver: all but its words and the event's type.
+// outlook returns the outlook by one driver, except its words and the type of event.
 func (j *judge) outlook(s *seen, z, strength float64, driver string) (Outlook, error) {
-	o := Outlook{Question: j.Question, Driver: driver, Z: z, Value: s.value / s.cover, Normal: s.normal / s.cover, Strength: strength}
+	o := Outlook{Question: j.Question, Driver: driver, Z: z, Value: s.value / s.cover, Normal: s.normal / s.cover,
+		Strength: strength}
 	at, peak := s.centre()
 	warm, err := j.deviation(s.field.stations[at])
 	if err != nil {
@@ -342,8 +343,8 @@ func (j *judge) outlook(s *seen, z, strength float64, driver string) (Outlook, e
 	return o, nil
 }
 
-// centre returns the station with the greatest share of the sum, and the day on which
-// it has most of it, from 0.
+// centre returns the station with the largest part of the sum, and the day, from 0, of
+// its largest anomaly.
 func (s *seen) centre() (at, day int) {
 	sign := 1.0
 	if s.sum < 0 {
@@ -362,10 +363,10 @@ func (s *seen) centre() (at, day int) {
 	return at, day
 }
 
-// firstWeek is how many days tell the temperature of an event.
+// firstWeek is the number of days over which the temperature of an event is averaged.
 const firstWeek = 7
 
-// deviation returns by how much the first week at a station is warmer than normal, °C
+// deviation returns by how much the first week at a station is warmer than normal, in °C
 // with one decimal.
 func (j *judge) deviation(at station) (float64, error) {
 	s, err := j.look(temperature, []station{{at.Point, 1}})
@@ -384,5 +385,6 @@ func mean(list []float64) float64 {
 }
 
 func unavailable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "the weather forecast is incomplete", Cause: cause}
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "the weather forecast is incomplete",
+		Cause: cause}
 }

@@ -17,7 +17,8 @@ type panickingLog struct {
 	reads int
 }
 
-func (l *panickingLog) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+func (l *panickingLog) EachWeatherRecord(ctx context.Context, p int, after signal.Position,
+	f func(*signal.Signal)) (signal.Position, error) {
 	if l.reads++; l.reads == 1 {
 		panic("at a read")
 	}
@@ -42,7 +43,7 @@ func TestSlopesAreFittedAfterAPanic(t *testing.T) {
 	})
 }
 
-// panickingSource panics at a question whether there is something newer.
+// panickingSource panics when it is asked for the newest run.
 type panickingSource struct {
 	*fakeSource
 	broken atomic.Bool
@@ -66,7 +67,8 @@ func TestOutlooksAreKeptUpToDateAfterAPanic(t *testing.T) {
 		}
 		source.broken.Store(true)
 		time.Sleep(5 * time.Hour)
-		if r, err := s.Outlook(t.Context(), gas); source.broken.Load() || err != nil || time.Since(r.Run) > time.Hour+time.Minute {
+		if r, err := s.Outlook(t.Context(), gas); source.broken.Load() || err != nil ||
+			time.Since(r.Run) > time.Hour+time.Minute {
 			t.Errorf("the forecast is of %v, %v", r.Run, err)
 		}
 	})
@@ -78,7 +80,8 @@ type panickingForecast struct {
 	asked atomic.Int64
 }
 
-func (s *panickingForecast) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
+func (s *panickingForecast) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time,
+	error) {
 	if s.asked.Add(1) == 1 {
 		panic("at a forecast")
 	}

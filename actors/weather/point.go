@@ -2,29 +2,29 @@ package weather
 
 import "slices"
 
-// Point is a place whose weather counts.
+// Point is a place whose weather is evaluated.
 type Point struct {
 	Name                string
 	Region              string // us, eu or asia
 	Latitude            float64
 	Longitude           float64
-	cooling             float64 // λ: what a degree above 18 °C weighs against one below
-	mean, swing         float64 // of the simulated climate: the year's mean and half its range, °C
-	wet                 float64 // and the share of its days that are wet
-	gulf                bool    // hurricanes reach it
-	demand, corn, wheat float64 // weights in its region; 0: it does not count there
+	cooling             float64 // λ: the weight of a degree above 18 °C relative to one below
+	mean, swing         float64 // simulated climate: the year's mean and half its range, °C
+	wet                 float64 // simulated climate: the share of wet days
+	gulf                bool    // it is exposed to hurricanes
+	demand, corn, wheat float64 // weights in its region; 0: not used
 }
 
-// Global is the region that is all of them.
+// Global stands for all regions.
 const Global = "global"
 
-// regionWeights are what the demand of a region counts for in Global.
+// regionWeights are the weights of the regions' demand in Global.
 var regionWeights = map[string]float64{"us": .40, "eu": .35, "asia": .25}
 
 // coolings is λ by region.
 var coolings = map[string]float64{"us": .5, "eu": .2, "asia": .4}
 
-// points are all places. Climates are rounded from what is commonly known of them.
+// points are all places, with rounded climates.
 var points = func() []Point {
 	list := []Point{
 		{Name: "Chicago", Region: "us", Latitude: 41.88, Longitude: -87.63, demand: .28, mean: 10, swing: 14, wet: .33},
@@ -72,14 +72,14 @@ var points = func() []Point {
 // Points returns all places.
 func Points() []Point { return slices.Clone(points) }
 
-// station is a point with its weight in a sum. The weights of a sum add up to 1.
+// station is a point with its weight in a sum. The weights in a sum add up to 1.
 type station struct {
 	*Point
 	weight float64
 }
 
-// stations returns the points of a region that weight counts, the sum of weights
-// being 1. The demand of regions counts by regionWeights, all others are alike.
+// stations returns the points of a region that have a weight, normalised to a sum of 1.
+// With byRegion the regions in Global are weighted by regionWeights.
 func stations(region string, byRegion bool, weight func(*Point) float64) []station {
 	var list []station
 	sum := 0.0

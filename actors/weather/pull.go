@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// pull is what the simulated weather of the day does to a simulated price.
+// pull is the effect of the simulated weather of a day on a simulated price.
 type pull struct {
 	run    int64
 	z      float64
 	date   Date
 	field  *field // with the normals of the date
 	spread float64
-	share  float64 // what an anomaly counts for at this time of the year
+	share  float64 // the factor of anomalies in this season
 }
 
-// pulled are the questions whose anomalies move simulated prices, by commodity.
+// pulled are the measures whose anomalies move simulated prices, by commodity.
 var pulled = map[string]measure{"natural_gas": heatingAndCooling, "corn": cornStress, "wheat": wheatStress}
 
 // Anomaly returns the anomaly, in deviations, by which the weather of all regions moves
-// the simulated price of a commodity at a time: that of the Outlook of a run which asks
-// for demand or stress then. It is 0 for what is no matter of weather. It may be called
-// from anywhere; the first call of a day computes what is normal, for some 0.1 s.
+// the simulated price of a commodity at a time: that of the Outlook of a run for demand
+// or stress at that time. It is 0 for a commodity that does not depend on weather. It may
+// be called from any goroutine; the first call of a day computes the normals, in some 0.1
+// s.
 func (s *Simulated) Anomaly(commodity string, at time.Time) float64 {
 	m, ok := pulled[commodity]
 	if !ok {
@@ -43,8 +44,8 @@ func (s *Simulated) Anomaly(commodity string, at time.Time) float64 {
 	return p.z
 }
 
-// Warm computes what Anomaly needs of a time, until ctx ends: some 0.3 s of computing for
-// whoever may not wait for it later.
+// Warm computes in advance what Anomaly needs at a time, unless ctx ends: some 0.3 s of
+// computing.
 func (s *Simulated) Warm(ctx context.Context, at time.Time) {
 	until := DateOf(s.Newest(at, time.Time{})) + horizon
 	for _, p := range Points() {
@@ -61,7 +62,7 @@ func (s *Simulated) Warm(ctx context.Context, at time.Time) {
 	}
 }
 
-// prepare sees to it that p knows what is normal on a date.
+// prepare computes the normals of a date. It returns false if that is impossible.
 func (s *Simulated) prepare(p *pull, m measure, commodity string, date Date) bool {
 	if p.date == date {
 		return p.field != nil
@@ -77,7 +78,7 @@ func (s *Simulated) prepare(p *pull, m measure, commodity string, date Date) boo
 	if err != nil {
 		return false
 	}
-	past, err := f.past(date)
+	past, err := f.history(date)
 	if err != nil {
 		return false
 	}
@@ -86,7 +87,7 @@ func (s *Simulated) prepare(p *pull, m measure, commodity string, date Date) boo
 			p.share = offSeason
 		}
 	}
-	if p.spread = deviationOf(past); p.spread > leastSpread {
+	if p.spread = deviationOf(past); p.spread > minSpread {
 		p.field = f
 	}
 	return p.field != nil
@@ -101,5 +102,5 @@ func (s *Simulated) anomaly(p *pull, at time.Time) float64 {
 	if err != nil {
 		return 0
 	}
-	return p.share * min(max(seen.sum/p.spread, -farthest), farthest)
+	return p.share * min(max(seen.sum/p.spread, -maxAnomaly), maxAnomaly)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestAnomaliesThatMovePricesAreThoseOfRuns: what moves a simulated price is what a run
-// says at that moment, whoever asks, however often and in which order.
+// TestAnomaliesThatMovePricesAreThoseOfRuns checks that the anomaly behind a simulated
+// price is that of a run at the same time, whatever the order of calls.
 func TestAnomaliesThatMovePricesAreThoseOfRuns(t *testing.T) {
 	t.Parallel()
 	strategies := map[string]string{"natural_gas": "energy_demand", "corn": "agriculture", "wheat": "agriculture"}
@@ -17,15 +17,17 @@ func TestAnomaliesThatMovePricesAreThoseOfRuns(t *testing.T) {
 	var group sync.WaitGroup
 	for commodity, strategy := range strategies {
 		group.Go(func() {
-			for _, after := range []time.Duration{0, time.Minute, 7 * time.Minute, 3 * time.Hour, 30 * time.Hour, 6 * time.Minute} {
+			for _, after := range []time.Duration{0, time.Minute, 7 * time.Minute, 3 * time.Hour, 30 * time.Hour,
+				6 * time.Minute} {
 				at := start.Add(after)
-				r, err := New(other, Options{Now: func() time.Time { return at }}).Outlook(t.Context(), Question{strategy, commodity, Global})
+				r, err := New(other, Options{Now: func() time.Time { return at }}).Outlook(t.Context(),
+					Question{strategy, commodity, Global})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				if got := one.Anomaly(commodity, at); got != r.Z || got == 0 {
-					t.Errorf("%s after %v: %v moves the price, a run says %v", commodity, after, got, r.Z)
+					t.Errorf("%s after %v: %v moves the price, a run has %v", commodity, after, got, r.Z)
 				}
 			}
 		})

@@ -15,12 +15,13 @@ const recordVersion = 1
 
 const (
 	dayValues = 6
-	// maxRecordDays bounds what is read: more than any archive has.
+	// maxRecordDays bounds a decoded series: it is more than any archive has.
 	maxRecordDays = 40_000
 )
 
-// appendForecast adds a series with the time of its run, which is zero for an archive.
-// The values stand by kind, since those of a kind are much alike.
+// appendForecast appends a series with the time of its run, which is zero for an archive.
+// The values are grouped by kind, because those of one kind are similar and compress
+// well.
 func appendForecast(b []byte, f forecast) []byte {
 	b = append(b, recordVersion)
 	run := int64(0)
@@ -38,7 +39,7 @@ func appendForecast(b []byte, f forecast) []byte {
 	return append(b, s2.Encode(nil, raw)...)
 }
 
-// value returns the place of one of dayValues.
+// value returns a pointer to one of the dayValues values.
 func (d *Day) value(v int) *float32 {
 	return [dayValues]*float32{&d.Mean, &d.Max, &d.Min, &d.Rain, &d.ET0, &d.Gust}[v]
 }

@@ -28,7 +28,8 @@ func TestRecords(t *testing.T) {
 	}
 	holes := &Series{From: -20, Days: []Day{unknown, {Mean: 1, Gust: missing}}}
 	run := time.UnixMilli(1795253400123).UTC()
-	for name, f := range map[string]forecast{"archive": {series: archive["Chicago"]}, "forecast": {run, holes}, "empty": {run, &Series{}}} {
+	for name, f := range map[string]forecast{"archive": {series: archive["Chicago"]}, "forecast": {run, holes},
+		"empty": {run, &Series{}}} {
 		b := appendForecast(nil, f)
 		got, err := decodeForecast(b)
 		if err != nil || !got.run.Equal(f.run) || !sameSeries(got.series, f.series) {
@@ -48,7 +49,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// FuzzRecord: stored bytes of any kind are read without a panic.
+// FuzzRecord checks that no stored bytes cause a panic.
 func FuzzRecord(f *testing.F) {
 	f.Add(appendForecast(nil, forecast{series: &Series{From: 5, Days: []Day{unknown}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {

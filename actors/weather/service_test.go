@@ -221,13 +221,14 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	})
 }
 
-// TestASourceThatWantsRestHasIt, as long as it says.
-func TestASourceThatWantsRestHasIt(t *testing.T) {
+// TestRestOfASource checks that a source is not asked during the pause that it requests.
+func TestRestOfASource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
 		s := New(source, Options{})
-		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: 10 * time.Minute, Message: "limited"})
+		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: 10 * time.Minute,
+			Message: "limited"})
 		for range 20 {
 			s.Outlook(t.Context(), gas)
 			time.Sleep(29 * time.Second)
@@ -243,14 +244,14 @@ func TestASourceThatWantsRestHasIt(t *testing.T) {
 	})
 }
 
-func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
+func TestRecentQuestionsAreRefreshed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
 		s := New(source, Options{})
 		run(t, s)
 		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
-			t.Error("there is a likelihood before anybody has fetched anything")
+			t.Error("there is a likelihood before the first fetch")
 		}
 		time.Sleep(2 * time.Second)
 		long, tau, ok := s.Likelihood(gas, signal.Long)
@@ -266,13 +267,14 @@ func TestWhatWasAskedLatelyIsKeptUpToDate(t *testing.T) {
 		asked := source.forecasts
 		time.Sleep(5 * time.Hour)
 		if source.forecasts != asked {
-			t.Error("it is fetched although nobody asks any more")
+			t.Error("forecasts are still fetched without questions")
 		}
 	})
 }
 
-// TestForecastsAreToldWhenTheyArrive: once each, when Likelihood goes by them already.
-func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
+// TestForecastsArePublishedWhenTheyArrive checks that each is published once, after
+// Likelihood uses it.
+func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
@@ -281,7 +283,7 @@ func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
 		s.OnForecast(func(q Question) {
 			r, err := s.Outlook(t.Context(), q)
 			if _, _, ok := s.Likelihood(q, signal.Long); !ok || q != gas || err != nil {
-				t.Errorf("%v is told of, %v", q, err)
+				t.Errorf("%v is published, %v", q, err)
 			}
 			runs = append(runs, r.Run)
 		})
@@ -294,8 +296,9 @@ func TestForecastsAreToldWhenTheyArrive(t *testing.T) {
 		source.fail(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(runs) != 3 || runs[0].Sub(begin) > time.Minute || runs[1].Sub(runs[0]) > time.Hour+time.Minute || runs[2].Sub(runs[1]) < time.Hour {
-			t.Errorf("told of the runs of %v", runs)
+		if len(runs) != 3 || runs[0].Sub(begin) > time.Minute || runs[1].Sub(runs[0]) > time.Hour+time.Minute ||
+			runs[2].Sub(runs[1]) < time.Hour {
+			t.Errorf("published runs: %v", runs)
 		}
 	})
 }
@@ -338,7 +341,7 @@ func TestNodesShareWhatIsFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a != b {
-		t.Errorf("one node says %+v, the other %+v", a, b)
+		t.Errorf("one node has %+v, the other %+v", a, b)
 	}
 	if second.archives+second.forecasts != 0 {
 		t.Errorf("the second node fetched %d archives and %d forecasts", second.archives, second.forecasts)

@@ -27,7 +27,7 @@ const (
 	errorGrowth    = .35 // a day
 	errorMemory    = .7  // between neighbouring days of one forecast
 	simulatedFrom  = 1991
-	simulatedAhead = 400 // days that a path is drawn beyond what was asked for
+	simulatedAhead = 400 // days by which a path exceeds the requested date
 )
 
 // runsEvery is the time between two runs of a forecast model, and runsInBlend how
@@ -37,8 +37,8 @@ const (
 	runsInBlend = 4
 )
 
-// Simulated is weather that is made here. It depends on the seed and the time alone,
-// whoever asks first. Its methods may be called from anywhere.
+// Simulated is simulated weather. It is a function of the seed and the time. Its methods
+// may be called from any goroutine.
 type Simulated struct {
 	seed  uint64
 	speed int64
@@ -52,13 +52,14 @@ type Simulated struct {
 	pulls   map[string]*pull // by commodity
 }
 
-// shock is what is new on a day in a whole region.
+// shock is the daily innovation of a region.
 type shock struct{ warmth, storm float32 }
 
-// NewSimulated returns the weather of a seed. Dates are those of the clock; new
-// forecasts come speed times as often as in real time.
+// NewSimulated returns the weather of a seed. Dates are those of the clock; forecasts are
+// made speed times as often as in real time.
 func NewSimulated(seed uint64, speed int64) *Simulated {
-	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock), pulls: make(map[string]*pull)}
+	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock),
+		pulls: make(map[string]*pull)}
 }
 
 // Name implements Source.
@@ -72,12 +73,12 @@ func (s *Simulated) Newest(now, _ time.Time) time.Time {
 	return now.Truncate(s.every()).UTC()
 }
 
-// every is the time between two runs by the clock.
+// every returns the time between two runs by the clock.
 func (s *Simulated) every() time.Duration {
 	return max(runsEvery/time.Duration(s.speed), time.Second)
 }
 
-// run counts the forecasts.
+// run returns the number of the run at a time.
 func (s *Simulated) run(at time.Time) int64 { return at.UnixNano() / int64(s.every()) }
 
 // Archive implements Source.
@@ -111,12 +112,12 @@ func (s *Simulated) generator(parts ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// path returns the weather of a point, as it was and will be, up to a date at least.
+// path returns the weather of a point at least up to a date, past and future.
 func (s *Simulated) path(p *Point, until Date) *Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if until > s.until {
-		// Drawn again from the beginning: the first part comes out the same.
+		// Drawn again from the beginning, which yields the same first part.
 		s.until = until + simulatedAhead
 		clear(s.paths)
 		clear(s.winds)
@@ -148,7 +149,8 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 		}
 		day, _ := (from + Date(i)).calendar()
 		gust := 20 + 12*math.Sqrt(2*own.ExpFloat64())
-		if force := own.ExpFloat64(); p.gulf && day >= monthStarts[5] && day < monthStarts[11] && shocks[i].storm < stormChance {
+		if force := own.ExpFloat64(); p.gulf && day >= monthStarts[5] && day < monthStarts[11] &&
+			shocks[i].storm < stormChance {
 			gust = math.Min(70+40*force, 250)
 		}
 		path.Days[i] = p.day(day, radiation[day], p.normalMean(day)+spread(day)*warmth, rain, gust)
@@ -157,7 +159,7 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 	return path
 }
 
-// shocks returns what is new in a region on each of n days.
+// shocks returns the innovations of a region on each of n days.
 func (s *Simulated) shocks(region string, n int) []shock {
 	list := s.winds[region]
 	if list == nil {
@@ -183,12 +185,12 @@ var waves = func() (table [yearDays]float64) {
 
 func (p *Point) normalMean(day int) float64 { return p.mean - p.swing*wave(day) }
 
-// spread is the deviation of anomalies on a day of the year, °C.
+// spread returns the deviation of anomalies on a day of the year, °C.
 func spread(day int) float64 {
 	return (winterSpread+summerSpread)/2 + (winterSpread-summerSpread)/2*wave(day)
 }
 
-// day returns a day's weather: a dry one is wider, and takes more water.
+// day returns the weather of a day: dry days have a wider range and evaporate more.
 func (p *Point) day(day int, radiation, mean, rain, gust float64) Day {
 	half := 5 - 1.5*wave(day)
 	if rain > 0 {
@@ -200,15 +202,15 @@ func (p *Point) day(day int, radiation, mean, rain, gust float64) Day {
 
 func tenth(v float64) float32 { return float32(math.Round(v*10) / 10) }
 
-// evaporation estimates reference evapotranspiration, mm a day, from the radiation
-// outside the atmosphere, the mean temperature and its range, by Hargreaves and Samani
-// (1985).
+// evaporation returns an estimate of reference evapotranspiration, mm a day, from the
+// extraterrestrial radiation, the mean temperature and its range, by Hargreaves and
+// Samani (1985).
 func evaporation(radiation, mean, width float64) float64 {
 	return math.Max(0, .0023*(mean+17.8)*math.Sqrt(width)*.408*radiation)
 }
 
-// radiationAt returns the radiation outside the atmosphere, MJ a square metre and day,
-// by FAO paper 56, equation 21.
+// radiationAt returns the extraterrestrial radiation in MJ per square metre and day, by
+// FAO paper 56, equation 21.
 func radiationAt(latitude float64, day int) float64 {
 	j, phi := float64(day+1), latitude*math.Pi/180
 	tilt := .409 * math.Sin(2*math.Pi*j/yearDays-1.39)
@@ -217,9 +219,9 @@ func radiationAt(latitude float64, day int) float64 {
 		(sunset*math.Sin(phi)*math.Sin(tilt) + math.Cos(phi)*math.Cos(tilt)*math.Sin(sunset))
 }
 
-// forecast returns what run number n says of the days from a date on: what will be,
-// with an error that grows. Errors of runs that follow on another are much alike, as
-// those of real models are: each is a blend of two that are drawn.
+// forecast returns the forecast of run n for the days from a date on: the actual weather
+// with a growing error. Errors of consecutive runs are similar, as in real models: each
+// is a blend of two that are drawn.
 func (s *Simulated) forecast(p *Point, path *Series, from Date, n int64) *Series {
 	block, turn := n/runsInBlend, float64(n%runsInBlend)/runsInBlend*math.Pi/2
 	first, second := s.errors(p, block), s.errors(p, block+1)
@@ -259,7 +261,8 @@ func (s *Simulated) errors(p *Point, block int64) [horizon]mistake {
 		} else {
 			last = errorMemory*last + math.Sqrt(1-errorMemory*errorMemory)*fresh
 		}
-		list[k] = mistake{last, own.Float64(), own.Float64(), own.ExpFloat64() * rainMean, 20 + 12*math.Sqrt(2*own.ExpFloat64())}
+		list[k] = mistake{last, own.Float64(), own.Float64(), own.ExpFloat64() * rainMean, 20 +
+			12*math.Sqrt(2*own.ExpFloat64())}
 	}
 	return list
 }

@@ -46,16 +46,17 @@ func TestSimulatedRuns(t *testing.T) {
 		t.Errorf("in real time the newest run is of %v", got)
 	}
 	p := &points[0]
-	before, after, later := forecastOf(t, slow, at, p)[p.Name], forecastOf(t, slow, at.Add(6*time.Hour), p)[p.Name], forecastOf(t, slow, at.AddDate(0, 0, 4), p)[p.Name]
+	before, after, later := forecastOf(t, slow, at, p)[p.Name], forecastOf(t, slow, at.Add(6*time.Hour), p)[p.Name],
+		forecastOf(t, slow, at.AddDate(0, 0, 4), p)[p.Name]
 	if sameSeries(before, after) {
-		t.Error("a new run says the same")
+		t.Error("a new run has the same forecast")
 	}
 	if before.From != DateOf(at) || later.From != DateOf(at)+4 {
 		t.Errorf("forecasts begin on %s and %s", before.From, later.From)
 	}
 }
 
-// TestSimulatedClimate holds what is drawn against what it is drawn from.
+// TestSimulatedClimate compares the drawn weather with its parameters.
 func TestSimulatedClimate(t *testing.T) {
 	t.Parallel()
 	s := NewSimulated(3, 60)
@@ -108,7 +109,8 @@ func TestSimulatedClimate(t *testing.T) {
 	}
 }
 
-// TestSimulatedForecastsErr: the error grows with the days, up to that of the climate.
+// TestSimulatedForecastsErr checks that the error grows with the days, up to that of the
+// climate.
 func TestSimulatedForecastsErr(t *testing.T) {
 	t.Parallel()
 	s := NewSimulated(4, 1)

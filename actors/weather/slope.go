@@ -2,44 +2,45 @@ package weather
 
 import "math"
 
-// Slope is how much of a forecast's news the price of a commodity does not know yet.
+// Slope is the share of a forecast's information that the price does not reflect yet.
 type Slope struct {
-	// Tau is τ: by how much a probability of 1 that the anomaly keeps its sign moves a
-	// confidence against a probability of 0.
+	// Tau is τ: the difference in confidence between a probability of 1 and one of 0 that
+	// the anomaly keeps its sign.
 	Tau    float64
-	Fitted int // on how many closed signals; 0: it is that of taus
+	Fitted int // the number of closed signals that it was fitted to; 0: Tau is that of taus
 }
 
-// taus is τ as long as few signals have closed, by commodity.
+// taus is τ while few signals have closed, by commodity.
 var taus = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
 
 const (
-	// fitFrom is how many closed signals of a commodity replace τ.
+	// fitFrom is the number of closed signals of a commodity from which on τ is fitted.
 	fitFrom = 200
-	// maxTau bounds a fitted τ: more could carry a confidence from break-even to certainty.
+	// maxTau bounds a fitted τ: a larger one could raise a confidence from break-even to
+	// certainty.
 	maxTau = 1
-	// overlap is what a day's signals count for, as in package strategy: of ten outcomes
-	// that overlap, as many count as four.
+	// overlap is the weight of a day's signals, as in package strategy: of ten
+	// overlapping outcomes as many count as four.
 	overlap = .4
 )
 
-// outcome is a closed signal.
+// outcome is the outcome of a closed signal.
 type outcome struct {
 	prior      float64 // of a profit, without the forecast
-	likelihood float64 // that the anomaly keeps its sign, when the signal was made
+	likelihood float64 // at creation, that the anomaly keeps its sign
 	won        bool
-	bar        int64 // the day's bar in which it was made
+	bar        int64 // the daily bar in which it was made
 }
 
 // fitSlope returns the τ by which
 //
 //	logit(p) = logit(prior) + τ·(likelihood - 1/2)/(prior·(1 - prior))
 //
-// makes the outcomes most likely, 0 to maxTau: logistic regression on one number, in
-// which τ means the same as in p = prior + τ·(likelihood - 1/2), the first order of it.
-// Signals of one day share one outcome's weight, since they end alike. Outcomes of 90 days
-// tell little by themselves, so τ is held to be table ± table before; that also bounds
-// it where the outcomes can be separated.
+// makes the outcomes most likely, 0 to maxTau: a logistic regression with one parameter,
+// which to first order is that of p = prior + τ·(likelihood - 1/2). Signals of one day share
+// the weight of one outcome, since they end alike. Outcomes of 90 days are few, so the prior
+// distribution of τ is normal with mean and deviation table; it also bounds τ if the
+// outcomes are separable.
 func fitSlope(table float64, list []outcome) float64 {
 	inBar := make(map[int64]float64)
 	for i := range list {

@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// drawn returns n outcomes, one a bar, of a market in which τ is that.
+// drawn returns n outcomes, one per bar, of a market with the given τ.
 func drawn(seed uint64, tau float64, n int) []outcome {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	list := make([]outcome, n)
@@ -30,8 +30,8 @@ func drawn(seed uint64, tau float64, n int) []outcome {
 	return list
 }
 
-// TestASlopeIsFound, and means what τ means: in outcomes of a known one.
-func TestASlopeIsFound(t *testing.T) {
+// TestSlopeIsFound fits outcomes of a known τ.
+func TestSlopeIsFound(t *testing.T) {
 	t.Parallel()
 	for _, want := range []float64{0, .1, .25, .6} {
 		list := drawn(1, want, 20_000)
@@ -72,8 +72,8 @@ func TestSlopesOfOutcomesThatSayLittle(t *testing.T) {
 		t.Errorf("forecasts without an opinion: τ is %v", got)
 	}
 	once := all(func(i int, o *outcome) { o.bar = int64(i) })
-	if one, many := fitSlope(.25, once), fitSlope(.25, append(append([]outcome{}, once...), once...)); math.Abs(one-many) > 1e-4 {
-		t.Errorf("told twice τ is %v, once %v", many, one)
+	if one, many := fitSlope(.25, once), fitSlope(.25, slices.Concat(once, once)); math.Abs(one-many) > 1e-4 {
+		t.Errorf("τ is %v with each outcome twice, %v with each once", many, one)
 	}
 }
 
@@ -86,7 +86,8 @@ type fakeLog struct {
 
 func (l *fakeLog) Partitions() int { return len(l.entries) }
 
-func (l *fakeLog) EachWeatherRecord(_ context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+func (l *fakeLog) EachWeatherRecord(_ context.Context, p int, after signal.Position,
+	f func(*signal.Signal)) (signal.Position, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.entries[p][after.Seq:] {
@@ -101,22 +102,24 @@ func (l *fakeLog) fail(err error) {
 	l.failing = err
 }
 
-// trade adds n signals of natural gas that are made and closed now, all in profit.
+// trade adds n signals of natural gas that are created and closed now, all in profit.
 func (l *fakeLog) trade(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, gain := time.Now(), 1.5
 	for i := range n {
 		id := signal.NewSignalID()
-		l.entries[i%2] = append(l.entries[i%2], &signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4,"tau":0.25}`),
-			Weather: &signal.Outlook{Commodity: "natural_gas", Likelihood: .9}},
-			&signal.Signal{ID: signal.NewSignalID(), UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}}, // of another agent
+		l.entries[i%2] = append(l.entries[i%2], &signal.Signal{ID: id, CreatedAt: now,
+			Metadata: []byte(`{"prior":0.4,"tau":0.25}`),
+			Weather:  &signal.Outlook{Commodity: "natural_gas", Likelihood: .9}},
+			// of another agent
+			&signal.Signal{ID: signal.NewSignalID(), UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}},
 			&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
 	}
 }
 
-// TestSlopesFollowTheLog: τ is fitted from 200 closed signals on, on those that closed
-// before a multiple of six hours of the market; a node that starts later comes to the same.
+// TestSlopesFollowTheLog checks that τ is fitted from 200 closed signals on, to those that
+// closed before a multiple of six market hours, and that a node that starts later agrees.
 func TestSlopesFollowTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +166,7 @@ func TestSlopesFollowTheLog(t *testing.T) {
 	})
 }
 
-// TestOutlooksWaitForTheFirstFit: a start changes no τ.
+// TestOutlooksWaitForTheFirstFit checks that no outlook uses τ before it is fitted.
 func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,8 +174,8 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 		log.trade(300)
 		time.Sleep(fitEvery)
 		s := New(newSource(), Options{Records: log, Speed: 60})
-		told := 0
-		s.OnForecast(func(Question) { told++ })
+		published := 0
+		s.OnForecast(func(Question) { published++ })
 		run(t, s)
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -185,8 +188,8 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 		log.fail(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau == .25 || told != 1 {
-			t.Errorf("after the first fit: τ is %v, %d forecasts are told of", tau, told)
+		if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau == .25 || published != 1 {
+			t.Errorf("after the first fit: τ is %v, %d forecasts are published", tau, published)
 		}
 		if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != 300 {
 			t.Errorf("%+v, %v", r.Slope, err)
@@ -194,7 +197,7 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 	})
 }
 
-// TestSlopesAreFittedOnStoredSignals: as runs and their ends are in Redis.
+// TestSlopesAreFittedOnStoredSignals uses runs and closings stored in Redis.
 func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 	t.Parallel()
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
@@ -210,14 +213,19 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		accounts.Go(func() {
 			account := signal.NewAccountID()
 			for range fitFrom / 4 {
-				s := signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "weather", Run: signal.NewRunID(), Asset: "Natural_Gas", Strategy: gas.Strategy,
-					Timeframe: signal.D1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
-					Weather: &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region, Likelihood: .9}, Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`), Sequence: 1}
-				_, err := log.Append(t.Context(), signal.Change{Account: account, Signal: &s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
+				s := signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "weather", Run: signal.NewRunID(),
+					Asset: "Natural_Gas", Strategy: gas.Strategy,
+					Timeframe: signal.D1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
+					Levels: &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
+					Weather: &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region,
+						Likelihood: .9}, Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`), Sequence: 1}
+				_, err := log.Append(t.Context(), signal.Change{Account: account, Signal: &s,
+					Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
 				closed := s
 				closed.Metadata, closed.Sequence = nil, 2
 				closed.Closing = &signal.Closing{Reason: signal.StopLoss, At: time.Now(), PnLAbsolute: &loss}
-				_, err2 := log.Append(t.Context(), signal.Change{Account: account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset}}})
+				_, err2 := log.Append(t.Context(), signal.Change{Account: account, Signal: &closed,
+					Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset}}})
 				if err != nil || err2 != nil {
 					t.Error(err, err2)
 				}
@@ -225,7 +233,8 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		})
 	}
 	accounts.Wait()
-	s := New(newSource(), Options{Records: store, Speed: 60, Now: func() time.Time { return store.Now().Add(fitEvery / 30) }})
+	s := New(newSource(), Options{Records: store, Speed: 60,
+		Now: func() time.Time { return store.Now().Add(fitEvery / 30) }})
 	run(t, s)
 	if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != fitFrom || r.Slope.Tau >= .25 {
 		t.Errorf("%+v, %v", r.Slope, err)
@@ -238,11 +247,15 @@ func TestOutcomesAreBounded(t *testing.T) {
 	now, gain := time.Now(), 1.
 	for i := range 2 * maxOutcomes {
 		id := signal.SignalID(fmt.Sprintf("sig_%08d", i))
-		s.take(&signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4}`), Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
+		s.take(&signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4}`),
+			Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
 		s.take(&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
 	}
-	s.take(&signal.Signal{ID: "sig_old", CreatedAt: now, Metadata: []byte(`{"tau":0.1}`), Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}}) // of before priors were stored
-	if s.fit(now.Add(time.Second)); len(s.closed["oil"]) != maxOutcomes || s.of("oil").Fitted != maxOutcomes || len(s.open) != 0 {
+	// of before priors were stored
+	s.take(&signal.Signal{ID: "sig_old", CreatedAt: now, Metadata: []byte(`{"tau":0.1}`),
+		Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
+	if s.fit(now.Add(time.Second)); len(s.closed["oil"]) != maxOutcomes || s.of("oil").Fitted != maxOutcomes ||
+		len(s.open) != 0 {
 		t.Errorf("%d are kept, %+v", len(s.closed["oil"]), s.of("oil"))
 	}
 }

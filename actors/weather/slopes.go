@@ -19,35 +19,38 @@ import (
 // Records is the signal log. See persistence.Store.
 type Records interface {
 	Partitions() int
-	// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and
-	// for each closing, in a partition behind a position, and returns up to where it read.
-	EachWeatherRecord(ctx context.Context, partition int, after signal.Position, f func(s *signal.Signal)) (signal.Position, error)
+	// EachWeatherRecord calls f for each creation by a weather run, with its metadata,
+	// and for each closing, in a partition after a position. It returns the position up
+	// to which it has read.
+	EachWeatherRecord(ctx context.Context, partition int, after signal.Position,
+		f func(s *signal.Signal)) (signal.Position, error)
 }
 
 const (
-	// fitEvery is the pause between two fits where time is not compressed, leastFitEvery
-	// where it is.
-	fitEvery      = runsEvery
-	leastFitEvery = time.Minute
-	// settled is after how long all nodes read the same of the log up to a time.
+	// fitEvery is the pause between two fits in real time, minFitEvery the minimum in
+	// compressed time.
+	fitEvery    = runsEvery
+	minFitEvery = time.Minute
+	// settled is the age from which on all nodes read the same entries of the log.
 	settled = 5 * time.Second
-	// maxOutcomes is how many of a commodity are kept, the newest: enough for τ ± 0.02.
+	// maxOutcomes is the number of newest outcomes kept per commodity: enough for τ ±
+	// 0.02.
 	maxOutcomes = 10_000
 )
 
-// slopes fits τ on the closed weather signals of all accounts, as the signal log has
-// them. A fit goes by what was closed before a multiple of a time since 1970, so that all
-// nodes come to the same, whenever they started, and none looks ahead.
+// slopes fits τ to the closed weather signals of all accounts in the signal log. A fit
+// includes what was closed before a fixed time, a multiple of the interval since 1970, so
+// that all nodes get the same result whenever they started, without looking ahead.
 type slopes struct {
 	records   Records
 	now       func() time.Time
 	log       *slog.Logger
 	every     time.Duration
-	bar       time.Duration // of a day
+	bar       time.Duration // the length of a daily bar
 	retention time.Duration
 
-	fitted atomic.Pointer[map[string]Slope] // by commodity; those that are missing are of taus
-	ready  chan struct{}                    // closed when the first fit is there
+	fitted atomic.Pointer[map[string]Slope] // by commodity; missing ones are those of taus
+	ready  chan struct{}                    // closed after the first fit
 	once   sync.Once
 
 	// Touched by run only.
@@ -56,7 +59,7 @@ type slopes struct {
 	closed map[string][]closable // by commodity
 }
 
-// closable is an outcome, or what will be one.
+// closable is a signal with its outcome, or an open one that will have one.
 type closable struct {
 	outcome
 	id        signal.SignalID
@@ -67,7 +70,8 @@ type closable struct {
 
 func newSlopes(o Options) *slopes {
 	speed := time.Duration(max(o.Speed, 1))
-	s := &slopes{records: o.Records, now: o.Now, log: o.Log, every: max(fitEvery/speed, leastFitEvery), bar: 24 * time.Hour / speed,
+	s := &slopes{records: o.Records, now: o.Now, log: o.Log, every: max(fitEvery/speed, minFitEvery),
+		bar:       24 * time.Hour / speed,
 		retention: cmp.Or(o.Retention, 90*24*time.Hour), ready: make(chan struct{}),
 		open: make(map[signal.SignalID]closable), closed: make(map[string][]closable)}
 	s.fitted.Store(new(map[string]Slope))
@@ -87,7 +91,7 @@ func (s *slopes) of(commodity string) Slope {
 	return Slope{Tau: taus[commodity]}
 }
 
-// run fits again and again, until ctx ends.
+// run fits repeatedly until ctx ends.
 func (s *slopes) run(ctx context.Context) {
 	if s.records == nil {
 		return
@@ -114,7 +118,7 @@ func (s *slopes) run(ctx context.Context) {
 	}
 }
 
-// read takes what the log has beyond what was read.
+// read reads the entries of the log after the ones read so far.
 func (s *slopes) read(ctx context.Context) error {
 	take := func(r *signal.Signal) {
 		panics.Guard(s.log, panics.Weather, func() { s.take(r) }, "signal", string(r.ID))
@@ -128,14 +132,15 @@ func (s *slopes) read(ctx context.Context) error {
 	return nil
 }
 
-// take takes the creation or the closing of a signal.
+// take records the creation or the closing of a signal.
 func (s *slopes) take(r *signal.Signal) {
 	if r.Closing == nil {
 		var m struct {
 			Prior float64 `json:"prior"`
 		}
 		if json.Unmarshal(r.Metadata, &m) == nil && m.Prior > 0 && m.Prior < 1 {
-			s.open[r.ID] = closable{outcome{prior: m.Prior, likelihood: r.Weather.Likelihood, bar: r.CreatedAt.UnixMilli() / s.bar.Milliseconds()},
+			s.open[r.ID] = closable{outcome{prior: m.Prior, likelihood: r.Weather.Likelihood,
+				bar: r.CreatedAt.UnixMilli() / s.bar.Milliseconds()},
 				r.ID, r.Weather.Commodity, r.CreatedAt, time.Time{}}
 		}
 		return
@@ -149,17 +154,17 @@ func (s *slopes) take(r *signal.Signal) {
 	s.closed[c.commodity] = append(s.closed[c.commodity], c)
 }
 
-// fit fits on what was closed before a time.
+// fit fits τ to the signals closed before a time.
 func (s *slopes) fit(before time.Time) {
-	gone := func(c *closable) bool { return !c.created.After(before.Add(-s.retention)) }
+	expired := func(c *closable) bool { return !c.created.After(before.Add(-s.retention)) }
 	for id, c := range s.open {
-		if gone(&c) {
+		if expired(&c) {
 			delete(s.open, id)
 		}
 	}
 	fitted := make(map[string]Slope)
 	for commodity, list := range s.closed {
-		list = slices.DeleteFunc(list, func(c closable) bool { return gone(&c) })
+		list = slices.DeleteFunc(list, func(c closable) bool { return expired(&c) })
 		slices.SortFunc(list, func(a, b closable) int {
 			return cmp.Or(a.closed.Compare(b.closed), strings.Compare(string(a.id), string(b.id)))
 		})
