@@ -443,8 +443,8 @@ const (
 
 // beginIfMany starts a pass over an unbuilt partition that has half as many open signals
 // as an account may have. If they cannot be counted, a later call of Open tries again.
-func (c *Catalogue) beginIfMany(p int) {
-	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
+	limited, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	open, err := 0, panics.ErrPanicked
 	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(limited, p) }, "partition", p)

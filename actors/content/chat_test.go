@@ -20,10 +20,12 @@ import (
 // answerWith returns the body of an answer whose content is text.
 func answerWith(text, finish string) string {
 	quoted, _ := json.Marshal(text)
-	return fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":%q}],"usage":{"total_tokens":9}}`, quoted, finish)
+	return fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%s},"finish_reason":%q}],`+
+		`"usage":{"total_tokens":9}}`, quoted, finish)
 }
 
-const goodText = `{"title":"A standing desk for you","description":"About a standing desk","body":"A standing desk helps you stand."}`
+const goodText = `{"title":"A standing desk for you","description":"About a standing desk","body":"A standing desk ` +
+	`helps you stand."}`
 
 // endpoint is a server that answers by f.
 func endpoint(t *testing.T, f http.HandlerFunc) (string, *atomic.Int64) {
@@ -45,7 +47,8 @@ func respond(status int, kind, body string) http.HandlerFunc {
 	}
 }
 
-var desk = Request{Strategy: BlogPost, Subject: "standing desk", Keywords: []string{"standing desk"}, Features: []string{"quiet motor"}, Locale: "en-GB"}
+var desk = Request{Strategy: BlogPost, Subject: "standing desk", Keywords: []string{"standing desk"},
+	Features: []string{"quiet motor"}, Locale: "en-GB"}
 
 func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
 	t.Parallel()
@@ -64,7 +67,8 @@ func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
 	if m.Writer != "chat" || m.Model != "small" || m.Fallback != "" {
 		t.Errorf("metadata: %+v", m)
 	}
-	if want := "---\ndescription: \"About a standing desk\"\n---\n\n# A standing desk for you\n\nA standing desk helps you stand.\n"; m.Content != want {
+	if want := "---\ndescription: \"About a standing desk\"\n---\n\n# A standing desk for you\n\n" +
+		"A standing desk helps you stand.\n"; m.Content != want {
 		t.Errorf("content %q", m.Content)
 	}
 	// Neither long enough nor with headings, and too dense: 9 of 14.
@@ -73,18 +77,22 @@ func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
 	}
 	format, _ := got["response_format"].(map[string]any)
 	schema, _ := format["json_schema"].(map[string]any)
-	if got["model"] != "small" || format["type"] != "json_schema" || schema["strict"] != true || got["max_completion_tokens"] == nil {
+	if got["model"] != "small" || format["type"] != "json_schema" || schema["strict"] != true ||
+		got["max_completion_tokens"] == nil {
 		t.Errorf("asked for %v", got)
 	}
 }
 
 func TestMetaTagsOfTheEndpointBecomeTags(t *testing.T) {
 	t.Parallel()
-	url, _ := endpoint(t, respond(200, "application/json", answerWith(`{"title":"Standing desk \"A\" <b> for people who stand","description":"All about a standing desk: what to look at and what to ask before you buy one for your home.","body":""}`, "stop")))
+	url, _ := endpoint(t, respond(200, "application/json",
+		answerWith(`{"title":"Standing desk \"A\" <b> for people who stand","description":"All about a standing desk: `+
+			`what to look at and what to ask before you buy one for your home.","body":""}`, "stop")))
 	r := desk
 	r.Strategy = MetaTags
 	text, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m"}}), r)
-	if text.Confidence != 1 || m.Writer != "chat" || strings.Contains(m.Content, "<b>") || !strings.Contains(m.Content, `content="en_GB"`) {
+	if text.Confidence != 1 || m.Writer != "chat" || strings.Contains(m.Content, "<b>") ||
+		!strings.Contains(m.Content, `content="en_GB"`) {
 		t.Errorf("confidence %v, failed %v:\n%s", text.Confidence, m.Failed, m.Content)
 	}
 }
@@ -98,16 +106,22 @@ func TestTheBuiltInWriterTakesOver(t *testing.T) {
 		handle       http.HandlerFunc
 	}{
 		{"truncated", reasonTruncated, 1, respond(200, ok, answerWith(`{"title":"A`, "length"))},
-		{"filtered", reasonAnswer, 1, respond(200, ok, `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`)},
+		{"filtered", reasonAnswer, 1,
+			respond(200, ok, `{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}`)},
 		{"no choices", reasonAnswer, 1, respond(200, ok, `{"choices":[]}`)},
 		{"cut JSON", reasonAnswer, 1, respond(200, ok, `{"choices":[{"mess`)},
 		{"content that is no object", reasonAnswer, 1, respond(200, ok, answerWith("Sure! Here is your text.", "stop"))},
 		{"empty text", reasonAnswer, 1, respond(200, ok, answerWith(`{"title":" ","description":"","body":""}`, "stop"))},
-		{"long text", reasonAnswer, 1, respond(200, ok, answerWith(`{"title":"a","description":"","body":"`+strings.Repeat("a", maxContentLength)+`"}`, "stop"))},
+		{"long text", reasonAnswer, 1,
+			respond(200, ok, answerWith(`{"title":"a","description":"","body":"`+strings.Repeat("a", maxContentLength)+`"}`,
+				"stop"))},
 		{"HTML under 200", reasonAnswer, 1, respond(200, "text/html", "<html>Sign in</html>")},
 		{"bad request", reasonStatus, 1, respond(400, ok, `{"error":{"message":"bad"}}`)},
 		{"bad key", reasonStatus, 1, respond(401, ok, `{}`)},
-		{"redirect", reasonStatus, 1, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }},
+		{"redirect", reasonStatus, 1, func(w http.ResponseWriter,
+			r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}},
 		{"server error", reasonStatus, 3, respond(500, ok, `{}`)},
 		{"too many requests", reasonStatus, 3, respond(429, ok, `{}`)},
 		{"cut connection", reasonConnection, 3, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
@@ -189,7 +203,8 @@ func TestEqualRequestsAtTheSameTimeAreOne(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if text, err := w.Write(context.Background(), desk); err != nil || !strings.Contains(string(text.Metadata), "helps you stand") {
+				if text, err := w.Write(context.Background(), desk); err != nil ||
+					!strings.Contains(string(text.Metadata), "helps you stand") {
 					t.Errorf("%s, %v", text.Metadata, err)
 				}
 			})
@@ -210,7 +225,8 @@ func TestTheEndpointHasTwentySeconds(t *testing.T) {
 				return nil, r.Context().Err()
 			})}}})
 		begun := time.Now()
-		if _, m := written(t, w, desk); m.Writer != "template" || m.Fallback != reasonTimeout || time.Since(begun) != 20*time.Second {
+		if _, m := written(t, w, desk); m.Writer != "template" || m.Fallback != reasonTimeout ||
+			time.Since(begun) != 20*time.Second {
 			t.Errorf("writer %q, reason %q after %v", m.Writer, m.Fallback, time.Since(begun))
 		}
 	})
@@ -233,9 +249,11 @@ func TestARunThatEndsDoesNotWait(t *testing.T) {
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	url, _ := endpoint(t, respond(401, "application/json", `{"error":"no such key: s3cret"}`))
-	for _, url := range []string{url, strings.Replace(url, "http://", "http://user:s3cret@", 1), "http://user:s3cret@127.0.0.1:1"} {
+	for _, url := range []string{url, strings.Replace(url, "http://", "http://user:s3cret@", 1),
+		"http://user:s3cret@127.0.0.1:1"} {
 		var log bytes.Buffer
-		w := newWriter(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Chat: ChatOptions{URL: url, Key: "s3cret", Model: "m", Timeout: time.Second}})
+		w := newWriter(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Chat: ChatOptions{URL: url, Key: "s3cret", Model: "m", Timeout: time.Second}})
 		text, _ := written(t, w, desk)
 		if log.Len() == 0 || strings.Contains(log.String(), "s3cret") || strings.Contains(string(text.Metadata), "s3cret") {
 			t.Errorf("log: %s\nmetadata: %s", log.String(), text.Metadata)
@@ -245,7 +263,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 
 func TestURLsThatAreNone(t *testing.T) {
 	t.Parallel()
-	for _, o := range []ChatOptions{{URL: "example.com", Model: "m"}, {URL: "ftp://example.com", Model: "m"}, {URL: "https://", Model: "m"},
+	for _, o := range []ChatOptions{{URL: "example.com", Model: "m"}, {URL: "ftp://example.com", Model: "m"},
+		{URL: "https://", Model: "m"},
 		{URL: "https://example.com?x=1", Model: "m"}, {URL: "https://example.com"}} {
 		if _, err := New(Options{Chat: o}); err == nil {
 			t.Errorf("%+v is accepted", o)

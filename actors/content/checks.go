@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// check is one property of a good text.
+// check is one measurable property of a good text.
 type check struct {
 	name   string
 	weight float64 // relative to the other checks of the strategy
-	// test returns what was measured, a number, and whether it is as it should be.
+	// test returns the measured value, a number, and whether the text passes.
 	test func(s *subject) (value any, ok bool)
 }
 
-// checks are those of each strategy, in the order in which they are shown. Confidence
-// is the sum of the weights of those that a text passes, divided by the sum of all: 14
-// for a blog post, 12 for a product description, 11 for meta tags. What no text can do
-// without weighs 3, what readers and search engines notice first 2, the rest 1.
-// Changing a bound or a weight changes what the confidence of a signal means;
-// deploy/decisions/0017-checks-of-texts.md tells clients of it.
+// checks are those of each strategy, in the order of their display. The confidence is the
+// sum of the weights of the passed ones over the sum of all: 14 for a blog post, 12 for a
+// product description, 11 for meta tags. Indispensable properties weigh 3, those that
+// readers and search engines notice first 2, the others 1. A changed bound or weight
+// changes what the confidence of a signal means; deploy/decisions/0017-checks-of-texts.md
+// describes them to clients.
 var checks = map[string][]check{
 	BlogPost: {
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.title })},
@@ -41,7 +41,8 @@ var checks = map[string][]check{
 	},
 	MetaTags: {
 		{"title_length", 2, lengthBetween(minTitle, maxTitle, func(s *subject) string { return s.tags.title })},
-		{"description_length", 2, lengthBetween(minDescription, maxDescription, func(s *subject) string { return s.tags.description })},
+		{"description_length", 2, lengthBetween(minDescription, maxDescription,
+			func(s *subject) string { return s.tags.description })},
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.tags.title })},
 		{"keyword_in_description", 2, keywordIn(func(s *subject) string { return s.tags.description })},
 		{"no_duplicate_tags", 1, noDuplicateTags},
@@ -50,7 +51,7 @@ var checks = map[string][]check{
 	},
 }
 
-// What checks ask for.
+// The bounds of the checks.
 const (
 	openingWords           = 100
 	minHeadings            = 3
@@ -59,22 +60,22 @@ const (
 	maxSentenceWords       = 40
 )
 
-// subject is a text and what it was asked for.
+// subject is a text with its request.
 type subject struct {
 	r *Request
 	article
 	tags tags // of meta_tags
 }
 
-// report is what the checks found.
+// report is the result of the checks.
 type report struct {
 	names  []string
 	failed []string
 	values map[string]any
-	share  float64 // of the weights, of those that were passed: 0 to 1, 4 decimals
+	share  float64 // weight of the passed checks over that of all: 0 to 1, 4 decimals
 }
 
-// examine checks a text.
+// examine runs the checks on a text.
 func examine(r *Request, content string) report {
 	s := &subject{r: r}
 	if r.Strategy == MetaTags {
@@ -99,7 +100,7 @@ func examine(r *Request, content string) report {
 	return p
 }
 
-// number returns 1 for true.
+// number returns 1 for true and 0 for false.
 func number(ok bool) int {
 	if ok {
 		return 1
@@ -107,7 +108,7 @@ func number(ok bool) int {
 	return 0
 }
 
-// keywordIn demands the keyword in a part of the text: 1 if it is there.
+// keywordIn requires the keyword in a part of the text. Its value is 1 if it is there.
 func keywordIn(part func(*subject) string) func(*subject) (any, bool) {
 	return func(s *subject) (any, bool) {
 		ok := mentions(part(s), s.r.Keyword())
@@ -115,8 +116,8 @@ func keywordIn(part func(*subject) string) func(*subject) (any, bool) {
 	}
 }
 
-// keywordInOpening demands the keyword within the first words of the prose: 1 if it
-// is there.
+// keywordInOpening requires the keyword within the first words of the prose. Its value is
+// 1 if it is there.
 func keywordInOpening(s *subject) (any, bool) {
 	words := tokens(s.text())
 	keyword := tokens(s.r.Keyword())
@@ -147,14 +148,13 @@ func wordsBetween(low, high int) func(*subject) (any, bool) {
 // headingCount counts the headings below the title.
 func headingCount(s *subject) (any, bool) { return len(s.headings), len(s.headings) >= minHeadings }
 
-// readingEase is that of Flesch, with 1 decimal.
+// readingEase is the Flesch reading ease, with 1 decimal.
 func readingEase(s *subject) (any, bool) {
 	ease := s.article.readingEase()
 	return rounded(ease, 1), ease >= minReadingEase
 }
 
-// keywordDensity is how often the keyword comes for 100 words of prose, with 2
-// decimals.
+// keywordDensity is the number of keywords per 100 words of prose, with 2 decimals.
 func keywordDensity(s *subject) (any, bool) {
 	words, keyword := tokens(s.text()), tokens(s.r.Keyword())
 	n := countPhrase(words, keyword)
@@ -183,7 +183,7 @@ func metaDescription(s *subject) (any, bool) {
 	return n, n > 0
 }
 
-// featuresNamed counts the features that the text names; all must be.
+// featuresNamed counts the features that the text names; all are required.
 func featuresNamed(s *subject) (any, bool) {
 	n := 0
 	for _, f := range s.r.Features {
@@ -192,9 +192,9 @@ func featuresNamed(s *subject) (any, bool) {
 	return n, n == len(s.r.Features)
 }
 
-// featureBenefits counts the features with a benefit: words such as "so you can" in
-// the sentence that names it, or in the one behind it if that names no other feature.
-// All must have one.
+// featureBenefits counts the features with a benefit: a phrase such as "so you can" in
+// the sentence that names the feature, or in the next one if that names no other feature.
+// All features must have one.
 func featureBenefits(s *subject) (any, bool) {
 	all := s.sentences()
 	n := 0
@@ -204,7 +204,7 @@ func featureBenefits(s *subject) (any, bool) {
 	return n, n == len(s.r.Features)
 }
 
-// benefits says that sentences tell what a feature is good for.
+// benefits reports whether the sentences name a benefit of a feature.
 func benefits(sentences []string, feature string, features []string) bool {
 	for i, s := range sentences {
 		if !mentions(s, feature) {
@@ -221,14 +221,14 @@ func benefits(sentences []string, feature string, features []string) bool {
 	return false
 }
 
-// keywordInFirstSentence is 1 if it is there.
+// keywordInFirstSentence is 1 if the first sentence contains the keyword.
 func keywordInFirstSentence(s *subject) (any, bool) {
 	all := s.sentences()
 	ok := len(all) > 0 && mentions(all[0], s.r.Keyword())
 	return number(ok), ok
 }
 
-// noNewClaims counts the claims that the request does not make.
+// noNewClaims counts the claims that are not in the request.
 func noNewClaims(s *subject) (any, bool) {
 	n := len(newClaims(s.r, s.title+"\n"+s.text()))
 	return n, n == 0
@@ -242,10 +242,10 @@ func lengthBetween(low, high int, part func(*subject) string) func(*subject) (an
 	}
 }
 
-// noDuplicateTags counts the tags that say the same as one before.
+// noDuplicateTags counts the repeated tags.
 func noDuplicateTags(s *subject) (any, bool) { return s.tags.duplicates, s.tags.duplicates == 0 }
 
-// canonicalPresent is 1 if the page's own address is named.
+// canonicalPresent is 1 if the page's own address is given.
 func canonicalPresent(s *subject) (any, bool) {
 	ok := s.tags.canonical != ""
 	return number(ok), ok
@@ -254,7 +254,7 @@ func canonicalPresent(s *subject) (any, bool) {
 // openGraph are the properties that a page must have.
 var openGraph = []string{"og:title", "og:description", "og:type", "og:url"}
 
-// openGraphPresent counts them.
+// openGraphPresent counts the properties of openGraph that are present.
 func openGraphPresent(s *subject) (any, bool) {
 	n := 0
 	for _, name := range openGraph {

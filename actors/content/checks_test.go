@@ -29,7 +29,8 @@ func TestBoundsOfChecks(t *testing.T) {
 	head := func(title, description, rest string) string {
 		return fmt.Sprintf(`<title>%s</title><meta name="description" content="%s">%s`, title, description, rest)
 	}
-	all := `<link rel="canonical" href="/x"><meta property="og:title" content="x"><meta property="og:description" content="x"><meta property="og:type" content="x"><meta property="og:url" content="x">`
+	all := `<link rel="canonical" href="/x"><meta property="og:title" content="x"><meta property="og:description" ` +
+		`content="x"><meta property="og:type" content="x"><meta property="og:url" content="x">`
 	cases := []struct {
 		strategy, check string
 		passes, fails   string
@@ -41,7 +42,8 @@ func TestBoundsOfChecks(t *testing.T) {
 		{BlogPost, "keyword_in_heading", "# X\n\n## A desk lamp", "# Desk lamp\n\n## A lamp"},
 		{BlogPost, "heading_count", "# X\n\n## A\n\n### B\n\n## C", "# X\n\n## A\n\n## B"},
 		// 10 words of 17 syllables have an ease of 52.9, of 18 of 44.4.
-		{BlogPost, "reading_ease", strings.Repeat("cat ", 3) + strings.Repeat("table ", 7), strings.Repeat("cat ", 2) + strings.Repeat("table ", 8)},
+		{BlogPost, "reading_ease", strings.Repeat("cat ", 3) + strings.Repeat("table ", 7), strings.Repeat("cat ", 2) +
+			strings.Repeat("table ", 8)},
 		{BlogPost, "keyword_density", plainWords(198) + "desk lamp.", plainWords(199) + "desk lamp."},
 		{BlogPost, "keyword_density", plainWords(38) + "desk lamp.", plainWords(37) + "desk lamp."},
 		{BlogPost, "sentence_length", strings.Repeat("cat ", 40) + ".", strings.Repeat("cat ", 41) + "."},

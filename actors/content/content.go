@@ -20,22 +20,22 @@ const (
 	MetaTags           = "meta_tags"
 )
 
-// Who may have written a text, as metadata names it.
+// The writers of texts, as named in metadata.
 const (
 	writerTemplate = "template"
 	writerChat     = "chat"
 )
 
-// Request says what is to be written.
+// Request describes the text to be written.
 type Request struct {
 	Strategy string   // one of the strategies above
 	Subject  string   // not empty
-	Keywords []string // the first is the one that the text aims at; none: the subject is
-	Features []string // of the subject, to be named
-	Locale   string   // such as en-US; empty: that
+	Keywords []string // the first is the one to be found by; empty: the subject is
+	Features []string // features of the subject that the text must name
+	Locale   string   // such as en-US, the default
 }
 
-// Keyword returns what the text shall be found by.
+// Keyword returns the phrase by which the text is to be found.
 func (r *Request) Keyword() string {
 	if len(r.Keywords) > 0 {
 		return r.Keywords[0]
@@ -43,15 +43,15 @@ func (r *Request) Keyword() string {
 	return r.Subject
 }
 
-// normal returns r without spaces around values, empty values and repetitions: two
-// requests that ask for the same become equal.
+// normal returns r without surrounding spaces, empty values and repetitions, so that
+// equivalent requests become equal.
 func normal(r Request) Request {
 	r.Subject, r.Locale = strings.TrimSpace(r.Subject), cmp.Or(strings.TrimSpace(r.Locale), "en-US")
 	r.Keywords, r.Features = distinct(r.Keywords), distinct(r.Features)
 	return r
 }
 
-// distinct returns the values that are not empty, each once, without regard to case.
+// distinct returns the non-empty values without repetitions, ignoring case.
 func distinct(values []string) []string {
 	all := []string{}
 	for _, v := range values {
@@ -63,19 +63,20 @@ func distinct(values []string) []string {
 	return all
 }
 
-// Text is what was written.
+// Text is a text with its rating.
 type Text struct {
 	Confidence float64
-	Metadata   json.RawMessage // an object, which holds the text
-	Lifetime   time.Duration   // how long the text counts as new
+	Metadata   json.RawMessage // an object that includes the text
+	Lifetime   time.Duration   // how long the text is considered current
 }
 
-// lifetimes are wall time, however fast the market runs.
-var lifetimes = map[string]time.Duration{BlogPost: 30 * 24 * time.Hour, ProductDescription: 60 * 24 * time.Hour, MetaTags: 14 * 24 * time.Hour}
+// lifetimes are by the clock, however fast the market runs.
+var lifetimes = map[string]time.Duration{BlogPost: 30 * 24 * time.Hour, ProductDescription: 60 * 24 * time.Hour,
+	MetaTags: 14 * 24 * time.Hour}
 
-// Options are what a Writer may be given. The zero value works: it asks no endpoint.
+// Options are the optional parts of a Writer. The zero value uses no endpoint.
 type Options struct {
-	Chat ChatOptions  // of the endpoint; none without a URL
+	Chat ChatOptions  // the endpoint; without a URL there is none
 	Log  *slog.Logger // nil: none
 }
 
@@ -85,7 +86,7 @@ type Writer struct {
 	log  *slog.Logger
 }
 
-// New returns a writer. The error says that the endpoint's URL is none.
+// New returns a writer. The error means that the options of the endpoint are not valid.
 func New(o Options) (*Writer, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -99,9 +100,8 @@ func New(o Options) (*Writer, error) {
 	return w, err
 }
 
-// Write writes a text and checks it. If the endpoint fails or takes too long, the
-// built-in writer writes. An error says that the strategy is not known, or that ctx
-// has ended.
+// Write writes and checks a text. If the endpoint fails or takes too long, the built-in
+// writer is used. The error means that the strategy does not exist or that ctx has ended.
 func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
 	if _, known := lifetimes[r.Strategy]; !known {
 		return Text{}, fmt.Errorf("write content: no strategy %q", r.Strategy)
@@ -127,22 +127,22 @@ func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
 	return finish(&r, content, m), nil
 }
 
-// metadata is the object that a signal carries.
+// metadata is the metadata of a signal.
 type metadata struct {
 	Indicators []string       `json:"indicators"` // the names of the checks
 	Reasoning  string         `json:"reasoning"`
 	Values     map[string]any `json:"values"`  // of the checks
-	Failed     []string       `json:"failed"`  // the names of those that were not passed
+	Failed     []string       `json:"failed"`  // the names of the checks that failed
 	Content    string         `json:"content"` // Markdown; HTML for meta_tags
 	Format     string         `json:"format"`
 	Keyword    string         `json:"keyword"`
-	Keywords   []string       `json:"keywords"` // extracted from the request, the weightiest first
+	Keywords   []string       `json:"keywords"` // extracted from the request, the most important first
 	Writer     string         `json:"writer"`
 	Model      string         `json:"model,omitempty"`           // of the endpoint
-	Fallback   string         `json:"fallback_reason,omitempty"` // why the endpoint's text is not used
+	Fallback   string         `json:"fallback_reason,omitempty"` // why the endpoint was not used
 }
 
-// finish checks a text and says what was found.
+// finish checks a text and returns it with its rating.
 func finish(r *Request, content string, m metadata) Text {
 	report := examine(r, content)
 	m.Indicators, m.Values, m.Failed = report.names, report.values, report.failed
@@ -162,14 +162,16 @@ func finish(r *Request, content string, m metadata) Text {
 	return Text{Confidence: report.share, Metadata: encoded, Lifetime: lifetimes[r.Strategy]}
 }
 
-// reasoning tells in words what the checks found.
+// reasoning describes the result of the checks in words.
 func reasoning(r *Request, p report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: ", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description", MetaTags: "Meta tags"}[r.Strategy], r.Subject)
+	fmt.Fprintf(&b, "%s on %s: ", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description",
+		MetaTags: "Meta tags"}[r.Strategy], r.Subject)
 	switch r.Strategy {
 	case BlogPost:
 		fmt.Fprintf(&b, "%v words under %v headings, reading ease %v, %q at %v %% of the words.",
-			p.values["word_count"], p.values["heading_count"], p.values["reading_ease"], r.Keyword(), p.values["keyword_density"])
+			p.values["word_count"], p.values["heading_count"], p.values["reading_ease"],
+			r.Keyword(), p.values["keyword_density"])
 	case ProductDescription:
 		fmt.Fprintf(&b, "%v words", p.values["word_count"])
 		if n := len(r.Features); n > 0 {
@@ -177,31 +179,33 @@ func reasoning(r *Request, p report) string {
 		}
 		b.WriteByte('.')
 	case MetaTags:
-		fmt.Fprintf(&b, "a title of %v and a description of %v characters.", p.values["title_length"], p.values["description_length"])
+		fmt.Fprintf(&b, "a title of %v and a description of %v characters.", p.values["title_length"],
+			p.values["description_length"])
 	}
 	if len(p.failed) == 0 {
 		fmt.Fprintf(&b, " It passes all %d checks.", len(p.names))
 	} else {
-		fmt.Fprintf(&b, " It passes %d of %d checks, not %s.", len(p.names)-len(p.failed), len(p.names), strings.Join(p.failed, ", "))
+		fmt.Fprintf(&b, " It passes %d of %d checks, not %s.", len(p.names)-len(p.failed), len(p.names),
+			strings.Join(p.failed, ", "))
 	}
 	return b.String()
 }
 
-// rounded returns v with so many decimals.
+// rounded returns v rounded to the given number of decimals.
 func rounded(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
 	return math.Round(v*scale) / scale
 }
 
-// inEnglish says that the locale of r is one of English: the only language that the
-// built-in writer knows.
+// inEnglish reports whether the locale of r is English, the only language of the built-in
+// writer.
 func inEnglish(r *Request) bool {
 	language, _, _ := strings.Cut(r.Locale, "-")
 	return strings.EqualFold(language, "en")
 }
 
-// locale returns the language of a text of the built-in writer, and the region of r,
-// in the form of Open Graph.
+// locale returns the locale of a text of the built-in writer in the form of Open Graph,
+// with the region of r.
 func locale(r *Request) string {
 	if _, region, _ := strings.Cut(r.Locale, "-"); inEnglish(r) && len(region) == 2 {
 		return "en_" + strings.ToUpper(region)
@@ -209,7 +213,7 @@ func locale(r *Request) string {
 	return "en_US"
 }
 
-// slug returns a subject as part of a path.
+// slug returns a subject in the form of a path segment.
 func slug(s string) string {
 	words := tokens(s)
 	if len(words) == 0 {

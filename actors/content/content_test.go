@@ -13,7 +13,8 @@ import (
 // ordinary are requests as people make them.
 var ordinary = []Request{
 	{Subject: "standing desk", Features: []string{"quiet motor", "memory presets", "steel frame"}},
-	{Subject: "running shoes", Keywords: []string{"trail running shoes"}, Features: []string{"grippy sole", "washable insole"}},
+	{Subject: "running shoes", Keywords: []string{"trail running shoes"},
+		Features: []string{"grippy sole", "washable insole"}},
 	{Subject: "remote work"},
 	{Subject: "how to bake sourdough bread"},
 	{Subject: "C++"},
@@ -22,7 +23,8 @@ var ordinary = []Request{
 	{Subject: "olive oil", Keywords: []string{"cold pressed olive oil", "mediterranean kitchen"}},
 	{Subject: "running shoes", Keywords: []string{"marathon"}},
 	{Subject: "Dr. Example's heat-pump handbook", Locale: "en-GB"},
-	{Subject: "backpack", Features: strings.Split("rain cover,steel buckle,laptop sleeve,20 litres,wide straps,two pockets,chest belt,light frame,bottle holder,reflective strips", ",")},
+	{Subject: "backpack", Features: strings.Split("rain cover,steel buckle,laptop sleeve,20 litres,wide straps,two "+
+		"pockets,chest belt,light frame,bottle holder,reflective strips", ",")},
 }
 
 func written(t *testing.T, w *Writer, r Request) (Text, metadata) {
@@ -103,18 +105,21 @@ func TestEqualRequestsGetEqualTexts(t *testing.T) {
 		t.Errorf("%d different texts, want %d", len(texts), want)
 	}
 	a, _ := written(t, w, Request{Strategy: BlogPost, Subject: "desk", Features: []string{"drawer"}, Locale: "en-US"})
-	b, _ := written(t, w, Request{Strategy: BlogPost, Subject: " desk", Keywords: []string{" "}, Features: []string{"drawer ", "Drawer", ""}})
+	b, _ := written(t, w, Request{Strategy: BlogPost, Subject: " desk", Keywords: []string{" "},
+		Features: []string{"drawer ", "Drawer", ""}})
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("requests for the same differ:\n%s", diff)
 	}
 }
 
-// TestTheLanguageOfTheText: who asks for another one is told.
-func TestTheLanguageOfTheText(t *testing.T) {
+// TestLanguageOfTheText checks that a request for another language is noted.
+func TestLanguageOfTheText(t *testing.T) {
 	t.Parallel()
-	for locale, want := range map[string]string{"de-DE": `content="en_US"`, "en-gb": `content="en_GB"`, "": `content="en_US"`} {
+	for locale, want := range map[string]string{"de-DE": `content="en_US"`, "en-gb": `content="en_GB"`,
+		"": `content="en_US"`} {
 		_, m := written(t, newWriter(t, Options{}), Request{Strategy: MetaTags, Subject: "desk", Locale: locale})
-		if told := strings.Contains(m.Reasoning, "does not know de-DE"); !strings.Contains(m.Content, want) || told != (locale == "de-DE") {
+		if noted := strings.Contains(m.Reasoning, "does not know de-DE"); !strings.Contains(m.Content, want) ||
+			noted != (locale == "de-DE") {
 			t.Errorf("%s: %s\n%s", locale, m.Reasoning, m.Content)
 		}
 	}
@@ -123,7 +128,8 @@ func TestTheLanguageOfTheText(t *testing.T) {
 func TestForeignTextsStandAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, Options{})
-	for _, subject := range []string{`<script>alert("x")</script>`, `a*b_c [link](http://x) #1`, "🚀", "{{.Title}}", "%d%s", "立ち机", strings.Repeat("long ", 12) + "name"} {
+	for _, subject := range []string{`<script>alert("x")</script>`, `a*b_c [link](http://x) #1`, "🚀", "{{.Title}}",
+		"%d%s", "立ち机", strings.Repeat("long ", 12) + "name"} {
 		for strategy := range lifetimes {
 			text, m := written(t, w, Request{Strategy: strategy, Subject: subject, Features: []string{subject}})
 			if strings.Contains(m.Content, "<script>") && !strings.Contains(m.Content, `\<script`) {
@@ -141,8 +147,10 @@ func TestPronounsAreTheSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, Options{})
 	for _, word := range []string{"tools", "parts", "things", "ideas", "gifts", "deals"} {
-		_, m := written(t, w, Request{Strategy: ProductDescription, Subject: "standing desk", Keywords: []string{word}, Features: []string{"drawer"}})
-		if strings.Contains(m.Content, "they suit you") || strings.Contains(m.Content, "order them") || strings.Contains(m.Content, "add them") {
+		_, m := written(t, w, Request{Strategy: ProductDescription, Subject: "standing desk", Keywords: []string{word},
+			Features: []string{"drawer"}})
+		if strings.Contains(m.Content, "they suit you") || strings.Contains(m.Content, "order them") ||
+			strings.Contains(m.Content, "add them") {
 			t.Errorf("%s: the desk is plural:\n%s", word, m.Content)
 		}
 	}
@@ -150,7 +158,8 @@ func TestPronounsAreTheSubjects(t *testing.T) {
 
 func TestUnknownStrategyIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := newWriter(t, Options{}).Write(context.Background(), Request{Strategy: "poem", Subject: "desk"}); err == nil {
+	if _, err := newWriter(t, Options{}).Write(context.Background(),
+		Request{Strategy: "poem", Subject: "desk"}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -1,16 +1,16 @@
 // Package content writes texts for search engines and rates them.
 //
-//	request ─> chat endpoint, where one is set ─┐
+//	request ─> chat endpoint, if configured ────┐
 //	   └─────> built-in writer (templates) ─────┴─> checks ─> text, confidence, metadata
 //
-// The checks read the text alone, whoever wrote it, and depend on nothing but the
-// text and the request: so the confidence of a text, the weighted share of the checks
-// that it passes, can be reproduced. The built-in writer draws its words by a generator
-// that is seeded by the request: equal requests get equal texts.
+// The checks are the same for both writers and depend on nothing but the text and the
+// request, so the confidence of a text, the weighted share of checks that it passes, is
+// reproducible. The built-in writer draws phrases with a generator seeded by the request:
+// equal requests get equal texts.
 //
 // Where to read: content.go (the API of the package), checks.go (the checks), markdown.go
-// and text.go (how a text is read), keywords.go (which phrases matter), chat.go (the endpoint). Of
-// the built-in writer: writer.go and templates/ (how a text is put together), words.go
-// and words/ (the lines that it draws), features.go (what is known of features),
-// kinds.go and nouns.go (what is guessed of a subject), titles.go.
+// and text.go (how a text is read), keywords.go (extraction of key phrases), chat.go (the
+// endpoint). The built-in writer: writer.go and templates/ (the composition of a text),
+// words.go and words/ (its phrases), features.go (what is known of features), kinds.go
+// and nouns.go (guesses about a subject), titles.go.
 package content

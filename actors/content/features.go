@@ -2,17 +2,17 @@ package content
 
 import "strings"
 
-// feature is one as texts tell of it.
+// feature holds what texts state about a feature.
 type feature struct {
-	Name    string // as it was given, escaped
-	Benefit string // behind "so you can"
-	Wish    string // behind "if you want to"; "" where nothing is known of it
-	Why     string // it matters
-	Check   string // how to
-	Ask     string // what to
+	Name    string // as given, escaped
+	Benefit string // follows "so you can"
+	Wish    string // follows "if you want to"; empty if unknown
+	Why     string // a sentence on why it matters
+	Check   string // a sentence on how to check it
+	Ask     string // a question about it
 }
 
-// topic is what is known of features whose names have one of the phrases.
+// topic holds what is known of features whose names contain one of its phrases.
 type topic struct {
 	kind                           string // of the subjects that have such features; "": of any
 	phrases                        [][]string
@@ -36,8 +36,8 @@ var topics = func() []topic {
 	return all
 }()
 
-// topicOf returns the topic with the longest phrase in a name, of equals the first,
-// without those that were used; nil if there is none.
+// topicOf returns the topic with the longest phrase in a name, the first of equal ones,
+// except those in used; nil without one.
 func topicOf(name string, used map[*topic]bool) *topic {
 	words := tokens(name)
 	var found *topic
@@ -53,8 +53,8 @@ func topicOf(name string, used map[*topic]bool) *topic {
 	return found
 }
 
-// kindOfFeatures returns the kind of subject that most of the features speak for; ""
-// if none does.
+// kindOfFeatures returns the kind of subject that most of the features suggest; "" if
+// none does.
 func kindOfFeatures(names []string) string {
 	votes := map[string]int{}
 	best := ""
@@ -68,16 +68,17 @@ func kindOfFeatures(names []string) string {
 	return best
 }
 
-// maxFeatureWords is how many words features and their benefits may have together, for
-// there to be room beside them. Beyond it their benefits are told in one word.
+// maxFeatureWords limits the words of features and their benefits in a text. Beyond it
+// one-word benefits are used.
 const maxFeatureWords = 220
 
-// words counts those of a line on a feature of a given name.
+// words returns the number of words in a line on a feature of a given name.
 func (f *feature) words(name string) int { return len(tokens(name + " so you can " + f.Benefit)) }
 
-// tell returns what a text tells of features, and how many words their names and
-// benefits have. A topic serves one feature only: no sentence comes twice.
-func tell(names []string, d *drawer) (list []feature, words int) {
+// describeFeatures returns what a text states about features, and the number of words of
+// their names and benefits. A topic is used for one feature only, so that no sentence is
+// repeated.
+func describeFeatures(names []string, d *drawer) (list []feature, words int) {
 	used := map[*topic]bool{}
 	for _, name := range names {
 		f := feature{Name: escapeMarks(name)}
@@ -88,8 +89,9 @@ func tell(names []string, d *drawer) (list []feature, words int) {
 				f.Benefit, f.Wish = f.Wish, f.Benefit
 			}
 		} else {
-			f.Benefit = d.raw("benefit")
-			f.Why, f.Check, f.Ask = d.about("feature why", f.Name), d.about("feature check", f.Name), d.about("feature ask", f.Name)
+			f.Benefit = d.template("benefit")
+			f.Why, f.Check, f.Ask = d.about("feature why", f.Name), d.about("feature check", f.Name),
+				d.about("feature ask", f.Name)
 		}
 		words += f.words(name)
 		list = append(list, f)
@@ -97,7 +99,7 @@ func tell(names []string, d *drawer) (list []feature, words int) {
 	if words > maxFeatureWords {
 		words = 0
 		for i := range list {
-			list[i].Benefit = d.raw("short benefit")
+			list[i].Benefit = d.template("short benefit")
 			words += list[i].words(names[i])
 		}
 	}

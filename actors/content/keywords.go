@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// maxPhraseWords bounds an extracted phrase: longer ones are sentences.
+	// maxPhraseWords limits an extracted phrase: longer ones are sentences.
 	maxPhraseWords = 4
-	// maxKeywords is how many phrases are shown.
+	// maxKeywords is the number of phrases that are shown.
 	maxKeywords = 8
 )
 
 // stopWords separate phrases.
 var stopWords = func() map[string]bool {
 	m := map[string]bool{}
-	for _, w := range strings.Fields(`a about above after again all also an and any are as at be because been before being below between both but by
-		can could did do does doing down during each few for from further get had has have having he her here hers him his how i if in into is it its
-		just let me more most my no nor not now of off on once only or other our out over own per same she should so some such than that the their
-		them then there these they this those through to too under until up us very was we were what when where which while who whom why will with
+	for _, w := range strings.Fields(`a about above after again all also an and any are as at be because been before
+		being below between both but by can could did do does doing down during each few for from further get had has have
+		having he her here hers him his how i if in into is it its just let me more most my no nor not now of off on once
+		only or other our out over own per same she should so some such than that the their them then there these they
+		this those through to too under until up us very was we were what when where which while who whom why will with
 		without would you your yours`) {
 		m[w] = true
 	}
@@ -33,10 +34,10 @@ type phrase struct {
 	score float64
 }
 
-// extract returns the phrases of a text that matter most, the weightiest first, by
-// RAKE: a text falls into candidates at stop words and at punctuation; a word counts
-// by its degree (how many words stand beside it in candidates, itself included)
-// divided by how often it comes; a candidate counts by the sum of its words.
+// extract returns the key phrases of a text, the most important first, by RAKE: the text
+// is split into candidates at stop words and punctuation; the score of a word is its
+// degree (the number of words in its candidates, itself included) divided by its
+// frequency; the score of a candidate is the sum over its words.
 func extract(text string) []phrase {
 	candidates := candidatesOf(text)
 	frequency, degree := map[string]int{}, map[string]int{}
@@ -64,8 +65,7 @@ func extract(text string) []phrase {
 	return found
 }
 
-// candidatesOf splits a text at stop words and at whatever is no letter, digit,
-// apostrophe, hyphen, space or point within a number.
+// candidatesOf splits a text at stop words and at every character that separates.
 func candidatesOf(text string) [][]string {
 	var all [][]string
 	runes := []rune(strings.ToLower(text))
@@ -100,16 +100,18 @@ func candidatesOf(text string) [][]string {
 	return all
 }
 
-// separates says that the character at i stands between candidates.
+// separates reports whether the character at i separates candidates: anything but
+// letters, digits, apostrophes, hyphens, spaces and the point within a number.
 func separates(text []rune, i int) bool {
 	c := text[i]
 	if c == '.' || c == ',' {
 		return i == 0 || i+1 == len(text) || !unicode.IsDigit(text[i-1]) || !unicode.IsDigit(text[i+1])
 	}
-	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) && !unicode.IsSpace(c) && !strings.ContainsRune("'-+#", c)
+	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) && !unicode.IsSpace(c) &&
+		!strings.ContainsRune("'-+#", c)
 }
 
-// related returns the phrases of what a request says, the weightiest first.
+// related returns the key phrases of a request, the most important first.
 func related(r *Request) []string {
 	given := strings.Join(slices.Concat([]string{r.Subject}, r.Keywords, r.Features), ". ")
 	names := []string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// article is a text as checks read it.
+// article is a text as the checks read it.
 type article struct {
 	title       string
 	description string // of the front matter

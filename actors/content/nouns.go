@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// noun is a subject as it stands in English sentences. What it is, is guessed from its
-// words; where the guess is unsure it stands bare, which is never quite wrong.
+// noun is a subject in the forms of English sentences, guessed from its words. If the
+// guess is uncertain all forms are without an article, which is never quite wrong.
 type noun struct {
 	Bare  string // "standing desk"; a question stands in quotes
 	A     string // "a standing desk", "running shoes", "olive oil"
@@ -27,19 +27,20 @@ func (n noun) number(one, many string) string {
 	return one
 }
 
-// replacer puts the noun, and the words that go with it, in the place of names in
-// braces.
+// replacer replaces names in braces by the noun and the words that agree with it.
 func (n noun) replacer() *strings.Replacer {
-	return strings.NewReplacer("{a}", n.A, "{name}", n.Bare, "{this}", n.This, "{T}", n.Title, "{A}", titleCase(n.A), "{N}", upperFirst(n.Bare),
+	return strings.NewReplacer("{a}", n.A, "{name}", n.Bare, "{this}", n.This, "{T}", n.Title, "{A}", titleCase(n.A),
+		"{N}", upperFirst(n.Bare),
 		"{it}", n.number("it", "they"), "{them}", n.Them(), "{s}", n.number("s", ""), "{is}", n.number("is", "are"),
 		"{was}", n.number("was", "were"), "{does}", n.number("does", "do"), "{go}", n.number("goes", "go"))
 }
 
-// nounOf returns s, which is not escaped, as a noun; one that is not English is a name.
+// nounOf returns s, which is not escaped, as a noun. A subject in another language is
+// treated as a name.
 func nounOf(s string, english bool) noun {
 	s = strings.TrimSpace(strings.ReplaceAll(s, "_", " "))
 	if bare := strings.TrimRight(s, ".!?,;: "); bare != "" {
-		s = bare // marks at its end would end a sentence
+		s = bare // trailing marks would end a sentence
 	}
 	text := escapeMarks(s)
 	n := noun{Bare: text, A: text, This: text, Title: escapeMarks(titleCase(s))}
@@ -66,23 +67,25 @@ func nounOf(s string, english bool) noun {
 	return n
 }
 
-// isName says that a word looks like a name: it has a capital, or other signs than
-// letters and hyphens.
+// isName reports whether a word looks like a name: it has a capital, or characters other
+// than letters and hyphens.
 func isName(w string) bool {
-	return w != strings.ToLower(w) || strings.ContainsFunc(w, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsLetter(c) && c != '-' })
+	return w != strings.ToLower(w) || strings.ContainsFunc(w,
+		func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsLetter(c) && c != '-' })
 }
 
-// articles begin a noun that needs none.
+// articles begin a noun that needs no further one.
 var articles = strings.Fields("a an the this these my your our")
 
-// indefinite returns the indefinite article of a noun, by how it sounds: letters are
-// spelled in abbreviations of up to three.
+// indefinite returns the indefinite article of a noun by its pronunciation. Abbreviations
+// of up to three letters are spelled out.
 func indefinite(s string) string {
 	first, _, _ := strings.Cut(strings.ReplaceAll(s, "-", " "), " ")
 	begins := func(prefixes ...string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(strings.ToLower(first), p) })
 	}
-	an := begins("a", "e", "i", "o", "u", "8") && !begins("uni", "use", "usa", "eu", "one", "once", "ubi", "uto") || // "you", "won"
+	// "you", "won"
+	an := begins("a", "e", "i", "o", "u", "8") && !begins("uni", "use", "usa", "eu", "one", "once", "ubi", "uto") ||
 		begins("hour", "honest", "honour", "honor", "heir", "unin", "unim") || first == "11" || first == "18" || first == "x"
 	if len(first) <= 3 && len(first) > 1 && first == strings.ToUpper(first) && unicode.IsLetter(rune(first[0])) {
 		an = strings.ContainsAny(first[:1], "AEFHILMNORSX")
@@ -93,19 +96,19 @@ func indefinite(s string) string {
 	return "a"
 }
 
-// questionWords begin a subject that is a question or a task rather than a thing.
+// questionWords begin a subject that is a question or a task.
 var questionWords = strings.Fields("how what why when where who which is are can should do does")
 
 func isQuestion(words []string) bool {
 	return len(words) > 1 && slices.Contains(questionWords, words[0])
 }
 
-// headOf returns the word that the others of a noun belong to: the last one before a
-// preposition.
+// headOf returns the head of a noun phrase: the last word before a preposition.
 func headOf(words []string) string {
 	head := ""
 	for i, w := range words {
-		if i > 0 && slices.Contains([]string{"for", "of", "in", "with", "to", "from", "on", "at", "without", "by", "under", "near"}, w) {
+		if i > 0 && slices.Contains([]string{"for", "of", "in", "with", "to", "from", "on", "at", "without", "by", "under",
+			"near"}, w) {
 			break
 		}
 		head = w
@@ -113,40 +116,45 @@ func headOf(words []string) string {
 	return head
 }
 
-// singulars are the ends of words that end in s although they are not plural.
-var singulars = strings.Fields("ss us is lens gas bias atlas canvas series species news physics mathematics economics electronics analytics logistics politics")
+// singulars are the endings of words that end in s without being plural.
+var singulars = strings.Fields("ss us is lens gas bias atlas canvas series species news physics mathematics " +
+	"economics electronics analytics logistics politics")
 
-// isPlural guesses whether a noun is one.
+// isPlural guesses whether a noun is plural.
 func isPlural(w string) bool {
 	if slices.Contains([]string{"men", "women", "people", "children", "feet", "teeth"}, w) {
 		return true
 	}
-	return len(w) > 3 && strings.HasSuffix(w, "s") && !slices.ContainsFunc(singulars, func(end string) bool { return strings.HasSuffix(w, end) })
+	return len(w) > 3 && strings.HasSuffix(w, "s") && !slices.ContainsFunc(singulars,
+		func(end string) bool { return strings.HasSuffix(w, end) })
 }
 
 // substances are things that have no plural and no article; abstracts are no things.
 var (
-	substances = strings.Fields(`oil bread coffee tea water milk wine beer juice honey rice flour sugar salt cheese butter chocolate pasta soap
-		shampoo cream sunscreen perfume paint wood paper fabric leather wool cotton furniture equipment clothing jewellery jewelry luggage
-		bedding lingerie cutlery crockery software hardware wheat corn gas gold silver steel`)
-	abstracts = strings.Fields(`work seo ai yoga health energy power art music law history advice travel skin hair data content code time money food
-		insurance finance care sleep research science culture sport football tennis golf weather economics electronics analytics logistics physics
-		politics mathematics news tax debt credit privacy email internet blockchain bitcoin astronomy photography pilates homework makeup`)
+	substances = strings.Fields(`oil bread coffee tea water milk wine beer juice honey rice flour sugar salt cheese
+		butter chocolate pasta soap shampoo cream sunscreen perfume paint wood paper fabric leather wool cotton furniture
+		equipment clothing jewellery jewelry luggage bedding lingerie cutlery crockery software hardware wheat corn gas
+		gold silver steel`)
+	abstracts = strings.Fields(`work seo ai yoga health energy power art music law history advice travel skin hair data
+		content code time money food insurance finance care sleep research science culture sport football tennis golf
+		weather economics electronics analytics logistics physics politics mathematics news tax debt credit privacy email
+		internet blockchain bitcoin astronomy photography pilates homework makeup`)
 )
 
 func isAbstract(w string) bool {
 	if slices.Contains(abstracts, w) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"ing", "tion", "sion", "ness", "ity", "ism", "ance", "ence", "ship", "ware", "care", "ology", "ics", "culture"},
+	return slices.ContainsFunc([]string{"ing", "tion", "sion", "ness", "ity", "ism", "ance", "ence", "ship", "ware",
+		"care", "ology", "ics", "culture"},
 		func(end string) bool { return strings.HasSuffix(w, end) && len(w) > len(end)+2 })
 }
 
-// smallWords stand in titles without a capital.
+// smallWords are not capitalised in titles.
 var smallWords = strings.Fields("a an the and but or nor for of in on at to by with from as")
 
-// titleCase begins each word of a text with a capital, but for small words inside and
-// words that have a capital already, as names such as iPhone do.
+// titleCase capitalises the words of a text, except small words inside and words with a
+// capital such as iPhone.
 func titleCase(s string) string {
 	words := strings.Fields(s)
 	for i, w := range words {
@@ -157,7 +165,7 @@ func titleCase(s string) string {
 	return strings.Join(words, " ")
 }
 
-// upperFirst begins a text with a capital, unless its first word has one already.
+// upperFirst capitalises a text, unless its first word contains a capital.
 func upperFirst(s string) string {
 	word, _, _ := strings.Cut(s, " ")
 	if word != strings.ToLower(word) {

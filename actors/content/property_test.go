@@ -63,7 +63,7 @@ func TestAnyRequestGetsAGoodText(t *testing.T) {
 	})
 }
 
-// excused says that no text could pass a check.
+// excused reports whether no text could pass a check.
 func excused(r *Request, check string) bool {
 	keyword := r.Keyword()
 	switch check {
@@ -83,8 +83,10 @@ func excused(r *Request, check string) bool {
 
 // readable demands that a text holds nothing that a person would not write.
 func readable(t *rapid.T, r *Request, text string) {
-	for _, bad := range []string{"<no value>", "{", "}", "%!", "  ", "\n\n\n", " .", " ,", "..", "?.", "?:", "!.", ",.", "a an ", "a a ", "the the "} {
-		if strings.Contains(text, bad) && !strings.Contains(fmt.Sprint(r.Subject, r.Keywords, r.Features), strings.TrimSpace(bad)) {
+	for _, bad := range []string{"<no value>", "{", "}", "%!", "  ", "\n\n\n", " .", " ,", "..", "?.", "?:", "!.", ",.",
+		"a an ", "a a ", "the the "} {
+		if strings.Contains(text, bad) && !strings.Contains(fmt.Sprint(r.Subject, r.Keywords, r.Features),
+			strings.TrimSpace(bad)) {
 			t.Errorf("%s: the text holds %q:\n%s", r.Strategy, bad, text)
 		}
 	}
@@ -105,8 +107,9 @@ func readable(t *rapid.T, r *Request, text string) {
 func TestLinesKeepToTheirSections(t *testing.T) {
 	t.Parallel()
 	names := strings.NewReplacer("{a}", "", "{name}", "", "{this}", "", "{T}", "", "{A}", "", "{N}", "")
-	need := map[string]int{"reason": 4, "criteria": 4, "ask": 5, "try": 4, "mistake": 4, "check": 6, "faq": 3, "next": 2, "picture": 2}
-	for kind, sections := range pools {
+	need := map[string]int{"reason": 4, "criteria": 4, "ask": 5, "try": 4, "mistake": 4, "check": 6, "faq": 3, "next": 2,
+		"picture": 2}
+	for kind, sections := range phrases {
 		if kind == "common" {
 			continue
 		}
@@ -151,7 +154,8 @@ func TestTopics(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"memory foam": "sit, stand or move in comfort", "memory presets": "come back to your settings in one step",
+	for name, want := range map[string]string{"memory foam": "sit, stand or move in comfort",
+		"memory presets":        "come back to your settings in one step",
 		"no fees until signing": "keep an eye on the cost", "automatic rollback": "go back when a change turns out bad",
 		"blue-green": "try a change on a few before all get it", "something else": ""} {
 		got := ""
@@ -167,15 +171,19 @@ func TestTopics(t *testing.T) {
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[string]string{
-		"standing desk": kindProduct, "coffee machine": kindProduct, "specialty coffee": kindFood, "extra virgin olive oil": kindFood, "oil": kindTopic,
-		"zero-downtime deploys": kindTech, "C++": kindTech, "remote work": kindTopic, "how to bake bread": kindTask, "how to": kindTopic,
-		"what is an API": kindTopic, "natural_gas": kindTopic, "AI": kindTech, "machine learning": kindTech, "espresso beans": kindFood, "skin care": kindPractice, "": kindTopic, "hot sauce for grills": kindFood,
+		"standing desk": kindProduct, "coffee machine": kindProduct, "specialty coffee": kindFood,
+		"extra virgin olive oil": kindFood, "oil": kindTopic,
+		"zero-downtime deploys": kindTech, "C++": kindTech, "remote work": kindTopic, "how to bake bread": kindTask,
+		"how to":         kindTopic,
+		"what is an API": kindTopic, "natural_gas": kindTopic, "AI": kindTech, "machine learning": kindTech,
+		"espresso beans": kindFood, "skin care": kindPractice, "": kindTopic, "hot sauce for grills": kindFood,
 	} {
 		if got := kindOf(subject, nil); got != want {
 			t.Errorf("%s: kind %s, want %s", subject, got, want)
 		}
 	}
-	for kind, features := range map[string][]string{kindProduct: {"steel frame", "quiet motor", "fresh"}, kindFood: {"fresh roast"}, kindTech: {"automatic rollback"}, kindTopic: {"something"}} {
+	for kind, features := range map[string][]string{kindProduct: {"steel frame", "quiet motor", "fresh"},
+		kindFood: {"fresh roast"}, kindTech: {"automatic rollback"}, kindTopic: {"something"}} {
 		if got := kindOf("gizmo", features); got != kind {
 			t.Errorf("a gizmo with %q: kind %s, want %s", features, got, kind)
 		}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// tags are the tags of the head of a page.
+// tags holds the tags of a page's head.
 type tags struct {
 	title       string
 	description string
@@ -16,7 +16,7 @@ type tags struct {
 	duplicates  int
 }
 
-// readTags reads the tags of a piece of HTML. Anything is read.
+// readTags reads the tags in a piece of HTML, which may be malformed.
 func readTags(s string) tags {
 	t := tags{named: map[string]string{}}
 	seen := map[string]bool{}
@@ -33,7 +33,7 @@ func readTags(s string) tags {
 		switch kind {
 		case html.ErrorToken:
 			if z.Err() != io.EOF {
-				t.duplicates++ // what cannot be read is not in order
+				t.duplicates++ // malformed HTML fails the check
 			}
 			return t
 		case html.TextToken:
@@ -52,7 +52,7 @@ func readTags(s string) tags {
 	}
 }
 
-// add reads a meta or link tag.
+// add records a meta or link tag.
 func (t *tags) add(token html.Token, note func(name string)) {
 	attributes := map[string]string{}
 	for _, a := range token.Attr {

@@ -5,20 +5,22 @@ import (
 	"unicode"
 )
 
-// text returns all of the prose.
+// text returns the prose, one paragraph per line.
 func (a *article) text() string { return strings.Join(a.prose, "\n") }
 
 var apostrophes = strings.NewReplacer("'", "", "’", "")
 
-// tokens returns the words of s in small letters: runs of letters and digits, in which
-// an apostrophe does not count.
+// tokens returns the words of s in lower case: runs of letters and digits, ignoring
+// apostrophes.
 func tokens(s string) []string {
 	s = apostrophes.Replace(strings.ToLower(s))
-	return strings.FieldsFunc(s, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c) })
+	return strings.FieldsFunc(s, func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c) &&
+			!unicode.IsMark(c)
+	})
 }
 
-// countPhrase returns how often the words of phrase follow each other in those of a
-// text. Places do not overlap.
+// countPhrase returns how often phrase occurs in the words of a text, without overlaps.
 func countPhrase(text, phrase []string) int {
 	if len(phrase) == 0 {
 		return 0
@@ -44,8 +46,8 @@ func equalWords(a, b []string) bool {
 	return true
 }
 
-// mentions says that a text has a phrase. One without letters and digits is searched
-// for as it is.
+// mentions reports whether a text contains a phrase. A phrase without letters and digits
+// is compared literally.
 func mentions(text, phrase string) bool {
 	words := tokens(phrase)
 	if len(words) == 0 {
@@ -54,15 +56,16 @@ func mentions(text, phrase string) bool {
 	return countPhrase(tokens(text), words) > 0
 }
 
-// abbreviations do not end a sentence although a full stop follows.
-var abbreviations = map[string]bool{"dr": true, "mr": true, "mrs": true, "ms": true, "st": true, "vs": true, "no": true, "inc": true,
+// abbreviations do not end a sentence although they are followed by a full stop.
+var abbreviations = map[string]bool{"dr": true, "mr": true, "mrs": true, "ms": true, "st": true, "vs": true,
+	"no": true, "inc": true,
 	"ltd": true, "co": true, "e.g": true, "i.e": true, "etc": true, "approx": true, "prof": true, "jr": true, "sr": true}
 
 // closing are marks that belong to the sentence before them.
 const closing = `"'”’)`
 
-// sentences splits a paragraph behind full stops, question and exclamation marks that
-// a space or the end follows.
+// sentences splits a paragraph after full stops, question and exclamation marks that are
+// followed by a space or the end.
 func sentences(paragraph string) []string {
 	var all []string
 	runes := []rune(paragraph)
@@ -75,7 +78,8 @@ func sentences(paragraph string) []string {
 			continue
 		}
 		words := strings.Fields(string(runes[start:i]))
-		if c == '.' && i+1 < len(runes) && len(words) > 0 && abbreviations[strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))] {
+		if c == '.' && i+1 < len(runes) && len(words) > 0 &&
+			abbreviations[strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))] {
 			continue
 		}
 		end := i + 1
@@ -93,7 +97,7 @@ func sentences(paragraph string) []string {
 	return all
 }
 
-// sentences returns those of all paragraphs.
+// sentences returns the sentences of all paragraphs.
 func (a *article) sentences() []string {
 	var all []string
 	for _, p := range a.prose {
@@ -102,8 +106,8 @@ func (a *article) sentences() []string {
 	return all
 }
 
-// readingEase returns the reading ease by Flesch: above 60 for plain English, below 30
-// for what is hard to read; 0 for a text without words.
+// readingEase returns the Flesch reading ease: above 60 for plain English, below 30 for
+// difficult texts; 0 for a text without words.
 func (a *article) readingEase() float64 {
 	words, syllables, count := 0, 0, 0
 	for _, s := range a.sentences() {
@@ -123,8 +127,8 @@ func (a *article) readingEase() float64 {
 	return 206.835 - 1.015*float64(words)/float64(count) - 84.6*float64(syllables)/float64(words)
 }
 
-// syllablesOf estimates the syllables of an English word in small letters: its groups
-// of vowels, without those that are silent at the end. At least 1.
+// syllablesOf estimates the number of syllables of an English word in lower case: its
+// groups of vowels, except silent ones at the end, and at least 1.
 func syllablesOf(word string) int {
 	n := 0
 	before := false
@@ -141,7 +145,7 @@ func syllablesOf(word string) int {
 	return max(n, 1)
 }
 
-// silentEnd says that the last group of vowels of a word is not heard.
+// silentEnd reports whether the last group of vowels of a word is silent.
 func silentEnd(w string) bool {
 	last := len(w) - 1
 	consonantBefore := func(i int) bool { return i > 0 && !strings.ContainsRune("aeiouy", rune(w[i-1])) }

@@ -10,7 +10,8 @@ import (
 
 func TestReadMarkdown(t *testing.T) {
 	t.Parallel()
-	got := readMarkdown("---\r\ndescription: \"Of desks\"\n---\n# A *desk*\n\nFirst [line](http://x.example),\nsecond line.\n## How `it` stands ##\n- one\n2. two\n> three\n```\n# code\n```\n\\*last\\*\n")
+	got := readMarkdown("---\r\ndescription: \"Of desks\"\n---\n# A *desk*\n\nFirst [line](http://x.example),\n" +
+		"second line.\n## How `it` stands ##\n- one\n2. two\n> three\n```\n# code\n```\n\\*last\\*\n")
 	want := article{title: "A desk", description: "Of desks", headings: []string{"How it stands"},
 		prose: []string{"First line, second line.", "one", "two", "three", "*last*"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(article{})); diff != "" {
@@ -38,7 +39,8 @@ func TestSentences(t *testing.T) {
 
 func TestSyllables(t *testing.T) {
 	t.Parallel()
-	for word, want := range map[string]int{"a": 1, "desk": 1, "make": 1, "table": 2, "used": 1, "wanted": 2, "takes": 1, "boxes": 2, "standing": 2,
+	for word, want := range map[string]int{"a": 1, "desk": 1, "make": 1, "table": 2, "used": 1, "wanted": 2, "takes": 1,
+		"boxes": 2, "standing": 2,
 		"the": 1, "you": 1, "reading": 2, "organisation": 5, "x1": 1, "café": 2, "be": 1, "e": 1, "le": 1} {
 		if got := syllablesOf(word); got != want {
 			t.Errorf("%s has %d syllables, want %d", word, got, want)
@@ -63,7 +65,8 @@ func TestExtractCountsByDegreeAndFrequency(t *testing.T) {
 	// Candidates: "quiet motor", "motor", "steel frame desk". Degrees: quiet 2, motor 3 of 2
 	// occurrences, each word of the third 3.
 	want := []phrase{{"steel frame desk", 9}, {"quiet motor", 3.5}, {"motor", 1.5}}
-	if diff := cmp.Diff(want, extract("A quiet motor, and the motor of a steel frame desk."), cmp.AllowUnexported(phrase{})); diff != "" {
+	if diff := cmp.Diff(want, extract("A quiet motor, and the motor of a steel frame desk."),
+		cmp.AllowUnexported(phrase{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -92,8 +95,10 @@ func TestNouns(t *testing.T) {
 
 func TestIndefiniteArticles(t *testing.T) {
 	t.Parallel()
-	for _, want := range []string{"a desk", "an oven", "a unicycle", "an uninterruptible power supply", "a euro coin", "a one-page plan", "an hourglass",
-		"an umbrella", "a user manual", "an SEO tool", "a USB hub", "an LED lamp", "an x-ray", "an 8-inch tablet", "an 18-volt drill", "a 12-volt drill", "an iPhone case"} {
+	for _, want := range []string{"a desk", "an oven", "a unicycle", "an uninterruptible power supply", "a euro coin",
+		"a one-page plan", "an hourglass",
+		"an umbrella", "a user manual", "an SEO tool", "a USB hub", "an LED lamp", "an x-ray", "an 8-inch tablet",
+		"an 18-volt drill", "a 12-volt drill", "an iPhone case"} {
 		article, rest, _ := strings.Cut(want, " ")
 		if got := indefinite(rest); got != article {
 			t.Errorf("%s %s", got, rest)

@@ -12,8 +12,8 @@ const (
 	minDescription, maxDescription = 70, 158
 )
 
-// title returns the title of a page, not escaped: one that names features where it is
-// all that a reader sees of them, else one of the kind's, of those that fit.
+// title returns the title of a page, not escaped, out of those that fit: one that names
+// features if readers see no more of them, otherwise one for the kind of subject.
 func title(r *Request, p *page, d *drawer) string {
 	short := titleCase(r.Keyword())
 	names := []string{unescapeMarks(p.Keyword.Title), short}
@@ -30,7 +30,8 @@ func title(r *Request, p *page, d *drawer) string {
 	for _, name := range names {
 		for _, section := range []string{"title", "common title"} {
 			for _, form := range d.all(section) {
-				t := strings.NewReplacer("{T}:", colon(name), "{T}", name, "{A}", titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
+				t := strings.NewReplacer("{T}:", colon(name), "{T}", name, "{A}",
+					titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
 				if joined := p.Aside && name != short; fits(t, minTitle, maxTitle) && !(joined && strings.Contains(form, "{A}")) {
 					return t
 				}
@@ -48,8 +49,8 @@ func colon(name string) string {
 	return name + ":"
 }
 
-// summary returns a description of a page, not escaped: one that names features, or
-// else one of the kind's, of those that fit.
+// summary returns the description of a page, not escaped, out of those that fit: one that
+// names features, otherwise one for the kind of subject.
 func summary(r *Request, p *page, d *drawer) string {
 	long := p.Keyword
 	for n := len(r.Features); n > 0; n-- {
@@ -77,7 +78,7 @@ func describe(form string, n noun, features string) string {
 	return upperFirst(strings.ReplaceAll(unescapeMarks(n.replacer().Replace(form)), "{f}", features))
 }
 
-// fits says that a text has so many characters.
+// fits reports whether the length of a text, in characters, is within bounds.
 func fits(s string, low, high int) bool {
 	n := utf8.RuneCountInString(s)
 	return low <= n && n <= high

@@ -10,14 +10,14 @@ import (
 //go:embed words/*.txt
 var wordFiles embed.FS
 
-// pools are the lines from which texts are put together: by kind of subject, then by
-// section. A file is a kind; "[name]" begins a section; each line of it is one to three
+// phrases are the building blocks of texts by kind of subject, then by section. A file
+// holds the phrases of a kind; "[name]" begins a section; each line of it is one to three
 // sentences, in which names in braces stand for the subject (see noun.replacer).
 //
-// The lines of opening, close and the sections that end in _lead, but for check_lead,
-// have the keyword once; other lines of a blog post, headings aside, do not have it: so
-// how often it comes does not depend on what is drawn.
-var pools = func() map[string]map[string][]string {
+// The lines of opening, close and the sections that end in _lead, except check_lead,
+// contain the keyword once; other lines of a blog post except headings do not contain it.
+// The keyword density therefore does not depend on what is drawn.
+var phrases = func() map[string]map[string][]string {
 	all := map[string]map[string][]string{}
 	for _, kind := range []string{kindProduct, kindFood, kindTech, kindPractice, kindTask, kindTopic, "common"} {
 		all[kind] = map[string][]string{}
@@ -28,13 +28,13 @@ var pools = func() map[string]map[string][]string {
 	return all
 }()
 
-// section is one of a file of words.
+// section is a section of a file of phrases.
 type section struct {
 	name  string
 	lines []string
 }
 
-// readSections reads a file of words.
+// readSections parses a file of phrases.
 func readSections(file string) []section {
 	text, err := wordFiles.ReadFile(file)
 	if err != nil { // it is embedded
@@ -55,8 +55,8 @@ func readSections(file string) []section {
 	return all
 }
 
-// drawer draws lines for one text. What a section has left is drawn before anything of
-// it is drawn again.
+// drawer draws phrases for one text. A section is repeated only after all of it was
+// drawn.
 type drawer struct {
 	rng  *rand.Rand
 	kind string
@@ -64,7 +64,7 @@ type drawer struct {
 	left map[string][]string
 }
 
-// newDrawer returns the drawer of a request's text.
+// newDrawer returns the drawer for a request's text.
 func newDrawer(r *Request) *drawer {
 	about, subject, aside := nouns(r)
 	kind := kindOf(r.Subject, r.Features)
@@ -72,22 +72,22 @@ func newDrawer(r *Request) *drawer {
 	case r.Strategy == ProductDescription:
 		about = subject
 	case aside || kind == kindTopic:
-		kind = kindOf(r.Keyword(), nil) // that is what the text is on
+		kind = kindOf(r.Keyword(), nil) // the text is about the keyword
 	}
 	rng := rand.New(rand.NewPCG(seedOf(r), generatorStream))
 	return &drawer{rng: rng, kind: kind, noun: about.replacer(), left: map[string][]string{}}
 }
 
-// of returns the lines of a section: those of the kind, or else those for all kinds.
+// of returns the lines of a section for the drawer's kind, otherwise those for all kinds.
 func (d *drawer) of(name string) []string {
-	if own := pools[d.kind][name]; own != nil {
+	if own := phrases[d.kind][name]; own != nil {
 		return own
 	}
-	return pools["common"][name]
+	return phrases["common"][name]
 }
 
-// raw draws a line as it stands in its file.
-func (d *drawer) raw(name string) string {
+// template draws a line with its names in braces.
+func (d *drawer) template(name string) string {
 	left := d.left[name]
 	if len(left) == 0 {
 		left = slices.Clone(d.of(name))
@@ -97,10 +97,10 @@ func (d *drawer) raw(name string) string {
 	return left[0]
 }
 
-// line draws a line.
-func (d *drawer) line(name string) string { return upperFirst(d.noun.Replace(d.raw(name))) }
+// line draws a line and replaces its names in braces.
+func (d *drawer) line(name string) string { return upperFirst(d.noun.Replace(d.template(name))) }
 
-// lines draws n lines, or as many as the section has left: no line comes twice.
+// lines draws n different lines, or as many as the section has left.
 func (d *drawer) lines(name string, n int) []string {
 	if left, begun := d.left[name]; begun {
 		n = min(n, len(left))
@@ -114,19 +114,19 @@ func (d *drawer) lines(name string, n int) []string {
 	return list
 }
 
-// all returns the lines of a section, as they stand in their file, in an order that is
-// drawn. "common x" is section x for all kinds.
+// all returns the lines of a section in random order, with their names in braces. "common
+// x" is section x for all kinds.
 func (d *drawer) all(name string) []string {
 	lines := d.of(name)
 	if common, ok := strings.CutPrefix(name, "common "); ok {
-		lines = pools["common"][common]
+		lines = phrases["common"][common]
 	}
 	lines = slices.Clone(lines)
 	d.rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	return lines
 }
 
-// about draws a line on a feature or a term.
+// about draws a line and replaces {f} by what, a feature or a term.
 func (d *drawer) about(name, what string) string {
-	return upperFirst(strings.ReplaceAll(d.raw(name), "{f}", what))
+	return upperFirst(strings.ReplaceAll(d.template(name), "{f}", what))
 }

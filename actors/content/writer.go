@@ -15,45 +15,47 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are those of the strategies, by file name. What draws is replaced for each
-// text.
+// templates are those of the strategies, by file name. Their functions that draw are
+// replaced for each text.
 var templates = template.Must(template.New("").Funcs(functions(nil)).ParseFS(templateFiles, "templates/*.tmpl"))
 
-// page is what templates read. Texts in it are escaped for Markdown, but for Title,
+// page is the data of a template. Texts in it are escaped for Markdown, except Title,
 // Summary and Tags.
 type page struct {
-	Keyword  noun // what the text shall be found by; the subject, where one has the words of the other and it is longer
+	// Keyword is what the text is to be found by. If Keyword or Subject contains the
+	// other, the longer one stands for both.
+	Keyword  noun
 	Subject  noun
-	Aside    bool // they have little to do with each other
+	Aside    bool // Keyword and Subject have little in common
 	Title    string
 	Summary  string   // as meta description
-	Tags     []string // the phrases that matter most
+	Tags     []string // the key phrases
 	Features []feature
-	Names    string   // of the features, where one sentence has room for them
-	Wishes   string   // what who wants the features may want
-	Many     bool     // so many features that there is little room beside them
-	Full     bool     // so many that there is none
+	Names    string   // of the features, if one sentence has room for them
+	Wishes   string   // the wishes that the features fulfil
+	Many     bool     // the features leave little room for other phrases
+	Full     bool     // the features leave no room for other phrases
 	Terms    []string // the other keywords
 	Slug     string
 	Locale   string
 
-	Criteria, Questions, Pictures int // how many lines there are beside those of features
+	Criteria, Questions, Pictures int // the number of lines beside those of features
 }
 
 const (
 	// generatorStream is the second half of a generator's seed.
 	generatorStream = 0x5eed
-	// manyFeatures is how many leave little room in a blog post, manyWords how many
-	// words of features and benefits in a product description.
+	// manyFeatures is the number of features that leaves little room in a blog post,
+	// manyWords that of words of features and benefits in a product description.
 	manyFeatures, manyWords = 8, 130
-	// maxNames is how many features, maxNameWords how many of their words, the first
-	// sentence of a product description may hold.
+	// maxNames and maxNameWords limit the features in the first sentence of a product
+	// description and their words.
 	maxNames, maxNameWords = 5, 20
-	// maxTerms and maxTermWords bound the other keywords in a product description.
+	// maxTerms and maxTermWords limit the other keywords in a product description.
 	maxTerms, maxTermWords = 3, 12
 )
 
-// seedOf returns a number that equal requests share.
+// seedOf returns the seed of a request, the same for equal requests.
 func seedOf(r *Request) uint64 {
 	h := fnv.New64a()
 	encoded, _ := json.Marshal(r) // texts can always be encoded
@@ -67,7 +69,7 @@ func compose(r *Request) (string, error) {
 	return render(r.Strategy, d, newPage(r, d))
 }
 
-// render fills the template of a strategy. d is nil for one that draws nothing.
+// render executes the template of a strategy. d may be nil if the template draws nothing.
 func render(strategy string, d *drawer, p *page) (string, error) {
 	t, err := templates.Clone()
 	if err != nil {
@@ -80,10 +82,10 @@ func render(strategy string, d *drawer, p *page) (string, error) {
 	return emptyLines.ReplaceAllString(strings.TrimSpace(b.String()), "\n\n") + "\n", nil
 }
 
-// emptyLines are more of them than one.
+// emptyLines matches more than one empty line.
 var emptyLines = regexp.MustCompile(`\n{3,}`)
 
-// functions are what templates call.
+// functions are the functions of templates.
 func functions(d *drawer) template.FuncMap {
 	return template.FuncMap{
 		"line":  d.line,
@@ -102,12 +104,12 @@ func functions(d *drawer) template.FuncMap {
 	}
 }
 
-// newPage returns what a template needs of a request.
+// newPage returns the data of a template for a request.
 func newPage(r *Request, d *drawer) *page {
 	p := &page{Slug: slug(r.Keyword()), Locale: locale(r), Tags: related(r)}
 	p.Keyword, p.Subject, p.Aside = nouns(r)
 	var words int
-	p.Features, words = tell(r.Features, d)
+	p.Features, words = describeFeatures(r.Features, d)
 	p.Many = len(p.Features) > manyFeatures
 	if r.Strategy == ProductDescription {
 		p.Many, p.Full = words > manyWords, words > maxFeatureWords
@@ -121,7 +123,8 @@ func newPage(r *Request, d *drawer) *page {
 	}
 	p.Wishes = wishes(p.Features)
 	for i, k := range r.Keywords {
-		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...), func(s string) bool { return mentions(s, k) })
+		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...),
+			func(s string) bool { return mentions(s, k) })
 		if !known {
 			p.Terms = append(p.Terms, escapeMarks(k))
 		}
@@ -136,8 +139,8 @@ func newPage(r *Request, d *drawer) *page {
 	return p
 }
 
-// nouns returns what a text is about, and whether the two have little to do with each
-// other. Of two that share their words the longer one stands for both.
+// nouns returns the keyword and the subject of a text as nouns, and whether they have
+// little in common. If one contains the other, the longer one stands for both.
 func nouns(r *Request) (keyword, subject noun, aside bool) {
 	k, s := r.Keyword(), r.Subject
 	switch {
@@ -152,7 +155,7 @@ func nouns(r *Request) (keyword, subject noun, aside bool) {
 	return nounOf(k, english), nounOf(s, english), aside
 }
 
-// wishes joins two of them.
+// wishes joins the first two wishes.
 func wishes(features []feature) string {
 	var all []string
 	for _, f := range features {
@@ -163,7 +166,7 @@ func wishes(features []feature) string {
 	return list(all)
 }
 
-// escapeMarks escapes what Markdown would take for markup.
+// escapeMarks escapes the characters that have a meaning in Markdown.
 func escapeMarks(s string) string { return escaper.Replace(s) }
 
 // unescapeMarks is the inverse of escapeMarks.
