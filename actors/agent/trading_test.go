@@ -32,7 +32,7 @@ func (t *trader) must(tb testing.TB, r signal.RunRequest) conclusion {
 	return c
 }
 
-func TestTradingConclusion(t *testing.T) {
+func TestTradingEvaluation(t *testing.T) {
 	for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
 		for _, risk := range signal.RiskLevels {
 			t.Run(name+" "+string(risk), func(t *testing.T) {

@@ -251,17 +251,17 @@ func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fau
 	return faults
 }
 
-// unplayable says why runs of a category cannot be replayed, and what to do instead.
-var unplayable = map[signal.Category]string{
+// notBacktestable gives, by category, the reason why runs cannot be replayed.
+var notBacktestable = map[signal.Category]string{
 	signal.Weather: "past forecasts are not kept, and the weather that came is not what was known: " +
 		"only runs of the trading agent can be replayed. How weather signals ended is in GET /v1/scorecard?agent_id=weather",
 	signal.Content: "content has no prices to win or to lose by: only runs of the trading agent can be replayed",
 }
 
-// CheckBacktest returns what cannot be replayed for agent: only trading strategies read
-// nothing but what is stored of the past.
+// CheckBacktest returns the faults of a request for a backtest of agent. Only trading
+// strategies rest on stored data alone.
 func CheckBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
-	if why := unplayable[agent.Category]; why != "" {
+	if why := notBacktestable[agent.Category]; why != "" {
 		return []Fault{{"/agent_id", codeInvalidValue, why}}
 	}
 	return Check(agent, req)
