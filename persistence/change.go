@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -128,7 +127,3 @@ func (o *operation) addReply(p int, account signal.AccountID, r *signal.Reply) {
 	k := o.key(replyKey(p, account, replyDigest(&r.ReplyKey)))
 	o.stamped(stampID, 0, cmdSet, k, text(appendReply(nil, r)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
 }
-
-// text returns b as a string without a copy. Nobody may change b from then on: it
-// was just made here, or belongs to a change, whose values never change.
-func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

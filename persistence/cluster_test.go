@@ -311,10 +311,10 @@ func (b *clusterBench) testGauges(t *testing.T) {
 	if err := b.store.UpdateGauges(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := testutil.ToFloat64(b.store.metrics.streams.length.WithLabelValues("signals", "")); n < 1 {
+	if n := testutil.ToFloat64(b.store.streams.length.WithLabelValues("signals", "")); n < 1 {
 		t.Errorf("the gauge shows %v signals", n)
 	}
-	if n := testutil.ToFloat64(b.store.metrics.sizes.bytes.WithLabelValues("06")); n < 100 {
+	if n := testutil.ToFloat64(b.store.sizes.bytes.WithLabelValues("06")); n < 100 {
 		t.Errorf("partition 6 has %v bytes", n)
 	}
 }

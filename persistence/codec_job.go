@@ -123,31 +123,6 @@ func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
 	return j, nil
 }
 
-func appendStrings(b []byte, list []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(list)))
-	for _, s := range list {
-		b = appendString(b, s)
-	}
-	return b
-}
-
-// strings returns nil for an empty list.
-func (d *decoder) strings() []string {
-	n := d.uvarint()
-	if n > maxPhrases {
-		d.fail(fmt.Errorf("list of %d texts is too long", n))
-		return nil
-	}
-	var list []string
-	for range n {
-		if d.err != nil {
-			return nil
-		}
-		list = append(list, string(d.textBytes(d.byte())))
-	}
-	return list
-}
-
 // appendJobOutcome adds how j ended. The time of the end is that of the position
 // which the append script puts in front.
 func appendJobOutcome(b []byte, j *signal.Job) []byte {

@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -14,8 +13,6 @@ const (
 	kindCreated = 1
 	kindClosed  = 2
 )
-
-func timeOfMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // openField is the field of a signal in the hash of open ones: the 16 bytes of its
 // ULID.
@@ -31,46 +28,6 @@ func signalOfField(field []byte) signal.SignalID {
 		return signal.SignalID(ulidText("sig_", [16]byte(field)))
 	}
 	return signal.SignalID(field)
-}
-
-// cutStamp takes a position off the front of a value that the append script has
-// stamped.
-func cutStamp(b []byte) (signal.Position, []byte, error) {
-	at := bytes.IndexByte(b, ' ')
-	if at < 0 || at > 41 {
-		return signal.Position{}, nil, fmt.Errorf("value has no position: %w", errShort)
-	}
-	p, ok := parsePosition(b[:at])
-	if !ok {
-		return signal.Position{}, nil, fmt.Errorf("%q is no position", b[:at])
-	}
-	return p, b[at+1:], nil
-}
-
-// parsePosition reads "MS-SEQ" as Redis writes it.
-func parsePosition(b []byte) (signal.Position, bool) {
-	dash := bytes.IndexByte(b, '-')
-	if dash < 0 {
-		return signal.Position{}, false
-	}
-	ms, ok := parseDigits(b[:dash])
-	seq, ok2 := parseDigits(b[dash+1:])
-	return signal.Position{MS: ms, Seq: seq}, ok && ok2
-}
-
-// parseDigits reads a number of 1 to 18 digits, which cannot overflow.
-func parseDigits(b []byte) (int64, bool) {
-	if len(b) == 0 || len(b) > 18 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
 }
 
 // Which optional fields a signal has.

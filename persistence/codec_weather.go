@@ -1,6 +1,8 @@
 package persistence
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // The Weather signal of a run is part of the record of its signal: two records that
 // are one can never be stored apart. What the actor of an open signal goes by stands

@@ -110,12 +110,6 @@ func errorText(code byte, status uint16) (string, error) {
 	return "", fmt.Errorf("error %d is not known", code)
 }
 
-// milliOf returns t as it is stored: 0 for the zero time and all before 1970.
-func milliOf(t time.Time) int64 { return max(t.UnixMilli(), 0) }
-
-// dueMilli is milliOf for times that nothing may come before: rounded up.
-func dueMilli(t time.Time) int64 { return milliOf(t.Add(time.Millisecond - 1)) }
-
 // appendTime adds milliseconds in timeBytes bytes.
 func appendTime(b []byte, ms int64) []byte {
 	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
@@ -266,7 +260,7 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 		if other := rest.textBytes(rest.byte()); front[40] == errorOther {
 			d.Error = string(other)
 		}
-		d.Attempts = rest.attempts(count, milliOf(d.CreatedAt))
+		d.Attempts = decodeAttempts(&rest, count, milliOf(d.CreatedAt))
 	} else if count > 0 {
 		d.Attempts = []delivery.Attempt{{Number: count, ResponseStatus: last}}
 	}
@@ -276,9 +270,9 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	return d, key, nil
 }
 
-// attempts reads the attempts of a delivery that was created at the given ms, the
+// decodeAttempts reads the attempts of a delivery that was created at the given ms, the
 // last of which has the number count.
-func (d *decoder) attempts(count int, created int64) []delivery.Attempt {
+func decodeAttempts(d *decoder, count int, created int64) []delivery.Attempt {
 	n := int(d.byte())
 	if n > delivery.MaxAttempts || n > count {
 		d.fail(errors.New("there are more attempts than were made"))
@@ -299,7 +293,7 @@ func (d *decoder) attempts(count int, created int64) []delivery.Attempt {
 		}
 		a.Duration = time.Duration(uint32(d.uvarint())) * time.Millisecond
 		a.ResponseStatus = int(uint16(d.uvarint()))
-		a.Error = d.deliveryError()
+		a.Error = decodeDeliveryError(d)
 		switch flags &^ attemptManual {
 		case bodyNone:
 		case bodyOwn:
@@ -315,8 +309,8 @@ func (d *decoder) attempts(count int, created int64) []delivery.Attempt {
 	return list
 }
 
-// deliveryError reads the error of an attempt.
-func (d *decoder) deliveryError() string {
+// decodeDeliveryError reads the error of an attempt.
+func decodeDeliveryError(d *decoder) string {
 	code, status := d.byte(), uint64(0)
 	if code == errorStatus {
 		status = d.uvarint()

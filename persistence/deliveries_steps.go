@@ -59,9 +59,6 @@ func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
 	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
 }
 
-func milliText(t time.Time) string { return strconv.FormatInt(milliOf(t), 10) }
-func dueText(t time.Time) string   { return strconv.FormatInt(dueMilli(t), 10) }
-
 // addAnnouncement appends an event to the event log that only the service hears of.
 func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
 	o.announce(a, t, string(w))

@@ -16,14 +16,14 @@ const confirmKept = time.Minute
 // until so many replicas have what they have changed and what they have read. errReplicas:
 // the commands were carried out, but the replicas may lack it. confirm is the slot's
 // confirmKey: WAIT goes by the last write of its connection, so there is one.
-func (s *Store) durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
-	if s.waitReplicas == 0 {
-		pipe := s.rdb.Pipeline()
+func (c *Client) durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
+	if c.waitReplicas == 0 {
+		pipe := c.rdb.Pipeline()
 		add(pipe)
 		return execute(ctx, pipe)
 	}
-	var client redis.UniversalClient = s.rdb
-	cluster, ok := s.rdb.(*redis.ClusterClient)
+	var client redis.UniversalClient = c.rdb
+	cluster, ok := c.rdb.(*redis.ClusterClient)
 	if ok { // the keyless WAIT would go to any node
 		master, err := cluster.MasterForKey(ctx, confirm)
 		if err != nil {
@@ -34,10 +34,10 @@ func (s *Store) durably(ctx context.Context, confirm string, add func(pipe redis
 	pipe := client.Pipeline()
 	add(pipe)
 	pipe.Set(ctx, confirm, "", confirmKept)
-	wait := pipe.Do(ctx, waitFor(s.waitReplicas, s.replicasIn)...)
+	wait := pipe.Do(ctx, waitFor(c.waitReplicas, c.replicasIn)...)
 	err := execute(ctx, pipe)
 	if err == nil {
-		err = lagging(wait, s.waitReplicas)
+		err = lagging(wait, c.waitReplicas)
 	}
 	if ok && err != nil {
 		cluster.ReloadState(ctx)
@@ -46,20 +46,20 @@ func (s *Store) durably(ctx context.Context, confirm string, add func(pipe redis
 }
 
 // change is durably for one script. After errReplicas its result stands.
-func (s *Store) change(ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
-	if s.waitReplicas == 0 {
-		result := script.Run(ctx, s.rdb, keys, args...)
+func (c *Client) change(ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	if c.waitReplicas == 0 {
+		result := script.Run(ctx, c.rdb, keys, args...)
 		return result, result.Err()
 	}
 	for loaded := false; ; loaded = true {
 		result := redis.NewCmd(ctx) // of a cluster whose master is not known it stays empty
-		err := s.durably(ctx, confirm, func(pipe redis.Pipeliner) {
+		err := c.durably(ctx, confirm, func(pipe redis.Pipeliner) {
 			result = script.EvalSha(ctx, pipe, keys, args...)
 		})
 		if loaded || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return result, err
 		}
-		if err := script.Load(ctx, s.rdb).Err(); err != nil {
+		if err := script.Load(ctx, c.rdb).Err(); err != nil {
 			return result, err
 		}
 	}
@@ -70,11 +70,11 @@ func stands(err error) bool { return err == nil || errors.Is(err, errReplicas) }
 
 // confirmed returns err, which reports that there is nothing to change, as soon as the
 // replicas have what it follows from: a repeated request is no more certain than the first.
-func (s *Store) confirmed(ctx context.Context, confirm string, err error) error {
-	if s.waitReplicas == 0 {
+func (c *Client) confirmed(ctx context.Context, confirm string, err error) error {
+	if c.waitReplicas == 0 {
 		return err
 	}
-	if e := s.durably(ctx, confirm, func(redis.Pipeliner) {}); e != nil {
+	if e := c.durably(ctx, confirm, func(redis.Pipeliner) {}); e != nil {
 		return unavailable(fmt.Errorf("confirm %q: %w", err, e))
 	}
 	return err

@@ -15,14 +15,13 @@ import (
 type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
-	streams         streamMetrics
-	sizes           *sizes
 	registry        prometheus.Registerer
 }
 
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		registry: r,
 		commandDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "agentsignal_redis_command_duration_seconds", Help: "Time from sending a Redis command, or a pipeline of them, to its reply.",
 			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1},
@@ -32,7 +31,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"command"}),
 	}
 	r.MustRegister(m.commandDuration, m.errors)
-	m.streams, m.sizes, m.registry = newStreamMetrics(r), newSizes(r), r
 	for c := range knownCommands {
 		m.errors.WithLabelValues(c)
 	}
@@ -84,4 +82,33 @@ func (m *Metrics) observe(command string, start time.Time, err error) {
 	if err != nil && !errors.Is(err, redis.Nil) && !errors.Is(err, context.Canceled) {
 		m.errors.WithLabelValues(command).Inc()
 	}
+}
+
+// poolCollector shows the connections to Redis, as the library counts them.
+type poolCollector struct {
+	client               *Client
+	connections, timeout *prometheus.Desc
+}
+
+func newPoolCollector(client *Client) *poolCollector {
+	return &poolCollector{
+		client:      client,
+		connections: prometheus.NewDesc("agentsignal_redis_pool_connections", "Connections to Redis.", []string{"state"}, nil),
+		timeout:     prometheus.NewDesc("agentsignal_redis_pool_timeouts_total", "Commands that got no connection to Redis in time.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.connections
+	ch <- c.timeout
+}
+
+// Collect implements prometheus.Collector.
+func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
+	a, b := c.client.rdb.PoolStats(), c.client.blocking.PoolStats()
+	idle, total := a.IdleConns+b.IdleConns, a.TotalConns+b.TotalConns
+	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(idle), "idle")
+	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(total-min(idle, total)), "used")
+	ch <- prometheus.MustNewConstMetric(c.timeout, prometheus.CounterValue, float64(a.Timeouts+b.Timeouts))
 }

@@ -36,16 +36,16 @@ type probe struct {
 
 // Ready reports whether Redis takes writes: nil if it does. It waits for at most half a
 // second, and its answer may be as old. Refusal names what is wrong where Redis answers.
-func (s *Store) Ready(ctx context.Context) error {
-	return s.readiness.ask(ctx, func(ctx context.Context) error {
-		return s.guarded(func() error { return s.probeWrites(ctx) })
+func (c *Client) Ready(ctx context.Context) error {
+	return c.readiness.ask(ctx, func(ctx context.Context) error {
+		return c.guarded(func() error { return c.probeWrites(ctx) })
 	})
 }
 
 // guarded returns the error of f, ErrPanicked if it panics.
-func (s *Store) guarded(f func() error, attrs ...any) error {
+func (c *Client) guarded(f func() error, attrs ...any) error {
 	err := panics.ErrPanicked
-	panics.Guard(s.log, panics.Log, func() { err = f() }, attrs...)
+	panics.Guard(c.log, panics.Log, func() { err = f() }, attrs...)
 	return err
 }
 
@@ -89,13 +89,13 @@ func (r *readiness) current(try func(context.Context) error) *probe {
 }
 
 // probeWrites tries to write to each master that holds a partition.
-func (s *Store) probeWrites(ctx context.Context) error {
-	cluster, ok := s.rdb.(*redis.ClusterClient)
+func (c *Client) probeWrites(ctx context.Context) error {
+	cluster, ok := c.rdb.(*redis.ClusterClient)
 	if !ok {
-		return s.probeWrite(ctx, s.rdb, probeKey(0))
+		return c.probeWrite(ctx, c.rdb, probeKey(0))
 	}
 	keys := map[*redis.Client]string{}
-	for p := range s.partitions {
+	for p := range c.partitions {
 		master, err := cluster.MasterForKey(ctx, probeKey(p))
 		if err != nil {
 			return fmt.Errorf("find master of partition %d: %w", p, err)
@@ -104,7 +104,7 @@ func (s *Store) probeWrites(ctx context.Context) error {
 	}
 	errs := make(chan error)
 	for master, key := range keys {
-		go func() { errs <- s.guarded(func() error { return s.probeWrite(ctx, master, key) }) }()
+		go func() { errs <- c.guarded(func() error { return c.probeWrite(ctx, master, key) }) }()
 	}
 	var err error
 	for range keys {
@@ -115,19 +115,19 @@ func (s *Store) probeWrites(ctx context.Context) error {
 
 // probeWrite tries to write to one server. Redis refuses a write before it looks at the
 // key, so where replicas do not count, XX makes it one that changes nothing.
-func (s *Store) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
+func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
 	pipe := server.Pipeline()
-	if s.waitReplicas == 0 {
+	if c.waitReplicas == 0 {
 		pipe.SetXX(ctx, key, "", time.Minute)
 		return execute(ctx, pipe)
 	}
 	pipe.Set(ctx, key, "", time.Minute)
-	have := pipe.Do(ctx, "WAIT", s.waitReplicas, readyWait.Milliseconds()) // on the connection of the write
+	have := pipe.Do(ctx, "WAIT", c.waitReplicas, readyWait.Milliseconds()) // on the connection of the write
 	if err := execute(ctx, pipe); err != nil {
 		return err
 	}
-	if n, err := have.Int(); err != nil || n < s.waitReplicas {
-		return fmt.Errorf("%w: %d of %d have a write", errReplicas, n, s.waitReplicas)
+	if n, err := have.Int(); err != nil || n < c.waitReplicas {
+		return fmt.Errorf("%w: %d of %d have a write", errReplicas, n, c.waitReplicas)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (w *rawBuffer) ReadFrom(r io.Reader) (int64, error) {
 // raw carries out a command and returns the bytes of its reply, which lie in buffer;
 // nil is a new one. The library does not see errors in raw replies, so moved slots
 // are followed here.
-func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawBuffer, args ...any) ([]byte, error) {
+func (c *Client) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawBuffer, args ...any) ([]byte, error) {
 	if buffer == nil {
 		buffer = &rawBuffer{}
 	}
@@ -79,9 +79,9 @@ func (s *Store) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawB
 			return buffer.b, nil
 		}
 		cluster, ok := rdb.(*redis.ClusterClient)
-		if s.metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
+		if c.metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
 			// The hook has seen a reply like any other.
-			s.metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
+			c.metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
 		}
 		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
 			return nil, err
@@ -229,14 +229,14 @@ func (r *respReader) entries(list []entry) ([]entry, error) {
 
 // readRange returns at most count entries of a stream, from start to end as XRANGE
 // has them.
-func (s *Store) readRange(ctx context.Context, key, start, end string, count int) ([]entry, error) {
-	return s.readRangeInto(ctx, nil, nil, key, start, end, count)
+func (c *Client) readRange(ctx context.Context, key, start, end string, count int) ([]entry, error) {
+	return c.readRangeInto(ctx, nil, nil, key, start, end, count)
 }
 
 // readRangeInto is readRange with a buffer in which the entries lie, and a list that
 // may be used again.
-func (s *Store) readRangeInto(ctx context.Context, buffer *rawBuffer, list []entry, key, start, end string, count int) ([]entry, error) {
-	reply, err := s.raw(ctx, s.rdb, buffer, "XRANGE", key, start, end, "COUNT", count)
+func (c *Client) readRangeInto(ctx context.Context, buffer *rawBuffer, list []entry, key, start, end string, count int) ([]entry, error) {
+	reply, err := c.raw(ctx, c.rdb, buffer, "XRANGE", key, start, end, "COUNT", count)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
@@ -260,8 +260,8 @@ type streamInfo struct {
 }
 
 // readInfo asks about a stream. One that does not exist is no error.
-func (s *Store) readInfo(ctx context.Context, key string) (streamInfo, error) {
-	reply, err := s.raw(ctx, s.rdb, nil, "XINFO", "STREAM", key)
+func (c *Client) readInfo(ctx context.Context, key string) (streamInfo, error) {
+	reply, err := c.raw(ctx, c.rdb, nil, "XINFO", "STREAM", key)
 	if err != nil {
 		if redis.HasErrorPrefix(err, "no such key") { // the library cuts off ERR
 			return streamInfo{}, nil

@@ -1,10 +1,8 @@
 package persistence
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -42,13 +40,13 @@ func newSizes(r prometheus.Registerer) *sizes {
 }
 
 // update goes on with the pass by at most limit keys.
-func (z *sizes) update(ctx context.Context, s *Store, limit int) error {
+func (z *sizes) update(ctx context.Context, c *Client, limit int) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.refused {
 		return nil
 	}
-	masters, err := s.masters(ctx)
+	masters, err := c.masters(ctx)
 	if err != nil {
 		return unavailable(fmt.Errorf("list servers: %w", err))
 	}
@@ -63,7 +61,7 @@ func (z *sizes) update(ctx context.Context, s *Store, limit int) error {
 		}
 		if reason, _ := Refusal(err); reason == lacksRights || redis.HasErrorPrefix(err, "unknown command") {
 			z.refused = true
-			s.log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
+			c.log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
 			return nil
 		}
 		if err != nil {
@@ -75,28 +73,6 @@ func (z *sizes) update(ctx context.Context, s *Store, limit int) error {
 		}
 	}
 	return nil
-}
-
-// masters returns the servers that hold the keys, in a lasting order.
-func (s *Store) masters(ctx context.Context) ([]redis.Cmdable, error) {
-	cluster, ok := s.rdb.(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{s.rdb}, nil
-	}
-	var mu sync.Mutex
-	var clients []*redis.Client
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		clients = append(clients, c)
-		return nil
-	})
-	slices.SortFunc(clients, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
-	masters := make([]redis.Cmdable, len(clients))
-	for i, c := range clients {
-		masters[i] = c
-	}
-	return masters, err
 }
 
 // measure adds the bytes of keys, of which some may have ended meanwhile.

@@ -28,12 +28,12 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	z := s.metrics.sizes
+	z := s.sizes
 	shown := func(label string) float64 { return testutil.ToFloat64(z.bytes.WithLabelValues(label)) }
 	// A pass takes several updates, and shows nothing before its end.
 	updates := 0
 	for z.found = map[string]float64{}; ; updates++ {
-		if err := z.update(ctx, s, 1000); err != nil {
+		if err := z.update(ctx, s.Client, 1000); err != nil {
 			t.Fatal(err)
 		}
 		if len(z.found) == 0 {
@@ -88,7 +88,7 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if !s.metrics.sizes.refused || testutil.CollectAndCount(s.metrics.sizes.bytes) > 0 {
+		if !s.sizes.refused || testutil.CollectAndCount(s.sizes.bytes) > 0 {
 			t.Errorf("%s: that is taken for an answer", name)
 		}
 	}
@@ -112,7 +112,7 @@ func BenchmarkSizes(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if err := s.metrics.sizes.update(ctx, s, sizedKeys); err != nil {
+		if err := s.sizes.update(ctx, s.Client, sizedKeys); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -132,14 +132,6 @@ func cutSince[T string | []byte](record T) (signal.Position, T) {
 	return since, record[n+1:]
 }
 
-// time reads milliseconds; 0 is the zero time.
-func (d *decoder) time() time.Time {
-	if ms := d.uvarint(); ms > 0 && ms < 1<<47 {
-		return timeOfMilli(int64(ms))
-	}
-	return time.Time{}
-}
-
 // appendHealth adds how an endpoint does.
 func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 	b = append(b, webhookVersion)

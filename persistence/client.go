@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,8 +61,8 @@ type Options struct {
 	Metrics         *Metrics     // nil: none
 }
 
-// Store is the connection to Redis that all records of this package share.
-type Store struct {
+// Client is the connection to Redis, or to a cluster of it, that all records share.
+type Client struct {
 	// rdb is for commands. It never retries: after a lost reply it is unknown
 	// whether a command took effect, so each caller decides. The log retries its
 	// batches, which are idempotent.
@@ -77,12 +78,11 @@ type Store struct {
 	metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
 	readiness    readiness
-	appended     []newest // by partition
 }
 
-// Open prepares the connection. It does not wait for Redis: see Ready. It fails
+// NewClient prepares the connection. It does not wait for Redis: see Ready. It fails
 // if an option is not valid.
-func Open(o Options) (*Store, error) {
+func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
@@ -111,19 +111,24 @@ func Open(o Options) (*Store, error) {
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
 	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
-	s := &Store{partitions: o.Partitions, waitReplicas: o.WaitReplicas, replicasIn: o.Timeout / 2, log: o.Log, metrics: o.Metrics,
-		appended: make([]newest, o.Partitions)}
-	s.rdb = newClient(base)
+	c := &Client{
+		partitions:   o.Partitions,
+		waitReplicas: o.WaitReplicas,
+		replicasIn:   o.Timeout / 2,
+		log:          o.Log,
+		metrics:      o.Metrics,
+	}
+	c.rdb = newClient(base)
 	blocking := *base
 	blocking.PoolSize = o.BlockingReaders + 2
-	s.blocking = newClient(&blocking)
-	s.endBlocking = sync.OnceValue(s.blocking.Close)
+	c.blocking = newClient(&blocking)
+	c.endBlocking = sync.OnceValue(c.blocking.Close)
 	if o.Metrics != nil {
-		s.rdb.AddHook(o.Metrics)
-		s.blocking.AddHook(o.Metrics)
-		o.Metrics.registry.MustRegister(newPoolCollector(s))
+		c.rdb.AddHook(o.Metrics)
+		c.blocking.AddHook(o.Metrics)
+		o.Metrics.registry.MustRegister(newPoolCollector(c))
 	}
-	return s, nil
+	return c, nil
 }
 
 // clientLog takes what the library logs: failed dials, which callers report too.
@@ -187,24 +192,24 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // Close ends the connections.
-func (s *Store) Close() error { return errors.Join(s.rdb.Close(), s.EndBlocking()) }
+func (c *Client) Close() error { return errors.Join(c.rdb.Close(), c.EndBlocking()) }
 
 // EndBlocking has the reads that wait for entries return at once, with an error, and those
 // that are begun later fail: the end of their contexts reaches them only when they return.
-func (s *Store) EndBlocking() error { return s.endBlocking() }
+func (c *Client) EndBlocking() error { return c.endBlocking() }
 
 // Partitions returns how many partitions there are.
-func (s *Store) Partitions() int { return s.partitions }
+func (c *Client) Partitions() int { return c.partitions }
 
 // Partition returns the partition of account, 0 to Partitions()-1.
-func (s *Store) Partition(account signal.AccountID) int {
+func (c *Client) Partition(account signal.AccountID) int {
 	sum := sha256.Sum256([]byte(account))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(s.partitions))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(c.partitions))
 }
 
 // Now returns the time by the clock of Redis, which all nodes share, as last
 // measured by SyncClock.
-func (s *Store) Now() time.Time { return time.Now().Add(time.Duration(s.clockOffset.Load())).UTC() }
+func (c *Client) Now() time.Time { return time.Now().Add(time.Duration(c.clockOffset.Load())).UTC() }
 
 const (
 	// clockTries is how often the time is asked for at most, clockGood how quick an
@@ -216,11 +221,11 @@ const (
 // SyncClock measures how far the local clock is from that of Redis. The time it is told
 // may be wrong by half of what the answer took, which may be long while the process
 // starts or the machine is busy: so the quickest of some answers counts.
-func (s *Store) SyncClock(ctx context.Context) error {
+func (c *Client) SyncClock(ctx context.Context) error {
 	var offset, least time.Duration
 	for i := range clockTries {
 		before := time.Now()
-		t, err := s.rdb.Time(ctx).Result()
+		t, err := c.rdb.Time(ctx).Result()
 		if err != nil {
 			return fmt.Errorf("ask the time: %w", err)
 		}
@@ -232,13 +237,13 @@ func (s *Store) SyncClock(ctx context.Context) error {
 			break
 		}
 	}
-	s.clockOffset.Store(int64(offset))
+	c.clockOffset.Store(int64(offset))
 	return nil
 }
 
 // MemoryUsed returns the bytes that Redis has allocated, for benchmarks.
-func (s *Store) MemoryUsed(ctx context.Context) (int64, error) {
-	info, err := s.rdb.InfoMap(ctx, "memory").Result()
+func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
+	info, err := c.rdb.InfoMap(ctx, "memory").Result()
 	if err != nil {
 		return 0, fmt.Errorf("ask for memory: %w", err)
 	}
@@ -247,4 +252,26 @@ func (s *Store) MemoryUsed(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read memory: %w", err)
 	}
 	return used, nil
+}
+
+// masters returns the servers that hold the keys, in a lasting order.
+func (c *Client) masters(ctx context.Context) ([]redis.Cmdable, error) {
+	cluster, ok := c.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{c.rdb}, nil
+	}
+	var mu sync.Mutex
+	var clients []*redis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		clients = append(clients, master)
+		return nil
+	})
+	slices.SortFunc(clients, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
+	masters := make([]redis.Cmdable, len(clients))
+	for i, master := range clients {
+		masters[i] = master
+	}
+	return masters, err
 }

@@ -1,0 +1,197 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// eventCodes are the stored types of events. Only ever add at the end.
+var eventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
+	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
+	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
+	signal.WebhookChanged, signal.WebhookPoked, signal.ScheduleChanged}
+
+var codeOfEvent = func() map[signal.EventType]byte {
+	codes := map[signal.EventType]byte{}
+	for i, t := range eventCodes {
+		if i > 0 {
+			codes[t] = byte(i)
+		}
+	}
+	return codes
+}()
+
+// Which optional fields an event has.
+const (
+	eventAsset = 1 << iota
+	eventAgent
+	eventRun
+	eventSubject
+	eventListing
+	eventWeather
+)
+
+// appendEvent adds the header of an event log entry: all of e but its position and
+// its data.
+func appendEvent(b []byte, e *signal.Event) []byte {
+	code := codeOfEvent[e.Type]
+	b = append(b, codecVersion, code)
+	if code == 0 {
+		b = appendString(b, string(e.Type))
+	}
+	b = appendID(b, "acc_", string(e.Account))
+	b = appendID(b, "evt_", string(e.ID))
+	at := len(b)
+	b = append(b, 0)
+	if e.Asset != "" {
+		b[at] |= eventAsset
+		b = appendString(b, e.Asset)
+	}
+	if e.Agent != "" {
+		b[at] |= eventAgent
+		b = appendText(b, string(e.Agent))
+	}
+	if e.Run != "" {
+		b[at] |= eventRun
+		b = appendID(b, "run_", string(e.Run))
+	}
+	if e.Subject != "" {
+		b[at] |= eventSubject
+		b = appendString(b, e.Subject)
+	}
+	if e.Listing != nil {
+		b[at] |= eventListing
+		b = appendListing(b, e)
+	}
+	if e.Weather != nil {
+		b[at] |= eventWeather
+		b = appendWeather(appendOutlook(b, e.Weather), e.Weather)
+	}
+	return b
+}
+
+// decodeEvent returns the event at position p of an event log. The result shares
+// no memory with header and data.
+func decodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
+	e := signal.Event{Position: p}
+	d := decode(header)
+	if code := d.byte(); code == 0 {
+		e.Type = signal.EventType(d.textBytes(d.byte()))
+	} else if int(code) < len(eventCodes) {
+		e.Type = eventCodes[code]
+	} else {
+		d.fail(fmt.Errorf("event of type %d is not known", code))
+	}
+	e.Account = signal.AccountID(d.id("acc_"))
+	e.ID = signal.EventID(d.id("evt_"))
+	fields := d.byte()
+	if fields&eventAsset != 0 {
+		e.Asset = string(d.textBytes(d.byte()))
+	}
+	if fields&eventAgent != 0 {
+		e.Agent = signal.AgentID(d.text())
+	}
+	if fields&eventRun != 0 {
+		e.Run = signal.RunID(d.id("run_"))
+	}
+	if fields&eventSubject != 0 {
+		e.Subject = string(d.textBytes(d.byte()))
+	}
+	if fields&eventListing != 0 {
+		e.Listing = decodeListing(&d, &e)
+	}
+	if fields&eventWeather != 0 {
+		e.Weather = decodeOutlook(&d)
+		decodeWeather(&d, e.Weather)
+	}
+	if d.err != nil {
+		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.err)
+	}
+	if len(data) > 0 {
+		e.Data = append([]byte(nil), data...)
+	}
+	return e, nil
+}
+
+// eventAccount returns the account of an event log entry without decoding the rest,
+// in the form in which it is stored: compare it with accountBytes. Nil if header is
+// not valid.
+func eventAccount(header []byte) []byte {
+	d := decode(header)
+	if d.byte() == 0 {
+		d.textBytes(d.byte())
+	}
+	return d.storedID()
+}
+
+// accountBytes returns how account is stored in headers.
+func accountBytes(account signal.AccountID) []byte { return appendID(nil, "acc_", string(account)) }
+
+// Which optional fields a listing has.
+const (
+	listingEntry = 1 << iota
+	listingClosed
+	listingCreated   // created_at follows; without it, that is the entry's time
+	listingSameAsset // as the event's
+)
+
+// appendListing adds e.Listing.
+func appendListing(b []byte, e *signal.Event) []byte {
+	l := e.Listing
+	flags := byte(0)
+	if l.Entry != nil {
+		flags |= listingEntry
+	}
+	if l.Status == signal.Closed {
+		flags |= listingClosed
+	}
+	// The time of a creation is that of its event, which is not known yet.
+	if e.Type != signal.SignalCreated {
+		flags |= listingCreated
+	}
+	if l.Asset == e.Asset {
+		flags |= listingSameAsset
+	}
+	b = append(b, flags)
+	b = appendID(b, "sig_", string(l.ID))
+	b = appendText(b, string(l.Agent))
+	if flags&listingSameAsset == 0 {
+		b = appendString(b, l.Asset)
+	}
+	b = appendText(b, l.Strategy)
+	b = appendText(b, string(l.Direction))
+	b = appendFloat(b, l.Confidence)
+	if l.Entry != nil {
+		b = appendFloat(b, *l.Entry)
+	}
+	if flags&listingCreated != 0 {
+		b = binary.AppendVarint(b, l.CreatedAt.UnixMilli())
+	}
+	return b
+}
+
+func decodeListing(d *decoder, e *signal.Event) *signal.Listing {
+	flags := d.byte()
+	l := &signal.Listing{Status: signal.Open, CreatedAt: e.Position.Time(), Asset: e.Asset}
+	if flags&listingClosed != 0 {
+		l.Status = signal.Closed
+	}
+	l.ID = signal.SignalID(d.id("sig_"))
+	l.Agent = signal.AgentID(d.text())
+	if flags&listingSameAsset == 0 {
+		l.Asset = string(d.textBytes(d.byte()))
+	}
+	l.Strategy = d.text()
+	l.Direction = signal.Direction(d.text())
+	l.Confidence = d.float()
+	if flags&listingEntry != 0 {
+		entry := d.float()
+		l.Entry = &entry
+	}
+	if flags&listingCreated != 0 {
+		l.CreatedAt = timeOfMilli(d.varint())
+	}
+	return l
+}
