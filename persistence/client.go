@@ -38,8 +38,8 @@ const (
 	commandConns  = 16
 )
 
-// Options says which Redis to use and how.
-type Options struct {
+// clientOptions says which Redis to use and how.
+type clientOptions struct {
 	// URL is redis://, unix://, redis+cluster://host:port,host:port or
 	// redis+sentinel://host:port,host:port/master; with rediss in place of redis by TLS.
 	// Sentinels have a user and a password of their own, in the query:
@@ -82,7 +82,7 @@ type Client struct {
 
 // NewClient prepares the connection. It does not wait for Redis: see Ready. It fails
 // if an option is not valid.
-func NewClient(o Options) (*Client, error) {
+func NewClient(o clientOptions) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}

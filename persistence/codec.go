@@ -91,6 +91,9 @@ type decoder struct {
 	err error
 }
 
+// newDecoder begins to read a value that has no version, or one of its own.
+func newDecoder(b []byte) decoder { return decoder{b: b} }
+
 // decode begins to read a value: its version must be known.
 func decode(b []byte) decoder {
 	if len(b) == 0 {

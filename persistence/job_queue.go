@@ -156,7 +156,7 @@ func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 		gone = strconv.FormatInt(goneIdle.Milliseconds(), 10)
 	}
 	var jobs []signal.Job
-	for p := range j.store.partitions {
+	for p := range j.store.Partitions() {
 		if len(jobs) >= limit {
 			break
 		}
@@ -250,16 +250,16 @@ func (j *Jobs) wait(ctx context.Context) error {
 	if _, cluster := j.store.rdb.(*redis.ClusterClient); cluster {
 		return j.poll(ctx, block)
 	}
-	streams := make([]string, 2*j.store.partitions)
-	for p := range j.store.partitions {
-		streams[p], streams[j.store.partitions+p] = jobQueueKey(p), j.queue.cursors[p].String()
+	streams := make([]string, 2*j.store.Partitions())
+	for p := range j.store.Partitions() {
+		streams[p], streams[j.store.Partitions()+p] = jobQueueKey(p), j.queue.cursors[p].String()
 	}
 	found, err := j.store.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return unavailable(fmt.Errorf("wait for jobs: %w", err))
 	}
 	for _, s := range found {
-		for p := range j.store.partitions {
+		for p := range j.store.Partitions() {
 			if s.Stream == streams[p] {
 				j.seen(p, s.Messages)
 			}
@@ -272,7 +272,7 @@ func (j *Jobs) wait(ctx context.Context) error {
 func (j *Jobs) poll(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		pipe := j.store.rdb.Pipeline()
-		reads := make([]*redis.XStreamSliceCmd, j.store.partitions)
+		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())
 		for p := range reads {
 			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{jobQueueKey(p), j.queue.cursors[p].String()}, Count: wakeCount, Block: -1})
 		}
@@ -310,7 +310,7 @@ func (j *Jobs) seen(p int, entries []redis.XMessage) {
 // Waiting returns the number of queued jobs of the installation.
 func (j *Jobs) Waiting(ctx context.Context) (int64, error) {
 	pipe := j.store.rdb.Pipeline()
-	lengths, pending := make([]*redis.IntCmd, j.store.partitions), make([]*redis.XPendingCmd, j.store.partitions)
+	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
 	for p := range lengths {
 		lengths[p] = pipe.XLen(ctx, jobQueueKey(p))
 		pending[p] = pipe.XPending(ctx, jobQueueKey(p), jobGroup)

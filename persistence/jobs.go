@@ -80,8 +80,8 @@ type JobsOptions struct {
 func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 	j := &Jobs{store: s, consumer: node, idle: cmp.Or(o.Idle, 45*time.Second), pause: cmp.Or(o.Search, 5*time.Second),
 		log: cmp.Or(o.Log, s.log)}
-	j.queue = newQueueReader(s.partitions)
-	for range s.partitions {
+	j.queue = newQueueReader(s.Partitions())
+	for range s.Partitions() {
 		j.held = append(j.held, make(map[signal.Position]struct{}))
 	}
 	return j

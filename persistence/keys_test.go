@@ -22,11 +22,6 @@ func TestLogKeys(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
-	wantFixed := [8]string{"{p09}:batch:w", "{p09}:events", "{p09}:signals", "{p09}:open", "{p09}:runsdue", "{p09}:epoch",
-		"{p09}:webhooksdue", "{p09}:webhookstats"}
-	if diff := cmp.Diff(wantFixed, fixedKeys(9, "w")); diff != "" {
-		t.Errorf("keys of a batch (-want +got):\n%s", diff)
-	}
 }
 
 func TestEveryKeyStandsInTheTable(t *testing.T) {

@@ -64,15 +64,15 @@ func NewLog(s *Store, o LogOptions) *Log {
 	}
 	if _, cluster := s.rdb.(*redis.ClusterClient); cluster {
 		// Partitions on different nodes must not wait for each other's failures.
-		o.Writers = s.partitions
+		o.Writers = s.Partitions()
 	}
-	o.Writers = min(cmp.Or(o.Writers, 2), s.partitions)
+	o.Writers = min(cmp.Or(o.Writers, 2), s.Partitions())
 	l := &Log{store: s}
 	name := writerName()
 	for range o.Writers {
 		l.writers = append(l.writers, newWriter(s, o))
 	}
-	for p := range s.partitions {
+	for p := range s.Partitions() {
 		l.writers[p%o.Writers].adopt(p, name)
 	}
 	for _, w := range l.writers {

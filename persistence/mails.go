@@ -36,7 +36,7 @@ func appendMail(b []byte, m *delivery.Mail) []byte {
 
 // decodeMail is the inverse of appendMail.
 func decodeMail(id string, value []byte) (delivery.Mail, error) {
-	d := decoder{b: value}
+	d := newDecoder(value)
 	if version := d.byte(); d.err == nil && version != mailVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
 	}

@@ -129,7 +129,7 @@ const installedPartitions = "partitions"
 // Install records what is fixed at the first start of all and compares it with
 // this process' settings. KindConflict: they differ, and this process may not run.
 func (s *Store) Install(ctx context.Context) error {
-	want := strconv.Itoa(s.partitions)
+	want := strconv.Itoa(s.Partitions())
 	pipe := s.rdb.TxPipeline()
 	pipe.HSetNX(ctx, installationKey(), installedPartitions, want)
 	got := pipe.HGet(ctx, installationKey(), installedPartitions)

@@ -210,3 +210,13 @@ func TestOperation(t *testing.T) {
 		t.Error("a step with too many arguments is taken")
 	}
 }
+
+// The keys of a batch stand in the order of which the script knows.
+func TestKeysOfABatch(t *testing.T) {
+	t.Parallel()
+	wantFixed := [8]string{"{p09}:batch:w", "{p09}:events", "{p09}:signals", "{p09}:open", "{p09}:runsdue", "{p09}:epoch",
+		"{p09}:webhooksdue", "{p09}:webhookstats"}
+	if diff := cmp.Diff(wantFixed, fixedKeys(9, "w")); diff != "" {
+		t.Errorf("keys of a batch (-want +got):\n%s", diff)
+	}
+}

@@ -83,44 +83,32 @@ func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// With WaitReplicas a write counts when replicas have it: not without one, and not while
-// the only one stalls.
-func TestReadyWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	master, replica := redistest.New(t), redistest.New(t)
-	b := &faultBench{T: t, store: openStore(t, Options{URL: master.URL(), WaitReplicas: 1})}
-	b.wantReady(reasonReplicas, true)
-	port := redistest.FreePort(t)
-	rdb := master.Client()
-	if err := rdb.ConfigSet(t.Context(), "port", port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	rdb.ConfigSet(t.Context(), "repl-diskless-sync-delay", "0")
-	if err := replica.Client().ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	b.wantReady("", false)
-	replica.Pause()
-	b.wantReady(reasonReplicas, true)
-	replica.Continue()
-	b.wantReady("", false)
-}
-
 func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ given, want time.Duration }{{0, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
 		server := redistest.New(t)
-		s := openStore(t, Options{URL: server.URL(), Partitions: 1, Timeout: test.given})
-		if o := s.rdb.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || s.replicasIn != test.want/2 {
-			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, s.replicasIn)
+		c := openClient(t, clientOptions{URL: server.URL(), Partitions: 1, Timeout: test.given})
+		if o := c.rdb.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || c.replicasIn != test.want/2 {
+			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
 		}
 	}
 	// Redis takes the command and does not answer.
 	server := redistest.New(t)
-	s := openStore(t, Options{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
+	c := openClient(t, clientOptions{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
 	server.Pause()
 	defer server.Continue()
-	if err := s.Ready(t.Context()); err == nil {
+	if err := c.Ready(t.Context()); err == nil {
 		t.Error("a Redis that does not answer is ready")
 	}
+}
+
+// openClient returns a client that is closed at the end of the test.
+func openClient(t *testing.T, o clientOptions) *Client {
+	t.Helper()
+	c, err := NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
 }

@@ -83,7 +83,7 @@ func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position
 	if err != nil {
 		return after, unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
 	}
-	r := respReader{b: reply}
+	r := newReplyReader(reply)
 	entries, err := r.entries(nil)
 	if err != nil {
 		return after, fmt.Errorf("ask for the end of event log %d: %w", p, err)

@@ -117,6 +117,9 @@ type respReader struct {
 	err error
 }
 
+// newReplyReader returns a reader of reply.
+func newReplyReader(reply []byte) respReader { return respReader{b: reply} }
+
 func (r *respReader) fail() {
 	r.err, r.b = errReply, nil
 }
@@ -240,7 +243,7 @@ func (c *Client) readRangeInto(ctx context.Context, buffer *rawBuffer, list []en
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	r := respReader{b: reply}
+	r := newReplyReader(reply)
 	if list, err = r.entries(list[:0]); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
@@ -269,7 +272,7 @@ func (c *Client) readInfo(ctx context.Context, key string) (streamInfo, error) {
 		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
 	}
 	info := streamInfo{exists: true}
-	r := respReader{b: reply}
+	r := newReplyReader(reply)
 	known := 0
 	for n := r.array() / 2; n > 0 && r.err == nil; n-- {
 		switch name := string(r.text()); name {

@@ -296,7 +296,7 @@ func (s *Store) eachOpen(ctx context.Context, p int, f func(field, value []byte)
 		if err != nil {
 			return unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}
-		r := respReader{b: reply}
+		r := newReplyReader(reply)
 		if r.array() != 2 {
 			r.fail()
 		}

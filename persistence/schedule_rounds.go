@@ -92,7 +92,7 @@ func appendScheduleError(b []byte, e *signal.ScheduleError) []byte {
 
 // decodeScheduleError is the inverse of appendScheduleError.
 func decodeScheduleError(value []byte) (signal.ScheduleError, error) {
-	d := decoder{b: value}
+	d := newDecoder(value)
 	if version := d.byte(); d.err == nil && version != scheduleErrorVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleErrorVersion))
 	}

@@ -276,7 +276,7 @@ func appendSchedule(b []byte, s *signal.Schedule) []byte {
 // decodeSchedule is the inverse of appendSchedule. The result shares no memory with
 // value.
 func decodeSchedule(account signal.AccountID, id signal.ScheduleID, value []byte) (signal.Schedule, error) {
-	d := decoder{b: value}
+	d := newDecoder(value)
 	if version := d.byte(); d.err == nil && version != scheduleVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleVersion))
 	}

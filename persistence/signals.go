@@ -63,7 +63,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 		if err != nil {
 			return nil, unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
 		}
-		r := respReader{b: reply}
+		r := newReplyReader(reply)
 		entries, err := r.entries(nil)
 		if err != nil {
 			return nil, fmt.Errorf("look for closing of %s: %w", record.ID, err)

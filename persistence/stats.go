@@ -28,7 +28,7 @@ const lagMax = 20_000
 func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: jobGroup}
 	now := s.Now()
-	for p := range s.partitions {
+	for p := range s.Partitions() {
 		pipe := s.rdb.Pipeline()
 		lengths := []*redis.IntCmd{pipe.XLen(ctx, eventsKey(p)), pipe.XLen(ctx, signalsKey(p)), pipe.XLen(ctx, jobQueueKey(p))}
 		held := pipe.XPending(ctx, jobQueueKey(p), jobGroup)

@@ -1,5 +1,8 @@
 package persistence
 
+// Options says which Redis to use and how.
+type Options = clientOptions
+
 // Store is the connection to Redis and all records of this package.
 type Store struct {
 	*Client
@@ -15,7 +18,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Client: c, appended: make([]newest, c.partitions)}
+	s := &Store{Client: c, appended: make([]newest, c.Partitions())}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.registry), newSizes(o.Metrics.registry)
 	}

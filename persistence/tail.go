@@ -75,7 +75,7 @@ type waiter struct {
 // NewTail returns a tail of s. Subscribe, then Run.
 func NewTail(s *Store, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
-		partitions: make([]tailPartition, s.partitions), byKey: map[string]int{}}
+		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	if t.log == nil {
 		t.log = s.log
 	}
@@ -85,7 +85,7 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	readers := 1
 	if _, cluster := s.blocking.(*redis.ClusterClient); cluster {
 		// One command cannot read streams of different slots.
-		readers = s.partitions
+		readers = s.Partitions()
 	}
 	t.connected = make([]atomic.Bool, readers)
 	return t
@@ -247,7 +247,7 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 
 // parse reads the reply of XREAD: a map, or in the older protocol a list of pairs.
 func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
-	r := respReader{b: reply}
+	r := newReplyReader(reply)
 	isMap := len(reply) > 0 && reply[0] == '%'
 	n := r.array()
 	if isMap {

@@ -142,7 +142,7 @@ func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 
 // decodeHealth is the inverse of appendHealth.
 func decodeHealth(value []byte) (delivery.WebhookHealth, error) {
-	d := decoder{b: value}
+	d := newDecoder(value)
 	if version := d.byte(); d.err == nil && version != webhookVersion {
 		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}

@@ -322,7 +322,7 @@ func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error
 // WebhookStats counts webhooks and pending deliveries of all partitions.
 func (h *Webhooks) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
 	var stats delivery.WebhookStats
-	counts, due := make([]*redis.SliceCmd, h.store.partitions), make([]*redis.ZSliceCmd, h.store.partitions)
+	counts, due := make([]*redis.SliceCmd, h.store.Partitions()), make([]*redis.ZSliceCmd, h.store.Partitions())
 	pipe := h.store.rdb.Pipeline()
 	for p := range counts {
 		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled))

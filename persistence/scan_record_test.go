@@ -1,0 +1,66 @@
+package persistence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// What a pass over the log reads of a record is what was stored.
+func TestRecordsAreScanned(t *testing.T) {
+	t.Parallel()
+	at := signal.Position{MS: 1795253400123, Seq: 1}
+	expires := at.Time().Add(time.Hour)
+	for name, s := range map[string]*signal.Signal{
+		"trading":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC", CreatedAt: at.Time(), ExpiresAt: expires},
+		"content":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "seo", Asset: "standing desk", CreatedAt: at.Time()},
+		"weather":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "weather", Asset: "CORN", CreatedAt: at.Time(), ExpiresAt: expires, Weather: scannedWeather()},
+		"weather without expiry": {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "weather", CreatedAt: at.Time(), Weather: &signal.Outlook{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.Account, s.Run = "acc_01M7YQ1WTVKN9DZNWV9NV456V1", "run_01M7YQ1WPJA84WKP9M7T9BM2EX"
+			s.Levels = &signal.Levels{Entry: 1, Stop: 2, Target: .5}
+			checkScanned(t, at, s)
+		})
+	}
+}
+
+func scannedWeather() *signal.Outlook {
+	return &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .8125, ExpectedImpact: "crop stress",
+		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines", ForecastDate: "2026-07-21", Deviation: -2.5}}
+}
+
+// checkScanned holds what a pass tells of the record of s against s.
+func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
+	t.Helper()
+	var got SignalEntry
+	log := logScan{known: knownTexts{}, f: func(e SignalEntry) error {
+		got = e
+		return nil
+	}}
+	log.add(&entry{position: at, header: appendRecord(nil, s, time.Time{})})
+	if log.bad.first != nil || got.ID != s.ID {
+		t.Fatalf("scanned as %+v: %v", got, log.bad.first)
+	}
+	if diff := cmp.Diff(s.Weather, got.Weather); diff != "" {
+		t.Errorf("scanned weather (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzScan: whatever a log or the open signals hold is passed over without a panic.
+func FuzzScan(f *testing.F) {
+	s := &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: "acc_01M7YQ1WTVKN9DZNWV9NV456V1", Weather: scannedWeather()}
+	stamps := "1795253400123-1 1795253400999-0 "
+	f.Add(appendRecord(nil, s, time.Time{}))
+	f.Add(appendOpen([]byte(stamps), s, time.Time{}))
+	f.Add(appendClosed([]byte(stamps), s))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		log := logScan{f: func(SignalEntry) error { return nil }, known: knownTexts{}}
+		log.add(&entry{header: b})
+		open := openScan{known: knownTexts{}}
+		open.add([]byte("x"), b)
+	})
+}

@@ -1,0 +1,68 @@
+package persistence
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// tlsFiles are those of a server for 127.0.0.1.
+type tlsFiles struct{ ca, cert, key string }
+
+// newTLSFiles makes an authority of the test's own, and a certificate that it signs.
+func newTLSFiles(t *testing.T) tlsFiles {
+	t.Helper()
+	dir := t.TempDir()
+	f := tlsFiles{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	authority, key := newKey(t), newKey(t)
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	server := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature}
+	signed := func(file string, template *x509.Certificate, of *ecdsa.PrivateKey) {
+		der, err := x509.CreateCertificate(rand.Reader, template, ca, &of.PublicKey, authority)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writePEM(t, file, "CERTIFICATE", der)
+	}
+	signed(f.ca, ca, authority)
+	signed(f.cert, server, key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, f.key, "PRIVATE KEY", der)
+	return f
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writePEM(t *testing.T, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// args are those of a server that takes TLS only, on a port.
+func (f tlsFiles) args(port string) []string {
+	return []string{"--tls-port", port, "--tls-cert-file", f.cert, "--tls-key-file", f.key, "--tls-ca-cert-file", f.ca,
+		"--tls-auth-clients", "no", "--tls-replication", "yes", "--bind", "127.0.0.1"}
+}
