@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/account_create.lua
@@ -38,15 +39,15 @@ func credentialError(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return unavailable(fmt.Errorf("%s: %w", verb, err))
+	return redisclient.Unavailable(fmt.Errorf("%s: %w", verb, err))
 }
 
 // CreateAccount stores a with the hash of its password. KindConflict,
 // "email_taken": another account has its email.
 func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})...)
-	created, err := s.change(ctx, confirmAuthKey(), accountCreateScript,
-		[]string{accountKey(a.ID), emailKey(a.Email), accountsKey()}, args...)
+	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountCreateScript,
+		[]string{redisclient.AccountKey(a.ID), redisclient.EmailKey(a.Email), redisclient.AccountsKey()}, args...)
 	if err != nil {
 		return credentialError("create account", err)
 	}
@@ -58,7 +59,7 @@ func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwor
 
 // AccountByID returns an account and its password. KindNotFound.
 func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
-	fields, err := s.rdb.HGetAll(ctx, accountKey(id)).Result()
+	fields, err := s.RDB.HGetAll(ctx, redisclient.AccountKey(id)).Result()
 	if err != nil {
 		return credential.Account{}, credential.Password{}, credentialError("read account", err)
 	}
@@ -71,7 +72,7 @@ func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credentia
 // AccountByEmail returns the account with the email, which is trimmed and in
 // lower case. KindNotFound.
 func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
-	id, err := s.rdb.Get(ctx, emailKey(email)).Result()
+	id, err := s.RDB.Get(ctx, redisclient.EmailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
 	}
@@ -84,18 +85,18 @@ func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Ac
 // Accounts returns at most limit accounts after the first offset ones, oldest
 // first, and how many there are.
 func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
-	pipe := s.rdb.Pipeline()
-	total := pipe.ZCard(ctx, accountsKey())
-	ids := pipe.ZRange(ctx, accountsKey(), int64(offset), int64(offset)+int64(limit)-1)
-	if err := execute(ctx, pipe); err != nil {
+	pipe := s.RDB.Pipeline()
+	total := pipe.ZCard(ctx, redisclient.AccountsKey())
+	ids := pipe.ZRange(ctx, redisclient.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, credentialError("list accounts", err)
 	}
-	pipe = s.rdb.Pipeline()
+	pipe = s.RDB.Pipeline()
 	records := make([]*redis.MapStringStringCmd, len(ids.Val()))
 	for i, id := range ids.Val() {
-		records[i] = pipe.HGetAll(ctx, accountKey(signal.AccountID(id)))
+		records[i] = pipe.HGetAll(ctx, redisclient.AccountKey(signal.AccountID(id)))
 	}
-	if err := execute(ctx, pipe); err != nil {
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, credentialError("read accounts", err)
 	}
 	accounts := []credential.Account{}
@@ -122,8 +123,8 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 	before, after := announcementAround(event)
 	var events []signal.Event
 	for {
-		answer, err := s.change(ctx, confirmAuthKey(), passwordSetScript,
-			[]string{accountKey(id), sessionsOfKey(id), outboxKey()}, hash, version, string(keep), now.UnixMilli(), sessionKey(""), refreshKey(""), before, after, sessionsAtOnce)
+		answer, err := s.Change(ctx, redisclient.ConfirmAuthKey(), passwordSetScript,
+			[]string{redisclient.AccountKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()}, hash, version, string(keep), now.UnixMilli(), redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after, sessionsAtOnce)
 		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last ones, so that none
 			// outlives it wherever this is interrupted.
@@ -136,7 +137,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		}
 		ids, set := answer.Val().([]any)
 		switch {
-		case !stands(err) || err != nil && !set:
+		case !redisclient.Stands(err) || err != nil && !set:
 			return events, credentialError("set password", err)
 		case answer.Val() == int64(-1):
 			return nil, signal.NotFound("account")
@@ -156,7 +157,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 // Rehash stores the same password under another hash, unless it was changed
 // meanwhile.
 func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
-	if err := passwordRehashScript.Run(ctx, s.rdb, []string{accountKey(id)}, from, to).Err(); err != nil {
+	if err := passwordRehashScript.Run(ctx, s.RDB, []string{redisclient.AccountKey(id)}, from, to).Err(); err != nil {
 		return credentialError("rehash password", err)
 	}
 	return nil
@@ -169,7 +170,7 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return nil, s.confirmed(ctx, confirmAuthKey(), err)
+		return nil, s.Confirmed(ctx, redisclient.ConfirmAuthKey(), err)
 	}
 	if err != nil {
 		return nil, err
@@ -177,12 +178,12 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.AccountDeleted}
 	var events []signal.Event
 	for {
-		deleted, err := s.change(ctx, confirmAuthKey(), accountDeleteScript,
-			[]string{accountKey(id), accountsKey(), emailKey(a.Email), lockKey(credential.DigestOf(a.Email).String()),
-				apiKeysOfKey(id), sessionsOfKey(id), outboxKey()},
-			string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""), sessionKey(""), refreshKey(""), sessionsAtOnce)
+		deleted, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountDeleteScript,
+			[]string{redisclient.AccountKey(id), redisclient.AccountsKey(), redisclient.EmailKey(a.Email), redisclient.LockKey(credential.DigestOf(a.Email).String()),
+				redisclient.ApiKeysOfKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()},
+			string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.ApiKeyKey(""), redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce)
 		switch {
-		case stands(err) && deleted.Val() == int64(1):
+		case redisclient.Stands(err) && deleted.Val() == int64(1):
 			return append(events, event), credentialError("delete account", err)
 		case err != nil:
 			return events, credentialError("delete account", err)

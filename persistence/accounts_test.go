@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -242,7 +243,7 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 	if err := s.Rehash(ctx, gone, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	if n := server.Client().Exists(ctx, accountKey(gone)).Val(); n != 0 {
+	if n := server.Client().Exists(ctx, redisclient.AccountKey(gone)).Val(); n != 0 {
 		t.Error("rehashing brought an account back that is gone")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
@@ -282,8 +283,8 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(left)
-	wantLeft := []string{accountKey(b.ID), accountsKey(), apiKeyKey(staysKey.String()), emailKey(b.Email), apiKeysOfKey(b.ID),
-		refreshKey(stays.Locator.String()), sessionKey(stays.ID), sessionsOfKey(b.ID)}
+	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.ApiKeyKey(staysKey.String()), redisclient.EmailKey(b.Email), redisclient.ApiKeysOfKey(b.ID),
+		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID), redisclient.SessionsOfKey(b.ID)}
 	slices.Sort(wantLeft)
 	if d := cmp.Diff(wantLeft, left); d != "" {
 		t.Errorf("keys left (-want +got):\n%s", d)
@@ -304,7 +305,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n := addSession(t, s, a.ID)
-	if err := server.Client().ZAdd(ctx, outboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
+	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
@@ -316,7 +317,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 			t.Errorf("outbox (-want +got):\n%s", d)
 		}
 	}
-	wantPostponed(t, s, outboxKey(), "9 something else", time.Now())
+	wantPostponed(t, s, redisclient.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
 		t.Errorf("announcements of the last minute are given too early: %v, %v", early, err)
 	}

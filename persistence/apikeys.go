@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/key_create.lua
@@ -34,8 +35,8 @@ var (
 // account has most keys. KindNotFound: there is no such account.
 func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
-	created, err := s.change(ctx, confirmAuthKey(), keyCreateScript,
-		[]string{accountKey(k.Account), apiKeysOfKey(k.Account), apiKeyKey(secret.String())}, args...)
+	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyCreateScript,
+		[]string{redisclient.AccountKey(k.Account), redisclient.ApiKeysOfKey(k.Account), redisclient.ApiKeyKey(secret.String())}, args...)
 	if err != nil {
 		return credentialError("create API key", err)
 	}
@@ -53,7 +54,7 @@ func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret crede
 // KeyByDigest returns the key whose secret has the digest, also if it expired.
 // KindNotFound.
 func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
-	fields, err := s.rdb.HGetAll(ctx, apiKeyKey(secret.String())).Result()
+	fields, err := s.RDB.HGetAll(ctx, redisclient.ApiKeyKey(secret.String())).Result()
 	if err != nil {
 		return credential.APIKey{}, credentialError("read API key", err)
 	}
@@ -65,18 +66,18 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 
 // Keys returns the keys of an account that are not revoked, newest first.
 func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
-	index, err := s.rdb.HGetAll(ctx, apiKeysOfKey(account)).Result()
+	index, err := s.RDB.HGetAll(ctx, redisclient.ApiKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, credentialError("list API keys", err)
 	}
-	pipe := s.rdb.Pipeline()
+	pipe := s.RDB.Pipeline()
 	var records []*redis.MapStringStringCmd
 	for field, digest := range index {
 		if strings.HasPrefix(field, "id:") {
-			records = append(records, pipe.HGetAll(ctx, apiKeyKey(digest)))
+			records = append(records, pipe.HGetAll(ctx, redisclient.ApiKeyKey(digest)))
 		}
 	}
-	if err := execute(ctx, pipe); err != nil {
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, credentialError("read API keys", err)
 	}
 	keys := []credential.APIKey{}
@@ -101,10 +102,10 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 // KindUnavailable: it has ended, but may come back if the master is lost.
 func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.KeyRevoked, Subject: string(id)}
-	revoked, err := s.change(ctx, confirmAuthKey(), keyRevokeScript, []string{apiKeysOfKey(account), outboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), apiKeyKey(""))
+	revoked, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyRevokeScript, []string{redisclient.ApiKeysOfKey(account), redisclient.OutboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.ApiKeyKey(""))
 	switch {
-	case stands(err) && revoked.Val() == int64(1):
+	case redisclient.Stands(err) && revoked.Val() == int64(1):
 		return []signal.Event{event}, credentialError("revoke API key", err)
 	case err != nil:
 		return nil, credentialError("revoke API key", err)
@@ -120,14 +121,14 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time
 		if len(keys) == 0 {
 			return nil
 		}
-		if err := keyUsedScript.Run(ctx, s.rdb, keys, args...).Err(); err != nil {
+		if err := keyUsedScript.Run(ctx, s.RDB, keys, args...).Err(); err != nil {
 			return credentialError("note use of API keys", err)
 		}
 		keys, args = keys[:0], args[:0]
 		return nil
 	}
 	for digest, at := range uses {
-		keys = append(keys, apiKeyKey(digest.String()))
+		keys = append(keys, redisclient.ApiKeyKey(digest.String()))
 		args = append(args, at.UnixMilli())
 		if len(keys) == most {
 			if err := flush(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 func TestKeysAreReadAsWritten(t *testing.T) {
@@ -114,7 +115,7 @@ func TestNoteKeyUses(t *testing.T) {
 	if err != nil || !got.LastUsedAt.Equal(later) {
 		t.Errorf("last used %v, %v, want %v", got.LastUsedAt, err, later)
 	}
-	if n := server.Client().Exists(ctx, apiKeyKey(gone.String())).Val(); n != 0 {
+	if n := server.Client().Exists(ctx, redisclient.ApiKeyKey(gone.String())).Val(); n != 0 {
 		t.Error("a use brought a key back that is gone")
 	}
 	many := map[credential.Digest]time.Time{d: later.Add(time.Minute)}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // refused returns what a caller is told whose change a guard has refused.
@@ -34,7 +36,7 @@ func changeOperation(p int, c *signal.Change, now time.Time) *operation {
 		}
 	}
 	if described >= 0 && c.Events[described].Type != signal.SignalCreated {
-		o.guard(guardFieldExists, refOpen, errNotOpen, openField(c.Signal.ID))
+		o.guard(guardFieldExists, refOpen, errNotOpen, codec.OpenField(c.Signal.ID))
 		if c.Epoch != 0 {
 			// An owner that has not heard how its last change ended may try it again.
 			o.guard(guardSequence, refOpen, errChanged, string(binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))))
@@ -93,21 +95,21 @@ func (o *operation) addEvent(c *signal.Change, i int) {
 	if e.Type == signal.SignalCreated && c.Signal != nil {
 		e.Weather = c.Signal.Weather
 	}
-	header := appendEvent(make([]byte, 0, 160), &e)
-	o.step(cmdEvent, refEvents, text(header), text(e.Data))
+	header := codec.AppendEvent(make([]byte, 0, 160), &e)
+	o.step(cmdEvent, refEvents, codec.Text(header), codec.Text(e.Data))
 }
 
 // addSignal stores what an event of type t changes of s.
 func (o *operation) addSignal(t signal.EventType, s *signal.Signal, now time.Time) {
-	field := openField(s.ID)
+	field := codec.OpenField(s.ID)
 	switch t {
 	case signal.SignalCreated:
-		o.step(cmdRecord, refSignals, text(appendRecord(make([]byte, 0, 160), s, now)), text(packMetadata(s.Metadata)))
-		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
+		o.step(cmdRecord, refSignals, codec.Text(codec.AppendRecord(make([]byte, 0, 160), s, now)), codec.Text(codec.PackMetadata(s.Metadata)))
+		o.stamped(stampTwice, 1, cmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalUpdated:
-		o.stamped(stampKept, 1, cmdHSet, refOpen, field, text(appendOpen(make([]byte, 0, 160), s, now)))
+		o.stamped(stampKept, 1, cmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
 	case signal.SignalClosed:
-		o.stamped(stampKept, 0, cmdRecord, refSignals, text(appendClosed(make([]byte, 0, 160), s)), text(packMetadata(s.Metadata)))
+		o.stamped(stampKept, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(make([]byte, 0, 160), s)), codec.Text(codec.PackMetadata(s.Metadata)))
 		o.step(cmdHDel, refOpen, field)
 	}
 }
@@ -124,6 +126,6 @@ func (o *operation) addReferring(p int, c *signal.Change) {
 
 // addReply keeps the answer to a request.
 func (o *operation) addReply(p int, account signal.AccountID, r *signal.Reply) {
-	k := o.key(replyKey(p, account, replyDigest(&r.ReplyKey)))
-	o.stamped(stampID, 0, cmdSet, k, text(appendReply(nil, r)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
+	k := o.key(redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
+	o.stamped(stampID, 0, cmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
 }

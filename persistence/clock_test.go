@@ -38,7 +38,7 @@ func TestSyncClockGoesByTheQuickestAnswer(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	late := &lateAnswer{late: 400 * time.Millisecond}
-	b.store.rdb.AddHook(late)
+	b.store.RDB.AddHook(late)
 	if err := b.store.SyncClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // These are the parts of TestOnCluster that are about records.
@@ -110,7 +111,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{{Asset: "BTC", Tick: marketdata.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: marketdata.Tick{Price: 6, Time: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"asset", "BTC"}})
+	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"asset", "BTC"}})
 	ticks, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
 	if len(ticks) != 2 || err != nil {
 		t.Fatalf("%d ticks, %v", len(ticks), err)

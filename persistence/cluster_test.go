@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -26,7 +27,7 @@ func newClusterBench(t *testing.T) *clusterBench {
 	t.Helper()
 	b := &clusterBench{cluster: redistest.NewCluster(t, 3)}
 	var err error
-	if b.store, err = Open(Options{URL: b.cluster.URL(), Metrics: NewMetrics(prometheus.NewRegistry())}); err != nil {
+	if b.store, err = Open(Options{URL: b.cluster.URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())}); err != nil {
 		t.Fatal(err)
 	}
 	b.log = NewLog(b.store, LogOptions{AppendTimeout: 10 * time.Second})
@@ -72,9 +73,9 @@ func TestClusterIsReadyWithAllMasters(t *testing.T) {
 		if err := node.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool {
+		Eventually(t, func() bool {
 			err := s.Ready(t.Context())
-			reason, _ := Refusal(err)
+			reason, _ := redisclient.Refusal(err)
 			return (err == nil) == (want == "") && reason == want
 		})
 	}
@@ -94,17 +95,17 @@ func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.rdb.Set(t.Context(), "counter", 0, 0).Err(); err != nil {
+	if err := s.RDB.Set(t.Context(), "counter", 0, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	// The server is silent for longer than a reply is waited for, and then answers.
-	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (defaultTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
+	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (redisclient.DefaultTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.rdb.Incr(t.Context(), "counter").Result(); err == nil {
+	if n, err := s.RDB.Incr(t.Context(), "counter").Result(); err == nil {
 		t.Fatalf("it was asked for again: %d", n)
 	}
-	eventually(t, func() bool { return s.rdb.Incr(t.Context(), "counter").Err() == nil })
+	Eventually(t, func() bool { return s.RDB.Incr(t.Context(), "counter").Err() == nil })
 }
 
 // testLog covers the log, the tail and the reading of both logs.
@@ -120,7 +121,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- tail.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	eventually(t, tail.Attached)
+	Eventually(t, tail.Attached)
 
 	check := func(p int) {
 		t.Helper()
@@ -164,7 +165,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 	for p := range b.store.Partitions() {
 		check(p)
 	}
-	b.cluster.Move(eventsKey(3))
+	b.cluster.Move(redisclient.EventsKey(3))
 	check(3)
 }
 
@@ -194,7 +195,7 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		}
 		wantKind(t, "a position of the former owner", s.StoreEnginePosition(ctx, p, epoch, at), signal.KindConflict)
 		// The epoch fences what is appended, too.
-		fenced := noted(accountIn(s, p), "late")
+		fenced := Noted(accountIn(s, p), "late")
 		fenced.Epoch = epoch
 		_, err := b.log.Append(ctx, fenced)
 		wantKind(t, "an append of the former owner", err, signal.KindConflict)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Limits of one operation, which Redis carries out as a whole while all others wait:
@@ -51,7 +53,7 @@ func partOf(batch []delivery.EventDeliveries) int {
 func (h *Webhooks) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
 	p := h.store.Partition(d.Account)
 	o := newOperation()
-	o.guard(guardFieldExists, o.key(webhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
+	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
 	o.addDeliveries(p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	o.addAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
 	_, err := h.log.apply(ctx, p, o)
@@ -73,15 +75,15 @@ func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) erro
 func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
 	o := newOperation()
 	o.fence(epoch)
-	o.guard(guardFieldExists, o.key(webhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
+	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
 	o.addOutcomes(p, &out)
 	o.addWaits(p, out.Webhook, out.Waits)
 	if out.Health != nil {
-		k := o.key(webhookHealthKey(p, out.Account))
+		k := o.key(redisclient.WebhookHealthKey(p, out.Account))
 		if *out.Health == (delivery.WebhookHealth{}) {
 			o.step(cmdHDel, k, string(out.Webhook))
 		} else {
-			o.step(cmdHSet, k, string(out.Webhook), text(appendHealth(nil, out.Health)))
+			o.step(cmdHSet, k, string(out.Webhook), codec.Text(appendHealth(nil, out.Health)))
 		}
 	}
 	if w := out.Disabled; w != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // A delivery's record begins with fields at fixed places, which scripts read and
@@ -79,7 +80,7 @@ func bodyKey(event signal.EventID, body []byte) (string, error) {
 		return "", fmt.Errorf("%q is no identifier of an event", event)
 	}
 	b := append(make([]byte, 0, bodyKeyBytes), raw[:]...)
-	return text(binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))), nil
+	return codec.Text(binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))), nil
 }
 
 // errorCode returns the stored number of an error, and the response status in it.
@@ -120,7 +121,7 @@ func timeOfBytes(b []byte) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
-	return timeOfMilli(ms)
+	return codec.TimeOfMilli(ms)
 }
 
 func stateOf(d *delivery.Delivery) byte {
@@ -145,16 +146,16 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 		attempts = attempts[len(attempts)-delivery.MaxAttempts:]
 	}
 	code, status := errorCode(d.Error)
-	created := milliOf(d.CreatedAt)
+	created := codec.MilliOf(d.CreatedAt)
 	b = append(b, deliveryVersion)
 	if key == "" {
 		b = append(b, make([]byte, bodyKeyBytes)...)
 	}
 	b = append(b, key...)
 	b = appendTime(b, created)
-	b = appendTime(b, milliOf(d.CompletedAt))
-	b = appendTime(b, dueMilli(d.NextAttemptAt))
-	b = append(b, stateOf(d), code, byte(status>>8), byte(status), codeOfEvent[d.Type], byte(min(max(d.Scheduled, 0), 255)))
+	b = appendTime(b, codec.MilliOf(d.CompletedAt))
+	b = appendTime(b, codec.DueMilli(d.NextAttemptAt))
+	b = append(b, stateOf(d), code, byte(status>>8), byte(status), codec.CodeOfEvent[d.Type], byte(min(max(d.Scheduled, 0), 255)))
 	b = binary.BigEndian.AppendUint16(b, uint16(min(d.AttemptCount(), 1<<16-1)))
 	last := 0
 	if n := len(attempts); n > 0 {
@@ -165,7 +166,7 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	if code == errorOther {
 		other = d.Error
 	}
-	b = appendString(b, other)
+	b = codec.AppendString(b, other)
 	b = append(b, byte(len(attempts)))
 	before := ""
 	for i := range attempts {
@@ -190,7 +191,7 @@ func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string)
 	}
 	code, status := errorCode(a.Error)
 	b = append(b, flags)
-	b = binary.AppendVarint(b, milliOf(a.At)-created)
+	b = binary.AppendVarint(b, codec.MilliOf(a.At)-created)
 	b = binary.AppendUvarint(b, uint64(max(a.Duration.Milliseconds(), 0)))
 	b = binary.AppendUvarint(b, uint64(uint16(a.ResponseStatus)))
 	b = append(b, code)
@@ -198,10 +199,10 @@ func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string)
 	case errorStatus:
 		b = binary.AppendUvarint(b, uint64(status))
 	case errorOther:
-		b = appendString(b, a.Error)
+		b = codec.AppendString(b, a.Error)
 	}
 	if flags&^attemptManual == bodyOwn {
-		b = appendString(b, body)
+		b = codec.AppendString(b, body)
 	}
 	*before = body
 	return b
@@ -225,14 +226,14 @@ func cutText(s string, n int) string {
 // memory with value.
 func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	if len(value) < deliveryFront {
-		return d, "", fmt.Errorf("decode delivery: %w", errShort)
+		return d, "", fmt.Errorf("decode delivery: %w", codec.ErrShort)
 	}
 	if value[0] != deliveryVersion {
 		return d, "", fmt.Errorf("decode delivery: version %d is not known: this process reads version %d", value[0], deliveryVersion)
 	}
-	front, rest := value[:deliveryFront], decoder{b: value[deliveryFront:]}
+	front, rest := value[:deliveryFront], codec.Decoder{B: value[deliveryFront:]}
 	key = string(front[1:21])
-	d.Event = signal.EventID(ulidText("evt_", [16]byte(front[1:17])))
+	d.Event = signal.EventID(codec.UlidText("evt_", [16]byte(front[1:17])))
 	d.CreatedAt, d.CompletedAt, d.NextAttemptAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33]), timeOfBytes(front[33:39])
 	switch front[39] & stateBits {
 	case statePending:
@@ -242,66 +243,66 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	case stateFailed:
 		d.Status = delivery.Failed
 	default:
-		rest.fail(fmt.Errorf("state %d is not known", front[39]))
+		rest.Fail(fmt.Errorf("state %d is not known", front[39]))
 	}
 	d.Single = front[39]&singleBit != 0
 	if d.Error, err = errorText(front[40], binary.BigEndian.Uint16(front[41:])); err != nil {
-		rest.fail(err)
+		rest.Fail(err)
 	}
-	if code := front[43]; code == 0 || int(code) >= len(eventCodes) {
-		rest.fail(fmt.Errorf("event of type %d is not known", code))
+	if code := front[43]; code == 0 || int(code) >= len(codec.EventCodes) {
+		rest.Fail(fmt.Errorf("event of type %d is not known", code))
 	} else {
-		d.Type = eventCodes[code]
+		d.Type = codec.EventCodes[code]
 	}
 	d.Scheduled = int(front[44])
 	count, last := int(binary.BigEndian.Uint16(front[45:])), int(binary.BigEndian.Uint16(front[47:]))
 	if len(value) > deliveryFront {
 		// There even if another error was put in its place by hand.
-		if other := rest.textBytes(rest.byte()); front[40] == errorOther {
+		if other := rest.TextBytes(rest.Byte()); front[40] == errorOther {
 			d.Error = string(other)
 		}
-		d.Attempts = decodeAttempts(&rest, count, milliOf(d.CreatedAt))
+		d.Attempts = decodeAttempts(&rest, count, codec.MilliOf(d.CreatedAt))
 	} else if count > 0 {
 		d.Attempts = []delivery.Attempt{{Number: count, ResponseStatus: last}}
 	}
-	if rest.err != nil {
-		return delivery.Delivery{}, "", fmt.Errorf("decode delivery: %w", rest.err)
+	if rest.Err != nil {
+		return delivery.Delivery{}, "", fmt.Errorf("decode delivery: %w", rest.Err)
 	}
 	return d, key, nil
 }
 
 // decodeAttempts reads the attempts of a delivery that was created at the given ms, the
 // last of which has the number count.
-func decodeAttempts(d *decoder, count int, created int64) []delivery.Attempt {
-	n := int(d.byte())
+func decodeAttempts(d *codec.Decoder, count int, created int64) []delivery.Attempt {
+	n := int(d.Byte())
 	if n > delivery.MaxAttempts || n > count {
-		d.fail(errors.New("there are more attempts than were made"))
+		d.Fail(errors.New("there are more attempts than were made"))
 	}
-	if d.err != nil || n == 0 {
+	if d.Err != nil || n == 0 {
 		return nil
 	}
 	list := make([]delivery.Attempt, 0, n)
 	before := ""
 	for i := range n {
-		flags := d.byte()
+		flags := d.Byte()
 		a := delivery.Attempt{Number: count - n + 1 + i, Trigger: delivery.Scheduled}
 		if flags&attemptManual != 0 {
 			a.Trigger = delivery.Manual
 		}
-		if ms := created + d.varint(); ms > 0 {
-			a.At = timeOfMilli(ms)
+		if ms := created + d.Varint(); ms > 0 {
+			a.At = codec.TimeOfMilli(ms)
 		}
-		a.Duration = time.Duration(uint32(d.uvarint())) * time.Millisecond
-		a.ResponseStatus = int(uint16(d.uvarint()))
+		a.Duration = time.Duration(uint32(d.Uvarint())) * time.Millisecond
+		a.ResponseStatus = int(uint16(d.Uvarint()))
 		a.Error = decodeDeliveryError(d)
 		switch flags &^ attemptManual {
 		case bodyNone:
 		case bodyOwn:
-			a.ResponseBody = string(d.textBytes(d.byte()))
+			a.ResponseBody = string(d.TextBytes(d.Byte()))
 		case bodySame:
 			a.ResponseBody = before
 		default:
-			d.fail(fmt.Errorf("response body of kind %d is not known", flags))
+			d.Fail(fmt.Errorf("response body of kind %d is not known", flags))
 		}
 		before = a.ResponseBody
 		list = append(list, a)
@@ -310,17 +311,17 @@ func decodeAttempts(d *decoder, count int, created int64) []delivery.Attempt {
 }
 
 // decodeDeliveryError reads the error of an attempt.
-func decodeDeliveryError(d *decoder) string {
-	code, status := d.byte(), uint64(0)
+func decodeDeliveryError(d *codec.Decoder) string {
+	code, status := d.Byte(), uint64(0)
 	if code == errorStatus {
-		status = d.uvarint()
+		status = d.Uvarint()
 	}
 	if code == errorOther {
-		return string(d.textBytes(d.byte()))
+		return string(d.TextBytes(d.Byte()))
 	}
 	s, err := errorText(code, uint16(status))
 	if err != nil {
-		d.fail(err)
+		d.Fail(err)
 	}
 	return s
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // rereadAfter is when a page is read again that was full, but not of deliveries that
@@ -21,23 +23,23 @@ const rereadAfter = 100 * time.Millisecond
 // the given time, by when the first is due: at most limit after the first offset ones.
 // One that cannot be read is logged and postponed.
 func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error) {
-	found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, webhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: milliText(until),
+	found, err := h.store.RDB.ZRangeByScoreWithScores(ctx, redisclient.WebhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: codec.MilliText(until),
 		Offset: int64(offset), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read due webhooks of partition %d: %w", p, err))
 	}
 	var due []delivery.EndpointDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
 		account, webhook, ok := cutMember(member)
 		if !ok {
-			h.store.log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
-			if err := h.store.postpone(ctx, webhooksDueKey(p), until, member); err != nil {
+			h.store.Log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
+			if err := h.store.Postpone(ctx, redisclient.WebhooksDueKey(p), until, member); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		due = append(due, delivery.EndpointDue{Account: account, Webhook: webhook, At: timeOfMilli(int64(z.Score))})
+		due = append(due, delivery.EndpointDue{Account: account, Webhook: webhook, At: codec.TimeOfMilli(int64(z.Score))})
 	}
 	return due, nil
 }
@@ -49,15 +51,15 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 // kept from view; zero: neither.
 func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
 	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
-	at, key := milliText(until), pendingKey(p, webhook)
-	pipe := h.store.rdb.Pipeline()
+	at, key := codec.MilliText(until), redisclient.PendingKey(p, webhook)
+	pipe := h.store.RDB.Pipeline()
 	found := pipe.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit + len(except))})
 	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if err := execute(ctx, pipe); err != nil {
-		return nil, next, unavailable(fmt.Errorf("read due deliveries: %w", err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, next, redisclient.Unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
 	if z := later.Val(); len(z) > 0 {
-		next = timeOfMilli(int64(z[0].Score))
+		next = codec.TimeOfMilli(int64(z[0].Score))
 	}
 	members := slices.DeleteFunc(found.Val(), func(m string) bool { return except[deliveryOf(m)] })
 	due, err = h.readPending(ctx, p, account, webhook, until, members[:min(len(members), limit)])
@@ -79,9 +81,9 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	for i, m := range members {
 		fields[i] = m[:min(len(m), 16)]
 	}
-	records, err := h.store.rdb.HMGet(ctx, deliveriesKey(p, webhook), fields...).Result()
+	records, err := h.store.RDB.HMGet(ctx, redisclient.DeliveriesKey(p, webhook), fields...).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read due deliveries: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read due deliveries: %w", err))
 	}
 	list, keys := make([]delivery.PendingDelivery, 0, len(members)), make([]string, 0, len(members))
 	pending := make([]string, 0, len(members))
@@ -105,9 +107,9 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 	if len(list) == 0 {
 		return nil, nil
 	}
-	bodies, err := h.store.rdb.HMGet(ctx, bodiesKey(p), keys...).Result()
+	bodies, err := h.store.RDB.HMGet(ctx, redisclient.BodiesKey(p), keys...).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read bodies of due deliveries: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read bodies of due deliveries: %w", err))
 	}
 	n := 0
 	for i, b := range bodies {
@@ -140,7 +142,7 @@ func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.Accoun
 func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, until time.Time,
 	reason error) error {
 	return h.changePending(ctx, p, account, webhook, member, reason, func(o *operation, pending keyRef) {
-		o.step(cmdZAdd, pending, milliText(h.store.postponed(until)), member)
+		o.step(cmdZAdd, pending, codec.MilliText(h.store.Postponed(until)), member)
 	})
 }
 
@@ -148,9 +150,9 @@ func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.Ac
 func (h *Webhooks) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
 	steps func(o *operation, pending keyRef)) error {
 	o := newOperation()
-	k := o.key(pendingKey(p, webhook))
+	k := o.key(redisclient.PendingKey(p, webhook))
 	gone := errors.New("it is not pending any more")
-	o.guard(guardFieldExists, o.key(webhooksKey(p, account)), gone, string(webhook))
+	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), gone, string(webhook))
 	o.guard(guardMember, k, gone, member)
 	steps(o, k)
 	o.step(cmdDue, k, webhookMember(account, webhook))
@@ -159,7 +161,7 @@ func (h *Webhooks) changePending(ctx context.Context, p int, account signal.Acco
 		return nil
 	}
 	if err == nil {
-		h.store.log.Error("a pending delivery is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", reason)
+		h.store.Log.Error("a pending delivery is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", reason)
 	}
 	return err
 }

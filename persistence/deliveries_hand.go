@@ -11,6 +11,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Deliveries that are changed by hand. Scripts change the stored records, so none of
@@ -33,14 +35,14 @@ var (
 // tells the owner. It returns the delivery as it is then. KindNotFound: there is none.
 // KindConflict, "delivery_not_failed".
 func (h *Webhooks) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
-	return h.changeByHand(ctx, account, webhook, id, retryFailed, failedKey, errNotFailed)
+	return h.changeByHand(ctx, account, webhook, id, retryFailed, redisclient.FailedKey, errNotFailed)
 }
 
 // CancelDelivery lets a pending delivery fail with the error signal.DeliveryCancelled,
 // and tells the owner. It returns the delivery as it is then. KindNotFound: there is
 // none. KindConflict, "delivery_not_pending".
 func (h *Webhooks) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
-	return h.changeByHand(ctx, account, webhook, id, cancelPending, pendingKey, errNotPending)
+	return h.changeByHand(ctx, account, webhook, id, cancelPending, redisclient.PendingKey, errNotPending)
 }
 
 // changeByHand changes one delivery, which must be in the set.
@@ -57,7 +59,7 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 	p := h.store.Partition(account)
 	c.at = h.store.Now()
 	o := newOperation()
-	o.guard(guardFieldExists, o.key(webhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
+	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
 	o.guard(guardMember, o.key(set(p, webhook)), refusal, member)
 	o.addShift(p, account, webhook, c, []string{member})
 	o.addAnnouncement(account, signal.WebhookPoked, webhook)
@@ -77,22 +79,22 @@ func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID
 	if err := h.exists(ctx, p, account, webhook); err != nil {
 		return 0, err
 	}
-	c, set := retryFailed, failedKey(p, webhook)
+	c, set := retryFailed, redisclient.FailedKey(p, webhook)
 	if q.Status == delivery.Succeeded {
-		c, set = retrySucceeded, succeededKey(p, webhook)
+		c, set = retrySucceeded, redisclient.SucceededKey(p, webhook)
 	}
 	// Deliveries made later are not meant, or this might never end.
 	least, most := "-inf", h.untilNow()
 	if !q.Since.IsZero() {
-		least = strconv.FormatInt(dueMilli(q.Since), 10)
+		least = strconv.FormatInt(codec.DueMilli(q.Since), 10)
 	}
 	if !q.Until.IsZero() && q.Until.Before(h.store.Now()) {
-		most = "(" + strconv.FormatInt(dueMilli(q.Until), 10)
+		most = "(" + strconv.FormatInt(codec.DueMilli(q.Until), 10)
 	}
 	if q.DryRun {
-		n, err := h.store.rdb.ZCount(ctx, set, least, most).Result()
+		n, err := h.store.RDB.ZCount(ctx, set, least, most).Result()
 		if err != nil {
-			return 0, unavailable(fmt.Errorf("count deliveries: %w", err))
+			return 0, redisclient.Unavailable(fmt.Errorf("count deliveries: %w", err))
 		}
 		return int(n), nil
 	}
@@ -116,10 +118,10 @@ func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountI
 	total := 0
 	// As with retries, those made later are not meant. They are found by their creation,
 	// since their due times may change meanwhile.
-	err := h.eachOldest(ctx, recordedKey(p, webhook), "-inf", h.untilNow(), func(members []string) error {
+	err := h.eachOldest(ctx, redisclient.RecordedKey(p, webhook), "-inf", h.untilNow(), func(members []string) error {
 		pending, err := h.pendingOf(ctx, p, webhook, members)
 		if err != nil {
-			return unavailable(fmt.Errorf("read pending deliveries: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("read pending deliveries: %w", err))
 		}
 		n, err := h.shiftAll(ctx, p, account, webhook, cancelPending, pending)
 		total += n
@@ -129,13 +131,13 @@ func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountI
 }
 
 // untilNow is the end of a range of scores by creation that has all that there is now.
-func (h *Webhooks) untilNow() string { return milliText(h.store.Now().Add(clockSlack)) }
+func (h *Webhooks) untilNow() string { return codec.MilliText(h.store.Now().Add(clockSlack)) }
 
 // exists returns KindNotFound if the account has no such webhook.
 func (h *Webhooks) exists(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID) error {
-	found, err := h.store.rdb.HExists(ctx, webhooksKey(p, account), string(webhook)).Result()
+	found, err := h.store.RDB.HExists(ctx, redisclient.WebhooksKey(p, account), string(webhook)).Result()
 	if err != nil {
-		return unavailable(fmt.Errorf("look for webhook: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("look for webhook: %w", err))
 	}
 	if !found {
 		return errNoWebhook
@@ -152,7 +154,7 @@ func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID
 		members = members[len(chunk):]
 		c.at = h.store.Now()
 		o := newOperation()
-		o.guard(guardFieldExists, o.key(webhooksKey(p, account)), errNoWebhook, string(webhook))
+		o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), errNoWebhook, string(webhook))
 		o.addShift(p, account, webhook, c, chunk)
 		o.addAnnouncement(account, signal.WebhookPoked, webhook)
 		r := h.log.carryOut(ctx, p, o)
@@ -170,9 +172,9 @@ func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID
 func (h *Webhooks) eachOldest(ctx context.Context, set, least, most string, f func(members []string) error) error {
 	last := redis.Z{Score: math.Inf(-1), Member: ""}
 	for offset := int64(0); ; {
-		found, err := h.store.rdb.ZRangeByScoreWithScores(ctx, set, &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: memberChunk}).Result()
+		found, err := h.store.RDB.ZRangeByScoreWithScores(ctx, set, &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: memberChunk}).Result()
 		if err != nil {
-			return unavailable(fmt.Errorf("read deliveries: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("read deliveries: %w", err))
 		}
 		members := make([]string, 0, len(found))
 		for _, z := range found {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/deliveries_list.lua
@@ -34,10 +36,10 @@ const memberChunk = 1000
 // webhook, or it has no such delivery.
 func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
 	p := h.store.Partition(account)
-	pipe := h.store.rdb.Pipeline()
-	exists, record := pipe.HExists(ctx, webhooksKey(p, account), string(webhook)), pipe.HGet(ctx, deliveriesKey(p, webhook), deliveryField(id))
-	if err := execute(ctx, pipe); err != nil {
-		return delivery.Delivery{}, nil, unavailable(fmt.Errorf("read delivery: %w", err))
+	pipe := h.store.RDB.Pipeline()
+	exists, record := pipe.HExists(ctx, redisclient.WebhooksKey(p, account), string(webhook)), pipe.HGet(ctx, redisclient.DeliveriesKey(p, webhook), deliveryField(id))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return delivery.Delivery{}, nil, redisclient.Unavailable(fmt.Errorf("read delivery: %w", err))
 	}
 	if !exists.Val() || record.Err() != nil {
 		return delivery.Delivery{}, nil, signal.NotFound("delivery")
@@ -47,12 +49,12 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 		return delivery.Delivery{}, nil, err
 	}
 	d.ID, d.Webhook, d.Account = id, webhook, account
-	body, err := h.store.rdb.HGet(ctx, bodiesKey(p), key).Bytes()
+	body, err := h.store.RDB.HGet(ctx, redisclient.BodiesKey(p), key).Bytes()
 	if errors.Is(err, redis.Nil) { // erased between the reads
 		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
 	if err != nil {
-		return delivery.Delivery{}, nil, unavailable(fmt.Errorf("read body of delivery: %w", err))
+		return delivery.Delivery{}, nil, redisclient.Unavailable(fmt.Errorf("read body of delivery: %w", err))
 	}
 	return d, body, nil
 }
@@ -60,22 +62,22 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 // PendingDeliveries returns how many deliveries of each of the accounts, which lie in
 // partition p, are pending.
 func (h *Webhooks) PendingDeliveries(ctx context.Context, p int, accounts []signal.AccountID) ([]int, error) {
-	pipe := h.store.rdb.Pipeline()
+	pipe := h.store.RDB.Pipeline()
 	webhooks := make([]*redis.StringSliceCmd, len(accounts))
 	for i, a := range accounts {
-		webhooks[i] = pipe.HKeys(ctx, webhooksKey(p, a))
+		webhooks[i] = pipe.HKeys(ctx, redisclient.WebhooksKey(p, a))
 	}
-	if err := execute(ctx, pipe); err != nil {
-		return nil, unavailable(fmt.Errorf("read webhooks: %w", err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
 	pending := make([][]*redis.IntCmd, len(accounts))
 	for i := range accounts {
 		for _, w := range webhooks[i].Val() {
-			pending[i] = append(pending[i], pipe.ZCard(ctx, pendingKey(p, signal.WebhookID(w))))
+			pending[i] = append(pending[i], pipe.ZCard(ctx, redisclient.PendingKey(p, signal.WebhookID(w))))
 		}
 	}
-	if err := execute(ctx, pipe); err != nil {
-		return nil, unavailable(fmt.Errorf("count pending deliveries: %w", err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Unavailable(fmt.Errorf("count pending deliveries: %w", err))
 	}
 	n := make([]int, len(accounts))
 	for i := range pending {
@@ -110,7 +112,7 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 		members, total, err = h.page(ctx, setOf(p, webhook, q.Status), q)
 	}
 	if err != nil {
-		return nil, 0, unavailable(fmt.Errorf("list deliveries: %w", err))
+		return nil, 0, redisclient.Unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
 	if len(members) == 0 {
 		if err = h.exists(ctx, p, account, webhook); errors.Is(err, errNoWebhook) {
@@ -130,19 +132,19 @@ func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, web
 func setOf(p int, webhook signal.WebhookID, status delivery.Status) string {
 	switch status {
 	case delivery.Succeeded:
-		return succeededKey(p, webhook)
+		return redisclient.SucceededKey(p, webhook)
 	case delivery.Failed:
-		return failedKey(p, webhook)
+		return redisclient.FailedKey(p, webhook)
 	}
-	return recordedKey(p, webhook)
+	return redisclient.RecordedKey(p, webhook)
 }
 
 // page returns the members of a page of a set by creation, and its length.
 func (h *Webhooks) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
-	pipe := h.store.rdb.Pipeline()
+	pipe := h.store.RDB.Pipeline()
 	total := pipe.ZCard(ctx, set)
 	members := pipe.ZRevRange(ctx, set, int64(q.Offset), int64(q.Offset)+int64(q.Limit)-1)
-	if err := execute(ctx, pipe); err != nil || q.Limit <= 0 {
+	if err := redisclient.Execute(ctx, pipe); err != nil || q.Limit <= 0 {
 		return nil, int(total.Val()), err
 	}
 	return members.Val(), int(total.Val()), nil
@@ -151,15 +153,15 @@ func (h *Webhooks) page(ctx context.Context, set string, q delivery.Query) ([]st
 // pendingPage is page for what is pending, whose own set is by due time: if that is
 // short it is read, else the set of all, newest first, from where the page begins.
 func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) ([]string, int, error) {
-	pipe := h.store.rdb.Pipeline()
-	count := pipe.ZCard(ctx, pendingKey(p, webhook))
-	first := pipe.ZRange(ctx, pendingKey(p, webhook), 0, memberChunk-1)
-	if err := execute(ctx, pipe); err != nil {
+	pipe := h.store.RDB.Pipeline()
+	count := pipe.ZCard(ctx, redisclient.PendingKey(p, webhook))
+	first := pipe.ZRange(ctx, redisclient.PendingKey(p, webhook), 0, memberChunk-1)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, err
 	}
 	total := int(count.Val())
 	if total <= memberChunk {
-		page, err := h.newestOf(ctx, recordedKey(p, webhook), first.Val(), q)
+		page, err := h.newestOf(ctx, redisclient.RecordedKey(p, webhook), first.Val(), q)
 		return page, total, err
 	}
 	if q.Offset >= total {
@@ -171,14 +173,14 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	keys := []string{recordedKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
-	from, err := pendingFromScript.Run(ctx, h.store.rdb, keys, q.Offset).Int64Slice()
+	keys := []string{redisclient.RecordedKey(p, webhook), redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook)}
+	from, err := pendingFromScript.Run(ctx, h.store.RDB, keys, q.Offset).Int64Slice()
 	if err != nil {
 		return nil, 0, err
 	}
 	var page []string
 	left := int(from[1])
-	err = h.eachNewest(ctx, recordedKey(p, webhook), from[0], func(members []string) (bool, error) {
+	err = h.eachNewest(ctx, redisclient.RecordedKey(p, webhook), from[0], func(members []string) (bool, error) {
 		pending, err := h.pendingOf(ctx, p, webhook, members)
 		if err != nil {
 			return false, err
@@ -196,7 +198,7 @@ func (h *Webhooks) newestOf(ctx context.Context, set string, members []string, q
 	if len(members) == 0 || q.Offset >= len(members) {
 		return nil, nil
 	}
-	scores, err := h.store.rdb.ZMScore(ctx, set, members...).Result()
+	scores, err := h.store.RDB.ZMScore(ctx, set, members...).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +222,7 @@ func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookI
 	if len(members) == 0 {
 		return nil, nil
 	}
-	due, err := h.store.rdb.ZMScore(ctx, pendingKey(p, webhook), members...).Result()
+	due, err := h.store.RDB.ZMScore(ctx, redisclient.PendingKey(p, webhook), members...).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +238,7 @@ func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookI
 // scanDeliveries is page for a type of events: it passes over the members of all, a
 // chunk at a time.
 func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) (page []string, total int, err error) {
-	code := codeOfEvent[q.Type]
+	code := codec.CodeOfEvent[q.Type]
 	err = h.eachNewest(ctx, setOf(p, webhook, q.Status), 0, func(members []string) (bool, error) {
 		wanted := slices.DeleteFunc(members, func(m string) bool { return len(m) != memberBytes || m[memberBytes-1] != code })
 		if q.Status == delivery.Pending {
@@ -259,7 +261,7 @@ func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.Web
 func (h *Webhooks) eachNewest(ctx context.Context, set string, offset int64, f func(members []string) (bool, error)) error {
 	last := redis.Z{Score: math.Inf(1), Member: ""}
 	for ; ; offset += memberChunk {
-		found, err := h.store.rdb.ZRevRangeWithScores(ctx, set, offset, offset+memberChunk-1).Result()
+		found, err := h.store.RDB.ZRevRangeWithScores(ctx, set, offset, offset+memberChunk-1).Result()
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -287,9 +289,9 @@ func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.Account
 	for _, m := range members {
 		args = append(args, m[:min(len(m), 16)])
 	}
-	answer, err := deliveriesListScript.Run(ctx, h.store.rdb, []string{deliveriesKey(p, webhook), webhooksKey(p, account)}, append(args, string(webhook))...).Slice()
+	answer, err := deliveriesListScript.Run(ctx, h.store.RDB, []string{redisclient.DeliveriesKey(p, webhook), redisclient.WebhooksKey(p, account)}, append(args, string(webhook))...).Slice()
 	if err != nil {
-		return nil, false, unavailable(fmt.Errorf("list deliveries: %w", err))
+		return nil, false, redisclient.Unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
 	for i, front := range texts(answer) {
 		if front == "" {
@@ -297,7 +299,7 @@ func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.Account
 		}
 		d, _, err := decodeDelivery([]byte(front))
 		if err != nil {
-			h.store.log.Error("a delivery is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", err)
+			h.store.Log.Error("a delivery is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", err)
 			continue
 		}
 		d.ID, d.Webhook, d.Account = deliveryOf(members[i]), webhook, account

@@ -8,6 +8,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // A webhook's deliveries are a hash of records and four sorted sets: all of them by
@@ -24,12 +26,12 @@ const memberBytes = 17
 // deliveryMember returns the member for a delivery.
 func deliveryMember(id signal.DeliveryID, t signal.EventType) (string, error) {
 	raw, ok := signal.ULIDBytes(string(id))
-	code := codeOfEvent[t]
+	code := codec.CodeOfEvent[t]
 	if !ok || code == 0 {
 		return "", fmt.Errorf("delivery %q of %q cannot be stored", id, t)
 	}
 	b := make([]byte, 0, memberBytes)
-	return text(append(append(b, raw[:]...), code)), nil
+	return codec.Text(append(append(b, raw[:]...), code)), nil
 }
 
 // deliveryOf returns the identifier in a member, or in a field of the records.
@@ -37,7 +39,7 @@ func deliveryOf(member string) signal.DeliveryID {
 	if len(member) < 16 {
 		return ""
 	}
-	return signal.DeliveryID(ulidText("dlv_", [16]byte([]byte(member[:16]))))
+	return signal.DeliveryID(codec.UlidText("dlv_", [16]byte([]byte(member[:16]))))
 }
 
 // deliveryField returns the field of a delivery among the records, empty if there can
@@ -67,7 +69,7 @@ func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w si
 // announce is addAnnouncement for any subject.
 func (o *operation) announce(a signal.AccountID, t signal.EventType, subject string) {
 	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
-	o.step(cmdEvent, refEvents, text(appendEvent(make([]byte, 0, 96), &e)), "")
+	o.step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")
 }
 
 // fence refuses the operation under another epoch.
@@ -111,24 +113,24 @@ func (o *operation) addDeliveries(p int, batch []delivery.EventDeliveries) {
 		}
 	}
 	for _, m := range order {
-		k := o.key(webhooksKey(p, m.account))
-		o.key(pendingKey(p, m.webhook))
-		o.key(deliveriesKey(p, m.webhook))
-		o.key(recordedKey(p, m.webhook))
+		k := o.key(redisclient.WebhooksKey(p, m.account))
+		o.key(redisclient.PendingKey(p, m.webhook))
+		o.key(redisclient.DeliveriesKey(p, m.webhook))
+		o.key(redisclient.RecordedKey(p, m.webhook))
 		o.step(cmdDeliver, k, m.args...)
 	}
 	k := o.bodyKeys(p)
 	for i := range batch {
 		if len(batch[i].Deliveries) > 0 {
-			o.step(cmdBody, k, keys[i], text(batch[i].Body))
+			o.step(cmdBody, k, keys[i], codec.Text(batch[i].Body))
 		}
 	}
 }
 
 // bodyKeys adds the keys of the step that stores a body, and returns the first.
 func (o *operation) bodyKeys(p int) keyRef {
-	k := o.key(bodiesKey(p))
-	o.key(bodyRefsKey(p))
+	k := o.key(redisclient.BodiesKey(p))
+	o.key(redisclient.BodyRefsKey(p))
 	return k
 }
 
@@ -142,23 +144,23 @@ func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 		due.NextAttemptAt = d.CreatedAt
 		d = &due
 	}
-	created := milliText(d.CreatedAt)
+	created := codec.MilliText(d.CreatedAt)
 	due := created
 	if !d.NextAttemptAt.Equal(d.CreatedAt) {
-		due = dueText(d.NextAttemptAt)
+		due = codec.DueText(d.NextAttemptAt)
 	}
-	m.args = append(m.args, member, due, created, text(appendDelivery(make([]byte, 0, deliveryFront+8), d, body)))
+	m.args = append(m.args, member, due, created, codec.Text(appendDelivery(make([]byte, 0, deliveryFront+8), d, body)))
 	return nil
 }
 
 // handKeys adds the keys of a webhook's deliveries in the order in which the steps
 // after an attempt and by hand have them, and returns the first.
 func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
-	k := o.key(pendingKey(p, w))
-	o.key(deliveriesKey(p, w))
-	o.key(succeededKey(p, w))
-	o.key(failedKey(p, w))
-	o.key(recordedKey(p, w))
+	k := o.key(redisclient.PendingKey(p, w))
+	o.key(redisclient.DeliveriesKey(p, w))
+	o.key(redisclient.SucceededKey(p, w))
+	o.key(redisclient.FailedKey(p, w))
+	o.key(redisclient.RecordedKey(p, w))
 	return k
 }
 
@@ -182,27 +184,27 @@ func (o *operation) addOutcomes(p int, out *delivery.Outcomes) {
 		}
 		was := ""
 		if !d.WasDueAt.IsZero() {
-			was = text(appendTime(make([]byte, 0, timeBytes), dueMilli(d.WasDueAt)))
+			was = codec.Text(appendTime(make([]byte, 0, timeBytes), codec.DueMilli(d.WasDueAt)))
 		}
-		to, score := "0", dueText(d.NextAttemptAt)
+		to, score := "0", codec.DueText(d.NextAttemptAt)
 		switch d.Status {
 		case delivery.Succeeded:
-			to, score = "2", milliText(d.CreatedAt)
+			to, score = "2", codec.MilliText(d.CreatedAt)
 		case delivery.Failed:
-			to, score = "3", milliText(d.CreatedAt)
+			to, score = "3", codec.MilliText(d.CreatedAt)
 		}
 		created, key := "", ""
 		if i < len(out.Bodies) && out.Bodies[i] != nil {
 			if key, o.invalid = bodyKey(d.Event, out.Bodies[i]); o.invalid != nil {
 				return
 			}
-			created, bodies[key] = milliText(d.CreatedAt), out.Bodies[i]
+			created, bodies[key] = codec.MilliText(d.CreatedAt), out.Bodies[i]
 		}
 		size := deliveryFront + 16
 		if n := len(d.Attempts); n > 0 {
 			size += n * (16 + len(d.Attempts[n-1].ResponseBody))
 		}
-		args = append(args, member, was, created, to, score, text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
+		args = append(args, member, was, created, to, score, codec.Text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
 	}
 	o.step(cmdOutcome, o.handKeys(p, out.Webhook), args...)
 	if len(bodies) == 0 {
@@ -210,7 +212,7 @@ func (o *operation) addOutcomes(p int, out *delivery.Outcomes) {
 	}
 	k := o.bodyKeys(p)
 	for key, body := range bodies {
-		o.step(cmdBody, k, key, text(body))
+		o.step(cmdBody, k, key, codec.Text(body))
 	}
 }
 
@@ -230,7 +232,7 @@ var (
 // are left out.
 func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
 	o.deliveries += len(members)
-	at := milliOf(c.at)
+	at := codec.MilliOf(c.at)
 	var patch []byte
 	if c.to == statePending {
 		patch = append(appendTime(appendTime(nil, 0), at), statePending|singleBit)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // A delivery's life: made, tried, given up, asked for again, cancelled.
@@ -126,7 +128,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
 		t.Error("a batch with a bad event is stored")
 	}
-	if n := b.rdb.ZCard(ctx, recordedKey(b.p, one.ID)).Val(); n < stepDeliveries/2 || n == int64(len(batch)) {
+	if n := b.rdb.ZCard(ctx, redisclient.RecordedKey(b.p, one.ID)).Val(); n < stepDeliveries/2 || n == int64(len(batch)) {
 		t.Errorf("%d deliveries are stored, want only the first part", n)
 	}
 	last.Event = good
@@ -135,7 +137,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 		if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != int64(2*len(batch)) || err != nil {
 			t.Errorf("counts %+v, %v, want %d pending", stats, err, 2*len(batch))
 		}
-		if n := b.rdb.HLen(ctx, bodiesKey(b.p)).Val(); n != int64(len(batch)) {
+		if n := b.rdb.HLen(ctx, redisclient.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
 	}
@@ -160,7 +162,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 		return o
 	}
 	remove := newOperation()
-	remove.step(cmdHDel, remove.key(webhooksKey(b.p, b.account)), string(w.ID))
+	remove.step(cmdHDel, remove.key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
 	before, after := deliver(), deliver()
 	together(t, b.rdb, b.p, before, remove, after)
 	for _, o := range []*operation{before, remove, after} {
@@ -168,7 +170,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 			t.Error(r.err)
 		}
 	}
-	if n := b.rdb.ZCard(t.Context(), pendingKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.ZCard(t.Context(), redisclient.PendingKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d deliveries, want that from before the removal", n)
 	}
 }
@@ -179,7 +181,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery){
 		"removed": func(b *hookBench, o *operation, w *delivery.Webhook, _ delivery.Delivery) {
-			o.step(cmdHDel, o.key(webhooksKey(b.p, b.account)), string(w.ID))
+			o.step(cmdHDel, o.key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
 			o.step(cmdUndue, refWebhooksDue, webhookMember(b.account, w.ID))
 		},
 		"delivered": func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery) {
@@ -200,7 +202,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 					t.Error(r.err)
 				}
 			}
-			if due := b.rdb.ZRange(t.Context(), webhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
+			if due := b.rdb.ZRange(t.Context(), redisclient.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
 				t.Errorf("due are %v", due)
 			}
 		})
@@ -221,7 +223,7 @@ func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}
-	if n := b.rdb.HLen(t.Context(), deliveriesKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.HLen(t.Context(), redisclient.DeliveriesKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d records are left, want that of the pending one", n)
 	}
 }
@@ -248,10 +250,10 @@ func TestABatchSharesBodies(t *testing.T) {
 	}
 	key, err := bodyKey(e, body)
 	b.must("make key", err)
-	if got := b.rdb.HGetAll(t.Context(), bodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
+	if got := b.rdb.HGetAll(t.Context(), redisclient.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
 		t.Errorf("bodies %q", got)
 	}
-	if got := b.rdb.HGet(t.Context(), bodyRefsKey(b.p), key).Val(); got != "2" {
+	if got := b.rdb.HGet(t.Context(), redisclient.BodyRefsKey(b.p), key).Val(); got != "2" {
 		t.Errorf("%q others have it, want 2", got)
 	}
 }
@@ -361,7 +363,7 @@ func TestDueEndpoints(t *testing.T) {
 		b.deliver(w, milli(int64(100*i)+50), milli(int64(100*i)))
 		want = append(want, delivery.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
 	}
-	b.rdb.ZAdd(ctx, webhooksDueKey(b.p), zAt(milli(-5), "damaged"))
+	b.rdb.ZAdd(ctx, redisclient.WebhooksDueKey(b.p), zAt(milli(-5), "damaged"))
 	check := func(until time.Time, offset, limit int, want []delivery.EndpointDue) {
 		t.Helper()
 		got, err := b.hooks.DueEndpoints(ctx, b.p, until, offset, limit)
@@ -374,7 +376,7 @@ func TestDueEndpoints(t *testing.T) {
 	check(milli(200), 3, 10, nil)
 	check(milli(199), 0, 10, want[:2])
 	check(milli(1000), 0, 10, want)
-	wantPostponed(t, b.store, webhooksDueKey(b.p), "damaged", milli(200))
+	wantPostponed(t, b.store, redisclient.WebhooksDueKey(b.p), "damaged", milli(200))
 }
 
 func TestDueDeliveries(t *testing.T) {
@@ -413,11 +415,11 @@ func TestDueDeliveries(t *testing.T) {
 
 	// What cannot be sent holds up no other; what has no record or no body is
 	// counted no more.
-	b.rdb.HSet(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
-	b.rdb.HDel(ctx, deliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
+	b.rdb.HSet(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
+	b.rdb.HDel(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
 	b.must("make key", err)
-	b.rdb.HDel(ctx, bodiesKey(b.p), key)
+	b.rdb.HDel(ctx, redisclient.BodiesKey(b.p), key)
 	// What is behind them is read soon, though the page was full of them.
 	soon := b.store.Now().Add(rereadAfter)
 	due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
@@ -430,7 +432,7 @@ func TestDueDeliveries(t *testing.T) {
 	}
 	damaged, err := deliveryMember(list[0].ID, list[0].Type)
 	b.must("make member", err)
-	wantPostponed(t, b.store, pendingKey(b.p, w.ID), damaged, milli(30))
+	wantPostponed(t, b.store, redisclient.PendingKey(b.p, w.ID), damaged, milli(30))
 	// The attempt of one of them was under way.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
 	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(40)) || err != nil {
@@ -441,8 +443,8 @@ func TestDueDeliveries(t *testing.T) {
 	member, err := deliveryMember(list[4].ID, list[4].Type)
 	b.must("make member", err)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	b.must("drop", b.hooks.dropPending(ctx, b.p, b.account, w.ID, member, errShort))
-	if n := b.rdb.ZCard(ctx, webhooksDueKey(b.p)).Val(); n != 0 {
+	b.must("drop", b.hooks.dropPending(ctx, b.p, b.account, w.ID, member, codec.ErrShort))
+	if n := b.rdb.ZCard(ctx, redisclient.WebhooksDueKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d webhooks are due, want none", n)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // What the later events of a signal wait for at a webhook: a hash by the signal.
@@ -30,7 +32,7 @@ func appendWait(b []byte, w *delivery.Wait) []byte {
 		b = append(b, raw[:]...)
 	}
 	for _, t := range []time.Time{w.HeadAt, w.Due, w.LastAt} {
-		b = appendTime(b, milliOf(t))
+		b = appendTime(b, codec.MilliOf(t))
 	}
 	return b
 }
@@ -41,13 +43,13 @@ func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
 	case len(b) > 0 && b[0] != waitVersion:
 		return delivery.Wait{}, fmt.Errorf("decode wait: version %d is not known: this process reads version %d", b[0], waitVersion)
 	case len(b) != waitBytes:
-		return delivery.Wait{}, fmt.Errorf("decode wait: %w", errShort)
+		return delivery.Wait{}, fmt.Errorf("decode wait: %w", codec.ErrShort)
 	}
 	deliveryID := func(raw [16]byte) signal.DeliveryID {
 		if raw == [16]byte{} {
 			return ""
 		}
-		return signal.DeliveryID(ulidText("dlv_", raw))
+		return signal.DeliveryID(codec.UlidText("dlv_", raw))
 	}
 	times := b[1+2*16:]
 	return delivery.Wait{Signal: id, Head: deliveryID([16]byte(b[1:17])), Last: deliveryID([16]byte(b[17:33])),
@@ -64,10 +66,10 @@ func (o *operation) addWaits(p int, webhook signal.WebhookID, list []delivery.Wa
 		if w := &list[i]; w.Head == "" && w.Last == "" {
 			removed = append(removed, string(w.Signal))
 		} else {
-			set = append(set, string(w.Signal), text(appendWait(make([]byte, 0, waitBytes), w)))
+			set = append(set, string(w.Signal), codec.Text(appendWait(make([]byte, 0, waitBytes), w)))
 		}
 	}
-	k := o.key(waitsKey(p, webhook))
+	k := o.key(redisclient.WaitsKey(p, webhook))
 	for c := range slices.Chunk(removed, waitsChunk) {
 		o.step(cmdHDel, k, c...)
 	}
@@ -82,15 +84,15 @@ func (o *operation) addWaits(p int, webhook signal.WebhookID, list []delivery.Wa
 // SignalWaits returns what the later events of signals wait for at a webhook. A record
 // that cannot be read is logged and left out.
 func (h *Webhooks) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
-	found, err := h.store.rdb.HGetAll(ctx, waitsKey(p, webhook)).Result()
+	found, err := h.store.RDB.HGetAll(ctx, redisclient.WaitsKey(p, webhook)).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
 	}
 	var list []delivery.Wait
 	for id, record := range found {
 		w, err := decodeWait(signal.SignalID(id), []byte(record))
 		if err != nil {
-			h.store.log.Error("what a signal waits for is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", err)
+			h.store.Log.Error("what a signal waits for is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", err)
 			continue
 		}
 		list = append(list, w)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // someWaits are waits with all sorts of fields.
@@ -83,7 +84,7 @@ func TestWaitsAreKept(t *testing.T) {
 	all := someWaits()
 	store(all...)
 	wants(all...)
-	if ttl := b.rdb.TTL(ctx, waitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
+	if ttl := b.rdb.TTL(ctx, redisclient.WaitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
 		t.Errorf("kept for %v", ttl)
 	}
 	all[0].Last, all[0].LastAt = signal.NewDeliveryID(), milli(99)
@@ -95,7 +96,7 @@ func TestWaitsAreKept(t *testing.T) {
 		many[i].Signal = signal.NewSignalID()
 	}
 	store(many...)
-	b.rdb.HSet(ctx, waitsKey(b.p, w.ID), "sig_unreadable", "x")
+	b.rdb.HSet(ctx, redisclient.WaitsKey(b.p, w.ID), "sig_unreadable", "x")
 	wants(append(slices.Clone(many), all[0], all[2])...)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
 	b.erase()
@@ -234,7 +235,7 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, 100*365*24*time.Hour, 10_000, most)
 		b.must("prune", err)
 	}
-	used := b.rdb.MemoryUsage(ctx, deliveriesKey(b.p, w.ID), 0).Val()
+	used := b.rdb.MemoryUsage(ctx, redisclient.DeliveriesKey(b.p, w.ID), 0).Val()
 	if used > most+most/8 || used < most-most/8 || steps < 2 {
 		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, most)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Runs that have announced themselves stand in a sorted set of their partition, by
@@ -51,23 +53,23 @@ func decodeDue(member string) (signal.RunDue, error) {
 // recorded before the given time, the oldest first. An entry that cannot be read is
 // logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
-	found, err := s.rdb.ZRangeByScoreWithScores(ctx, runsDueKey(p), &redis.ZRangeBy{
+	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
 	}
 	var runs []signal.RunDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
 		due, err := decodeDue(member)
 		if err != nil {
-			s.log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := s.postpone(ctx, runsDueKey(p), before, member); err != nil {
+			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := s.Postpone(ctx, redisclient.RunsDueKey(p), before, member); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		due.At = timeOfMilli(int64(z.Score))
+		due.At = codec.TimeOfMilli(int64(z.Score))
 		runs = append(runs, due)
 	}
 	return runs, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -49,7 +50,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	stolen := reused
 	stolen.Refresh = credential.DigestOf("stolen")
 	job := newTestJob(user.ID, now)
-	event := noted(user.ID, "event")
+	event := Noted(user.ID, "event")
 	reply := func(key string) *signal.Reply {
 		k := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}
 		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("{}")}
@@ -156,7 +157,7 @@ func eachChange(t *testing.T, master *redistest.Server, replicas int, timeout ti
 	t.Helper()
 	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: replicas, Timeout: timeout})
-	l := openLog(t, s, LogOptions{AppendTimeout: timeout})
+	l := OpenLog(t, s, LogOptions{AppendTimeout: timeout})
 	changes := changesToAcknowledge(t, plain)
 	var wg sync.WaitGroup
 	for _, c := range changes {
@@ -241,7 +242,7 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 			// the master is killed, which the changes notice, too.
 			_, _ = plain.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.Incr(t.Context(), "stalls")
-				p.Do(t.Context(), waitFor(1, time.Second)...)
+				p.Do(t.Context(), redisclient.WaitFor(1, time.Second)...)
 				return nil
 			})
 		}
@@ -293,9 +294,9 @@ func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1})
-	l := openLog(t, s, LogOptions{})
+	l := OpenLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
-	c := noted(account, "done")
+	c := Noted(account, "done")
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
 	c.Reply = &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}
 	if _, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); err != nil {
@@ -312,7 +313,7 @@ func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
 		t.Errorf("with the replica: %+v, %v", r, err)
 	}
 	// From Redis 7.2 on WAIT goes by the last write of its connection, so there must be one.
-	if ttl := s.rdb.TTL(t.Context(), confirmKey(s.Partition(account))).Val(); ttl <= 0 {
+	if ttl := s.RDB.TTL(t.Context(), redisclient.ConfirmKey(s.Partition(account))).Val(); ttl <= 0 {
 		t.Errorf("nothing was written before the wait: TTL %s", ttl)
 	}
 }
@@ -326,23 +327,23 @@ func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
 	replica.Follow(master)
 	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: 3 * time.Second})
 	account := accountIn(b.store, 0)
-	b.append(noted(account, "before"))
+	b.append(Noted(account, "before"))
 	replica.InStep(master)
 	replica.Pause()
 	defer replica.Continue()
 	answer := make(chan error, 1)
 	go func() {
-		_, err := b.log.Append(t.Context(), noted(account, "lost answer"))
+		_, err := b.log.Append(t.Context(), Noted(account, "lost answer"))
 		answer <- err
 	}()
 	for range 5 {
-		eventually(t, func() bool { return blocked(b.rdb, t) || len(answer) > 0 })
+		Eventually(t, func() bool { return blocked(b.rdb, t) || len(answer) > 0 })
 		b.rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	}
 	if err := <-answer; signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("while the replica stalls: %v", err)
 	}
-	if n := b.rdb.XLen(t.Context(), eventsKey(0)).Val(); n != 2 {
+	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
 }
@@ -351,18 +352,18 @@ func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
 func TestARepeatedBatchIsAWrite(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
-	key := batchKey(0, "test")
+	key := redisclient.BatchKey(0, "test")
 	o := newOperation()
-	o.step(cmdSet, o.key(jobKey(0, "job_1")), "x")
+	o.step(cmdSet, o.key(redisclient.JobKey(0, "job_1")), "x")
 	together(t, b.rdb, 0, o)
 	b.rdb.Expire(t.Context(), key, time.Minute)
 	again := newOperation()
-	again.step(cmdSet, again.key(jobKey(0, "job_1")), "y")
+	again.step(cmdSet, again.key(redisclient.JobKey(0, "job_1")), "y")
 	together(t, b.rdb, 0, again) // the same number
 	if ttl := b.rdb.TTL(t.Context(), key).Val(); ttl != 10*time.Minute {
 		t.Errorf("the batch is remembered for %s after its repetition, want 10 min", ttl)
 	}
-	if v := b.rdb.Get(t.Context(), jobKey(0, "job_1")).Val(); v != "x" {
+	if v := b.rdb.Get(t.Context(), redisclient.JobKey(0, "job_1")).Val(); v != "x" {
 		t.Errorf("the repetition has stored %q", v)
 	}
 }
@@ -411,7 +412,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 			if _, err := s.SessionByLocator(t.Context(), newer.Locator); err != nil {
 				return err
 			}
-			return s.rdb.Del(t.Context(), refreshKey(newer.Locator.String())).Err()
+			return s.RDB.Del(t.Context(), redisclient.RefreshKey(newer.Locator.String())).Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -427,7 +428,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 			if err := end(s, next); err != nil {
 				t.Fatal(err)
 			}
-			if left := s.rdb.Keys(t.Context(), refreshKey("*")).Val(); len(left) != 0 {
+			if left := s.RDB.Keys(t.Context(), redisclient.RefreshKey("*")).Val(); len(left) != 0 {
 				t.Errorf("%v are left", left)
 			}
 		})
@@ -440,11 +441,11 @@ func TestAClusterWithoutMasters(t *testing.T) {
 	t.Parallel()
 	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
 	s := openStore(t, Options{URL: "redis+cluster://127.0.0.1:" + redistest.FreePort(t), Partitions: 2, WaitReplicas: 1})
-	l := openLog(t, s, LogOptions{AppendTimeout: 100 * time.Millisecond})
+	l := OpenLog(t, s, LogOptions{AppendTimeout: 100 * time.Millisecond})
 	for _, c := range changesToAcknowledge(t, plain) {
 		wantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
-	wantKind(t, "what is there already", s.confirmed(t.Context(), confirmAuthKey(), signal.NotFound("key")), signal.KindUnavailable)
+	wantKind(t, "what is there already", s.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key")), signal.KindUnavailable)
 	if s.Ready(t.Context()) == nil {
 		t.Error("it is ready")
 	}
@@ -475,9 +476,9 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 	master := redistest.New(t)
 	changes := changesToAcknowledge(t, openStore(t, Options{URL: master.URL(), Partitions: 4}))
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1})
-	l := openLog(t, s, LogOptions{})
+	l := OpenLog(t, s, LogOptions{})
 	var p pipelines
-	s.rdb.AddHook(&p)
+	s.RDB.AddHook(&p)
 	var wg sync.WaitGroup
 	for _, c := range changes {
 		wg.Go(func() {

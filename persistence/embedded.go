@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Servers that may be started as a child, in the order in which they are looked for.
@@ -194,7 +195,7 @@ func startChild(ctx context.Context, path string, o EmbeddedOptions) (*Embedded,
 		return nil, err
 	}
 	url := "unix://" + socket
-	redis.SetLogger(clientLog{log}) // else the library writes to stderr by itself
+	redisclient.SetLogger(log)
 	if o.Share && pingSocket(ctx, socket) == nil {
 		return &Embedded{url: url, durable: true, stop: func(context.Context) error { return nil }}, nil
 	}
@@ -438,7 +439,7 @@ func (c *child) stop(ctx context.Context) error {
 
 // pingSocket asks the server at socket for a sign of life.
 func pingSocket(ctx context.Context, socket string) error {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: dialTimeout, PoolSize: 1, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: redisclient.DialTimeout, PoolSize: 1, DialerRetries: 1})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
 	if err != nil && strings.Contains(err.Error(), "no such file") {

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/erase_note.lua
@@ -91,7 +93,7 @@ func parseErasing(s string) (erasing, error) {
 	if err != nil || err2 != nil || stage < 0 || stage >= stages {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
-	e := erasing{deleted: timeOfMilli(deleted), stage: stage, cursor: words[3]}
+	e := erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, cursor: words[3]}
 	if old { // the pass it was in begins anew
 		e.stage, e.cursor = 0, ""
 		if stage > before.grace {
@@ -110,10 +112,10 @@ func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account sign
 
 // noteErase changes a state from what it is known to be; "" is none.
 func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
-	noted, err := eraseNoteScript.Run(ctx, s.rdb, []string{epochKey(p), eraseKey(p)},
+	noted, err := eraseNoteScript.Run(ctx, s.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
-		return unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
+		return redisclient.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
 	}
 	if noted == 0 {
 		return errOldEpoch
@@ -125,16 +127,16 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 // It returns in how long there is more to do: 0 at once, negative if nothing is
 // left. KindConflict: another epoch holds the partition.
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
-	pending, err := s.rdb.HGetAll(ctx, eraseKey(p)).Result()
+	pending, err := s.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
+		return 0, redisclient.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
 	}
 	least := time.Duration(-1)
 	for account, state := range pending {
 		e, err := parseErasing(state)
 		if err != nil {
 			// Begun anew: whatever wrote it, the records must go.
-			s.log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
+			s.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
 			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, erasing{deleted: s.Now()}.String())
 		}
 		if eraseStages[e.stage] == nil {
@@ -160,7 +162,7 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 			return err
 		}
 		if err != nil {
-			return unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
+			return redisclient.Unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
 		}
 	}
 	if e.cursor = cursor; cursor == "" {
@@ -176,32 +178,32 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 // takes them.
 func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {
 	p, account := w.partition, w.account
-	indexes := []string{jobsOfKey(p, account), jobsEndedKey(p, account)}
+	indexes := []string{redisclient.JobsOfKey(p, account), redisclient.JobsEndedKey(p, account)}
 	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
-		indexes = append(indexes, jobsWithKey(p, account, status))
+		indexes = append(indexes, redisclient.JobsWithKey(p, account, status))
 	}
-	ids, err := s.rdb.ZRange(ctx, indexes[0], 0, eraseChunk-1).Result()
+	ids, err := s.RDB.ZRange(ctx, indexes[0], 0, eraseChunk-1).Result()
 	if err != nil {
 		return "", err
 	}
 	if len(ids) == 0 {
-		return "", s.rdb.Del(ctx, indexes...).Err()
+		return "", s.RDB.Del(ctx, indexes...).Err()
 	}
 	keys, members := make([]string, len(ids)), make([]any, len(ids))
 	for i, id := range ids {
-		keys[i], members[i] = jobKey(p, signal.JobID(id)), id
+		keys[i], members[i] = redisclient.JobKey(p, signal.JobID(id)), id
 	}
 	// The records first: the index is what names them.
-	if err := s.rdb.Unlink(ctx, keys...).Err(); err != nil {
+	if err := s.RDB.Unlink(ctx, keys...).Err(); err != nil {
 		return "", err
 	}
-	return "more", s.rdb.ZRem(ctx, indexes[0], members...).Err()
+	return "more", s.RDB.ZRem(ctx, indexes[0], members...).Err()
 }
 
 // eraseDue erases the runs that are due.
 func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p, account := w.partition, w.account
-	found, next, err := s.rdb.ZScan(ctx, runsDueKey(p), scanCursor(cursor), string(account)+" *", eraseChunk).Result()
+	found, next, err := s.RDB.ZScan(ctx, redisclient.RunsDueKey(p), scanCursor(cursor), string(account)+" *", eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -210,7 +212,7 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 		members = append(members, found[i])
 	}
 	if len(members) > 0 {
-		if err := s.rdb.ZRem(ctx, runsDueKey(p), members...).Err(); err != nil {
+		if err := s.RDB.ZRem(ctx, redisclient.RunsDueKey(p), members...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -220,15 +222,15 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 // eraseOpen erases the states of open signals.
 func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p, account := w.partition, w.account
-	found, next, err := s.rdb.HScan(ctx, openKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	found, next, err := s.RDB.HScan(ctx, redisclient.OpenKey(p), scanCursor(cursor), "", eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
 	var fields []string
 	for i := 0; i+1 < len(found); i += 2 { // field and value
-		open, _, err := decodeOpen([]byte(found[i]), []byte(found[i+1]))
+		open, _, err := codec.DecodeOpen([]byte(found[i]), []byte(found[i+1]))
 		if err != nil {
-			s.log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
 			continue
 		}
 		if open.Account == account {
@@ -236,7 +238,7 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 		}
 	}
 	if len(fields) > 0 {
-		if err := s.rdb.HDel(ctx, openKey(p), fields...).Err(); err != nil {
+		if err := s.RDB.HDel(ctx, redisclient.OpenKey(p), fields...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -247,20 +249,20 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 // names them, so it passes over the keys of the server that holds the partition.
 func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p, account := w.partition, w.account
-	var client redis.Cmdable = s.rdb
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		master, err := c.MasterForKey(ctx, openKey(p))
+	var client redis.Cmdable = s.RDB
+	if c, ok := s.RDB.(*redis.ClusterClient); ok {
+		master, err := c.MasterForKey(ctx, redisclient.OpenKey(p))
 		if err != nil {
 			return "", err
 		}
 		client = master
 	}
-	keys, next, err := client.Scan(ctx, scanCursor(cursor), replyKey(p, account, "*"), eraseChunk).Result()
+	keys, next, err := client.Scan(ctx, scanCursor(cursor), redisclient.ReplyKey(p, account, "*"), eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
 	if len(keys) > 0 {
-		if err := s.rdb.Unlink(ctx, keys...).Err(); err != nil {
+		if err := s.RDB.Unlink(ctx, keys...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -282,41 +284,41 @@ func cursorText(n uint64) string {
 
 // eraseEvents erases events but the one that says that the account was deleted.
 func (s *Store) eraseEvents(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	stored := accountBytes(w.account)
-	return s.eraseEntries(ctx, eventsKey(w.partition), w.account, cursor, func(header []byte) bool {
-		return bytes.Equal(eventAccount(header), stored) && !isDeletion(header)
+	stored := codec.AccountBytes(w.account)
+	return s.eraseEntries(ctx, redisclient.EventsKey(w.partition), w.account, cursor, func(header []byte) bool {
+		return bytes.Equal(codec.EventAccount(header), stored) && !isDeletion(header)
 	})
 }
 
 // isDeletion says that header is that of account.deleted.
 func isDeletion(header []byte) bool {
-	d := decode(header)
-	code := d.byte()
-	return d.err == nil && int(code) < len(eventCodes) && eventCodes[code] == signal.AccountDeleted
+	d := codec.Decode(header)
+	code := d.Byte()
+	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
 // eraseSignals erases the entries of the signal log.
 func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	stored := accountBytes(w.account)
-	return s.eraseEntries(ctx, signalsKey(w.partition), w.account, cursor, func(header []byte) bool {
+	stored := codec.AccountBytes(w.account)
+	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w.account, cursor, func(header []byte) bool {
 		return bytes.Equal(recordAccount(header), stored)
 	})
 }
 
 // recordAccount is eventAccount for entries of the signal log.
 func recordAccount(header []byte) []byte {
-	if isClosing(header) {
+	if codec.IsClosing(header) {
 		for range 2 {
-			_, rest, err := cutStamp(header)
+			_, rest, err := codec.CutStamp(header)
 			if err != nil {
 				return nil
 			}
 			header = rest
 		}
 	}
-	d := decode(header)
-	d.byte() // kind
-	return d.storedID()
+	d := codec.Decode(header)
+	d.Byte() // kind
+	return d.StoredID()
 }
 
 // eraseEntries removes those entries of a log that belong to the account. It begins
@@ -330,7 +332,7 @@ func (s *Store) eraseEntries(ctx context.Context, key string, account signal.Acc
 			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
 		}
 	}
-	entries, err := s.rdb.XRangeN(ctx, key, cursor, "+", eraseChunk).Result()
+	entries, err := s.RDB.XRangeN(ctx, key, cursor, "+", eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -341,7 +343,7 @@ func (s *Store) eraseEntries(ctx context.Context, key string, account signal.Acc
 		}
 	}
 	for chunk := range slices.Chunk(ids, 100) { // XDEL searches for each id by itself
-		if err := s.rdb.XDel(ctx, key, chunk...).Err(); err != nil {
+		if err := s.RDB.XDel(ctx, key, chunk...).Err(); err != nil {
 			return "", err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 func set(members ...string) map[string]bool {
@@ -134,7 +136,7 @@ func TestOverdueRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.rdb.ZAdd(ctx, runsDueKey(2), zAt(at.Add(-time.Hour), "damaged"))
+	s.RDB.ZAdd(ctx, redisclient.RunsDueKey(2), zAt(at.Add(-time.Hour), "damaged"))
 	end := signal.Change{Account: account, Ended: runs[1].Run,
 		Events: []signal.Event{{Type: signal.AgentCompleted, Run: runs[1].Run, Agent: "trading"}}}
 	if _, err := log.Append(ctx, end); err != nil {
@@ -150,10 +152,10 @@ func TestOverdueRuns(t *testing.T) {
 	if got, err := s.OverdueRuns(ctx, 2, at.Add(time.Hour), 2); len(got) != 2 || err != nil {
 		t.Errorf("with a limit of 2: %d runs, %v", len(got), err)
 	}
-	if n := s.rdb.ZCard(ctx, runsDueKey(2)).Val(); n != 4 {
+	if n := s.RDB.ZCard(ctx, redisclient.RunsDueKey(2)).Val(); n != 4 {
 		t.Errorf("%d entries are left, want 4: the ended one is gone, the damaged one waits", n)
 	}
-	wantPostponed(t, s, runsDueKey(2), "damaged", at.Add(3*time.Second))
+	wantPostponed(t, s, redisclient.RunsDueKey(2), "damaged", at.Add(3*time.Second))
 	_, err = log.Append(ctx, end)
 	wantKind(t, "a second end of the run", err, signal.KindConflict)
 }
@@ -209,7 +211,7 @@ func TestErase(t *testing.T) {
 	fillAccount(t, s, log, gone, 99) // a run that was under way
 
 	// The grace has passed, by moving the deletion into the past.
-	state := s.rdb.HGet(ctx, eraseKey(1), string(gone)).Val()
+	state := s.RDB.HGet(ctx, redisclient.EraseKey(1), string(gone)).Val()
 	e, err := parseErasing(state)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +232,7 @@ func TestErase(t *testing.T) {
 	if d := cmp.Diff(want, eraseState(t, s, stays)); d != "" {
 		t.Errorf("left of the other account (-want +got):\n%s", d)
 	}
-	if due := s.rdb.ZRange(ctx, schedulesDueKey(1), 0, -1).Val(); len(due) != 1 || !strings.HasPrefix(due[0], string(stays)) {
+	if due := s.RDB.ZRange(ctx, redisclient.SchedulesDueKey(1), 0, -1).Val(); len(due) != 1 || !strings.HasPrefix(due[0], string(stays)) {
 		t.Errorf("due schedules: %v", due)
 	}
 	for _, key := range server.Client().Keys(ctx, "*").Val() {
@@ -282,11 +284,11 @@ func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	}
 	p := s.Partition(a)
 	job := signal.NewJobID()
-	s.rdb.HSet(ctx, jobKey(p, job), "s", "queued 0")
-	for _, index := range []string{jobsOfKey(p, a), jobsWithKey(p, a, signal.JobQueued), jobsEndedKey(p, a)} {
-		s.rdb.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
+	s.RDB.HSet(ctx, redisclient.JobKey(p, job), "s", "queued 0")
+	for _, index := range []string{redisclient.JobsOfKey(p, a), redisclient.JobsWithKey(p, a, signal.JobQueued), redisclient.JobsEndedKey(p, a)} {
+		s.RDB.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
 	}
-	s.rdb.Set(ctx, replyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
+	s.RDB.Set(ctx, redisclient.ReplyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
 	fillWebhook(t, s, log, a, i)
 }
 
@@ -319,53 +321,53 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 	ctx := t.Context()
 	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0,
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
-	got["webhooks"] = int(s.rdb.HLen(ctx, webhooksKey(1, a)).Val())
-	for _, m := range s.rdb.ZRange(ctx, webhooksDueKey(1), 0, -1).Val() {
+	got["webhooks"] = int(s.RDB.HLen(ctx, redisclient.WebhooksKey(1, a)).Val())
+	for _, m := range s.RDB.ZRange(ctx, redisclient.WebhooksDueKey(1), 0, -1).Val() {
 		if account, webhook, _ := cutMember(m); account == a {
-			got["deliveries"] += int(s.rdb.HLen(ctx, deliveriesKey(1, webhook)).Val())
+			got["deliveries"] += int(s.RDB.HLen(ctx, redisclient.DeliveriesKey(1, webhook)).Val())
 		}
 	}
-	for _, body := range s.rdb.HVals(ctx, bodiesKey(1)).Val() {
+	for _, body := range s.RDB.HVals(ctx, redisclient.BodiesKey(1)).Val() {
 		if strings.HasPrefix(body, string(a)) {
 			got["bodies"]++
 		}
 	}
-	for id, record := range s.rdb.HGetAll(ctx, mailRecordsKey(1)).Val() {
+	for id, record := range s.RDB.HGetAll(ctx, redisclient.MailRecordsKey(1)).Val() {
 		if m, err := decodeMail(id, []byte(record)); err != nil || m.Account == a {
 			got["mails"]++
 		}
 	}
-	for field, value := range s.rdb.HGetAll(ctx, openKey(1)).Val() {
-		if open, _, err := decodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
+	for field, value := range s.RDB.HGetAll(ctx, redisclient.OpenKey(1)).Val() {
+		if open, _, err := codec.DecodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
 			got["open"]++
 		}
 	}
-	for _, m := range s.rdb.ZRange(ctx, runsDueKey(1), 0, -1).Val() {
+	for _, m := range s.RDB.ZRange(ctx, redisclient.RunsDueKey(1), 0, -1).Val() {
 		if strings.HasPrefix(m, string(a)) {
 			got["due"]++
 		}
 	}
-	jobs := s.rdb.ZRange(ctx, jobsOfKey(1, a), 0, -1).Val()
+	jobs := s.RDB.ZRange(ctx, redisclient.JobsOfKey(1, a), 0, -1).Val()
 	for _, id := range jobs {
-		if s.rdb.Exists(ctx, jobKey(1, signal.JobID(id))).Val() == 1 {
+		if s.RDB.Exists(ctx, redisclient.JobKey(1, signal.JobID(id))).Val() == 1 {
 			got["jobs"]++
 		}
 	}
-	if s.rdb.Exists(ctx, jobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
+	if s.RDB.Exists(ctx, redisclient.JobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
 		got["jobs"]++
 	}
-	var node redis.Cmdable = s.rdb // KEYS is asked of a single node
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		node, _ = c.MasterForKey(ctx, openKey(1))
+	var node redis.Cmdable = s.RDB // KEYS is asked of a single node
+	if c, ok := s.RDB.(*redis.ClusterClient); ok {
+		node, _ = c.MasterForKey(ctx, redisclient.OpenKey(1))
 	}
-	got["replies"] = len(node.Keys(ctx, replyKey(1, a, "*")).Val())
-	for _, e := range s.rdb.XRange(ctx, eventsKey(1), "-", "+").Val() {
-		if event, err := decodeEvent(signal.Position{}, []byte(e.Values["h"].(string)), nil); err != nil || event.Account == a {
+	got["replies"] = len(node.Keys(ctx, redisclient.ReplyKey(1, a, "*")).Val())
+	for _, e := range s.RDB.XRange(ctx, redisclient.EventsKey(1), "-", "+").Val() {
+		if event, err := codec.DecodeEvent(signal.Position{}, []byte(e.Values["h"].(string)), nil); err != nil || event.Account == a {
 			got["events"]++
 		}
 	}
-	for _, e := range s.rdb.XRange(ctx, signalsKey(1), "-", "+").Val() {
-		if string(recordAccount([]byte(e.Values["h"].(string)))) == string(accountBytes(a)) {
+	for _, e := range s.RDB.XRange(ctx, redisclient.SignalsKey(1), "-", "+").Val() {
+		if string(recordAccount([]byte(e.Values["h"].(string)))) == string(codec.AccountBytes(a)) {
 			got["signals"]++
 		}
 	}
@@ -378,21 +380,21 @@ func TestALogLongerThanAStepIsErased(t *testing.T) {
 	s, _ := leaseStore(t)
 	ctx, gone, stays := t.Context(), accountIn(s, 1), accountIn(s, 1)
 	const each = eraseChunk + 5
-	pipe := s.rdb.Pipeline()
+	pipe := s.RDB.Pipeline()
 	for range each {
 		for _, a := range []signal.AccountID{gone, stays} {
 			e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.AgentStarted}
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: eventsKey(1), Values: []any{"h", appendEvent(nil, &e), "d", "{}"}})
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.EventsKey(1), Values: []any{"h", codec.AppendEvent(nil, &e), "d", "{}"}})
 		}
 	}
-	if err := execute(ctx, pipe); err != nil {
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		t.Fatal(err)
 	}
 	cursor, err := s.eraseEvents(ctx, erasingOf{1, 1, gone}, "")
 	for err == nil && cursor != "" {
 		cursor, err = s.eraseEvents(ctx, erasingOf{1, 1, gone}, cursor)
 	}
-	if n := s.rdb.XLen(ctx, eventsKey(1)).Val(); err != nil || n != each {
+	if n := s.RDB.XLen(ctx, redisclient.EventsKey(1)).Val(); err != nil || n != each {
 		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)
 	}
 }
@@ -403,11 +405,11 @@ func TestAnErasingThatIsNotReadableBeginsAgain(t *testing.T) {
 	s, _ := leaseStore(t)
 	ctx, account := t.Context(), accountIn(s, 1)
 	epoch := take(t, s, 1, "a", time.Minute)
-	s.rdb.HSet(ctx, eraseKey(1), string(account), "99 of another version")
+	s.RDB.HSet(ctx, redisclient.EraseKey(1), string(account), "99 of another version")
 	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
 		t.Fatal(err)
 	}
-	e, err := parseErasing(s.rdb.HGet(ctx, eraseKey(1), string(account)).Val())
+	e, err := parseErasing(s.RDB.HGet(ctx, redisclient.EraseKey(1), string(account)).Val())
 	if err != nil || e.stage != 0 {
 		t.Errorf("state %+v, %v; want the first stage", e, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -45,7 +46,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	b.connectAdmin()
 	b.allowService()
 	b.store = openStore(t, Options{URL: server.URLFor("service", servicePassword), Partitions: 2, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	b.log = openLog(t, b.store, LogOptions{AppendTimeout: time.Second})
+	b.log = OpenLog(t, b.store, LogOptions{AppendTimeout: time.Second})
 	b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
 	b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
 	b.account = addAccount(t, b.store, "a@example.com")
@@ -126,7 +127,7 @@ func (b *faultBench) reads() map[string]func(context.Context) error {
 
 func (b *faultBench) writes() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, noted(b.account.ID, "x")); return err },
+		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, Noted(b.account.ID, "x")); return err },
 		"account": func(ctx context.Context) error {
 			return b.store.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: strconv.FormatInt(time.Now().UnixNano(), 36) + "@example.com", CreatedAt: nowMS()}, "hash")
 		},
@@ -171,7 +172,7 @@ func (b *faultBench) check(calls map[string]func(context.Context) error, failing
 		if name != "clock" && signal.KindOf(err) != signal.KindUnavailable {
 			b.Errorf("%s: got %v, want KindUnavailable", name, err)
 		}
-		if got, ofSetting := Refusal(err); got != reason || ofSetting != setting {
+		if got, ofSetting := redisclient.Refusal(err); got != reason || ofSetting != setting {
 			b.Errorf("%s: got %q (%t) of %v, want %q", name, got, ofSetting, err, reason)
 		}
 		if e, ok := errors.AsType[*signal.Error](err); ok && (strings.Contains(e.Message, "reach") || strings.Contains(e.Message, reason) == setting) {
@@ -190,16 +191,16 @@ func TestARedisThatRefuses(t *testing.T) {
 		break_, heal   func(b *faultBench)
 		except         []string // calls that fare otherwise
 	}{
-		{"password rotated", refusesUser, true, true,
+		{"password rotated", redisclient.RefusesUser, true, true,
 			func(b *faultBench) { b.do("ACL", "SETUSER", "service", "resetpass", ">another"); b.killClients() },
 			(*faultBench).allowService, nil},
-		{"user deleted", refusesUser, true, true,
+		{"user deleted", redisclient.RefusesUser, true, true,
 			func(b *faultBench) { b.do("ACL", "DELUSER", "service") },
 			(*faultBench).allowService, nil},
-		{"user without rights", lacksRights, true, true,
+		{"user without rights", redisclient.LacksRights, true, true,
 			func(b *faultBench) { b.do("ACL", "SETUSER", "service", "-@all") },
 			(*faultBench).allowService, nil},
-		{"user without keys", lacksRights, true, true,
+		{"user without keys", redisclient.LacksRights, true, true,
 			func(b *faultBench) { b.do("ACL", "SETUSER", "service", "resetkeys", "-time") },
 			(*faultBench).allowService, nil},
 		{"read-only", "redis is read-only", false, false,
@@ -219,7 +220,7 @@ func TestARedisThatRefuses(t *testing.T) {
 			// MULTI is refused even where it only reads, and a script that has removed something may write.
 			[]string{"market", "bars", "announce"}},
 		{"disk", "redis cannot write to its disk", false, false, (*faultBench).breakDisk, (*faultBench).healDisk, nil},
-		{"without replicas", reasonReplicas, false, false,
+		{"without replicas", redisclient.ReplicasMissing, false, false,
 			func(b *faultBench) { b.do("CONFIG", "SET", "min-replicas-to-write", "1") },
 			func(b *faultBench) { b.do("CONFIG", "SET", "min-replicas-to-write", "0") }, nil},
 	} {
@@ -230,7 +231,10 @@ func TestARedisThatRefuses(t *testing.T) {
 			b.wantReady("", false)
 			c.break_(b)
 			if c.reads { // connections that are about to be closed are
-				eventually(t, func() bool { reason, _ := Refusal(b.reads()["webhook"](t.Context())); return reason == c.reason })
+				Eventually(t, func() bool {
+					reason, _ := redisclient.Refusal(b.reads()["webhook"](t.Context()))
+					return reason == c.reason
+				})
 			}
 			reads, writes := b.reads(), b.writes()
 			for _, name := range c.except {
@@ -244,7 +248,7 @@ func TestARedisThatRefuses(t *testing.T) {
 			}
 			c.heal(b)
 			b.wantReady("", false)
-			eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+			Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 			for key, content := range before {
 				if got := b.dump()[key]; got != content && !strings.HasSuffix(key, ":events") && !strings.Contains(key, ":batch:") {
 					t.Errorf("%s has changed: %q, was %q", key, got, content)
@@ -259,9 +263,9 @@ func TestARedisThatRefuses(t *testing.T) {
 // wantReady waits until Ready fails, or does not, and names the reason.
 func (b *faultBench) wantReady(reason string, fails bool) {
 	b.Helper()
-	eventually(b.T, func() bool {
+	Eventually(b.T, func() bool {
 		err := b.store.Ready(b.Context())
-		got, _ := Refusal(err)
+		got, _ := redisclient.Refusal(err)
 		return (err != nil) == fails && got == reason
 	})
 }
@@ -287,7 +291,7 @@ func (b *faultBench) breakDisk() {
 	}
 	b.do("CONFIG", "SET", "save", "3600 1")
 	b.do("BGSAVE")
-	eventually(b.T, func() bool {
+	Eventually(b.T, func() bool {
 		return strings.Contains(b.admin.Info(context.Background(), "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
 }
@@ -302,18 +306,18 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 	for _, user := range []string{"service", "nobody", ""} {
 		b.do("CONFIG", "SET", "requirepass", "something")
 		b.store = openStore(t, Options{URL: b.server.URLFor(user, "wrong"), Partitions: 2})
-		b.log = openLog(t, b.store, LogOptions{AppendTimeout: time.Second})
+		b.log = OpenLog(t, b.store, LogOptions{AppendTimeout: time.Second})
 		b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
 		b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
-		b.check(b.reads(), true, refusesUser, true)
-		b.check(b.writes(), true, refusesUser, true)
+		b.check(b.reads(), true, redisclient.RefusesUser, true)
+		b.check(b.writes(), true, redisclient.RefusesUser, true)
 	}
 	// And no password at all.
 	b.store = openStore(t, Options{URL: b.server.URL(), Partitions: 2})
 	b.jobs = NewJobs(b.store, "node", JobsOptions{})
 	if _, err := b.jobs.Waiting(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a password: %v", err)
-	} else if reason, setting := Refusal(err); reason != refusesUser || !setting {
+	} else if reason, setting := redisclient.Refusal(err); reason != redisclient.RefusesUser || !setting {
 		t.Errorf("without a password: %q of %v", reason, err)
 	}
 }
@@ -328,7 +332,7 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 		for name, call := range calls {
 			if err := call(t.Context()); name != "clock" && signal.KindOf(err) != signal.KindUnavailable {
 				t.Errorf("%s while Redis is away: %v", name, err)
-			} else if reason, _ := Refusal(err); reason != "" {
+			} else if reason, _ := redisclient.Refusal(err); reason != "" {
 				t.Errorf("%s while Redis is away: %q", name, reason)
 			}
 		}
@@ -336,7 +340,7 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 	b.server.Restart()
 	b.connectAdmin()
 	b.allowService()
-	eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+	Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 	b.check(b.reads(), false, "", false)
 	b.check(b.writes(), false, "", false)
 
@@ -354,7 +358,7 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 		defer reloader.Close()
 		loaded <- reloader.Do(context.Background(), "DEBUG", "RELOAD").Err()
 	}()
-	eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
+	Eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
 	b.check(map[string]func(context.Context) error{"stats": b.reads()["stats"], "due schedules": b.reads()["due schedules"]},
 		true, "redis is loading its data", false)
 	// A loading server may be too slow for the short attempts of the log.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/position_store.lua
@@ -25,12 +26,12 @@ var positionStoreScript = redis.NewScript(positionStoreText)
 // EnginePosition returns up to where the events of partition p have had their
 // effect; zero if no owner has stored a position yet.
 func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
-	value, err := s.rdb.Get(ctx, positionKey(p)).Result()
+	value, err := s.RDB.Get(ctx, redisclient.PositionKey(p)).Result()
 	if errors.Is(err, redis.Nil) {
 		return signal.Position{}, nil
 	}
 	if err != nil {
-		return signal.Position{}, unavailable(fmt.Errorf("read position of partition %d: %w", p, err))
+		return signal.Position{}, redisclient.Unavailable(fmt.Errorf("read position of partition %d: %w", p, err))
 	}
 	position, ok := signal.ParsePosition(value)
 	if !ok {
@@ -43,10 +44,10 @@ func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, err
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position, because Redis has lost its end (CodeRolledBack).
 func (s *Store) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
-	stored, err := positionStoreScript.Run(ctx, s.rdb, []string{epochKey(p), positionKey(p), eventsKey(p)},
+	stored, err := positionStoreScript.Run(ctx, s.RDB, []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)},
 		strconv.FormatInt(epoch, 10), position.String()).Int()
 	if err != nil {
-		return unavailable(fmt.Errorf("store position of partition %d: %w", p, err))
+		return redisclient.Unavailable(fmt.Errorf("store position of partition %d: %w", p, err))
 	}
 	switch stored {
 	case 0:

@@ -8,6 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // headTimeout bounds one question for a log's end.
@@ -38,7 +39,7 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 		q = &headQuestion{done: make(chan struct{})}
 		if !part.head.asking.Go(ctx, func(ctx context.Context) { t.ask(ctx, partition, q) }) {
 			part.mu.Unlock()
-			return signal.Position{}, unavailable(tasks.ErrClosed)
+			return signal.Position{}, redisclient.Unavailable(tasks.ErrClosed)
 		}
 		part.head.asked = q
 	case part.head.next == nil:
@@ -52,7 +53,7 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	case <-q.done:
 		return q.end, q.err
 	case <-ctx.Done():
-		return signal.Position{}, unavailable(ctx.Err())
+		return signal.Position{}, redisclient.Unavailable(ctx.Err())
 	}
 }
 
@@ -66,7 +67,7 @@ func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
 		if !panics.Guard(t.log, panics.Log, func() {
 			q.end, q.err = t.store.lastEventAfter(limited, partition, t.Passed(partition))
 		}) {
-			q.err = unavailable(panics.ErrPanicked)
+			q.err = redisclient.Unavailable(panics.ErrPanicked)
 		}
 		cancel()
 		part.mu.Lock()

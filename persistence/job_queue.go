@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Taking a job is one script: it reads the queue as the node's consumer of the group
@@ -177,9 +179,9 @@ func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 // because then nothing can be said of the others.
 func (j *Jobs) liveNodes(ctx context.Context) ([]any, error) {
 	now := strconv.FormatInt(j.store.Now().UnixMilli(), 10)
-	members, err := j.store.rdb.ZRangeByScore(ctx, nodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
+	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read live nodes: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read live nodes: %w", err))
 	}
 	var live []any
 	among := false
@@ -199,10 +201,10 @@ func (j *Jobs) take(ctx context.Context, p, limit int, mode string, args ...any)
 	if limit <= 0 {
 		return nil, 0, nil
 	}
-	all := append([]any{j.consumer, limit, jobKey(p, ""), jobsOfKey(p, ""), mode}, args...)
-	r, err := jobTakeScript.Run(ctx, j.store.rdb, []string{jobQueueKey(p)}, all...).Slice()
+	all := append([]any{j.consumer, limit, redisclient.JobKey(p, ""), redisclient.JobsOfKey(p, ""), mode}, args...)
+	r, err := jobTakeScript.Run(ctx, j.store.RDB, []string{redisclient.JobQueueKey(p)}, all...).Slice()
 	if err != nil {
-		return nil, 0, unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
+		return nil, 0, redisclient.Unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("take jobs: answer is empty")
@@ -229,7 +231,7 @@ func decodeTaken(f []string) (signal.Job, error) {
 	if len(f) != 5 {
 		return signal.Job{}, fmt.Errorf("taken job has %d fields", len(f))
 	}
-	job, err := decodeJob(signal.JobID(f[1]), string(signal.JobRunning)+" "+f[2], f[3], f[4], "")
+	job, err := codec.DecodeJob(signal.JobID(f[1]), string(signal.JobRunning)+" "+f[2], f[3], f[4], "")
 	if err != nil {
 		return signal.Job{}, err
 	}
@@ -243,20 +245,20 @@ func decodeTaken(f []string) (signal.Job, error) {
 
 // wait returns when a queue may have something to take, or after about a second.
 func (j *Jobs) wait(ctx context.Context) error {
-	block := blockTimeout
+	block := redisclient.BlockTimeout
 	if left := time.Until(j.queue.nextLeft); left < block {
 		block = max(left, time.Millisecond)
 	}
-	if _, cluster := j.store.rdb.(*redis.ClusterClient); cluster {
+	if _, cluster := j.store.RDB.(*redis.ClusterClient); cluster {
 		return j.poll(ctx, block)
 	}
 	streams := make([]string, 2*j.store.Partitions())
 	for p := range j.store.Partitions() {
-		streams[p], streams[j.store.Partitions()+p] = jobQueueKey(p), j.queue.cursors[p].String()
+		streams[p], streams[j.store.Partitions()+p] = redisclient.JobQueueKey(p), j.queue.cursors[p].String()
 	}
-	found, err := j.store.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}).Result()
+	found, err := j.store.Blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return unavailable(fmt.Errorf("wait for jobs: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("wait for jobs: %w", err))
 	}
 	for _, s := range found {
 		for p := range j.store.Partitions() {
@@ -271,13 +273,13 @@ func (j *Jobs) wait(ctx context.Context) error {
 // poll is wait for a cluster.
 func (j *Jobs) poll(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
-		pipe := j.store.rdb.Pipeline()
+		pipe := j.store.RDB.Pipeline()
 		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())
 		for p := range reads {
-			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{jobQueueKey(p), j.queue.cursors[p].String()}, Count: wakeCount, Block: -1})
+			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{redisclient.JobQueueKey(p), j.queue.cursors[p].String()}, Count: wakeCount, Block: -1})
 		}
-		if err := execute(ctx, pipe); err != nil {
-			return unavailable(fmt.Errorf("look for jobs: %w", err))
+		if err := redisclient.Execute(ctx, pipe); err != nil {
+			return redisclient.Unavailable(fmt.Errorf("look for jobs: %w", err))
 		}
 		any := false
 		for p, r := range reads {
@@ -309,24 +311,24 @@ func (j *Jobs) seen(p int, entries []redis.XMessage) {
 
 // Waiting returns the number of queued jobs of the installation.
 func (j *Jobs) Waiting(ctx context.Context) (int64, error) {
-	pipe := j.store.rdb.Pipeline()
+	pipe := j.store.RDB.Pipeline()
 	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
 	for p := range lengths {
-		lengths[p] = pipe.XLen(ctx, jobQueueKey(p))
-		pending[p] = pipe.XPending(ctx, jobQueueKey(p), jobGroup)
+		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
+		pending[p] = pipe.XPending(ctx, redisclient.JobQueueKey(p), jobGroup)
 	}
-	execute(ctx, pipe) // each command has its own error
+	redisclient.Execute(ctx, pipe) // each command has its own error
 	total := int64(0)
 	for p := range lengths {
 		n, err := lengths[p].Result()
 		if err != nil {
-			return 0, unavailable(fmt.Errorf("count waiting jobs: %w", err))
+			return 0, redisclient.Unavailable(fmt.Errorf("count waiting jobs: %w", err))
 		}
 		// Without the group nobody has taken anything yet.
 		if held, err := pending[p].Result(); err == nil {
 			n -= held.Count
 		} else if !strings.HasPrefix(err.Error(), "NOGROUP") && !errors.Is(err, redis.Nil) {
-			return 0, unavailable(fmt.Errorf("count jobs at work: %w", err))
+			return 0, redisclient.Unavailable(fmt.Errorf("count jobs at work: %w", err))
 		}
 		total += max(0, n)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // A job is a hash under its own key. Each account has an index of its jobs by the
@@ -79,7 +81,7 @@ type JobsOptions struct {
 // no two processes may use the same at once.
 func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 	j := &Jobs{store: s, consumer: node, idle: cmp.Or(o.Idle, 45*time.Second), pause: cmp.Or(o.Search, 5*time.Second),
-		log: cmp.Or(o.Log, s.log)}
+		log: cmp.Or(o.Log, s.Log)}
 	j.queue = newQueueReader(s.Partitions())
 	for range s.Partitions() {
 		j.held = append(j.held, make(map[signal.Position]struct{}))
@@ -93,24 +95,24 @@ func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
 	account := job.Request.Account
 	p := j.store.Partition(account)
-	keys := []string{jobKey(p, job.ID), jobsOfKey(p, account), jobsWithKey(p, account, signal.JobQueued), jobsEndedKey(p, account),
-		jobQueueKey(p), jobsWithKey(p, account, signal.JobCompleted), jobsWithKey(p, account, signal.JobFailed)}
-	args := []any{string(job.ID), string(account), job.CreatedAt.UnixMilli(), maxQueued, appendJobRequest(nil, &job),
+	keys := []string{redisclient.JobKey(p, job.ID), redisclient.JobsOfKey(p, account), redisclient.JobsWithKey(p, account, signal.JobQueued), redisclient.JobsEndedKey(p, account),
+		redisclient.JobQueueKey(p), redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
+	args := []any{string(job.ID), string(account), job.CreatedAt.UnixMilli(), maxQueued, codec.AppendJobRequest(nil, &job),
 		j.store.Now().UnixMilli()}
 	if reply != nil {
-		keys = append(keys, replyKey(p, account, replyDigest(&reply.ReplyKey)))
-		args = append(args, appendReply(nil, reply), replyRetention.Milliseconds())
+		keys = append(keys, redisclient.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
+		args = append(args, codec.AppendReply(nil, reply), replyRetention.Milliseconds())
 	}
 	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		if stored, err = j.store.change(ctx, confirmKey(p), jobEnqueueScript, keys, args...); err == nil || ctx.Err() != nil {
+		if stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), jobEnqueueScript, keys, args...); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	switch {
 	case err != nil:
-		return unavailable(fmt.Errorf("enqueue job: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("enqueue job: %w", err))
 	case stored.Val() == int64(0):
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
 			Message: "too many jobs are queued: wait until some have ended"}
@@ -121,9 +123,9 @@ func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply
 // Job returns a job of the account. KindNotFound: there is none, or it is forgotten.
 func (j *Jobs) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
 	p := j.store.Partition(account)
-	r, err := j.store.rdb.HMGet(ctx, jobKey(p, id), jobState, jobStarted, jobRequest, jobOutcome).Result()
+	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome).Result()
 	if err != nil {
-		return signal.Job{}, unavailable(fmt.Errorf("read job: %w", err))
+		return signal.Job{}, redisclient.Unavailable(fmt.Errorf("read job: %w", err))
 	}
 	text := make([]string, 4)
 	for i := range text {
@@ -132,7 +134,7 @@ func (j *Jobs) Job(ctx context.Context, account signal.AccountID, id signal.JobI
 	if text[0] == "" {
 		return signal.Job{}, signal.NotFound("job")
 	}
-	job, err := decodeJob(id, text[0], text[1], text[2], text[3])
+	job, err := codec.DecodeJob(id, text[0], text[1], text[2], text[3])
 	if err != nil {
 		return signal.Job{}, err
 	}
@@ -154,13 +156,13 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 	if err := j.prune(ctx, p, account); err != nil {
 		return nil, 0, err
 	}
-	index := jobsOfKey(p, account)
+	index := redisclient.JobsOfKey(p, account)
 	if status != "" {
-		index = jobsWithKey(p, account, status)
+		index = redisclient.JobsWithKey(p, account, status)
 	}
-	r, err := jobListScript.Run(ctx, j.store.rdb, []string{index}, jobKey(p, ""), offset, limit).Slice()
+	r, err := jobListScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
 	if err != nil {
-		return nil, 0, unavailable(fmt.Errorf("list jobs: %w", err))
+		return nil, 0, redisclient.Unavailable(fmt.Errorf("list jobs: %w", err))
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("list jobs: answer is empty")
@@ -172,7 +174,7 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 		if len(f) != 5 {
 			return nil, 0, fmt.Errorf("list jobs: a job has %d fields", len(f))
 		}
-		job, err := decodeJob(signal.JobID(f[0]), f[1], f[2], f[3], f[4])
+		job, err := codec.DecodeJob(signal.JobID(f[0]), f[1], f[2], f[3], f[4])
 		if err != nil {
 			return nil, 0, err
 		}
@@ -183,13 +185,13 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 
 // prune removes the account's forgotten jobs from its indexes.
 func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error {
-	keys := []string{jobsEndedKey(p, account), jobsOfKey(p, account),
-		jobsWithKey(p, account, signal.JobCompleted), jobsWithKey(p, account, signal.JobFailed)}
+	keys := []string{redisclient.JobsEndedKey(p, account), redisclient.JobsOfKey(p, account),
+		redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
 	now := j.store.Now().UnixMilli()
 	for {
-		n, err := jobPruneScript.Run(ctx, j.store.rdb, keys, now, pruneBatch).Int()
+		n, err := jobPruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
 		if err != nil {
-			return unavailable(fmt.Errorf("prune jobs: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("prune jobs: %w", err))
 		}
 		if n < pruneBatch {
 			return nil
@@ -201,18 +203,18 @@ func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error
 // unless the attempt of j is the one that holds the job.
 func (o *operation) addJob(p int, j *signal.Job) {
 	account, id := j.Request.Account, string(j.ID)
-	record := o.key(jobKey(p, j.ID))
-	o.guard(guardFieldIs, record, errJobLost, jobState, jobStateText(signal.JobRunning, j.Attempt))
+	record := o.key(redisclient.JobKey(p, j.ID))
+	o.guard(guardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
 	if j.Status == signal.JobRunning {
 		return // it only has to be held
 	}
-	o.stamped(stampID, 3, cmdHSet, record, jobState, jobStateText(j.Status, j.Attempt), jobOutcome, string(appendJobOutcome(nil, j)))
+	o.stamped(stampID, 3, cmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt), codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
 	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
 	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
 	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
-	all, with, ended := o.key(jobsOfKey(p, account)), o.key(jobsWithKey(p, account, j.Status)), o.key(jobsEndedKey(p, account))
+	all, with, ended := o.key(redisclient.JobsOfKey(p, account)), o.key(redisclient.JobsWithKey(p, account, j.Status)), o.key(redisclient.JobsEndedKey(p, account))
 	o.step(cmdPExpireAt, record, expires)
-	o.step(cmdZRem, o.key(jobsWithKey(p, account, signal.JobRunning)), id)
+	o.step(cmdZRem, o.key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
 	o.step(cmdZAdd, all, created, id)
 	o.step(cmdZAdd, with, created, id)
 	o.step(cmdZAdd, ended, expires, id)
@@ -220,7 +222,7 @@ func (o *operation) addJob(p int, j *signal.Job) {
 	o.step(cmdPExpireAt, with, forget)
 	o.step(cmdPExpireAt, ended, forget)
 	if !j.Entry.IsZero() {
-		queue, entry := o.key(jobQueueKey(p)), j.Entry.String()
+		queue, entry := o.key(redisclient.JobQueueKey(p)), j.Entry.String()
 		o.step(cmdXAck, queue, jobGroup, entry)
 		o.step(cmdXDel, queue, entry)
 	}

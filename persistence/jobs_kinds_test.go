@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // Jobs that are no runs are stored, taken and ended as runs are.
@@ -69,7 +70,7 @@ func TestJobRecordsOfBeforeAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeJob("job_1", "queued 0", "", string(value), "")
+	got, err := codec.DecodeJob("job_1", "queued 0", "", string(value), "")
 	want := signal.Job{ID: "job_1", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX", Status: signal.JobQueued, CreatedAt: time.UnixMilli(1795253400123).UTC(),
 		Request: signal.RunRequest{Account: codecAccount, Agent: "seo", Asset: "standing desk", Strategy: "blog_post", Timeframe: signal.H1,
 			Risk: signal.LowRisk, Parameters: signal.Parameters{Keywords: []string{"desk", "height"}, Locale: "en-US"}}}
@@ -77,7 +78,7 @@ func TestJobRecordsOfBeforeAreRead(t *testing.T) {
 		t.Errorf("read (-want +got): %v\n%s", err, d)
 	}
 	// A run is still written so that a process of before reads it.
-	if again := hex.EncodeToString(appendJobRequest(nil, &got)); again != oldJobRequest {
+	if again := hex.EncodeToString(codec.AppendJobRequest(nil, &got)); again != oldJobRequest {
 		t.Errorf("written again as %s, want %s", again, oldJobRequest)
 	}
 }
@@ -87,11 +88,11 @@ func TestJobsOfOtherKindsHaveAVersionOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	job := newTestJob(codecAccount, time.Now())
 	job.Kind = signal.JobScan
-	if d := decode(appendJobRequest(nil, &job)); d.err == nil {
+	if d := codec.Decode(codec.AppendJobRequest(nil, &job)); d.Err == nil {
 		t.Error("a process that does not know scans would read one as a run")
 	}
 	job.Kind = "dance"
-	if _, err := decodeJob("job_1", "queued 0", "", string(appendJobRequest(nil, &job)), ""); err == nil {
+	if _, err := codec.DecodeJob("job_1", "queued 0", "", string(codec.AppendJobRequest(nil, &job)), ""); err == nil {
 		t.Error("a job of an unknown kind is read")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // TestJobTakeover: a worker dies between claim and outcome; another node takes the
@@ -36,10 +37,10 @@ func TestJobTakeover(t *testing.T) {
 		t.Errorf("job is %+v, %v; want the signal of the second attempt", got, err)
 	}
 	p := b.store.Partition(account)
-	if n := b.server.Client().XLen(t.Context(), signalsKey(p)).Val(); n != 1 {
+	if n := b.server.Client().XLen(t.Context(), redisclient.SignalsKey(p)).Val(); n != 1 {
 		t.Errorf("%d signals are stored, want 1", n)
 	}
-	if n := b.server.Client().XPending(t.Context(), jobQueueKey(p), jobGroup).Val().Count; n != 0 {
+	if n := b.server.Client().XPending(t.Context(), redisclient.JobQueueKey(p), jobGroup).Val().Count; n != 0 {
 		t.Errorf("%d entries are pending, want 0", n)
 	}
 }
@@ -77,7 +78,7 @@ func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
 	job := b.enqueue(busy, signal.NewAccountID())
 	entry := b.next(busy).Entry.String()
 	ctx := t.Context()
-	if err := b.server.Client().Do(ctx, "XCLAIM", jobQueueKey(0), jobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
+	if err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), jobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
 		t.Fatal(err)
 	}
 	announce := func(node string) {
@@ -194,7 +195,7 @@ func TestJobOfErasedAccount(t *testing.T) {
 	if got := b.next(restarted); got.ID != other.ID {
 		t.Errorf("took back %s, want only the other account's job", got.ID)
 	}
-	if n := b.server.Client().XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+	if n := b.server.Client().XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
 }

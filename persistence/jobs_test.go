@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -29,7 +31,7 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Parallel()
 	r := redistest.New(t)
 	s := openStore(t, Options{URL: r.URL(), Partitions: partitions})
-	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, LogOptions{})}
+	return &jobBench{t: t, server: r, store: s, log: OpenLog(t, s, LogOptions{})}
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -156,7 +158,7 @@ func TestJobLife(t *testing.T) {
 	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("second outcome: %v, want a conflict", err)
 	}
-	if n := b.server.Client().XLen(ctx, jobQueueKey(b.store.Partition(account))).Val(); n != 0 {
+	if n := b.server.Client().XLen(ctx, redisclient.JobQueueKey(b.store.Partition(account))).Val(); n != 0 {
 		t.Errorf("the queue still has %d entries", n)
 	}
 	if _, err := j.Job(ctx, signal.NewAccountID(), job.ID); signal.KindOf(err) != signal.KindNotFound {
@@ -232,10 +234,10 @@ func TestJobsAreForgotten(t *testing.T) {
 			t.Errorf("status %q: %d jobs of %d, %v; want the one that is kept", status, len(list), total, err)
 		}
 	}
-	if ttl := b.server.Client().TTL(t.Context(), jobKey(0, long.ID)).Val(); ttl <= 0 || ttl > time.Hour {
+	if ttl := b.server.Client().TTL(t.Context(), redisclient.JobKey(0, long.ID)).Val(); ttl <= 0 || ttl > time.Hour {
 		t.Errorf("an ended job lives %v, want an hour", ttl)
 	}
-	if ttl := b.server.Client().TTL(t.Context(), jobsOfKey(0, account)).Val(); ttl <= time.Hour {
+	if ttl := b.server.Client().TTL(t.Context(), redisclient.JobsOfKey(0, account)).Val(); ttl <= time.Hour {
 		t.Errorf("the index lives %v, want more than its jobs", ttl)
 	}
 }
@@ -250,7 +252,7 @@ func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
 	if err := b.fail(b.next(j), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	index := jobsOfKey(0, account)
+	index := redisclient.JobsOfKey(0, account)
 	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl <= 0 {
 		t.Fatalf("without a job that waits the index lives %v, want a while", ttl)
 	}
@@ -355,10 +357,10 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 		}
 	}
 	rdb := b.server.Client()
-	if n := rdb.XLen(t.Context(), jobQueueKey(0)).Val(); n != 1 {
+	if n := rdb.XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	if ttl := rdb.TTL(t.Context(), replyKey(0, account, replyDigest(&key))).Val(); ttl <= replyRetention-time.Minute || ttl > replyRetention {
+	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= replyRetention-time.Minute || ttl > replyRetention {
 		t.Errorf("the reply is kept for %s, want %s", ttl, replyRetention)
 	}
 	got, err := b.store.Claim(t.Context(), account, key)
@@ -378,9 +380,9 @@ func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	account := signal.NewAccountID()
 	b.enqueue(j, account)
 	rdb := b.server.Client()
-	rdb.Expire(t.Context(), jobsOfKey(0, account), time.Minute)
+	rdb.Expire(t.Context(), redisclient.JobsOfKey(0, account), time.Minute)
 	b.enqueue(j, account)
-	if ttl := rdb.TTL(t.Context(), jobsOfKey(0, account)).Val(); ttl >= 0 {
+	if ttl := rdb.TTL(t.Context(), redisclient.JobsOfKey(0, account)).Val(); ttl >= 0 {
 		t.Errorf("the index with a queued job is dropped in %s", ttl)
 	}
 }
@@ -463,7 +465,7 @@ func TestJobsByPolling(t *testing.T) {
 func TestJobsInProcess(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
-	b := &jobBench{t: t, store: s, log: openLog(t, s, LogOptions{})}
+	b := &jobBench{t: t, store: s, log: OpenLog(t, s, LogOptions{})}
 	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
 	account := signal.NewAccountID()
 	job := b.enqueue(j, account)
@@ -491,33 +493,33 @@ func TestJobsInProcess(t *testing.T) {
 func FuzzDecodeJob(f *testing.F) {
 	now := time.UnixMilli(1795253400123).UTC()
 	job := newTestJob(signal.NewAccountID(), now)
-	request := string(appendJobRequest(nil, &job))
+	request := string(codec.AppendJobRequest(nil, &job))
 	job.ExpiresAt = now.Add(time.Hour)
 	job.Error = &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
-	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(appendJobOutcome(nil, &job)))
+	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(codec.AppendJobOutcome(nil, &job)))
 	job.Error, job.Signal = nil, testJobSignal(job, now)
-	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(appendJobOutcome(nil, &job)))
+	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
 	f.Add("queued 0", "", request, "")
 	scan := job
 	scan.Kind, scan.Assets, scan.Signal, scan.Result = signal.JobScan, []string{"BTC", "ETH"}, nil, []byte(`{"ranked":[]}`)
-	f.Add("completed 1", "1795253400123", string(appendJobRequest(nil, &scan)), "1795253400123-4 "+string(appendJobOutcome(nil, &scan)))
+	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)), "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
 	f.Add("", "x", "\x01", "-")
 	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
-		got, err := decodeJob("job_1", state, started, request, outcome)
+		got, err := codec.DecodeJob("job_1", state, started, request, outcome)
 		if err != nil {
 			return
 		}
 		// What can be read can be written, and is the same then.
-		again := string(appendJobRequest(nil, &got))
+		again := string(codec.AppendJobRequest(nil, &got))
 		var end string
 		if got.Status == signal.JobCompleted || got.Status == signal.JobFailed {
-			at, _, _ := cutStamp([]byte(outcome))
+			at, _, _ := codec.CutStamp([]byte(outcome))
 			if got.Signal != nil {
 				got.Signal.CreatedAt = at.Time()
 			}
-			end = at.String() + " " + string(appendJobOutcome(nil, &got))
+			end = at.String() + " " + string(codec.AppendJobOutcome(nil, &got))
 		}
-		twice, err := decodeJob("job_1", jobStateText(got.Status, got.Attempt), started, again, end)
+		twice, err := codec.DecodeJob("job_1", codec.JobStateText(got.Status, got.Attempt), started, again, end)
 		if err != nil {
 			t.Fatalf("read again: %v", err)
 		}

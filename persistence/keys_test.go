@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // TestLogKeys pins the names of keys: a rolling upgrade has two versions at once.
 func TestLogKeys(t *testing.T) {
 	t.Parallel()
-	got := []string{eventsKey(7), signalsKey(63), openKey(0), batchKey(1, "w"), replyKey(2, "acc_1", "d"), runsDueKey(3), epochKey(4),
-		positionKey(5), jobKey(6, "job_1"), jobsOfKey(6, "acc_1"), jobQueueKey(6), ownerKey(10)}
+	got := []string{redisclient.EventsKey(7), redisclient.SignalsKey(63), redisclient.OpenKey(0), redisclient.BatchKey(1, "w"), redisclient.ReplyKey(2, "acc_1", "d"), redisclient.RunsDueKey(3), redisclient.EpochKey(4),
+		redisclient.PositionKey(5), redisclient.JobKey(6, "job_1"), redisclient.JobsOfKey(6, "acc_1"), redisclient.JobQueueKey(6), redisclient.OwnerKey(10)}
 	want := []string{"{p07}:events", "{p63}:signals", "{p00}:open", "{p01}:batch:w", "{p02}:reply:acc_1:d", "{p03}:runsdue", "{p04}:epoch",
 		"{p05}:position", "{p06}:job:job_1", "{p06}:jobs:acc_1", "{p06}:jobqueue", "{p10}:owner"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -28,9 +30,9 @@ func TestEveryKeyStandsInTheTable(t *testing.T) {
 	t.Parallel()
 	var made []string
 	functions := map[string]ast.Expr{} // what they return
-	for _, d := range parsed(t, "keys.go").Decls {
+	for _, d := range parsed(t, "redis/keys.go").Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Name.Name == "partitionKey" {
+		if !ok || f.Name.Name == "PartitionKey" {
 			continue
 		}
 		result, ok := f.Body.List[len(f.Body.List)-1].(*ast.ReturnStmt)
@@ -66,7 +68,7 @@ func keyPattern(functions map[string]ast.Expr, e ast.Expr) string {
 		return keyPattern(functions, e.X) + keyPattern(functions, e.Y)
 	case *ast.CallExpr:
 		name, _ := e.Fun.(*ast.Ident)
-		if name != nil && name.Name == "partitionKey" {
+		if name != nil && name.Name == "PartitionKey" {
 			return "{pNN}:" + keyPattern(functions, e.Args[1])
 		}
 		if name != nil && functions[name.Name] != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/lease_take.lua
@@ -39,9 +41,9 @@ func leaseValue(node string, epoch int64) string { return node + " " + strconv.F
 // returns the epoch of the ownership, or 0 and the present owner. A node that holds
 // the lease already gets it anew, under a new epoch.
 func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (epoch int64, owner string, err error) {
-	answer, err := leaseTakeScript.Run(ctx, s.rdb, []string{ownerKey(p), epochKey(p)}, node, ttl.Milliseconds()).StringSlice()
+	answer, err := leaseTakeScript.Run(ctx, s.RDB, []string{redisclient.OwnerKey(p), redisclient.EpochKey(p)}, node, ttl.Milliseconds()).StringSlice()
 	if err != nil {
-		return 0, "", unavailable(fmt.Errorf("take lease of partition %d: %w", p, err))
+		return 0, "", redisclient.Unavailable(fmt.Errorf("take lease of partition %d: %w", p, err))
 	}
 	if len(answer) != 2 {
 		return 0, "", fmt.Errorf("take lease of partition %d: answer has %d parts", p, len(answer))
@@ -56,9 +58,9 @@ func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Dura
 // RenewLease keeps a lease for ttl from now. KindConflict: it has run out, or
 // another owner has it; it must be taken anew.
 func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
-	held, err := leaseRenewScript.Run(ctx, s.rdb, []string{ownerKey(p)}, leaseValue(node, epoch), ttl.Milliseconds()).Int()
+	held, err := leaseRenewScript.Run(ctx, s.RDB, []string{redisclient.OwnerKey(p)}, leaseValue(node, epoch), ttl.Milliseconds()).Int()
 	if err != nil {
-		return unavailable(fmt.Errorf("renew lease of partition %d: %w", p, err))
+		return redisclient.Unavailable(fmt.Errorf("renew lease of partition %d: %w", p, err))
 	}
 	if held == 0 {
 		return errOldEpoch
@@ -69,20 +71,20 @@ func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64,
 // ReleaseLease gives a lease back, so that another node need not wait for its end.
 // One that is held no more is left as it is.
 func (s *Store) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
-	if err := leaseReleaseScript.Run(ctx, s.rdb, []string{ownerKey(p)}, leaseValue(node, epoch)).Err(); err != nil {
-		return unavailable(fmt.Errorf("release lease of partition %d: %w", p, err))
+	if err := leaseReleaseScript.Run(ctx, s.RDB, []string{redisclient.OwnerKey(p)}, leaseValue(node, epoch)).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("release lease of partition %d: %w", p, err))
 	}
 	return nil
 }
 
 // Owner returns the node that owns partition p and its epoch; "" and 0 if none does.
 func (s *Store) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
-	value, err := s.rdb.Get(ctx, ownerKey(p)).Result()
+	value, err := s.RDB.Get(ctx, redisclient.OwnerKey(p)).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", 0, nil
 	}
 	if err != nil {
-		return "", 0, unavailable(fmt.Errorf("read owner of partition %d: %w", p, err))
+		return "", 0, redisclient.Unavailable(fmt.Errorf("read owner of partition %d: %w", p, err))
 	}
 	if _, err := fmt.Sscanf(value, "%s %d", &node, &epoch); err != nil {
 		return "", 0, fmt.Errorf("read owner of partition %d: %q: %w", p, value, err)

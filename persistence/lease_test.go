@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -52,7 +53,7 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	if err := s.RenewLease(ctx, 1, "a", first, 2*time.Minute); err != nil {
 		t.Errorf("a renews: %v", err)
 	}
-	if ttl := server.Client().PTTL(ctx, ownerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
+	if ttl := server.Client().PTTL(ctx, redisclient.OwnerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
 		t.Errorf("the renewed lease lasts %v, want about 2 minutes", ttl)
 	}
 	wantKind(t, "b renews", s.RenewLease(ctx, 1, "b", first, time.Minute), signal.KindConflict)
@@ -102,7 +103,7 @@ func TestEpochIsNewAfterALoss(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	first := take(t, s, 0, "a", time.Minute)
-	server.Client().Del(t.Context(), epochKey(0), ownerKey(0))
+	server.Client().Del(t.Context(), redisclient.EpochKey(0), redisclient.OwnerKey(0))
 	for deadline := time.Now().Add(10 * time.Second); s.Now().UnixMilli() <= first && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -117,7 +118,7 @@ func TestEpochsAscendWhateverTheClock(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	for _, key := range []string{epochKey(0), feederEpochKey()} {
+	for _, key := range []string{redisclient.EpochKey(0), redisclient.FeederEpochKey()} {
 		server.Client().Set(t.Context(), key, ahead, 0)
 	}
 	if first, second := take(t, s, 0, "a", time.Minute), take(t, s, 0, "a", time.Minute); first != ahead+1 || second != ahead+2 {
@@ -212,7 +213,7 @@ func TestNodes(t *testing.T) {
 	}
 
 	// A node that has not announced itself in time is gone.
-	server.Client().ZAdd(ctx, nodesKey(), zAt(time.Now().Add(-time.Millisecond), "a alone"))
+	server.Client().ZAdd(ctx, redisclient.NodesKey(), zAt(time.Now().Add(-time.Millisecond), "a alone"))
 	announce("b", false, "b")
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/limit_take.lua
@@ -20,9 +22,9 @@ var limitTakeScript = redis.NewScript(limitTakeText)
 // within one period. It returns how many were taken and how long the bucket would
 // take to be full again. It is not asked twice if the answer is lost.
 func (s *Store) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error) {
-	answer, err := limitTakeScript.Run(ctx, s.rdb, []string{limitKey(class, who)}, period.Microseconds(), quota, want, back).Int64Slice()
+	answer, err := limitTakeScript.Run(ctx, s.RDB, []string{redisclient.LimitKey(class, who)}, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
-		return 0, 0, unavailable(fmt.Errorf("take tokens: %w", err))
+		return 0, 0, redisclient.Unavailable(fmt.Errorf("take tokens: %w", err))
 	}
 	if len(answer) != 2 {
 		return 0, 0, errors.New("take tokens: answer is not of the known form")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 func TestTakeTokens(t *testing.T) {
@@ -32,7 +33,7 @@ func TestTakeTokens(t *testing.T) {
 			t.Errorf("take %d, give back %d: %d taken, full in %v; want %d, %v", step.want, step.back, taken, full, step.taken, used)
 		}
 	}
-	ttl := server.Client().PTTL(t.Context(), limitKey("runs", "acc_1")).Val()
+	ttl := server.Client().PTTL(t.Context(), redisclient.LimitKey("runs", "acc_1")).Val()
 	if ttl > time.Hour || ttl < time.Hour-time.Minute {
 		t.Errorf("an empty bucket is kept for %v", ttl)
 	}
@@ -86,7 +87,7 @@ func TestBucketFillsUp(t *testing.T) {
 			t.Fatal("no token came")
 		}
 	}
-	for server.Client().Exists(t.Context(), limitKey("reads", "acc_1")).Val() == 1 {
+	for server.Client().Exists(t.Context(), redisclient.LimitKey("reads", "acc_1")).Val() == 1 {
 		if time.Now().After(deadline) {
 			t.Fatal("a full bucket is kept")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/lock_fail.lua
@@ -26,7 +27,7 @@ const relockWindow = 24 * time.Hour
 // LockedUntil returns until when the email is or was locked; the zero time if it
 // was not lately.
 func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
-	text, err := s.rdb.HGet(ctx, lockKey(email.String()), "until").Result()
+	text, err := s.RDB.HGet(ctx, redisclient.LockKey(email.String()), "until").Result()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
 	}
@@ -44,7 +45,7 @@ func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.
 // is locked, the zero time if it is not, and whether it was this failure that
 // locked it. While it is locked nothing is counted.
 func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error) {
-	answer, err := lockFailScript.Run(ctx, s.rdb, []string{lockKey(email.String())},
+	answer, err := lockFailScript.Run(ctx, s.RDB, []string{redisclient.LockKey(email.String())},
 		now.UnixMilli(), r.After, r.Window.Milliseconds(), r.Duration.Milliseconds(), relockWindow.Milliseconds()).Int64Slice()
 	if err != nil {
 		return time.Time{}, false, credentialError("count failed login", err)
@@ -60,7 +61,7 @@ func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r creden
 
 // Unlock forgets locks and failed logins of the email.
 func (s *Store) Unlock(ctx context.Context, email credential.Digest) error {
-	if err := s.rdb.Del(ctx, lockKey(email.String())).Err(); err != nil {
+	if err := s.RDB.Del(ctx, redisclient.LockKey(email.String())).Err(); err != nil {
 		return credentialError("unlock", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // LogOptions are the limits of a Log.
@@ -58,11 +59,11 @@ var errClosed = errors.New("the log is closed")
 func NewLog(s *Store, o LogOptions) *Log {
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
 	o.Queue = cmp.Or(o.Queue, 4096)
-	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.waitReplicas)
+	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.WaitReplicas)
 	if o.Log == nil {
-		o.Log = s.log
+		o.Log = s.Log
 	}
-	if _, cluster := s.rdb.(*redis.ClusterClient); cluster {
+	if _, cluster := s.RDB.(*redis.ClusterClient); cluster {
 		// Partitions on different nodes must not wait for each other's failures.
 		o.Writers = s.Partitions()
 	}
@@ -108,17 +109,17 @@ func (l *Log) carryOut(ctx context.Context, p int, o *operation) outcome {
 		return outcome{err: fmt.Errorf("append to partition %d: %w", p, err)}
 	}
 	if ctx.Err() != nil {
-		return outcome{err: unavailable(ctx.Err())}
+		return outcome{err: redisclient.Unavailable(ctx.Err())}
 	}
 	w := l.writers[p%len(l.writers)]
 	if err := w.enqueue(p, o); err != nil {
-		return outcome{err: unavailable(err)}
+		return outcome{err: redisclient.Unavailable(err)}
 	}
 	select {
 	case r := <-o.done:
 		return r
 	case <-ctx.Done():
-		return outcome{err: unavailable(ctx.Err())}
+		return outcome{err: redisclient.Unavailable(ctx.Err())}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -94,7 +95,7 @@ func BenchmarkAppend(b *testing.B) {
 			defer pipe.close()
 			header := strings.Repeat("h", 100)
 			before := serverCPU(b, c)
-			eachCaller(b, func(caller int) error { return pipe.add(eventsKey(caller%16), header, benchPayload) })
+			eachCaller(b, func(caller int) error { return pipe.add(redisclient.EventsKey(caller%16), header, benchPayload) })
 			b.ReportMetric((serverCPU(b, c)-before)*1e6/float64(b.N), "redis-us/op")
 		})
 		for _, kind := range []string{"event", "run"} {
@@ -241,8 +242,8 @@ func BenchmarkScanSignals(b *testing.B) {
 		})
 	}
 	wg.Wait()
-	events := c.MemoryUsage(context.Background(), eventsKey(0), 0).Val()
-	open := c.MemoryUsage(context.Background(), openKey(0), 1000).Val()
+	events := c.MemoryUsage(context.Background(), redisclient.EventsKey(0), 0).Val()
+	open := c.MemoryUsage(context.Background(), redisclient.OpenKey(0), 1000).Val()
 	total := memory() - before - events
 	for b.Loop() {
 		n := 0

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -29,10 +30,10 @@ type logBench struct {
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
 	s := openStore(t, Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
+	return &logBench{T: t, server: server, store: s, log: OpenLog(t, s, o), rdb: server.Client()}
 }
 
-// openStore returns a store that is closed when the test ends.
+// OpenStore returns a store that is closed when the test ends.
 func openStore(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, err := Open(o)
@@ -43,8 +44,8 @@ func openStore(t *testing.T, o Options) *Store {
 	return s
 }
 
-// openLog returns a log that is closed when the test ends.
-func openLog(t *testing.T, s *Store, o LogOptions) *Log {
+// OpenLog returns a log that is closed when the test ends.
+func OpenLog(t *testing.T, s *Store, o LogOptions) *Log {
 	l := NewLog(s, o)
 	t.Cleanup(func() { l.Close(context.Background()) })
 	return l
@@ -86,8 +87,8 @@ func created(s *signal.Signal) signal.Change {
 		{Type: signal.AgentCompleted, Agent: s.Agent, Run: s.Run, Data: []byte(`{"run":1}`)}}}
 }
 
-// noted returns a change of one event that says text.
-func noted(account signal.AccountID, text string) signal.Change {
+// Noted returns a change of one event that says text.
+func Noted(account signal.AccountID, text string) signal.Change {
 	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
 }
 
@@ -99,7 +100,7 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 	s := logSignal(account)
 	b.append(signal.Change{Account: account, Due: &signal.RunDue{Run: s.Run, Agent: "trading", At: s.CreatedAt},
 		Events: []signal.Event{{Type: signal.AgentStarted, Agent: "trading", Run: s.Run, Data: []byte(`{}`)}}})
-	if n := b.rdb.ZCard(t.Context(), runsDueKey(p)).Val(); n != 1 {
+	if n := b.rdb.ZCard(t.Context(), redisclient.RunsDueKey(p)).Val(); n != 1 {
 		t.Fatalf("%d runs are due, want 1", n)
 	}
 
@@ -120,7 +121,7 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 	if got[1].ID == "" || got[1].ID == got[2].ID {
 		t.Errorf("events have the ids %q and %q", got[1].ID, got[2].ID)
 	}
-	if n := b.rdb.ZCard(t.Context(), runsDueKey(p)).Val(); n != 0 {
+	if n := b.rdb.ZCard(t.Context(), redisclient.RunsDueKey(p)).Val(); n != 0 {
 		t.Errorf("%d runs are due after the end, want 0", n)
 	}
 	stored, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
@@ -216,7 +217,7 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	if after := len(b.eventsOf(account)); after != before {
 		t.Errorf("the second closing left %d events", after-before)
 	}
-	if n := b.rdb.XLen(t.Context(), signalsKey(b.store.Partition(account))).Val(); n != 2 {
+	if n := b.rdb.XLen(t.Context(), redisclient.SignalsKey(b.store.Partition(account))).Val(); n != 2 {
 		t.Errorf("signal log has %d entries, want 2", n)
 	}
 }
@@ -227,7 +228,7 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
-	b.rdb.Set(t.Context(), epochKey(b.store.Partition(account)), 7, 0)
+	b.rdb.Set(t.Context(), redisclient.EpochKey(b.store.Partition(account)), 7, 0)
 	s := logSignal(account)
 	b.append(created(s))
 	before := len(b.eventsOf(account))
@@ -277,7 +278,7 @@ func TestAppendInOrder(t *testing.T) {
 		wg.Go(func() {
 			last := signal.Position{}
 			for k := range 30 {
-				p, err := b.log.Append(t.Context(), noted(account, fmt.Sprintf("%d %d", i, k)))
+				p, err := b.log.Append(t.Context(), Noted(account, fmt.Sprintf("%d %d", i, k)))
 				if err != nil || p.Compare(last) <= 0 {
 					t.Errorf("Append = %v, %v after %v", p, err, last)
 					return
@@ -307,7 +308,7 @@ func TestAppendInOrder(t *testing.T) {
 func TestAppendOnMiniredis(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
-	b := &logBench{T: t, store: s, log: openLog(t, s, LogOptions{})}
+	b := &logBench{T: t, store: s, log: OpenLog(t, s, LogOptions{})}
 	account := signal.NewAccountID()
 	sig := logSignal(account)
 	at := b.append(created(sig))
@@ -335,8 +336,8 @@ func TestAppendOnMiniredis(t *testing.T) {
 	})
 	ended := make(chan error)
 	go func() { ended <- tail.Run(ctx) }()
-	eventually(t, tail.Attached)
-	next := b.append(noted(account, "seen"))
+	Eventually(t, tail.Attached)
+	next := b.append(Noted(account, "seen"))
 	if e := <-got; e.Position != next || string(e.Data) != "seen" {
 		t.Errorf("tail gave %v", e)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Mails that are still to be sent stand in a sorted set of their partition, by when.
@@ -24,32 +26,32 @@ const mailVersion = 1
 // appendMail adds the record of m: all but its identifier.
 func appendMail(b []byte, m *delivery.Mail) []byte {
 	b = append(b, mailVersion)
-	b = appendString(b, string(m.Kind))
-	b = appendString(b, string(m.Account))
-	b = appendString(b, string(m.Webhook))
-	b = appendString(b, m.URL)
-	b = binary.AppendUvarint(b, uint64(milliOf(m.Since)))
-	b = binary.AppendUvarint(b, uint64(milliOf(m.At)))
-	b = appendString(b, m.Error)
+	b = codec.AppendString(b, string(m.Kind))
+	b = codec.AppendString(b, string(m.Account))
+	b = codec.AppendString(b, string(m.Webhook))
+	b = codec.AppendString(b, m.URL)
+	b = binary.AppendUvarint(b, uint64(codec.MilliOf(m.Since)))
+	b = binary.AppendUvarint(b, uint64(codec.MilliOf(m.At)))
+	b = codec.AppendString(b, m.Error)
 	return binary.AppendUvarint(b, uint64(uint32(max(m.Tries, 0))))
 }
 
 // decodeMail is the inverse of appendMail.
 func decodeMail(id string, value []byte) (delivery.Mail, error) {
-	d := newDecoder(value)
-	if version := d.byte(); d.err == nil && version != mailVersion {
-		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
+	d := codec.NewDecoder(value)
+	if version := d.Byte(); d.Err == nil && version != mailVersion {
+		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
 	}
 	m := delivery.Mail{ID: id}
-	m.Kind = delivery.MailKind(d.textBytes(d.byte()))
-	m.Account = signal.AccountID(d.textBytes(d.byte()))
-	m.Webhook = signal.WebhookID(d.textBytes(d.byte()))
-	m.URL = string(d.textBytes(d.byte()))
-	m.Since, m.At = d.time(), d.time()
-	m.Error = string(d.textBytes(d.byte()))
-	m.Tries = int(uint32(d.uvarint()))
-	if d.err != nil {
-		return delivery.Mail{}, fmt.Errorf("decode mail: %w", d.err)
+	m.Kind = delivery.MailKind(d.TextBytes(d.Byte()))
+	m.Account = signal.AccountID(d.TextBytes(d.Byte()))
+	m.Webhook = signal.WebhookID(d.TextBytes(d.Byte()))
+	m.URL = string(d.TextBytes(d.Byte()))
+	m.Since, m.At = d.Time(), d.Time()
+	m.Error = string(d.TextBytes(d.Byte()))
+	m.Tries = int(uint32(d.Uvarint()))
+	if d.Err != nil {
+		return delivery.Mail{}, fmt.Errorf("decode mail: %w", d.Err)
 	}
 	return m, nil
 }
@@ -60,31 +62,31 @@ func (o *operation) addMail(p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
-	o.step(cmdHSet, o.key(mailRecordsKey(p)), m.ID, text(record))
-	o.step(cmdZAdd, o.key(mailsKey(p)), milliText(now), m.ID)
+	o.step(cmdHSet, o.key(redisclient.MailRecordsKey(p)), m.ID, codec.Text(record))
+	o.step(cmdZAdd, o.key(redisclient.MailsKey(p)), codec.MilliText(now), m.ID)
 }
 
 // DueMails returns at most limit mails of partition p that are to be sent until the
 // given time, the oldest first, and when the first one after that time is; zero: none
 // is. One that cannot be read is logged and postponed.
 func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []delivery.Mail, next time.Time, err error) {
-	at := milliText(until)
-	pipe := h.store.rdb.Pipeline()
-	found := pipe.ZRangeByScore(ctx, mailsKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
-	later := pipe.ZRangeByScoreWithScores(ctx, mailsKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if err := execute(ctx, pipe); err != nil {
-		return nil, next, unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
+	at := codec.MilliText(until)
+	pipe := h.store.RDB.Pipeline()
+	found := pipe.ZRangeByScore(ctx, redisclient.MailsKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
+	later := pipe.ZRangeByScoreWithScores(ctx, redisclient.MailsKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, next, redisclient.Unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
 	}
 	if z := later.Val(); len(z) > 0 {
-		next = timeOfMilli(int64(z[0].Score))
+		next = codec.TimeOfMilli(int64(z[0].Score))
 	}
 	ids := found.Val()
 	if len(ids) == 0 {
 		return nil, next, nil
 	}
-	records, err := h.store.rdb.HMGet(ctx, mailRecordsKey(p), ids...).Result()
+	records, err := h.store.RDB.HMGet(ctx, redisclient.MailRecordsKey(p), ids...).Result()
 	if err != nil {
-		return nil, next, unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
+		return nil, next, redisclient.Unavailable(fmt.Errorf("read mails of partition %d: %w", p, err))
 	}
 	for i, r := range records {
 		record, ok := r.(string)
@@ -96,8 +98,8 @@ func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit i
 		}
 		m, err := decodeMail(ids[i], []byte(record))
 		if err != nil {
-			h.store.log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := h.store.postpone(ctx, mailsKey(p), until, ids[i]); err != nil {
+			h.store.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := h.store.Postpone(ctx, redisclient.MailsKey(p), until, ids[i]); err != nil {
 				return nil, next, err
 			}
 			continue
@@ -113,11 +115,11 @@ func (s *Store) removeMails(ctx context.Context, p int, ids []string) error {
 	for i, id := range ids {
 		members[i] = id
 	}
-	pipe := s.rdb.TxPipeline()
-	pipe.HDel(ctx, mailRecordsKey(p), ids...)
-	pipe.ZRem(ctx, mailsKey(p), members...)
-	if err := execute(ctx, pipe); err != nil {
-		return unavailable(fmt.Errorf("remove mails of partition %d: %w", p, err))
+	pipe := s.RDB.TxPipeline()
+	pipe.HDel(ctx, redisclient.MailRecordsKey(p), ids...)
+	pipe.ZRem(ctx, redisclient.MailsKey(p), members...)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("remove mails of partition %d: %w", p, err))
 	}
 	return nil
 }
@@ -128,7 +130,7 @@ func (s *Store) removeMails(ctx context.Context, p int, ids []string) error {
 func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
 	o := newOperation()
 	o.fence(epoch)
-	mails, records := o.key(mailsKey(p)), o.key(mailRecordsKey(p))
+	mails, records := o.key(redisclient.MailsKey(p)), o.key(redisclient.MailRecordsKey(p))
 	gone := errors.New("the mail is gone")
 	o.guard(guardMember, mails, gone, m.ID)
 	if again.IsZero() {
@@ -136,8 +138,8 @@ func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m d
 		o.step(cmdHDel, records, m.ID)
 	} else {
 		m.Tries++
-		o.step(cmdZAdd, mails, milliText(again), m.ID)
-		o.step(cmdHSet, records, m.ID, text(appendMail(nil, &m)))
+		o.step(cmdZAdd, mails, codec.MilliText(again), m.ID)
+		o.step(cmdHSet, records, m.ID, codec.Text(appendMail(nil, &m)))
 	}
 	_, err := h.log.apply(ctx, p, o)
 	if errors.Is(err, gone) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 const (
@@ -77,10 +78,10 @@ func (m *Market) GiveUpLease(ctx context.Context, node string, epoch int64) erro
 }
 
 func (m *Market) lease(ctx context.Context, node string, lease time.Duration, epoch int64) (int64, error) {
-	got, err := marketLeaseScript.Run(ctx, m.s.rdb, []string{feederKey(), feederEpochKey()},
+	got, err := marketLeaseScript.Run(ctx, m.s.RDB, []string{redisclient.FeederKey(), redisclient.FeederEpochKey()},
 		node, lease.Milliseconds(), epoch).Int64()
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("take market lease: %w", err))
+		return 0, redisclient.Unavailable(fmt.Errorf("take market lease: %w", err))
 	}
 	return got, nil
 }
@@ -88,12 +89,12 @@ func (m *Market) lease(ctx context.Context, node string, lease time.Duration, ep
 // State returns where the feeder stands.
 func (m *Market) State(ctx context.Context) (marketdata.State, error) {
 	var state marketdata.State
-	p := m.s.rdb.TxPipeline()
-	fields := p.HGetAll(ctx, marketStateKey())
-	assets := p.HGetAll(ctx, marketAssetsKey())
-	live := p.HGetAll(ctx, marketLiveKey())
-	if err := execute(ctx, p); err != nil {
-		return state, unavailable(fmt.Errorf("read market state: %w", err))
+	p := m.s.RDB.TxPipeline()
+	fields := p.HGetAll(ctx, redisclient.MarketStateKey())
+	assets := p.HGetAll(ctx, redisclient.MarketAssetsKey())
+	live := p.HGetAll(ctx, redisclient.MarketLiveKey())
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return state, redisclient.Unavailable(fmt.Errorf("read market state: %w", err))
 	}
 	state.Ticks, _ = signal.ParsePosition(fields.Val()["ticks"])
 	state.Bars, _ = signal.ParsePosition(fields.Val()["bars"])
@@ -120,7 +121,7 @@ func (m *Market) State(ctx context.Context) (marketdata.State, error) {
 // Store stores step at once. It returns KindConflict, and stores nothing, if
 // another feeder took over. It may be repeated after any other error.
 func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
-	keys := []string{feederEpochKey(), marketStateKey(), marketClosedKey(), marketAssetsKey(), marketLiveKey(), marketNewsKey()}
+	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.MarketAssetsKey(), redisclient.MarketLiveKey(), redisclient.MarketNewsKey()}
 	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
 	for i := range step.Assets {
@@ -134,15 +135,15 @@ func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
 	}
 	for i := range step.Closed {
 		b := &step.Closed[i]
-		keys = append(keys, barsKey(b.Asset, b.Timeframe))
+		keys = append(keys, redisclient.BarsKey(b.Asset, b.Timeframe))
 		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
 	}
 	for _, symbol := range step.Removed {
 		args = append(args, marketAssetField(symbol), symbol)
 	}
-	stored, err := marketStoreScript.Run(ctx, m.s.rdb, keys, args...).Int64()
+	stored, err := marketStoreScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
-		return unavailable(fmt.Errorf("store market step: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("store market step: %w", err))
 	}
 	if stored == 0 {
 		return errFeederFenced()
@@ -157,11 +158,11 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Seri
 	if len(series) == 0 {
 		return nil
 	}
-	if err := marketFillScript.Load(ctx, m.s.rdb).Err(); err != nil {
-		return unavailable(fmt.Errorf("load script: %w", err))
+	if err := marketFillScript.Load(ctx, m.s.RDB).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("load script: %w", err))
 	}
 	var results []*redis.Cmd
-	p := m.s.rdb.Pipeline()
+	p := m.s.RDB.Pipeline()
 	for _, s := range series {
 		reset := 0
 		if s.Reset {
@@ -173,10 +174,10 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Seri
 			args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
 		}
 		results = append(results, marketFillScript.EvalSha(ctx, p,
-			[]string{feederEpochKey(), marketStateKey(), marketClosedKey(), barsKey(s.Asset, s.Timeframe)}, args...))
+			[]string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.BarsKey(s.Asset, s.Timeframe)}, args...))
 	}
-	if err := execute(ctx, p); err != nil {
-		return unavailable(fmt.Errorf("fill market series: %w", err))
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("fill market series: %w", err))
 	}
 	for _, r := range results {
 		if stored, _ := r.Int64(); stored == 0 {
@@ -201,9 +202,9 @@ func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []marketdat
 		}
 		args = append(args, t.Asset, t.Source, decimal(t.Price), decimal(t.Volume), t.Time, missed)
 	}
-	stored, err := marketTicksScript.Run(ctx, m.s.rdb, []string{feederEpochKey(), marketOwnTicksKey()}, args...).Int64()
+	stored, err := marketTicksScript.Run(ctx, m.s.RDB, []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}, args...).Int64()
 	if err != nil {
-		return unavailable(fmt.Errorf("append ticks: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("append ticks: %w", err))
 	}
 	if stored == 0 {
 		return errFeederFenced()
@@ -216,13 +217,13 @@ func (m *Market) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) er
 	if len(ticks) == 0 {
 		return nil
 	}
-	p := m.s.rdb.Pipeline()
+	p := m.s.RDB.Pipeline()
 	for _, t := range ticks {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: marketTicksKey(),
+		p.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketTicksKey(),
 			Values: []any{"asset", t.Asset, "price", decimal(t.Price), "volume", decimal(t.Volume), "time", t.Time}})
 	}
-	if err := execute(ctx, p); err != nil {
-		return unavailable(fmt.Errorf("give ticks: %w", err))
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("give ticks: %w", err))
 	}
 	return nil
 }
@@ -235,24 +236,24 @@ func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 // the clock of Redis.
 func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
 	old := now.Add(-ticksKeptFor)
-	p := m.s.rdb.Pipeline()
-	p.XTrimMinIDApprox(ctx, marketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
-	p.XTrimMaxLenApprox(ctx, marketTicksKey(), ticksKept, 0)
-	p.XTrimMinIDApprox(ctx, marketOwnTicksKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
-	p.XTrimMaxLenApprox(ctx, marketOwnTicksKey(), ticksKept, 0)
-	p.XTrimMinIDApprox(ctx, marketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
-	p.XTrimMaxLenApprox(ctx, marketClosedKey(), closedKept, 0)
-	p.XTrimMinID(ctx, marketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
-	if err := execute(ctx, p); err != nil {
-		return unavailable(fmt.Errorf("trim market streams: %w", err))
+	p := m.s.RDB.Pipeline()
+	p.XTrimMinIDApprox(ctx, redisclient.MarketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketTicksKey(), ticksKept, 0)
+	p.XTrimMinIDApprox(ctx, redisclient.MarketOwnTicksKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketOwnTicksKey(), ticksKept, 0)
+	p.XTrimMinIDApprox(ctx, redisclient.MarketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketClosedKey(), closedKept, 0)
+	p.XTrimMinID(ctx, redisclient.MarketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("trim market streams: %w", err))
 	}
 	return nil
 }
 
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error {
-	if err := m.s.rdb.XTrimMinID(ctx, marketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
-		return unavailable(fmt.Errorf("trim bars: %w", err))
+	if err := m.s.RDB.XTrimMinID(ctx, redisclient.MarketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("trim bars: %w", err))
 	}
 	return nil
 }
@@ -265,12 +266,12 @@ func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Time
 		chunk := assets[:min(recentChunk, len(assets))]
 		assets = assets[len(chunk):]
 		results := make([]*redis.StringSliceCmd, len(chunk))
-		p := m.s.rdb.Pipeline()
+		p := m.s.RDB.Pipeline()
 		for i, asset := range chunk {
-			results[i] = p.ZRange(ctx, barsKey(asset, tf), int64(-count), -1)
+			results[i] = p.ZRange(ctx, redisclient.BarsKey(asset, tf), int64(-count), -1)
 		}
-		if err := execute(ctx, p); err != nil {
-			return unavailable(fmt.Errorf("read bars: %w", err))
+		if err := redisclient.Execute(ctx, p); err != nil {
+			return redisclient.Unavailable(fmt.Errorf("read bars: %w", err))
 		}
 		for i, asset := range chunk {
 			bars, err := unpackBars(asset, tf, results[i].Val())
@@ -299,10 +300,10 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]marketdat
 // Bars returns the bars of an asset and timeframe, ascending, and how many closed
 // bars readers had been told of by then.
 func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
-	p := m.s.rdb.TxPipeline()
-	packed, count := p.ZRange(ctx, barsKey(asset, tf), -barsKept, -1), p.HGet(ctx, marketStateKey(), "count")
-	if err := execute(ctx, p); err != nil {
-		return nil, 0, unavailable(fmt.Errorf("read bars: %w", err))
+	p := m.s.RDB.TxPipeline()
+	packed, count := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -barsKept, -1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return nil, 0, redisclient.Unavailable(fmt.Errorf("read bars: %w", err))
 	}
 	bars, err := unpackBars(asset, tf, packed.Val())
 	if err != nil {
@@ -315,23 +316,23 @@ func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([
 // Asset returns the record of the asset with that key and how far its prices have
 // come, or KindNotFound. A key is the symbol in upper case, ASCII letters only.
 func (m *Market) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
-	record, err := m.s.rdb.HGet(ctx, marketAssetsKey(), key).Result()
+	record, err := m.s.RDB.HGet(ctx, redisclient.MarketAssetsKey(), key).Result()
 	if errors.Is(err, redis.Nil) {
 		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
 	if err != nil {
-		return marketdata.Asset{}, marketdata.Live{}, unavailable(fmt.Errorf("read asset: %w", err))
+		return marketdata.Asset{}, marketdata.Live{}, redisclient.Unavailable(fmt.Errorf("read asset: %w", err))
 	}
 	asset, err := unpackAsset(record)
 	if err != nil {
 		return asset, marketdata.Live{}, err
 	}
-	record, err = m.s.rdb.HGet(ctx, marketLiveKey(), asset.Symbol).Result()
+	record, err = m.s.RDB.HGet(ctx, redisclient.MarketLiveKey(), asset.Symbol).Result()
 	if errors.Is(err, redis.Nil) {
 		return asset, marketdata.Live{Asset: asset.Symbol}, nil
 	}
 	if err != nil {
-		return asset, marketdata.Live{}, unavailable(fmt.Errorf("read live prices: %w", err))
+		return asset, marketdata.Live{}, redisclient.Unavailable(fmt.Errorf("read live prices: %w", err))
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err

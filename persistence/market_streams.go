@@ -11,14 +11,15 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // ticksKey is where a stream of ticks lies.
 func ticksKey(stream marketdata.TickStream) string {
 	if stream == marketdata.OwnTicks {
-		return marketOwnTicksKey()
+		return redisclient.MarketOwnTicksKey()
 	}
-	return marketTicksKey()
+	return redisclient.MarketTicksKey()
 }
 
 // ReadTicks returns the entries of a stream of ticks after a position, oldest first.
@@ -30,7 +31,7 @@ func (m *Market) ReadTicks(ctx context.Context, stream marketdata.TickStream, af
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
 func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
-	return m.readInput(ctx, marketBarsKey(), after, block)
+	return m.readInput(ctx, redisclient.MarketBarsKey(), after, block)
 }
 
 func (m *Market) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
@@ -54,21 +55,21 @@ func (m *Market) readInput(ctx context.Context, stream string, after signal.Posi
 
 // read is XREAD; streams are the names and then the positions, as Redis wants them.
 func (m *Market) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
-	if block = min(block, blockTimeout); block <= 0 {
+	if block = min(block, redisclient.BlockTimeout); block <= 0 {
 		block = -1 // 0 would wait forever
 	}
-	result, err := m.s.blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
+	result, err := m.s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, unavailable(fmt.Errorf("read %s: %w", streams[0], err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
 	}
 	return result, nil
 }
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
 func (m *Market) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
-	last, err := m.s.rdb.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
+	last, err := m.s.RDB.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
-		return signal.Position{}, unavailable(fmt.Errorf("find end of ticks: %w", err))
+		return signal.Position{}, redisclient.Unavailable(fmt.Errorf("find end of ticks: %w", err))
 	}
 	return endOf(last), nil
 }
@@ -76,13 +77,13 @@ func (m *Market) TicksEnd(ctx context.Context, stream marketdata.TickStream) (si
 // TicksKept reports whether no entry of a stream of ticks behind a position, which was
 // read there, was trimmed. When in doubt it returns false.
 func (m *Market) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
-	info, err := m.s.readInfo(ctx, ticksKey(stream))
+	info, err := m.s.ReadInfo(ctx, ticksKey(stream))
 	if err != nil {
-		return false, unavailable(err)
+		return false, redisclient.Unavailable(err)
 	}
 	// Trimming removes the oldest entries: while an older one is there, or the entry
 	// itself, nothing behind it was removed.
-	return info.exists && (info.generated == after || info.length > 0 && info.first.Compare(after) <= 0), nil
+	return info.Exists && (info.Generated == after || info.Length > 0 && info.First.Compare(after) <= 0), nil
 }
 
 func endOf(last []redis.XMessage) signal.Position {
@@ -96,10 +97,10 @@ func endOf(last []redis.XMessage) signal.Position {
 // ClosedEnd returns the position of the newest entry about closed bars, and how
 // many there have been.
 func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
-	p := m.s.rdb.TxPipeline()
-	last, count := p.XRevRangeN(ctx, marketClosedKey(), "+", "-", 1), p.HGet(ctx, marketStateKey(), "count")
-	if err := execute(ctx, p); err != nil {
-		return signal.Position{}, 0, unavailable(fmt.Errorf("find end of closed bars: %w", err))
+	p := m.s.RDB.TxPipeline()
+	last, count := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return signal.Position{}, 0, redisclient.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
 	}
 	n, _ := strconv.ParseInt(count.Val(), 10, 64)
 	return endOf(last.Val()), n, nil
@@ -111,14 +112,14 @@ func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) 
 func (m *Market) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error) {
 	closedTo, newsTo = closedAfter, newsAfter
-	streams, err := m.read(ctx, block, marketClosedKey(), marketNewsKey(), closedAfter.String(), newsAfter.String())
+	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(), closedAfter.String(), newsAfter.String())
 	if err != nil {
 		return nil, nil, closedTo, newsTo, err
 	}
 	for _, s := range streams {
 		for _, x := range s.Messages {
 			at, _ := signal.ParsePosition(x.ID)
-			if s.Stream == marketNewsKey() {
+			if s.Stream == redisclient.MarketNewsKey() {
 				newsTo = at
 				record, _ := x.Values["d"].(string)
 				// One item that cannot be read is no reason to stop at it for ever.

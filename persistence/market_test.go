@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
@@ -45,7 +46,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if kept, err := m.RenewLease(ctx, "node", first, 2*time.Minute); !kept || err != nil {
 		t.Errorf("renew: %v %v", kept, err)
 	}
-	if ttl := rdb.PTTL(ctx, feederKey()).Val(); ttl <= time.Minute {
+	if ttl := rdb.PTTL(ctx, redisclient.FeederKey()).Val(); ttl <= time.Minute {
 		t.Errorf("the renewed lease lasts %v", ttl)
 	}
 	second, err := m.TakeLease(ctx, "node", time.Minute)
@@ -55,7 +56,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if kept, _ := m.RenewLease(ctx, "node", first, time.Minute); kept {
 		t.Error("a term that ended was renewed")
 	}
-	if err := m.GiveUpLease(ctx, "node", first); err != nil || rdb.Exists(ctx, feederKey()).Val() == 0 {
+	if err := m.GiveUpLease(ctx, "node", first); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() == 0 {
 		t.Errorf("a term that ended gave up the next one: %v", err)
 	}
 	if err := m.GiveUpLease(ctx, "node", second); err != nil {
@@ -173,7 +174,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	if bars := series(); len(bars) != barsKept || bars[barsKept-1] != next || bars[0] != all[101] {
 		t.Errorf("%d bars after another one", len(bars))
 	}
-	if n := rdb.ZCard(ctx, barsKey("BTC", signal.H1)).Val(); n != barsKept {
+	if n := rdb.ZCard(ctx, redisclient.BarsKey("BTC", signal.H1)).Val(); n != barsKept {
 		t.Errorf("%d bars are stored after another one, want %d", n, barsKept)
 	}
 	replaced := marketBar(barsKept+99, 19)
@@ -219,7 +220,7 @@ func TestReadersHearOfAssetsThatChange(t *testing.T) {
 	if d := cmp.Diff([]marketdata.ClosedBar{{Count: 1, Bar: told}, {Count: 2, Bar: told}}, closed); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if n := rdb.Exists(ctx, marketAssetsKey(), marketLiveKey()).Val(); n != 0 {
+	if n := rdb.Exists(ctx, redisclient.MarketAssetsKey(), redisclient.MarketLiveKey()).Val(); n != 0 {
 		t.Errorf("%d records are left of an asset that was removed", n)
 	}
 }
@@ -261,22 +262,22 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rdb.Rename(ctx, "other", marketTicksKey())
+	rdb.Rename(ctx, "other", redisclient.MarketTicksKey())
 	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() - 1}, now); err != nil {
 		t.Fatal(err)
 	}
-	if n := rdb.XLen(ctx, marketTicksKey()).Val(); n != 1000 {
+	if n := rdb.XLen(ctx, redisclient.MarketTicksKey()).Val(); n != 1000 {
 		t.Errorf("%d ticks are left of 1000 that nobody has worked in", n)
 	}
 	if err := m.Trim(ctx, now, signal.Position{MS: now.UnixMilli()}, now); err != nil {
 		t.Fatal(err)
 	}
-	if n := rdb.XLen(ctx, marketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
+	if n := rdb.XLen(ctx, redisclient.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
 		t.Errorf("%d old ticks are left", n)
 	}
 
 	for range 3 {
-		rdb.XAdd(ctx, &redis.XAddArgs{Stream: marketBarsKey(), Values: []string{"a", "b"}})
+		rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"a", "b"}})
 	}
 	bars, err := m.ReadBars(ctx, signal.Position{}, 0)
 	if err != nil || len(bars) != 3 {
@@ -340,10 +341,10 @@ func FuzzMarketRecords(f *testing.F) {
 func TestMarketKeys(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		marketTicksKey(): "market:ticks", marketOwnTicksKey(): "{market}:ticks", marketBarsKey(): "market:bars", marketClosedKey(): "{market}:closed",
-		barsKey("BTC", signal.H1): "{market}:bars:1h:BTC", marketNewsKey(): "{market}:news", marketStateKey(): "{market}:state",
-		marketAssetsKey(): "{market}:assets", marketLiveKey(): "{market}:live", feederKey(): "{market}:feeder",
-		feederEpochKey(): "{market}:feederepoch",
+		redisclient.MarketTicksKey(): "market:ticks", redisclient.MarketOwnTicksKey(): "{market}:ticks", redisclient.MarketBarsKey(): "market:bars", redisclient.MarketClosedKey(): "{market}:closed",
+		redisclient.BarsKey("BTC", signal.H1): "{market}:bars:1h:BTC", redisclient.MarketNewsKey(): "{market}:news", redisclient.MarketStateKey(): "{market}:state",
+		redisclient.MarketAssetsKey(): "{market}:assets", redisclient.MarketLiveKey(): "{market}:live", redisclient.FeederKey(): "{market}:feeder",
+		redisclient.FeederEpochKey(): "{market}:feederepoch",
 	} {
 		if got != want {
 			t.Errorf("key is %q, want %q", got, want)
@@ -409,7 +410,7 @@ func TestEndBlocking(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		for {
-			if _, err := m.ReadBars(t.Context(), signal.Position{}, blockTimeout); err != nil {
+			if _, err := m.ReadBars(t.Context(), signal.Position{}, redisclient.BlockTimeout); err != nil {
 				ended <- err
 				return
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 const (
@@ -36,19 +37,19 @@ var (
 // one no share is counted. refused is why there will be none, if that is known. It
 // returns KindUnavailable if too many wait, or if Redis cannot be reached.
 func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
-	p := m.s.rdb.Pipeline()
-	known, already := p.Get(ctx, marketRefusedKey(symbol)), p.HExists(ctx, marketWantedKey(), symbol)
-	if err := execute(ctx, p); err != nil {
-		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
+	p := m.s.RDB.Pipeline()
+	known, already := p.Get(ctx, redisclient.MarketRefusedKey(symbol)), p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	if known.Val() != "" || already.Val() { // who waits asks again and again
 		return known.Val(), nil
 	}
 	by := string(account)
-	p = m.s.rdb.Pipeline()
-	wanted, kept := p.HVals(ctx, marketWantedKey()), p.HVals(ctx, marketKeptForKey())
-	if err := execute(ctx, p); err != nil {
-		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
+	p = m.s.RDB.Pipeline()
+	wanted, kept := p.HVals(ctx, redisclient.MarketWantedKey()), p.HVals(ctx, redisclient.MarketKeptForKey())
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	own := func(accounts []string) (n int) {
 		for _, a := range accounts {
@@ -60,12 +61,12 @@ func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol stri
 	}
 	switch {
 	case len(wanted.Val()) >= maxWanted, own(wanted.Val()) >= maxWantedBy:
-		return "", unavailable(errors.New("ask for asset: too many wait"))
+		return "", redisclient.Unavailable(errors.New("ask for asset: too many wait"))
 	case own(kept.Val()) >= maxKeptFor:
 		return wantRefusedShare, nil
 	}
-	if err := m.s.rdb.HSetNX(ctx, marketWantedKey(), symbol, by).Err(); err != nil {
-		return "", unavailable(fmt.Errorf("ask for asset: %w", err))
+	if err := m.s.RDB.HSetNX(ctx, redisclient.MarketWantedKey(), symbol, by).Err(); err != nil {
+		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
 	return "", nil
 }
@@ -73,9 +74,9 @@ func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol stri
 // Wanted returns the symbols that were asked for and are not settled, in the order of
 // the alphabet.
 func (m *Market) Wanted(ctx context.Context) ([]string, error) {
-	symbols, err := m.s.rdb.HKeys(ctx, marketWantedKey()).Result()
+	symbols, err := m.s.RDB.HKeys(ctx, redisclient.MarketWantedKey()).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read wanted assets: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read wanted assets: %w", err))
 	}
 	slices.Sort(symbols)
 	return symbols, nil
@@ -87,17 +88,17 @@ func (m *Market) NoteUse(ctx context.Context, symbols []string, at time.Time) er
 	for i, symbol := range symbols {
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
 	}
-	if err := m.s.rdb.ZAddArgs(ctx, marketUsedKey(), redis.ZAddArgs{GT: true, Members: members}).Err(); err != nil {
-		return unavailable(fmt.Errorf("note use of assets: %w", err))
+	if err := m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), redis.ZAddArgs{GT: true, Members: members}).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("note use of assets: %w", err))
 	}
 	return nil
 }
 
 // Uses returns when assets were needed last.
 func (m *Market) Uses(ctx context.Context) (map[string]time.Time, error) {
-	list, err := m.s.rdb.ZRangeWithScores(ctx, marketUsedKey(), 0, -1).Result()
+	list, err := m.s.RDB.ZRangeWithScores(ctx, redisclient.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read use of assets: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read use of assets: %w", err))
 	}
 	uses := make(map[string]time.Time, len(list))
 	for _, z := range list {
@@ -109,11 +110,11 @@ func (m *Market) Uses(ctx context.Context) (map[string]time.Time, error) {
 
 // ForgetUse drops what is known of the use of an asset that is no longer kept.
 func (m *Market) ForgetUse(ctx context.Context, symbol string) error {
-	p := m.s.rdb.Pipeline()
-	p.ZRem(ctx, marketUsedKey(), symbol)
-	p.HDel(ctx, marketKeptForKey(), symbol)
-	if err := execute(ctx, p); err != nil {
-		return unavailable(fmt.Errorf("forget use of asset: %w", err))
+	p := m.s.RDB.Pipeline()
+	p.ZRem(ctx, redisclient.MarketUsedKey(), symbol)
+	p.HDel(ctx, redisclient.MarketKeptForKey(), symbol)
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("forget use of asset: %w", err))
 	}
 	return nil
 }
@@ -121,11 +122,11 @@ func (m *Market) ForgetUse(ctx context.Context, symbol string) error {
 // Settle ends the wait for an asset. Unless refused is empty it is remembered for a
 // time why there is none. It returns KindConflict if another feeder took over.
 func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
-	settled, err := marketSettleScript.Run(ctx, m.s.rdb,
-		[]string{feederEpochKey(), marketWantedKey(), marketRefusedKey(symbol), marketKeptForKey()},
+	settled, err := marketSettleScript.Run(ctx, m.s.RDB,
+		[]string{redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol), redisclient.MarketKeptForKey()},
 		epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
-		return unavailable(fmt.Errorf("settle wanted asset: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("settle wanted asset: %w", err))
 	}
 	if settled == 0 {
 		return errFeederFenced()
@@ -136,8 +137,8 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 // StoreListing keeps for a time what a source calls the assets that it lists. It is not
 // fenced: what a former feeder learned is as true.
 func (m *Market) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
-	if err := m.s.rdb.Set(ctx, marketListingKey(source), packListing(symbols), keep).Err(); err != nil {
-		return unavailable(fmt.Errorf("store listing: %w", err))
+	if err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("store listing: %w", err))
 	}
 	return nil
 }
@@ -145,13 +146,13 @@ func (m *Market) StoreListing(ctx context.Context, source string, symbols []stri
 // Listings returns what sources call the assets that they list, of those whose listing is
 // known.
 func (m *Market) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
-	p := m.s.rdb.Pipeline()
+	p := m.s.RDB.Pipeline()
 	results := make([]*redis.StringCmd, len(sources))
 	for i, source := range sources {
-		results[i] = p.Get(ctx, marketListingKey(source))
+		results[i] = p.Get(ctx, redisclient.MarketListingKey(source))
 	}
-	if err := execute(ctx, p); err != nil {
-		return nil, unavailable(fmt.Errorf("read listings: %w", err))
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return nil, redisclient.Unavailable(fmt.Errorf("read listings: %w", err))
 	}
 	all := make(map[string][]string)
 	for i, source := range sources {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -53,7 +54,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Errorf("%q, %v", refused, err)
 	}
 	wanted() // who is refused does not wait
-	if d := server.Client().PTTL(ctx, marketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
+	if d := server.Client().PTTL(ctx, redisclient.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
 		t.Errorf("the refusal is kept for %s", d)
 	}
 	if err := m.Settle(ctx, epoch, "ETH", "", 0); err != nil {
@@ -63,7 +64,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Errorf("still refused: %s", refused)
 	}
 	for i := range maxWanted {
-		server.Client().HSet(ctx, marketWantedKey(), strconv.Itoa(i), "")
+		server.Client().HSet(ctx, redisclient.MarketWantedKey(), strconv.Itoa(i), "")
 	}
 	if _, err := m.Want(ctx, "", "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("one too many: %v", err)
@@ -212,7 +213,7 @@ func TestListingsAreKept(t *testing.T) {
 	if d := cmp.Diff(map[string][]string{"binance": {"BTCUSDT", "ETHUSDT"}}, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if left := server.Client().PTTL(ctx, marketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
+	if left := server.Client().PTTL(ctx, redisclient.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
 		t.Errorf("the listing is kept for %v", left)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -13,18 +14,18 @@ import (
 func TestLogIsMeasured(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
+	m := redisclient.NewMetrics(registry)
 	server := redistest.New(t)
 	s := openStore(t, Options{URL: server.URL(), Metrics: m})
-	l := openLog(t, s, LogOptions{})
+	l := OpenLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
-	if _, err := l.Append(t.Context(), noted(account, "x")); err != nil {
+	if _, err := l.Append(t.Context(), Noted(account, "x")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 1); err != nil {
 		t.Fatal(err)
 	}
-	server.Client().Set(t.Context(), eventsKey(0), "no stream", 0)
+	server.Client().Set(t.Context(), redisclient.EventsKey(0), "no stream", 0)
 	if _, err := s.ReadLog(t.Context(), 0, signal.Position{}, 1); err == nil {
 		t.Error("a string is read as a log")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/node_announce.lua
@@ -98,9 +99,9 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 	if alone {
 		mode = "alone"
 	}
-	answer, err := nodeAnnounceScript.Run(ctx, s.rdb, []string{nodesKey()}, node, mode, ttl.Milliseconds()).StringSlice()
+	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, []string{redisclient.NodesKey()}, node, mode, ttl.Milliseconds()).StringSlice()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("announce node: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("announce node: %w", err))
 	}
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("announce node: answer has %d parts", len(answer))
@@ -116,8 +117,8 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 
 // LeaveNode says that node is live no more.
 func (s *Store) LeaveNode(ctx context.Context, node string) error {
-	if err := s.rdb.ZRem(ctx, nodesKey(), node+" many", node+" alone").Err(); err != nil {
-		return unavailable(fmt.Errorf("withdraw node: %w", err))
+	if err := s.RDB.ZRem(ctx, redisclient.NodesKey(), node+" many", node+" alone").Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("withdraw node: %w", err))
 	}
 	return nil
 }
@@ -130,11 +131,11 @@ const installedPartitions = "partitions"
 // this process' settings. KindConflict: they differ, and this process may not run.
 func (s *Store) Install(ctx context.Context) error {
 	want := strconv.Itoa(s.Partitions())
-	pipe := s.rdb.TxPipeline()
-	pipe.HSetNX(ctx, installationKey(), installedPartitions, want)
-	got := pipe.HGet(ctx, installationKey(), installedPartitions)
-	if err := execute(ctx, pipe); err != nil {
-		return unavailable(fmt.Errorf("read installation: %w", err))
+	pipe := s.RDB.TxPipeline()
+	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, want)
+	got := pipe.HGet(ctx, redisclient.InstallationKey(), installedPartitions)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("read installation: %w", err))
 	}
 	if got.Val() != want {
 		return &signal.Error{Kind: signal.KindConflict, Code: "other_partitions",

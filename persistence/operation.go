@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // command is what a step of an operation does. The numbers are those of
@@ -59,8 +60,8 @@ const (
 
 // fixedKeys returns the keys that every batch of writer in partition p carries.
 func fixedKeys(p int, writer string) [8]string {
-	return [8]string{batchKey(p, writer), eventsKey(p), signalsKey(p), openKey(p), runsDueKey(p), epochKey(p),
-		webhooksDueKey(p), webhookStatsKey(p)}
+	return [8]string{redisclient.BatchKey(p, writer), redisclient.EventsKey(p), redisclient.SignalsKey(p), redisclient.OpenKey(p), redisclient.RunsDueKey(p), redisclient.EpochKey(p),
+		redisclient.WebhooksDueKey(p), redisclient.WebhookStatsKey(p)}
 }
 
 // stampMode says what the script puts in front of a value. The time of a change is

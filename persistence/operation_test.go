@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -36,10 +37,10 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
-	b.rdb.Set(t.Context(), epochKey(p), 7, 0)
+	b.rdb.Set(t.Context(), redisclient.EpochKey(p), 7, 0)
 	run := signal.NewRunID()
 	ended := signal.Change{Account: account, Ended: run, Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
-	old, own := noted(account, "old epoch"), noted(account, "own epoch")
+	old, own := Noted(account, "old epoch"), Noted(account, "own epoch")
 	old.Epoch, own.Epoch = 6, 7
 	updated := logSignal(account)
 	update := signal.Change{Account: account, Signal: updated, Events: []signal.Event{{Type: signal.SignalUpdated}}}
@@ -47,7 +48,7 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 		change signal.Change
 		want   error
 	}{
-		{noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
+		{Noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {Noted(account, "last"), nil},
 	}
 	var operations []*operation
 	for i := range cases {
@@ -79,7 +80,7 @@ func TestScriptOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
 	send := func(number int64, text string) (string, error) {
-		c := noted(account, text)
+		c := Noted(account, text)
 		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*operation{changeOperation(p, &c, time.Now())}}
 		batch.encode()
 		appendScript.Load(t.Context(), b.rdb)
@@ -105,7 +106,7 @@ func TestScriptOnce(t *testing.T) {
 	if n := len(b.eventsOf(account)); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
-	if ttl := b.rdb.TTL(t.Context(), batchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
+	if ttl := b.rdb.TTL(t.Context(), redisclient.BatchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
 		t.Errorf("batch key lives for %v", ttl)
 	}
 }

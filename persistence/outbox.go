@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // A credential change and the event that announces it lie in different slots, so
@@ -24,7 +25,7 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 	if len(members) == 0 {
 		return nil
 	}
-	if err := s.rdb.ZRem(ctx, outboxKey(), members...).Err(); err != nil {
+	if err := s.RDB.ZRem(ctx, redisclient.OutboxKey(), members...).Err(); err != nil {
 		return credentialError("settle announcements", err)
 	}
 	return nil
@@ -34,7 +35,7 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 // outbox before the given time. An entry that cannot be read is logged and
 // postponed.
 func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
-	members, err := s.rdb.ZRangeByScore(ctx, outboxKey(), &redis.ZRangeBy{
+	members, err := s.RDB.ZRangeByScore(ctx, redisclient.OutboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, credentialError("read outbox", err)
@@ -43,8 +44,8 @@ func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]s
 	for _, m := range members {
 		e, err := decodeAnnouncement(m)
 		if err != nil {
-			s.log.Error("an announcement is not readable", "component", "persistence", "err", err)
-			if err := s.postpone(ctx, outboxKey(), before, m); err != nil {
+			s.Log.Error("an announcement is not readable", "component", "persistence", "err", err)
+			if err := s.Postpone(ctx, redisclient.OutboxKey(), before, m); err != nil {
 				return nil, err
 			}
 			continue

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // EachRecord calls f for each creation and closing of the account's signals that stands
@@ -14,9 +16,9 @@ import (
 // after an error. A closing comes with ID, Account, Confidence, MFE, MAE, Sequence and
 // Closing only. Entries that cannot be read are logged and passed over.
 func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
-	wanted := accountBytes(account)
-	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *entry) (*signal.Signal, error) {
-		if !bytes.Equal(recordAccount(e.header), wanted) {
+	wanted := codec.AccountBytes(account)
+	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
+		if !bytes.Equal(recordAccount(e.Header), wanted) {
 			return nil, nil
 		}
 		return decodeEntry(e)
@@ -27,7 +29,7 @@ func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after 
 // each closing of any signal, that stands in a partition's signal log behind a position.
 // In all else it is as EachRecord, the UpdatedAt of a closing being when the log took it.
 func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
-	return s.eachRecord(ctx, p, after, f, func(e *entry) (*signal.Signal, error) {
+	return s.eachRecord(ctx, p, after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
 		record, err := decodeEntry(e)
 		if err != nil || record.Closing != nil {
 			return record, err
@@ -35,22 +37,22 @@ func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Posit
 		if record.Weather == nil {
 			return nil, nil
 		}
-		return decodeRecord(e.position, e.header, e.body)
+		return codec.DecodeRecord(e.Position, e.Header, e.Body)
 	})
 }
 
 // eachRecord calls f for what decode makes of the entries of a partition's signal log
 // behind a position, unless that is nil. See EachRecord.
 func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
-	decode func(*entry) (*signal.Signal, error)) (signal.Position, error) {
+	decode func(*redisclient.Entry) (*signal.Signal, error)) (signal.Position, error) {
 	upTo := after
 	var bad unreadable
 	start := "-"
 	if !after.IsZero() {
 		start = "(" + after.String()
 	}
-	err := s.scanLogFrom(ctx, p, start, func(e *entry) error {
-		upTo = e.position
+	err := s.scanLogFrom(ctx, p, start, func(e *redisclient.Entry) error {
+		upTo = e.Position
 		record, err := decode(e)
 		if err != nil {
 			bad.add(err)
@@ -60,7 +62,7 @@ func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f 
 		return nil
 	})
 	if bad.n > 0 {
-		s.log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
+		s.Log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
 	}
 	return upTo, err
 }
@@ -72,9 +74,9 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 	open := map[signal.SignalID]*signal.Signal{}
 	var order []signal.SignalID
 	var bad unreadable
-	err := s.scanLogFrom(ctx, p, "-", func(e *entry) error {
-		if !isClosing(e.header) {
-			record, err := decodeRecord(e.position, e.header, e.body)
+	err := s.scanLogFrom(ctx, p, "-", func(e *redisclient.Entry) error {
+		if !codec.IsClosing(e.Header) {
+			record, err := codec.DecodeRecord(e.Position, e.Header, e.Body)
 			if err != nil {
 				bad.add(err)
 				return nil
@@ -83,16 +85,16 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 			order = append(order, record.ID)
 			return nil
 		}
-		c, err := decodeClosed(e.position, e.header)
+		c, err := codec.DecodeClosed(e.Position, e.Header)
 		if err != nil {
 			bad.add(err)
 			return nil
 		}
-		record := open[c.id]
+		record := open[c.ID]
 		if record == nil {
 			return nil // its creation is past retention
 		}
-		delete(open, c.id)
+		delete(open, c.ID)
 		if record, err = closeRecord(record, e); err != nil {
 			bad.add(err)
 			return nil
@@ -100,7 +102,7 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 		return f(record)
 	})
 	if bad.n > 0 {
-		s.log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
+		s.Log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
 	}
 	for _, id := range order {
 		if record := open[id]; record != nil && err == nil {
@@ -111,18 +113,18 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 }
 
 // decodeEntry returns what EachRecord tells of an entry.
-func decodeEntry(e *entry) (*signal.Signal, error) {
-	if !isClosing(e.header) {
-		return decodeRecord(e.position, e.header, nil)
+func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
+	if !codec.IsClosing(e.Header) {
+		return codec.DecodeRecord(e.Position, e.Header, nil)
 	}
-	c, err := decodeClosed(e.position, e.header)
+	c, err := codec.DecodeClosed(e.Position, e.Header)
 	if err != nil {
 		return nil, err
 	}
-	if c.closing.Reason == "" {
+	if c.Closing.Reason == "" {
 		return nil, errors.New("closing without a reason")
 	}
-	s := &signal.Signal{ID: c.id, Account: c.account, Closing: &c.closing}
-	c.apply(s)
+	s := &signal.Signal{ID: c.ID, Account: c.Account, Closing: &c.Closing}
+	c.Apply(s)
 	return s, nil
 }

@@ -50,7 +50,7 @@ func (b *outcomeBench) close(s *signal.Signal) *signal.Signal {
 func newOutcomeBench(t *testing.T) *outcomeBench {
 	t.Parallel()
 	s := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 1})
-	return &outcomeBench{t, s, openLog(t, s, LogOptions{})}
+	return &outcomeBench{t, s, OpenLog(t, s, LogOptions{})}
 }
 
 func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -35,9 +36,9 @@ func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 	const p = 1
 	account := accountIn(b.store, p)
 	for _, text := range []string{"1", "2", "3"} {
-		b.append(noted(account, text))
+		b.append(Noted(account, text))
 	}
-	eventually(t, func() bool { return len(b.texts(p)) == 3 })
+	Eventually(t, func() bool { return len(b.texts(p)) == 3 })
 	b.wantTexts(p, "1", "2", "3")
 	if first, second := <-handled, <-handled; first != "1" || second != "3" {
 		t.Errorf("the one that panicked has handled %s and %s, want 1 and 3", first, second)
@@ -51,16 +52,16 @@ func TestTheTailFollowsOnAfterAPanicOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
 	faulty := &panicking{}
-	b.store.blocking.(*redis.Client).Options().Limiter = faulty
+	b.store.Blocking.(*redis.Client).Options().Limiter = faulty
 	b.run()
 	const p = 1
 	account := accountIn(b.store, p)
-	b.append(noted(account, "1"))
-	eventually(t, func() bool { return len(b.texts(p)) == 1 })
+	b.append(Noted(account, "1"))
+	Eventually(t, func() bool { return len(b.texts(p)) == 1 })
 	faulty.next.Store(true)
-	b.append(noted(account, "2"))
-	b.append(noted(account, "3"))
-	eventually(t, func() bool { return len(b.texts(p)) == 3 && !faulty.next.Load() })
+	b.append(Noted(account, "2"))
+	b.append(Noted(account, "3"))
+	Eventually(t, func() bool { return len(b.texts(p)) == 3 && !faulty.next.Load() })
 	b.wantTexts(p, "1", "2", "3")
 	notified := 0
 	b.tail.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
@@ -90,19 +91,19 @@ func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
 		s := openStore(t, Options{URL: address})
 		faulty := &panickingPipelines{}
 		faulty.next.Store(true)
-		if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(t.Context(), probeKey(0))
+		if cluster, ok := s.RDB.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(t.Context(), redisclient.ProbeKey(0))
 			if err != nil {
 				t.Fatal(err)
 			}
 			master.AddHook(faulty)
 		} else {
-			s.rdb.AddHook(faulty)
+			s.RDB.AddHook(faulty)
 		}
 		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
 			t.Errorf("%s: the probe that panicked ends with %v", name, err)
 		}
-		eventually(t, func() bool { return s.Ready(t.Context()) == nil })
+		Eventually(t, func() bool { return s.Ready(t.Context()) == nil })
 	}
 }
 
@@ -143,9 +144,9 @@ func TestTheEmbeddedServerIsKeptAndSyncedAfterAPanic(t *testing.T) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
+				Eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
 			}
-			eventually(t, func() bool { return faulty.seen.Load() >= 2 })
+			Eventually(t, func() bool { return faulty.seen.Load() >= 2 })
 		})
 	}
 }

@@ -3,6 +3,7 @@ package persistence
 import (
 	"testing"
 
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -12,7 +13,7 @@ func TestReadyWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	b := &faultBench{T: t, store: openStore(t, Options{URL: master.URL(), WaitReplicas: 1})}
-	b.wantReady(reasonReplicas, true)
+	b.wantReady(redisclient.ReplicasMissing, true)
 	port := redistest.FreePort(t)
 	rdb := master.Client()
 	if err := rdb.ConfigSet(t.Context(), "port", port).Err(); err != nil {
@@ -24,7 +25,7 @@ func TestReadyWaitsForReplicas(t *testing.T) {
 	}
 	b.wantReady("", false)
 	replica.Pause()
-	b.wantReady(reasonReplicas, true)
+	b.wantReady(redisclient.ReplicasMissing, true)
 	replica.Continue()
 	b.wantReady("", false)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // What a process remembers of a log, to notice when Redis has lost the end of it: a
@@ -23,9 +24,9 @@ type recent struct {
 	positions []signal.Position
 }
 
-func (r *recent) add(entries []entry) {
+func (r *recent) add(entries []redisclient.Entry) {
 	for i := range entries {
-		r.positions = append(r.positions, entries[i].position)
+		r.positions = append(r.positions, entries[i].Position)
 	}
 	if n := len(r.positions); n > 2*recentEvents {
 		r.base = r.positions[n-recentEvents-1]
@@ -73,18 +74,18 @@ func (n *newest) position() signal.Position {
 
 // wentBack reports whether an entry at p that is not retained was lost: trimming removes
 // the oldest entries first, and of what is deleted singly retains knows.
-func (i *streamInfo) wentBack(p signal.Position) bool {
+func wentBack(i redisclient.StreamInfo, p signal.Position) bool {
 	switch {
-	case !i.exists:
+	case !i.Exists:
 		return !p.IsZero()
-	case !i.complete:
+	case !i.Complete:
 		return false
 	}
-	return i.generated.Compare(p) < 0 || i.length > 0 && i.first.Compare(p) < 0
+	return i.Generated.Compare(p) < 0 || i.Length > 0 && i.First.Compare(p) < 0
 }
 
 // lost reports whether Redis has lost the event at p of partition p's log.
 func (s *Store) lost(ctx context.Context, partition int, p signal.Position) (bool, error) {
 	retained, info, err := s.retains(ctx, partition, p)
-	return !retained && info.wentBack(p), err
+	return !retained && wentBack(info, p), err
 }

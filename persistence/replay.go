@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // replayEntries is how many events one command reads.
@@ -12,30 +14,30 @@ const replayEntries = 1000
 
 // retains says whether everything that was ever behind a position of an event log
 // is still there, but for entries of deleted accounts. When in doubt it says no.
-func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool, streamInfo, error) {
-	info, err := s.readInfo(ctx, eventsKey(p))
+func (s *Store) retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
+	info, err := s.ReadInfo(ctx, redisclient.EventsKey(p))
 	switch {
 	case err != nil:
-		return false, info, unavailable(err)
-	case !info.exists:
+		return false, info, redisclient.Unavailable(err)
+	case !info.Exists:
 		return after.IsZero(), info, nil
-	case info.complete && info.generated.Compare(after) <= 0:
-		return info.generated == after, info, nil
+	case info.Complete && info.Generated.Compare(after) <= 0:
+		return info.Generated == after, info, nil
 	case after.IsZero():
-		return info.complete && info.added == info.length, info, nil
+		return info.Complete && info.Added == info.Length, info, nil
 	}
 	// Trimming removes the oldest entries, so while the entry itself is there, or an
 	// older one, nothing behind it was trimmed.
 	at := after.String()
-	entries, err := s.readRange(ctx, eventsKey(p), at, at, 1)
+	entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), at, at, 1)
 	if err != nil {
-		return false, info, unavailable(err)
+		return false, info, redisclient.Unavailable(err)
 	}
 	if len(entries) == 1 {
 		return true, info, nil
 	}
 	// The entry may have been deleted singly, with its account.
-	return info.complete && info.maxDeleted.Compare(after) >= 0 && info.length > 0 && info.first.Compare(after) < 0, info, nil
+	return info.Complete && info.MaxDeleted.Compare(after) >= 0 && info.Length > 0 && info.First.Compare(after) < 0, info, nil
 }
 
 // ReadLog returns the events of all accounts of a partition after a position, in
@@ -44,9 +46,9 @@ func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {
 		count := min(limit-len(events), replayEntries)
-		entries, err := s.readRange(ctx, eventsKey(p), "("+after.String(), "+", count)
+		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+after.String(), "+", count)
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, redisclient.Unavailable(err)
 		}
 		for i := range entries {
 			if e, ok := s.event(p, &entries[i]); ok {
@@ -56,16 +58,16 @@ func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit
 		if len(entries) < count {
 			break
 		}
-		after = entries[len(entries)-1].position
+		after = entries[len(entries)-1].Position
 	}
 	return events, nil
 }
 
 // event decodes an entry of the event log. One that is not readable is logged.
-func (s *Store) event(p int, e *entry) (signal.Event, bool) {
-	event, err := decodeEvent(e.position, e.header, e.body)
+func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
+	event, err := codec.DecodeEvent(e.Position, e.Header, e.Body)
 	if err != nil {
-		s.log.Error("an event is not readable", "component", "persistence", "partition", p, "err", err)
+		s.Log.Error("an event is not readable", "component", "persistence", "partition", p, "err", err)
 		return event, false
 	}
 	return event, true
@@ -79,17 +81,17 @@ func (s *Store) lastEvent(ctx context.Context, p int) (signal.Position, error) {
 // lastEventAfter returns the position of the newest event, or after if that is not
 // behind it, without reading what is at after.
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
-	reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", eventsKey(p), "+", "("+after.String(), "COUNT", 1)
+	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
-		return after, unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
+		return after, redisclient.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
 	}
-	r := newReplyReader(reply)
-	entries, err := r.entries(nil)
+	r := redisclient.NewReplyReader(reply)
+	entries, err := r.Entries(nil)
 	if err != nil {
 		return after, fmt.Errorf("ask for the end of event log %d: %w", p, err)
 	}
 	if len(entries) == 0 {
 		return after, nil
 	}
-	return entries[0].position, nil
+	return entries[0].Position, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -19,8 +20,8 @@ func TestRetains(t *testing.T) {
 	account, other := accountIn(b.store, 0), accountIn(b.store, 0)
 	var at, others []signal.Position
 	for range 1000 {
-		at = append(at, b.append(noted(account, "")))
-		others = append(others, b.append(noted(other, "")))
+		at = append(at, b.append(Noted(account, "")))
+		others = append(others, b.append(Noted(other, "")))
 	}
 	check := func(name string, p int, after signal.Position, want bool) {
 		t.Helper()
@@ -35,14 +36,14 @@ func TestRetains(t *testing.T) {
 	check("from the future", 0, signal.Position{MS: at[999].MS + 1e6}, false)
 	check("a position that never was", 0, signal.Position{MS: at[0].MS - 1e6}, false)
 	// What is behind the first entry that trimming has left is there.
-	if err := b.rdb.XTrimMinID(ctx, eventsKey(0), at[600].String()).Err(); err != nil {
+	if err := b.rdb.XTrimMinID(ctx, redisclient.EventsKey(0), at[600].String()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	check("before what is trimmed", 0, at[500], false)
 	check("the first that is left", 0, at[600], true)
 	check("from the start of a trimmed log", 0, signal.Position{}, false)
 	// Entries of a deleted account are erased: nothing of another is lost.
-	b.rdb.XDel(ctx, eventsKey(0), others[750].String())
+	b.rdb.XDel(ctx, redisclient.EventsKey(0), others[750].String())
 	check("before a removed entry", 0, at[700], true)
 	check("at a removed entry", 0, others[750], true)
 }
@@ -52,7 +53,7 @@ func TestReadLog(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	a, other := accountIn(b.store, 0), accountIn(b.store, 0)
 	for i := range 30 {
-		b.append(noted([]signal.AccountID{a, other}[i%2], strconv.Itoa(i)))
+		b.append(Noted([]signal.AccountID{a, other}[i%2], strconv.Itoa(i)))
 	}
 	after, n := signal.Position{}, 0
 	for {
@@ -108,8 +109,8 @@ func TestScanSignals(t *testing.T) {
 		t.Errorf("%d open signals are counted, want 6: %v", n, err)
 	}
 	// Of another version: passed over.
-	b.rdb.Do(t.Context(), "XADD", signalsKey(0), "*", "h", "\x09\x01", "m", "")
-	b.rdb.HSet(t.Context(), openKey(0), "bad", "1-1 1-1 \x09")
+	b.rdb.Do(t.Context(), "XADD", redisclient.SignalsKey(0), "*", "h", "\x09\x01", "m", "")
+	b.rdb.HSet(t.Context(), redisclient.OpenKey(0), "bad", "1-1 1-1 \x09")
 	var got []string
 	changes := map[signal.SignalID]float64{}
 	err := b.store.ScanSignals(t.Context(), 0, func(e SignalEntry) error {
@@ -178,7 +179,7 @@ func TestSignalByIDOfOthers(t *testing.T) {
 		}
 	}
 	// Erased, but never closed.
-	b.rdb.Del(t.Context(), openKey(0))
+	b.rdb.Del(t.Context(), redisclient.OpenKey(0))
 	if _, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{}); signal.KindOf(err) != signal.KindNotFound {
 		t.Errorf("neither open nor closed: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -14,11 +15,11 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	master, replica := redistest.New(t), redistest.New(t)
 	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: time.Second})
 	account := accountIn(b.store, 0)
-	if _, err := b.log.Append(t.Context(), noted(account, "alone")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(t.Context(), Noted(account, "alone")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("without a replica: %v", err)
 	}
 	// Sent again and again, it is there once.
-	if n := b.rdb.XLen(t.Context(), eventsKey(0)).Val(); n != 1 {
+	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
 	port := redistest.FreePort(t)
@@ -30,24 +31,24 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	if err := copied.ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), noted(account, "first"))
+	Eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), Noted(account, "first"))
 		return err == nil
 	})
 	for i := range 50 {
-		p := b.append(noted(account, strconv.Itoa(i)))
+		p := b.append(Noted(account, strconv.Itoa(i)))
 		// Already there, not soon.
-		if n := copied.XRange(t.Context(), eventsKey(0), p.String(), p.String()).Val(); len(n) != 1 {
+		if n := copied.XRange(t.Context(), redisclient.EventsKey(0), p.String(), p.String()).Val(); len(n) != 1 {
 			t.Fatalf("the replica lacks event %d", i)
 		}
 	}
 	replica.Pause()
-	if _, err := b.log.Append(t.Context(), noted(account, "stalled")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(t.Context(), Noted(account, "stalled")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("while the replica stalls: %v", err)
 	}
 	replica.Continue()
-	eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), noted(account, "again"))
+	Eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), Noted(account, "again"))
 		return err == nil
 	})
 }

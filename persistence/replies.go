@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Requests with an Idempotency-Key have a key in Redis each. While the first of
@@ -43,27 +45,27 @@ var (
 // key was used for another request.
 func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
-	key := replyKey(p, account, replyDigest(&k))
+	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&k))
 	// Twice, since what is found may expire before it is read.
 	for range 2 {
-		locked, err := s.rdb.SetNX(ctx, key, appendReplyLock(nil, &k), replyLock).Result()
+		locked, err := s.RDB.SetNX(ctx, key, codec.AppendReplyLock(nil, &k), replyLock).Result()
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("lock reply: %w", err))
+			return nil, redisclient.Unavailable(fmt.Errorf("lock reply: %w", err))
 		}
 		if locked {
 			return nil, nil
 		}
 		var get *redis.StringCmd
-		err = s.durably(ctx, confirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
+		err = s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("read reply: %w", err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read reply: %w", err))
 		}
 		value, err := get.Bytes()
 		if errors.Is(err, redis.Nil) {
 			continue
 		}
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("read reply: %w", err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read reply: %w", err))
 		}
 		return s.keptReply(ctx, p, &k, value)
 	}
@@ -72,7 +74,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 
 // keptReply returns what Claim answers where value is stored.
 func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
-	r, at, err := decodeReply(value)
+	r, at, err := codec.DecodeReply(value)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +96,9 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 // Release frees a key that Claim has locked, so that the request may come again. A
 // reply that was stored stays.
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
-	key := replyKey(s.Partition(account), account, replyDigest(&k))
-	if err := replyReleaseScript.Run(ctx, s.rdb, []string{key}, appendReplyLock(nil, &k)).Err(); err != nil {
-		return unavailable(fmt.Errorf("release reply: %w", err))
+	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
+	if err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err(); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("release reply: %w", err))
 	}
 	return nil
 }
@@ -108,10 +110,10 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 		return errors.New("save reply: it has no body")
 	}
 	p := s.Partition(account)
-	key := replyKey(p, account, replyDigest(&r.ReplyKey))
-	value := append([]byte(signal.Position{}.String()+" "), appendReply(nil, r)...)
-	if err := s.durably(ctx, confirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, replyRetention) }); err != nil {
-		return unavailable(fmt.Errorf("save reply: %w", err))
+	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
+	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
+	if err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, replyRetention) }); err != nil {
+		return redisclient.Unavailable(fmt.Errorf("save reply: %w", err))
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -19,7 +21,7 @@ func TestReplies(t *testing.T) {
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "k", RequestHash: [32]byte{1}}
 	other := key
 	other.RequestHash = [32]byte{2}
-	name := replyKey(b.store.Partition(account), account, replyDigest(&key))
+	name := redisclient.ReplyKey(b.store.Partition(account), account, codec.ReplyDigest(&key))
 
 	var winners atomic.Int64
 	var wg sync.WaitGroup
@@ -91,7 +93,7 @@ func TestReplies(t *testing.T) {
 	if got, err := b.store.Claim(ctx, account, omitted.ReplyKey); err != nil || !cmp.Equal(got, &omitted) {
 		t.Errorf("a reply without its body: %+v, %v", got, err)
 	}
-	if n := b.rdb.StrLen(ctx, replyKey(b.store.Partition(account), account, replyDigest(&omitted.ReplyKey))).Val(); n > 64 {
+	if n := b.rdb.StrLen(ctx, redisclient.ReplyKey(b.store.Partition(account), account, codec.ReplyDigest(&omitted.ReplyKey))).Val(); n > 64 {
 		t.Errorf("it takes %d bytes", n)
 	}
 	if err := b.store.SaveReply(ctx, account, &signal.Reply{ReplyKey: key, Status: 200}); err == nil {
@@ -102,7 +104,7 @@ func TestReplies(t *testing.T) {
 func TestReplyWithoutSignal(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
-	c := noted(signal.NewAccountID(), "x")
+	c := Noted(signal.NewAccountID(), "x")
 	c.Reply = &signal.Reply{Status: 200}
 	if _, err := b.log.Append(t.Context(), c); err == nil {
 		t.Error("a reply that shows a signal is stored without one")
@@ -129,7 +131,7 @@ func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
 	if r, err := b.store.Claim(t.Context(), account, reply("first").ReplyKey); err != nil || r == nil || string(r.Body) != "sealed first" || r.Status != 200 {
 		t.Errorf("the same request: %+v, %v", r, err)
 	}
-	if ttl := b.rdb.PTTL(t.Context(), replyKey(b.store.Partition(account), account, replyDigest(&reply("first").ReplyKey))).Val(); ttl <= time.Hour {
+	if ttl := b.rdb.PTTL(t.Context(), redisclient.ReplyKey(b.store.Partition(account), account, codec.ReplyDigest(&reply("first").ReplyKey))).Val(); ttl <= time.Hour {
 		t.Errorf("the answer is kept for %s", ttl)
 	}
 	_, err := hooks.Register(t.Context(), testWebhook(account), 1, reply("too many"))

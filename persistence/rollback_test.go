@@ -12,6 +12,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -33,8 +35,8 @@ func (b *tailBench) rollBack(key string) func() {
 func (b *tailBench) addAt(p signal.Position, text string) {
 	b.Helper()
 	e := signal.Event{ID: signal.NewEventID(), Account: accountIn(b.store, 0), Type: signal.WebhookTest}
-	header := appendEvent(nil, &e)
-	add := &redis.XAddArgs{Stream: eventsKey(0), ID: p.String(), Values: []string{"h", string(header), "d", text}}
+	header := codec.AppendEvent(nil, &e)
+	add := &redis.XAddArgs{Stream: redisclient.EventsKey(0), ID: p.String(), Values: []string{"h", string(header), "d", text}}
 	if err := b.rdb.XAdd(b.Context(), add).Err(); err != nil {
 		b.Fatal(err)
 	}
@@ -78,17 +80,17 @@ func TestTailGoesBackWithRedis(t *testing.T) {
 			}
 			pipe := b.rdb.Pipeline() // far from the present: at is where the lost events lie
 			at := int64(1_000_000)
-			header := appendEvent(nil, &signal.Event{Account: accountIn(b.store, 0), Type: signal.WebhookTest})
+			header := codec.AppendEvent(nil, &signal.Event{Account: accountIn(b.store, 0), Type: signal.WebhookTest})
 			for i := range c.seen {
-				pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: eventsKey(0), ID: fmt.Sprintf("%d-1", at-int64(c.seen-i)*10-1000),
+				pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.EventsKey(0), ID: fmt.Sprintf("%d-1", at-int64(c.seen-i)*10-1000),
 					Values: []string{"h", string(header), "d", strconv.Itoa(i)}})
 			}
 			if _, err := pipe.Exec(t.Context()); err != nil && c.seen > 0 {
 				t.Fatal(err)
 			}
-			back := b.rollBack(eventsKey(0))
+			back := b.rollBack(redisclient.EventsKey(0))
 			if c.seen == 0 {
-				back = func() { b.rdb.Del(t.Context(), eventsKey(0)) }
+				back = func() { b.rdb.Del(t.Context(), redisclient.EventsKey(0)) }
 			}
 			for i := range c.lost {
 				b.addAt(signal.Position{MS: at + int64(i)}, "lost "+strconv.Itoa(i))
@@ -139,13 +141,13 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	losses := 0
 	b.tail.OnRollback(func(int) { losses++ })
 	account := accountIn(b.store, 0)
-	seen := b.append(noted(account, "seen"))
-	eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
+	seen := b.append(Noted(account, "seen"))
+	Eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
 	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
 		t.Fatal(err)
 	}
-	back := b.rollBack(eventsKey(0))
-	b.append(noted(account, "lost"))
+	back := b.rollBack(redisclient.EventsKey(0))
+	b.append(Noted(account, "lost"))
 	back()
 	b.addAt(seen.Plus(1), "next") // the clock is behind
 	b.tail.partitions[0].suspect = true
@@ -160,7 +162,7 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 		t.Errorf("the loss is told %d times before the process has appended again", losses)
 	}
 	b.tail.partitions[0].suspect = true
-	b.append(noted(account, "later"))
+	b.append(Noted(account, "later"))
 	b.readAll("later")
 	if losses != 1 {
 		t.Errorf("the loss is told %d times", losses)
@@ -175,7 +177,7 @@ func TestTailGoesBackBeyondItsAttachment(t *testing.T) {
 	losses := 0
 	b.tail.OnRollback(func(int) { losses++ })
 	b.addAt(signal.Position{MS: 1000}, "stays")
-	back := b.rollBack(eventsKey(0))
+	back := b.rollBack(redisclient.EventsKey(0))
 	b.addAt(signal.Position{MS: 3000}, "lost")
 	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
 		t.Fatal(err)
@@ -201,15 +203,15 @@ func TestRemovedEventsAreNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
 		"trimmed behind the tail": func(b *tailBench, _ []signal.Position) {
-			b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 1)
+			b.rdb.XTrimMaxLen(b.Context(), redisclient.EventsKey(0), 1)
 		},
-		"all trimmed": func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), eventsKey(0), 0) },
+		"all trimmed": func(b *tailBench, _ []signal.Position) { b.rdb.XTrimMaxLen(b.Context(), redisclient.EventsKey(0), 0) },
 		"the last is erased": func(b *tailBench, seen []signal.Position) {
-			b.rdb.XDel(b.Context(), eventsKey(0), seen[len(seen)-1].String())
+			b.rdb.XDel(b.Context(), redisclient.EventsKey(0), seen[len(seen)-1].String())
 		},
 		"all are erased": func(b *tailBench, seen []signal.Position) {
 			for _, p := range seen {
-				b.rdb.XDel(b.Context(), eventsKey(0), p.String())
+				b.rdb.XDel(b.Context(), redisclient.EventsKey(0), p.String())
 			}
 		},
 	} {
@@ -223,13 +225,13 @@ func TestRemovedEventsAreNoLoss(t *testing.T) {
 			account := accountIn(b.store, 0)
 			var seen []signal.Position
 			for i := range 5 {
-				seen = append(seen, b.append(noted(account, strconv.Itoa(i))))
+				seen = append(seen, b.append(Noted(account, strconv.Itoa(i))))
 			}
 			b.readAll("4")
-			b.append(noted(account, "unread"))
+			b.append(Noted(account, "unread"))
 			remove(b, seen)
 			b.tail.partitions[0].suspect = true
-			b.append(noted(account, "next"))
+			b.append(Noted(account, "next"))
 			b.readAll("next")
 		})
 	}
@@ -245,7 +247,7 @@ func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
 	}
 	account := accountIn(b.store, 0)
 	for i := range 12 {
-		b.append(noted(account, strconv.Itoa(i)))
+		b.append(Noted(account, strconv.Itoa(i)))
 	}
 	read := func() {
 		t.Helper()
@@ -257,7 +259,7 @@ func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
 	if n := b.gapsOf(0); n != 0 {
 		t.Fatalf("%d gaps before anything was removed", n)
 	}
-	b.rdb.XTrimMaxLen(context.Background(), eventsKey(0), 4)
+	b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 4)
 	read()
 	read()
 	b.wantTexts(0, "0", "1", "2", "8", "9", "10", "11")
@@ -271,11 +273,11 @@ func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
 func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
 	t.Parallel()
 	m, rdb, first := newMarketBench(t)
-	if err := rdb.Set(t.Context(), feederEpochKey(), first-1, 0).Err(); err != nil {
+	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	rdb.Del(t.Context(), feederKey())
-	eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
+	rdb.Del(t.Context(), redisclient.FeederKey())
+	Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
 	second, err := m.TakeLease(t.Context(), "other", time.Minute)
 	if err != nil || second <= first {
 		t.Errorf("epoch %d after %d, %v", second, first, err)
@@ -290,7 +292,7 @@ func TestTheTailRemembersSomeEvents(t *testing.T) {
 	t.Parallel()
 	r := recent{base: signal.Position{MS: 10}}
 	for i := range 5 * recentEvents {
-		r.add([]entry{{position: signal.Position{MS: int64(11 + i)}}})
+		r.add([]redisclient.Entry{{Position: signal.Position{MS: int64(11 + i)}}})
 	}
 	last := int64(10 + 5*recentEvents)
 	if n := len(r.positions); n < recentEvents || n > 2*recentEvents || r.positions[0].MS != r.base.MS+1 || r.positions[n-1].MS != last {
@@ -315,7 +317,7 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	epoch := take(t, b.store, 0, "a", time.Minute)
-	end := b.append(noted(accountIn(b.store, 0), "end"))
+	end := b.append(Noted(accountIn(b.store, 0), "end"))
 	for _, beyond := range []signal.Position{end.Plus(1), {MS: end.MS + 1}} {
 		err := b.store.StoreEnginePosition(t.Context(), 0, epoch, beyond)
 		wantError(t, err, signal.KindConflict, signal.CodeRolledBack)
@@ -329,7 +331,7 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, signal.Position{MS: end.MS - 1, Seq: end.Seq + 1}); err != nil {
 		t.Errorf("before the end of the log, with a greater sequence: %v", err)
 	}
-	b.rdb.XTrimMaxLen(t.Context(), eventsKey(0), 0)
+	b.rdb.XTrimMaxLen(t.Context(), redisclient.EventsKey(0), 0)
 	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("after trimming: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // scanEntries is how many entries one command of a pass returns: Redis does nothing
@@ -41,7 +43,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
 	go func() {
-		opened <- s.guarded(func() error { return s.eachOpen(ctx, p, open.add) }, "partition", p)
+		opened <- s.Guarded(func() error { return s.eachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
 	err := s.scanLog(ctx, p, log.add)
@@ -52,7 +54,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 		err = failed
 	}
 	if bad := log.bad.n + open.bad.n; bad > 0 {
-		s.log.Error("signals are not readable", "component", "persistence", "partition", p,
+		s.Log.Error("signals are not readable", "component", "persistence", "partition", p,
 			"entries", bad, "err", errors.Join(log.bad.first, open.bad.first))
 	}
 	for i := 0; i < len(open.changed) && err == nil; i++ {
@@ -63,21 +65,21 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) erro
 
 // scanLog calls f for each entry of a partition's signal log in its order. Redis
 // sends the next entries while f is given the last ones.
-func (s *Store) scanLog(ctx context.Context, p int, f func(*entry) error) error {
+func (s *Store) scanLog(ctx context.Context, p int, f func(*redisclient.Entry) error) error {
 	return s.scanLogFrom(ctx, p, "-", f)
 }
 
 // scanLogFrom is scanLog from a start on, as XRANGE has it.
-func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*entry) error) error {
+func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages, free := make(chan *page, 2), make(chan *page, 2)
 	free <- &page{}
 	free <- &page{}
-	go s.readPages(ctx, signalsKey(p), start, pages, free)
+	go s.readPages(ctx, redisclient.SignalsKey(p), start, pages, free)
 	for page := range pages {
 		if page.err != nil {
-			return unavailable(page.err)
+			return redisclient.Unavailable(page.err)
 		}
 		for i := range page.entries {
 			if err := f(&page.entries[i]); err != nil {
@@ -87,15 +89,15 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*en
 		free <- page
 	}
 	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+		return redisclient.Unavailable(err)
 	}
 	return nil
 }
 
 // page is a part of a log, or why it could not be read.
 type page struct {
-	buffer  rawBuffer
-	entries []entry // in buffer
+	buffer  redisclient.Buffer
+	entries []redisclient.Entry // in buffer
 	err     error
 }
 
@@ -110,13 +112,13 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 		case <-ctx.Done():
 			return
 		}
-		if !panics.Guard(s.log, panics.Log, func() {
-			p.entries, p.err = s.readRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
+		if !panics.Guard(s.Log, panics.Log, func() {
+			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
 		}, "key", key, "from", start) {
 			p.err = panics.ErrPanicked
 		}
 		if p.err == nil && len(p.entries) > 0 {
-			start = "(" + p.entries[len(p.entries)-1].position.String()
+			start = "(" + p.entries[len(p.entries)-1].Position.String()
 		}
 		end := p.err != nil || len(p.entries) < scanEntries
 		pages <- p // there are as many places as pages
@@ -152,17 +154,17 @@ func (t knownTexts) text(b []byte) string {
 }
 
 // account reads an account. The form stored, with its first byte, is what names it.
-func (t knownTexts) account(d *decoder) signal.AccountID {
-	if len(d.b) < 17 || d.b[0] != idULID {
-		return signal.AccountID(d.id("acc_"))
+func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
+	if len(d.B) < 17 || d.B[0] != codec.IdULID {
+		return signal.AccountID(d.ID("acc_"))
 	}
-	stored := d.b[:17]
+	stored := d.B[:17]
 	s, ok := t[string(stored)]
 	if !ok {
-		s = ulidText("acc_", [16]byte(stored[1:]))
+		s = codec.UlidText("acc_", [16]byte(stored[1:]))
 		t[string(stored)] = s
 	}
-	d.b = d.b[17:]
+	d.B = d.B[17:]
 	return signal.AccountID(s)
 }
 
@@ -176,39 +178,39 @@ type logScan struct {
 }
 
 // add takes one entry of the signal log.
-func (c *logScan) add(e *entry) error {
-	if isClosing(e.header) {
-		var closed closedState
-		if d := decodeClosedHead(e.header, &closed); d.err != nil {
-			c.bad.add(fmt.Errorf("decode closing at %v: %w", e.position, d.err))
+func (c *logScan) add(e *redisclient.Entry) error {
+	if codec.IsClosing(e.Header) {
+		var closed codec.ClosedState
+		if d := codec.DecodeClosedHead(e.Header, &closed); d.Err != nil {
+			c.bad.add(fmt.Errorf("decode closing at %v: %w", e.Position, d.Err))
 			return nil
 		}
-		return c.f(SignalEntry{Account: closed.account, Position: e.position, ID: closed.id, Origin: closed.created,
-			Confidence: closed.confidence, Closed: true})
+		return c.f(SignalEntry{Account: closed.Account, Position: e.Position, ID: closed.ID, Origin: closed.Created,
+			Confidence: closed.Confidence, Closed: true})
 	}
-	d := decode(e.header)
-	if kind := d.byte(); kind != kindCreated {
-		d.fail(fmt.Errorf("entry of kind %d is not known", kind))
+	d := codec.Decode(e.Header)
+	if kind := d.Byte(); kind != codec.KindCreated {
+		d.Fail(fmt.Errorf("entry of kind %d is not known", kind))
 	}
 	account := c.known.account(&d)
-	c.listing = signal.Listing{ID: signal.SignalID(d.id("sig_")), Status: signal.Open, CreatedAt: e.position.Time()}
-	flags, levels := decodeListed(&d, &c.listing, c.known.text)
-	if d.err != nil {
-		c.bad.add(fmt.Errorf("decode signal at %v: %w", e.position, d.err))
+	c.listing = signal.Listing{ID: signal.SignalID(d.ID("sig_")), Status: signal.Open, CreatedAt: e.Position.Time()}
+	flags, levels := codec.DecodeListed(&d, &c.listing, c.known.text)
+	if d.Err != nil {
+		c.bad.add(fmt.Errorf("decode signal at %v: %w", e.Position, d.Err))
 		return nil
 	}
-	if flags&signalLevels != 0 {
+	if flags&codec.SignalLevels != 0 {
 		c.price = levels.Entry
 		c.listing.Entry = &c.price
 	}
 	var weather *signal.Outlook
-	if flags&signalWeather != 0 {
-		if weather = decodeWeatherBehind(&d, flags); d.err != nil {
-			c.bad.add(fmt.Errorf("decode weather signal at %v: %w", e.position, d.err))
+	if flags&codec.SignalWeather != 0 {
+		if weather = codec.DecodeWeatherBehind(&d, flags); d.Err != nil {
+			c.bad.add(fmt.Errorf("decode weather signal at %v: %w", e.Position, d.Err))
 			return nil
 		}
 	}
-	return c.f(SignalEntry{Account: account, Position: e.position, Created: &c.listing, Weather: weather, ID: c.listing.ID, Confidence: c.listing.Confidence})
+	return c.f(SignalEntry{Account: account, Position: e.Position, Created: &c.listing, Weather: weather, ID: c.listing.ID, Confidence: c.listing.Confidence})
 }
 
 // openScan decodes the open signals for ScanSignals.
@@ -220,14 +222,14 @@ type openScan struct {
 
 // add takes one open signal.
 func (c *openScan) add(field, value []byte) error {
-	state, d := decodeOpenState(value)
-	if d.err != nil || state.sequence > 1 {
+	state, d := codec.DecodeOpenState(value)
+	if d.Err != nil || state.Sequence > 1 {
 		account := c.known.account(&d)
-		if d.err != nil {
-			c.bad.add(fmt.Errorf("decode open signal: %w", d.err))
+		if d.Err != nil {
+			c.bad.add(fmt.Errorf("decode open signal: %w", d.Err))
 			return nil
 		}
-		c.changed = append(c.changed, SignalEntry{Account: account, ID: signalOfField(field), Origin: state.created, Confidence: state.confidence})
+		c.changed = append(c.changed, SignalEntry{Account: account, ID: codec.SignalOfField(field), Origin: state.Created, Confidence: state.Confidence})
 	}
 	return nil
 }
@@ -237,9 +239,9 @@ func (c *openScan) add(field, value []byte) error {
 // f ends it. Entries that cannot be read are logged and passed over.
 func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error) error {
 	return s.eachOpen(ctx, p, func(field, value []byte) error {
-		open, created, err := decodeOpen(field, value)
+		open, created, err := codec.DecodeOpen(field, value)
 		if err != nil {
-			s.log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
 			return nil
 		}
 		return f(open, created)
@@ -248,9 +250,9 @@ func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal
 
 // CountOpen returns how many signals of a partition are open.
 func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
-	n, err := s.rdb.HLen(ctx, openKey(p)).Result()
+	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
+		return 0, redisclient.Unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
 	}
 	return int(n), nil
 }
@@ -264,20 +266,20 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 		ids = ids[len(chunk):]
 		fields := make([]string, len(chunk))
 		for i, id := range chunk {
-			fields[i] = openField(id)
+			fields[i] = codec.OpenField(id)
 		}
-		values, err := s.rdb.HMGet(ctx, openKey(p), fields...).Result()
+		values, err := s.RDB.HMGet(ctx, redisclient.OpenKey(p), fields...).Result()
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}
 		for i, v := range values {
 			value, ok := v.(string)
 			if !ok {
 				continue
 			}
-			open, _, err := decodeOpen([]byte(fields[i]), []byte(value))
+			open, _, err := codec.DecodeOpen([]byte(fields[i]), []byte(value))
 			if err != nil {
-				s.log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+				s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
 				continue
 			}
 			list = append(list, open)
@@ -290,28 +292,28 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 // valid until f returns.
 func (s *Store) eachOpen(ctx context.Context, p int, f func(field, value []byte) error) error {
 	cursor := "0"
-	var buffer rawBuffer
+	var buffer redisclient.Buffer
 	for {
-		reply, err := s.raw(ctx, s.rdb, &buffer, "HSCAN", openKey(p), cursor, "COUNT", scanEntries)
+		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", redisclient.OpenKey(p), cursor, "COUNT", scanEntries)
 		if err != nil {
-			return unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}
-		r := newReplyReader(reply)
-		if r.array() != 2 {
-			r.fail()
+		r := redisclient.NewReplyReader(reply)
+		if r.Array() != 2 {
+			r.Fail()
 		}
-		cursor = string(r.text())
-		for n := r.array() / 2; n > 0 && r.err == nil; n-- {
-			field, value := r.text(), r.text()
-			if r.err != nil {
+		cursor = string(r.Text())
+		for n := r.Array() / 2; n > 0 && r.Err == nil; n-- {
+			field, value := r.Text(), r.Text()
+			if r.Err != nil {
 				break
 			}
 			if err := f(field, value); err != nil {
 				return err
 			}
 		}
-		if r.err != nil {
-			return fmt.Errorf("read open signals of partition %d: %w", p, r.err)
+		if r.Err != nil {
+			return fmt.Errorf("read open signals of partition %d: %w", p, r.Err)
 		}
 		if cursor == "0" {
 			return nil

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // What a pass over the log reads of a record is what was stored.
@@ -41,7 +43,7 @@ func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 		got = e
 		return nil
 	}}
-	log.add(&entry{position: at, header: appendRecord(nil, s, time.Time{})})
+	log.add(&redisclient.Entry{Position: at, Header: codec.AppendRecord(nil, s, time.Time{})})
 	if log.bad.first != nil || got.ID != s.ID {
 		t.Fatalf("scanned as %+v: %v", got, log.bad.first)
 	}
@@ -54,12 +56,12 @@ func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 func FuzzScan(f *testing.F) {
 	s := &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: "acc_01M7YQ1WTVKN9DZNWV9NV456V1", Weather: scannedWeather()}
 	stamps := "1795253400123-1 1795253400999-0 "
-	f.Add(appendRecord(nil, s, time.Time{}))
-	f.Add(appendOpen([]byte(stamps), s, time.Time{}))
-	f.Add(appendClosed([]byte(stamps), s))
+	f.Add(codec.AppendRecord(nil, s, time.Time{}))
+	f.Add(codec.AppendOpen([]byte(stamps), s, time.Time{}))
+	f.Add(codec.AppendClosed([]byte(stamps), s))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		log := logScan{f: func(SignalEntry) error { return nil }, known: knownTexts{}}
-		log.add(&entry{header: b})
+		log.add(&redisclient.Entry{Header: b})
 		open := openScan{known: knownTexts{}}
 		open.add([]byte("x"), b)
 	})

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // What came of the rounds of a schedule stands beside its record, so that a round never
@@ -43,11 +45,11 @@ func roundFieldsOf(id signal.ScheduleID) []string {
 func (h *Schedules) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
 	o := newOperation()
 	o.fence(epoch)
-	o.guard(guardFieldExists, o.key(schedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
-	k := o.key(scheduleRoundsKey(p, s.Account))
-	o.step(cmdHSet, k, roundField(s.ID, roundAt), milliText(r.At))
+	o.guard(guardFieldExists, o.key(redisclient.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
+	k := o.key(redisclient.ScheduleRoundsKey(p, s.Account))
+	o.step(cmdHSet, k, roundField(s.ID, roundAt), codec.MilliText(r.At))
 	if r.Error != nil {
-		o.step(cmdHSet, k, roundField(s.ID, roundError), text(appendScheduleError(nil, r.Error)))
+		o.step(cmdHSet, k, roundField(s.ID, roundError), codec.Text(appendScheduleError(nil, r.Error)))
 	}
 	switch {
 	case r.Failures > 0:
@@ -70,13 +72,13 @@ func (h *Schedules) readRounds(s *signal.Schedule, value func(name string) strin
 		return int(max(n, 0))
 	}
 	if at := number(roundAt); at > 0 {
-		s.LastRunAt = timeOfMilli(int64(at))
+		s.LastRunAt = codec.TimeOfMilli(int64(at))
 	}
 	s.Failures, s.Skipped = number(roundFailures), number(roundSkipped)
 	if v := value(roundError); v != "" {
 		e, err := decodeScheduleError([]byte(v))
 		if err != nil {
-			h.store.log.Error("the last error of a schedule is not readable", "component", "persistence",
+			h.store.Log.Error("the last error of a schedule is not readable", "component", "persistence",
 				"schedule", string(s.ID), "err", err)
 			return
 		}
@@ -86,23 +88,23 @@ func (h *Schedules) readRounds(s *signal.Schedule, value func(name string) strin
 
 // appendScheduleError adds the record of an error.
 func appendScheduleError(b []byte, e *signal.ScheduleError) []byte {
-	b = binary.AppendUvarint(append(b, scheduleErrorVersion), uint64(milliOf(e.At)))
-	return appendString(appendString(b, e.Code), e.Message)
+	b = binary.AppendUvarint(append(b, scheduleErrorVersion), uint64(codec.MilliOf(e.At)))
+	return codec.AppendString(codec.AppendString(b, e.Code), e.Message)
 }
 
 // decodeScheduleError is the inverse of appendScheduleError.
 func decodeScheduleError(value []byte) (signal.ScheduleError, error) {
-	d := newDecoder(value)
-	if version := d.byte(); d.err == nil && version != scheduleErrorVersion {
-		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleErrorVersion))
+	d := codec.NewDecoder(value)
+	if version := d.Byte(); d.Err == nil && version != scheduleErrorVersion {
+		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleErrorVersion))
 	}
-	e := signal.ScheduleError{At: d.time()}
-	e.Code, e.Message = string(d.textBytes(d.byte())), string(d.textBytes(d.byte()))
-	if d.err == nil && e.Code == "" {
-		d.fail(errors.New("the error has no code"))
+	e := signal.ScheduleError{At: d.Time()}
+	e.Code, e.Message = string(d.TextBytes(d.Byte())), string(d.TextBytes(d.Byte()))
+	if d.Err == nil && e.Code == "" {
+		d.Fail(errors.New("the error has no code"))
 	}
-	if d.err != nil {
-		return signal.ScheduleError{}, d.err
+	if d.Err != nil {
+		return signal.ScheduleError{}, d.Err
 	}
 	return e, nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // A schedule is a record, which its account changes, and a place in the set of those
@@ -45,8 +47,8 @@ func NewSchedules(s *Store, l *Log) *Schedules { return &Schedules{store: s, log
 func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
 	o := newOperation()
-	k := o.key(schedulesKey(p, s.Account))
-	record := text(appendSchedule(nil, &s))
+	k := o.key(redisclient.SchedulesKey(p, s.Account))
+	record := codec.Text(appendSchedule(nil, &s))
 	o.guard(guardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
 	o.step(cmdHSet, k, string(s.ID), record)
 	o.addScheduleDue(p, &s)
@@ -60,12 +62,12 @@ func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit in
 
 // addScheduleDue stores when s runs next: never while it is disabled.
 func (o *operation) addScheduleDue(p int, s *signal.Schedule) {
-	due := o.key(schedulesDueKey(p))
+	due := o.key(redisclient.SchedulesDueKey(p))
 	if s.Status == signal.ScheduleDisabled {
 		o.step(cmdZRem, due, scheduleMember(s.Account, s.ID))
 		return
 	}
-	o.step(cmdZAdd, due, milliText(s.NextRunAt), scheduleMember(s.Account, s.ID))
+	o.step(cmdZAdd, due, codec.MilliText(s.NextRunAt), scheduleMember(s.Account, s.ID))
 }
 
 // scheduleMember returns the member for a schedule: "ACCOUNT SCHEDULE".
@@ -77,11 +79,11 @@ func scheduleMember(a signal.AccountID, id signal.ScheduleID) string {
 // that name.
 func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
 	p := h.store.Partition(account)
-	pipe := h.store.rdb.Pipeline()
-	record, due := pipe.HGet(ctx, schedulesKey(p, account), string(id)), pipe.ZScore(ctx, schedulesDueKey(p), scheduleMember(account, id))
-	rounds := pipe.HMGet(ctx, scheduleRoundsKey(p, account), roundFieldsOf(id)...)
-	if err := execute(ctx, pipe); err != nil {
-		return signal.Schedule{}, unavailable(fmt.Errorf("read schedule: %w", err))
+	pipe := h.store.RDB.Pipeline()
+	record, due := pipe.HGet(ctx, redisclient.SchedulesKey(p, account), string(id)), pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
+	rounds := pipe.HMGet(ctx, redisclient.ScheduleRoundsKey(p, account), roundFieldsOf(id)...)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return signal.Schedule{}, redisclient.Unavailable(fmt.Errorf("read schedule: %w", err))
 	}
 	if errors.Is(record.Err(), redis.Nil) {
 		return signal.Schedule{}, errNoSchedule
@@ -100,7 +102,7 @@ func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id s
 func readSchedule(account signal.AccountID, id signal.ScheduleID, record string, due float64) (signal.Schedule, error) {
 	s, err := decodeSchedule(account, id, []byte(record))
 	if err == nil && due > 0 && s.Status == signal.ScheduleEnabled {
-		s.NextRunAt = timeOfMilli(int64(due))
+		s.NextRunAt = codec.TimeOfMilli(int64(due))
 	}
 	return s, err
 }
@@ -109,9 +111,9 @@ func readSchedule(account signal.AccountID, id signal.ScheduleID, record string,
 // that cannot be read is logged and left out.
 func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
 	p := h.store.Partition(account)
-	records, err := h.store.rdb.HGetAll(ctx, schedulesKey(p, account)).Result()
+	records, err := h.store.RDB.HGetAll(ctx, redisclient.SchedulesKey(p, account)).Result()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read schedules: %w", err))
+		return nil, redisclient.Unavailable(fmt.Errorf("read schedules: %w", err))
 	}
 	list := make([]signal.Schedule, 0, len(records))
 	if len(records) == 0 {
@@ -121,15 +123,15 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 	for id := range records {
 		ids, members = append(ids, id), append(members, scheduleMember(account, signal.ScheduleID(id)))
 	}
-	pipe := h.store.rdb.Pipeline()
-	due, rounds := pipe.ZMScore(ctx, schedulesDueKey(p), members...), pipe.HGetAll(ctx, scheduleRoundsKey(p, account))
-	if err := execute(ctx, pipe); err != nil {
-		return nil, unavailable(fmt.Errorf("read runs of schedules: %w", err))
+	pipe := h.store.RDB.Pipeline()
+	due, rounds := pipe.ZMScore(ctx, redisclient.SchedulesDueKey(p), members...), pipe.HGetAll(ctx, redisclient.ScheduleRoundsKey(p, account))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Unavailable(fmt.Errorf("read runs of schedules: %w", err))
 	}
 	for i, id := range ids {
 		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due.Val()[i])
 		if err != nil {
-			h.store.log.Error("a schedule is not readable", "component", "persistence", "err", err)
+			h.store.Log.Error("a schedule is not readable", "component", "persistence", "err", err)
 			continue
 		}
 		h.readRounds(&s, func(name string) string { return rounds.Val()[roundField(s.ID, name)] })
@@ -146,8 +148,8 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
 	o := newOperation()
-	k := o.key(schedulesKey(p, s.Account))
-	record := text(appendSchedule(nil, &s))
+	k := o.key(redisclient.SchedulesKey(p, s.Account))
+	record := codec.Text(appendSchedule(nil, &s))
 	o.guard(guardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
 	o.step(cmdHSet, k, string(s.ID), record)
 	if replan {
@@ -166,11 +168,11 @@ func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, repla
 func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
 	p := h.store.Partition(account)
 	o := newOperation()
-	k := o.key(schedulesKey(p, account))
+	k := o.key(redisclient.SchedulesKey(p, account))
 	o.guard(guardFieldExists, k, errNoSchedule, string(id))
 	o.step(cmdHDel, k, string(id))
-	o.step(cmdHDel, o.key(scheduleRoundsKey(p, account)), roundFieldsOf(id)...)
-	o.step(cmdZRem, o.key(schedulesDueKey(p)), scheduleMember(account, id))
+	o.step(cmdHDel, o.key(redisclient.ScheduleRoundsKey(p, account)), roundFieldsOf(id)...)
+	o.step(cmdZRem, o.key(redisclient.SchedulesDueKey(p)), scheduleMember(account, id))
 	o.announce(account, signal.ScheduleChanged, string(id))
 	_, err := h.log.apply(ctx, p, o)
 	return err
@@ -181,28 +183,28 @@ func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID
 // is. One that cannot be read is logged and postponed. Those that are changed meanwhile may
 // be missing.
 func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
-	at := milliText(until)
-	pipe := h.store.rdb.Pipeline()
-	found := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
-	later := pipe.ZRangeByScoreWithScores(ctx, schedulesDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
-	if err := execute(ctx, pipe); err != nil {
-		return nil, next, unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+	at := codec.MilliText(until)
+	pipe := h.store.RDB.Pipeline()
+	found := pipe.ZRangeByScoreWithScores(ctx, redisclient.SchedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
+	later := pipe.ZRangeByScoreWithScores(ctx, redisclient.SchedulesDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, next, redisclient.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
 	}
 	if z := later.Val(); len(z) > 0 {
-		next = timeOfMilli(int64(z[0].Score))
+		next = codec.TimeOfMilli(int64(z[0].Score))
 	}
 	due := found.Val()
 	if len(due) == 0 {
 		return nil, next, nil
 	}
-	pipe = h.store.rdb.Pipeline()
+	pipe = h.store.RDB.Pipeline()
 	records := make([]*redis.StringCmd, len(due))
 	for i, z := range due {
 		account, id, _ := strings.Cut(z.Member.(string), " ")
-		records[i] = pipe.HGet(ctx, schedulesKey(p, signal.AccountID(account)), id)
+		records[i] = pipe.HGet(ctx, redisclient.SchedulesKey(p, signal.AccountID(account)), id)
 	}
-	if err := execute(ctx, pipe); err != nil {
-		return nil, next, unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, next, redisclient.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
 	}
 	for i, z := range due {
 		member := z.Member.(string)
@@ -212,8 +214,8 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 			continue // it was removed or disabled between the two reads
 		}
 		if err != nil {
-			h.store.log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := h.store.postpone(ctx, schedulesDueKey(p), until, member); err != nil {
+			h.store.Log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := h.store.Postpone(ctx, redisclient.SchedulesDueKey(p), until, member); err != nil {
 				return nil, next, err
 			}
 			continue
@@ -228,18 +230,18 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
 	o := newOperation()
 	o.fence(epoch)
-	member, due := scheduleMember(s.Account, s.ID), o.key(schedulesDueKey(p))
-	o.guard(guardFieldIs, o.key(schedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
+	member, due := scheduleMember(s.Account, s.ID), o.key(redisclient.SchedulesDueKey(p))
+	o.guard(guardFieldIs, o.key(redisclient.SchedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
 	o.guard(guardMember, due, errScheduleChanged, member)
-	o.step(cmdZAdd, due, milliText(next), member)
+	o.step(cmdZAdd, due, codec.MilliText(next), member)
 	_, err := h.log.apply(ctx, p, o)
 	return err
 }
 
 // eraseSchedules erases the schedules of a deleted account.
 func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
-	k := schedulesKey(w.partition, w.account)
-	ids, err := s.rdb.HKeys(ctx, k).Result()
+	k := redisclient.SchedulesKey(w.partition, w.account)
+	ids, err := s.RDB.HKeys(ctx, k).Result()
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
@@ -248,10 +250,10 @@ func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (stri
 		members[i] = scheduleMember(w.account, signal.ScheduleID(id))
 	}
 	// The records last: they are what names the members.
-	if err := s.rdb.ZRem(ctx, schedulesDueKey(w.partition), members...).Err(); err != nil {
+	if err := s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(w.partition), members...).Err(); err != nil {
 		return "", err
 	}
-	return "", s.rdb.Del(ctx, k, scheduleRoundsKey(w.partition, w.account)).Err()
+	return "", s.RDB.Del(ctx, k, redisclient.ScheduleRoundsKey(w.partition, w.account)).Err()
 }
 
 // appendSchedule adds the record of s: all but its identifier, its account, when it runs
@@ -262,13 +264,13 @@ func appendSchedule(b []byte, s *signal.Schedule) []byte {
 		disabled = 1
 	}
 	b = append(b, scheduleVersion, disabled)
-	b = binary.AppendUvarint(b, uint64(milliOf(s.CreatedAt)))
-	b = binary.AppendUvarint(b, uint64(milliOf(s.UpdatedAt)))
-	b = appendText(b, string(s.Agent))
-	b = appendStrings(b, s.Assets)
-	b = appendText(b, s.Strategy)
-	b = appendText(b, string(s.Timeframe))
-	b = appendText(b, string(s.Risk))
+	b = binary.AppendUvarint(b, uint64(codec.MilliOf(s.CreatedAt)))
+	b = binary.AppendUvarint(b, uint64(codec.MilliOf(s.UpdatedAt)))
+	b = codec.AppendText(b, string(s.Agent))
+	b = codec.AppendStrings(b, s.Assets)
+	b = codec.AppendText(b, s.Strategy)
+	b = codec.AppendText(b, string(s.Timeframe))
+	b = codec.AppendText(b, string(s.Risk))
 	b = binary.AppendUvarint(b, uint64(max(s.Every, 0)/time.Second))
 	return binary.AppendUvarint(b, uint64(max(s.MaxOpen, 0)))
 }
@@ -276,23 +278,23 @@ func appendSchedule(b []byte, s *signal.Schedule) []byte {
 // decodeSchedule is the inverse of appendSchedule. The result shares no memory with
 // value.
 func decodeSchedule(account signal.AccountID, id signal.ScheduleID, value []byte) (signal.Schedule, error) {
-	d := newDecoder(value)
-	if version := d.byte(); d.err == nil && version != scheduleVersion {
-		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleVersion))
+	d := codec.NewDecoder(value)
+	if version := d.Byte(); d.Err == nil && version != scheduleVersion {
+		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, scheduleVersion))
 	}
 	s := signal.Schedule{ID: id, Account: account, Status: signal.ScheduleEnabled}
-	if d.byte()&1 != 0 {
+	if d.Byte()&1 != 0 {
 		s.Status = signal.ScheduleDisabled
 	}
-	s.CreatedAt, s.UpdatedAt = d.time(), d.time()
-	s.Agent = signal.AgentID(d.text())
-	s.Assets = d.strings()
-	s.Strategy = d.text()
-	s.Timeframe, s.Risk = signal.Timeframe(d.text()), signal.RiskLevel(d.text())
-	s.Every = time.Duration(uint32(d.uvarint())) * time.Second
-	s.MaxOpen = int(uint32(d.uvarint()))
-	if d.err != nil {
-		return signal.Schedule{}, fmt.Errorf("decode schedule %s: %w", id, d.err)
+	s.CreatedAt, s.UpdatedAt = d.Time(), d.Time()
+	s.Agent = signal.AgentID(d.Text())
+	s.Assets = d.Strings()
+	s.Strategy = d.Text()
+	s.Timeframe, s.Risk = signal.Timeframe(d.Text()), signal.RiskLevel(d.Text())
+	s.Every = time.Duration(uint32(d.Uvarint())) * time.Second
+	s.MaxOpen = int(uint32(d.Uvarint()))
+	if d.Err != nil {
+		return signal.Schedule{}, fmt.Errorf("decode schedule %s: %w", id, d.Err)
 	}
 	s.Revision = string(value)
 	return s, nil

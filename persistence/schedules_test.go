@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 func testSchedule(account signal.AccountID) signal.Schedule {
@@ -177,7 +179,7 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 		t.Errorf("moved: %+v, %v", got, err)
 	}
 	// An erased account's schedules leave the set first: none comes back.
-	if err := b.s.rdb.ZRem(ctx, schedulesDueKey(1), scheduleMember(late.Account, late.ID)).Err(); err != nil {
+	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), scheduleMember(late.Account, late.ID)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
@@ -198,8 +200,8 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	b := newScheduleBench(t)
 	ctx := t.Context()
 	damaged, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
-	b.s.rdb.HSet(ctx, schedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
-	b.s.rdb.ZAdd(ctx, schedulesDueKey(1), zAt(well.NextRunAt, "nothing"))
+	b.s.RDB.HSet(ctx, redisclient.SchedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), zAt(well.NextRunAt, "nothing"))
 	for range 2 {
 		if due, _ := b.due(well.NextRunAt); len(due) != 1 || due[0].ID != well.ID {
 			t.Errorf("due: %+v", due)
@@ -208,7 +210,7 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
-	wantPostponed(t, b.s, schedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
+	wantPostponed(t, b.s, redisclient.SchedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
@@ -269,7 +271,7 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 		t.Errorf("a former owner records: %v", err)
 	}
 	check(0, 2, first)
-	if err := b.s.rdb.HSet(ctx, scheduleRoundsKey(1, b.account), roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
+	if err := b.s.RDB.HSet(ctx, redisclient.ScheduleRoundsKey(1, b.account), roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
 		t.Fatal(err)
 	}
 	check(0, 2, nil)
@@ -279,7 +281,7 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	if err := b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1}); signal.KindOf(err) != signal.KindNotFound {
 		t.Errorf("a round of a schedule that was removed: %v", err)
 	}
-	if left, err := b.s.rdb.HGetAll(ctx, scheduleRoundsKey(1, b.account)).Result(); err != nil || len(left) > 0 {
+	if left, err := b.s.RDB.HGetAll(ctx, redisclient.ScheduleRoundsKey(1, b.account)).Result(); err != nil || len(left) > 0 {
 		t.Errorf("of a removed schedule is left %v, %v", left, err)
 	}
 }
@@ -325,18 +327,18 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	ctx := t.Context()
 	removed, disabled, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
-	before := b.s.rdb.ZCard(ctx, schedulesDueKey(b.p)).Val()
-	b.s.rdb.HDel(ctx, schedulesKey(b.p, b.account), string(removed.ID))
+	before := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val()
+	b.s.RDB.HDel(ctx, redisclient.SchedulesKey(b.p, b.account), string(removed.ID))
 	change := disabled
 	change.Status, change.NextRunAt = signal.ScheduleDisabled, time.Time{}
 	if _, err := b.h.ChangeSchedule(ctx, change, true); err != nil {
 		t.Fatal(err)
 	}
-	b.s.rdb.ZAdd(ctx, schedulesDueKey(b.p), redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)})
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)})
 	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
 		t.Errorf("due: %+v, want %s", list, well.ID)
 	}
-	if n := b.s.rdb.ZCard(ctx, schedulesDueKey(b.p)).Val(); n != before {
+	if n := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val(); n != before {
 		t.Errorf("%d are due, want %d", n, before)
 	}
 }
@@ -344,8 +346,8 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 // wantPostponed demands that an entry that could not be read is still there, and due later.
 func wantPostponed(t *testing.T, s *Store, key, member string, until time.Time) {
 	t.Helper()
-	score, err := s.rdb.ZScore(t.Context(), key, member).Result()
-	if want := until.Add(unreadableAfter); err != nil || timeOfMilli(int64(score)).Before(want) {
-		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, timeOfMilli(int64(score)), err, want)
+	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
+	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {
+		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, codec.TimeOfMilli(int64(score)), err, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // sessionRemoveText is the function removeSession, which precedes scripts that end sessions.
@@ -51,12 +52,12 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 	event := signal.Event{ID: signal.NewEventID(), Account: n.Account, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
 	args := append([]any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), most, sessionsAtOnce,
-		sessionKey(""), refreshKey(""), before, after}, encodeSession(n)...)
-	keys := []string{accountKey(n.Account), sessionKey(n.ID), sessionsOfKey(n.Account), refreshKey(n.Locator.String()),
-		lockKey(email.String()), outboxKey()}
+		redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after}, encodeSession(n)...)
+	keys := []string{redisclient.AccountKey(n.Account), redisclient.SessionKey(n.ID), redisclient.SessionsOfKey(n.Account), redisclient.RefreshKey(n.Locator.String()),
+		redisclient.LockKey(email.String()), redisclient.OutboxKey()}
 	for {
-		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionCreateScript, keys, args...)
-		if !stands(unconfirmed) {
+		answer, unconfirmed := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionCreateScript, keys, args...)
+		if !redisclient.Stands(unconfirmed) {
 			return ended, time.Time{}, credentialError("create session", unconfirmed)
 		}
 		code, ids, err := numberAndTexts(answer.Val())
@@ -89,10 +90,10 @@ func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, kee
 	before, after := announcementAround(event)
 	var ended []signal.Event
 	for {
-		answer, unconfirmed := s.change(ctx, confirmAuthKey(), sessionsEndScript,
-			[]string{sessionsOfKey(event.Account), outboxKey()}, now.UnixMilli(),
-			sessionsAtOnce, left, string(keep), sessionKey(""), refreshKey(""), before, after, subject)
-		if !stands(unconfirmed) {
+		answer, unconfirmed := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionsEndScript,
+			[]string{redisclient.SessionsOfKey(event.Account), redisclient.OutboxKey()}, now.UnixMilli(),
+			sessionsAtOnce, left, string(keep), redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after, subject)
+		if !redisclient.Stands(unconfirmed) {
 			return ended, credentialError("end sessions", unconfirmed)
 		}
 		over, ids, err := numberAndTexts(answer.Val())
@@ -133,7 +134,7 @@ func numberAndTexts(reply any) (int64, []string, error) {
 
 // SessionByID returns a session that has not ended. KindNotFound.
 func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
-	fields, err := s.rdb.HGetAll(ctx, sessionKey(id)).Result()
+	fields, err := s.RDB.HGetAll(ctx, redisclient.SessionKey(id)).Result()
 	if err != nil {
 		return credential.Session{}, credentialError("read session", err)
 	}
@@ -146,7 +147,7 @@ func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credentia
 // SessionByLocator returns the session whose refresh tokens have the locator.
 // KindNotFound.
 func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
-	id, err := s.rdb.Get(ctx, refreshKey(locator.String())).Result()
+	id, err := s.RDB.Get(ctx, redisclient.RefreshKey(locator.String())).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Session{}, signal.NotFound("session")
 	}
@@ -166,23 +167,23 @@ func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest)
 func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: next.Account, Type: signal.SessionEnded, Subject: string(next.ID)}
 	run := func(from, to credential.Digest) (*redis.Cmd, error) {
-		return s.change(ctx, confirmAuthKey(), sessionRotateScript,
-			[]string{refreshKey(next.Locator.String()), sessionKey(next.ID), sessionsOfKey(next.Account), outboxKey()},
+		return s.Change(ctx, redisclient.ConfirmAuthKey(), sessionRotateScript,
+			[]string{redisclient.RefreshKey(next.Locator.String()), redisclient.SessionKey(next.ID), redisclient.SessionsOfKey(next.Account), redisclient.OutboxKey()},
 			from.String(), to.String(), now.UnixMilli(), next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(),
 			string(next.ID), encodeAnnouncement(event))
 	}
 	done, err := run(presented, next.Refresh)
-	if !stands(err) && ctx.Err() == nil {
+	if !redisclient.Stands(err) && ctx.Err() == nil {
 		// The reply may be lost and the token used up. The script knows its own work
 		// again, so asking once more saves the client's session.
 		done, err = run(presented, next.Refresh)
 	}
 	switch {
-	case stands(err) && done.Val() == int64(-1):
+	case redisclient.Stands(err) && done.Val() == int64(-1):
 		return []signal.Event{event}, credentialError("rotate session", err)
-	case errors.Is(err, errReplicas) && done.Val() == int64(1):
+	case errors.Is(err, redisclient.ErrReplicas) && done.Val() == int64(1):
 		// The client keeps the token that it has: to use it again must not end its session.
-		if _, e := run(next.Refresh, presented); !stands(e) {
+		if _, e := run(next.Refresh, presented); !redisclient.Stands(e) {
 			err = errors.Join(err, e)
 		}
 		return nil, credentialError("rotate session", err)
@@ -199,9 +200,9 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 // come back if the master is lost.
 func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded, Subject: string(id)}
-	ended, err := s.change(ctx, confirmAuthKey(), sessionEndScript,
-		[]string{sessionKey(id), sessionsOfKey(account), outboxKey()}, string(id), encodeAnnouncement(event), now.UnixMilli(), refreshKey(""))
-	if stands(err) && ended.Val() == int64(1) {
+	ended, err := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionEndScript,
+		[]string{redisclient.SessionKey(id), redisclient.SessionsOfKey(account), redisclient.OutboxKey()}, string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.RefreshKey(""))
+	if redisclient.Stands(err) && ended.Val() == int64(1) {
 		return []signal.Event{event}, credentialError("end session", err)
 	}
 	return nil, credentialError("end session", err)
@@ -213,7 +214,7 @@ func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id sig
 // the master is lost.
 func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded}
-	n, err := s.rdb.ZCard(ctx, sessionsOfKey(account)).Result()
+	n, err := s.RDB.ZCard(ctx, redisclient.SessionsOfKey(account)).Result()
 	if err != nil {
 		return nil, credentialError("count sessions", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -28,7 +29,7 @@ func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n 
   redis.call('ZADD', KEYS[3], ARGV[3] + i, id)
 end`
 	until := time.Now().Add(time.Hour).UnixMilli()
-	err := server.Client().Eval(t.Context(), script, []string{sessionKey(""), refreshKey(""), sessionsOfKey(a)}, n, string(a), until).Err()
+	err := server.Client().Eval(t.Context(), script, []string{redisclient.SessionKey(""), redisclient.RefreshKey(""), redisclient.SessionsOfKey(a)}, n, string(a), until).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
@@ -39,8 +40,8 @@ end`
 func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) string {
 	t.Helper()
 	c := server.Client()
-	return fmt.Sprint(len(c.Keys(t.Context(), sessionKey("*")).Val()), len(c.Keys(t.Context(), refreshKey("*")).Val()),
-		c.ZCard(t.Context(), sessionsOfKey(a)).Val())
+	return fmt.Sprint(len(c.Keys(t.Context(), redisclient.SessionKey("*")).Val()), len(c.Keys(t.Context(), redisclient.RefreshKey("*")).Val()),
+		c.ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val())
 }
 
 // scripts returns how many scripts the server was asked to run.
@@ -161,7 +162,7 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			if got := sessionKeys(t, server, a); got != test.left {
 				t.Errorf("%s records, tokens and places are left, want %s", got, test.left)
 			}
-			announced := int(server.Client().ZCard(t.Context(), outboxKey()).Val())
+			announced := int(server.Client().ZCard(t.Context(), redisclient.OutboxKey()).Val())
 			if len(events) != test.announced || announced != test.announced {
 				t.Errorf("%d events, %d in the outbox, want %d", len(events), announced, test.announced)
 			}
@@ -189,12 +190,12 @@ func TestNoMoreSessionsEndThanMust(t *testing.T) {
 		keep signal.SessionID
 		want []string
 	}{{4, "ses_1", []string{"ses_1", "ses_3", "ses_4", "ses_5"}}, {2, "ses_5", []string{"ses_4", "ses_5"}}} {
-		before := server.Client().ZCard(t.Context(), sessionsOfKey(a)).Val()
+		before := server.Client().ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val()
 		ended, err := s.endOldest(t.Context(), event, test.left, test.keep, "", nowMS())
 		if err != nil || len(ended) != int(before)-test.left {
 			t.Errorf("%+v end, %v", ended, err)
 		}
-		if d := cmp.Diff(test.want, server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()); d != "" {
+		if d := cmp.Diff(test.want, server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()); d != "" {
 			t.Errorf("left (-want +got):\n%s", d)
 		}
 	}
@@ -218,12 +219,12 @@ func TestASessionWithoutARecordCounts(t *testing.T) {
 		s, server := credentialStore(t)
 		a := addAccount(t, s, "a@example.com").ID
 		manySessions(t, server, a, 5)
-		server.Client().Del(t.Context(), sessionKey("ses_0"))
+		server.Client().Del(t.Context(), redisclient.SessionKey("ses_0"))
 		ended, err := end(s, a)
 		if err != nil || len(ended) != 1 || ended[0].Subject != "ses_1" {
 			t.Errorf("%s: %+v end, %v; want ses_1", name, ended, err)
 		}
-		left := server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, 2).Val()
+		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, 2).Val()
 		if d := cmp.Diff([]string{"ses_2", "ses_3", "ses_4"}, left); d != "" {
 			t.Errorf("%s: left (-want +got):\n%s", name, d)
 		}
@@ -239,12 +240,12 @@ func TestAPasswordIsSetWithTheEndOfTheLastSessions(t *testing.T) {
 	if _, err := s.SetPassword(t.Context(), a, "next", 2, "", nowMS()); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("another version: %v", err)
 	}
-	if got := server.Client().ZCard(t.Context(), sessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
+	if got := server.Client().ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
 		t.Errorf("%d sessions are left after a change that was refused", got)
 	}
 	// Only the script that ends all that is left may set it.
-	if answer, err := passwordSetScript.Run(t.Context(), s.rdb, []string{accountKey(a), sessionsOfKey(a), outboxKey()},
-		"next", 1, "", 1, sessionKey(""), refreshKey(""), "", "", sessionsAtOnce).Int(); err != nil || answer != -3 {
+	if answer, err := passwordSetScript.Run(t.Context(), s.RDB, []string{redisclient.AccountKey(a), redisclient.SessionsOfKey(a), redisclient.OutboxKey()},
+		"next", 1, "", 1, redisclient.SessionKey(""), redisclient.RefreshKey(""), "", "", sessionsAtOnce).Int(); err != nil || answer != -3 {
 		t.Errorf("too many sessions for one script: %v, %v", answer, err)
 	}
 	if _, p, err := s.AccountByID(t.Context(), a); err != nil || p.Version != 1 || p.Hash != "hash" {

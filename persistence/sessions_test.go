@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -34,12 +35,12 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	t.Helper()
 	c, want := server.Client(), n.KeepUntil.UnixMilli()
-	for _, key := range []string{sessionKey(n.ID), refreshKey(n.Locator.String())} {
+	for _, key := range []string{redisclient.SessionKey(n.ID), redisclient.RefreshKey(n.Locator.String())} {
 		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != want {
 			t.Errorf("%s expires at %d, want %d", key, got, want)
 		}
 	}
-	if got := int64(c.ZScore(t.Context(), sessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
+	if got := int64(c.ZScore(t.Context(), redisclient.SessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
 		t.Errorf("the index keeps it until %d, want %d", got, want)
 	}
 }
@@ -168,11 +169,11 @@ func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
-	if err := server.Client().ZAdd(t.Context(), sessionsOfKey(a), redis.Z{Score: 1000, Member: "ses_old"}).Err(); err != nil {
+	if err := server.Client().ZAdd(t.Context(), redisclient.SessionsOfKey(a), redis.Z{Score: 1000, Member: "ses_old"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	n := addSession(t, s, a)
-	got := server.Client().ZRange(t.Context(), sessionsOfKey(a), 0, -1).Val()
+	got := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
 	if d := cmp.Diff([]string{string(n.ID)}, got); d != "" {
 		t.Errorf("sessions (-want +got):\n%s", d)
 	}

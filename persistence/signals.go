@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // recentClosing is how far back a closing is looked for that nobody has
@@ -29,23 +31,23 @@ func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id sig
 		return nil, signal.NotFound("signal")
 	}
 	if closed.IsZero() {
-		value, err := s.rdb.HGet(ctx, openKey(p), openField(id)).Bytes()
+		value, err := s.RDB.HGet(ctx, redisclient.OpenKey(p), codec.OpenField(id)).Bytes()
 		if err == nil {
-			state, d := decodeOpenState(value)
-			if d.err != nil {
-				return nil, fmt.Errorf("decode open signal %s: %w", id, d.err)
+			state, d := codec.DecodeOpenState(value)
+			if d.Err != nil {
+				return nil, fmt.Errorf("decode open signal %s: %w", id, d.Err)
 			}
-			state.apply(record)
+			state.Apply(record)
 			return record, nil
 		}
 		if !errors.Is(err, redis.Nil) {
-			return nil, unavailable(fmt.Errorf("read open signal %s: %w", id, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read open signal %s: %w", id, err))
 		}
 		return s.recentlyClosed(ctx, p, record)
 	}
-	entries, err := s.readRange(ctx, signalsKey(p), closed.String(), closed.String(), 1)
+	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), closed.String(), closed.String(), 1)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, redisclient.Unavailable(err)
 	}
 	if len(entries) == 0 {
 		return nil, signal.NotFound("signal")
@@ -59,12 +61,12 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
-		reply, err := s.raw(ctx, s.rdb, nil, "XREVRANGE", signalsKey(p), end, oldest, "COUNT", 500)
+		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.SignalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
 		}
-		r := newReplyReader(reply)
-		entries, err := r.entries(nil)
+		r := redisclient.NewReplyReader(reply)
+		entries, err := r.Entries(nil)
 		if err != nil {
 			return nil, fmt.Errorf("look for closing of %s: %w", record.ID, err)
 		}
@@ -72,43 +74,43 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 			return nil, signal.NotFound("signal")
 		}
 		for i := range entries {
-			if !isClosing(entries[i].header) {
+			if !codec.IsClosing(entries[i].Header) {
 				continue
 			}
-			var c closedState
-			if decodeClosedHead(entries[i].header, &c); c.id == record.ID {
+			var c codec.ClosedState
+			if codec.DecodeClosedHead(entries[i].Header, &c); c.ID == record.ID {
 				return closeRecord(record, &entries[i])
 			}
 		}
-		end = "(" + entries[len(entries)-1].position.String()
+		end = "(" + entries[len(entries)-1].Position.String()
 	}
 }
 
 // record returns the signal created at a position, as it was then.
 func (s *Store) record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
-	entries, err := s.readRange(ctx, signalsKey(p), created.String(), created.String(), 1)
+	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, redisclient.Unavailable(err)
 	}
 	if len(entries) == 0 {
 		return nil, signal.NotFound("signal")
 	}
-	return decodeRecord(created, entries[0].header, entries[0].body)
+	return codec.DecodeRecord(created, entries[0].Header, entries[0].Body)
 }
 
 // closeRecord adds to record what the entry of its closing says.
-func closeRecord(record *signal.Signal, e *entry) (*signal.Signal, error) {
-	c, err := decodeClosed(e.position, e.header)
+func closeRecord(record *signal.Signal, e *redisclient.Entry) (*signal.Signal, error) {
+	c, err := codec.DecodeClosed(e.Position, e.Header)
 	if err != nil {
 		return nil, err
 	}
-	if c.id != record.ID || c.account != record.Account {
+	if c.ID != record.ID || c.Account != record.Account {
 		return nil, signal.NotFound("signal")
 	}
-	c.updated = e.position
-	c.apply(record)
-	record.Closing = &c.closing
-	more, err := unpackMetadata(e.body)
+	c.Updated = e.Position
+	c.Apply(record)
+	record.Closing = &c.Closing
+	more, err := codec.UnpackMetadata(e.Body)
 	if err == nil {
 		record.Metadata, err = mergeMetadata(record.Metadata, more)
 	}

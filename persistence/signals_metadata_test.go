@@ -3,6 +3,8 @@ package persistence
 import (
 	"errors"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 func TestMergeMetadata(t *testing.T) {
@@ -14,7 +16,7 @@ func TestMergeMetadata(t *testing.T) {
 	if got, err := mergeMetadata([]byte(`{"a": 1}`), nil); err != nil || string(got) != `{"a": 1}` {
 		t.Errorf("without more: %s, %v", got, err)
 	}
-	if _, err := mergeMetadata([]byte(`{}`), []byte(`x`)); err == nil || errors.Is(err, errShort) {
+	if _, err := mergeMetadata([]byte(`{}`), []byte(`x`)); err == nil || errors.Is(err, codec.ErrShort) {
 		t.Errorf("no JSON: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 const (
@@ -40,15 +42,15 @@ func newSizes(r prometheus.Registerer) *sizes {
 }
 
 // update goes on with the pass by at most limit keys.
-func (z *sizes) update(ctx context.Context, c *Client, limit int) error {
+func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.refused {
 		return nil
 	}
-	masters, err := c.masters(ctx)
+	masters, err := c.Masters(ctx)
 	if err != nil {
-		return unavailable(fmt.Errorf("list servers: %w", err))
+		return redisclient.Unavailable(fmt.Errorf("list servers: %w", err))
 	}
 	for n := 0; n < limit; {
 		if z.master >= len(masters) {
@@ -59,13 +61,13 @@ func (z *sizes) update(ctx context.Context, c *Client, limit int) error {
 		if err == nil {
 			err = z.measure(ctx, masters[z.master], keys)
 		}
-		if reason, _ := Refusal(err); reason == lacksRights || redis.HasErrorPrefix(err, "unknown command") {
+		if reason, _ := redisclient.Refusal(err); reason == redisclient.LacksRights || redis.HasErrorPrefix(err, "unknown command") {
 			z.refused = true
-			c.log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
+			c.Log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
 			return nil
 		}
 		if err != nil {
-			return unavailable(fmt.Errorf("measure keys: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("measure keys: %w", err))
 		}
 		n += max(len(keys), 1)
 		if z.cursor = next; next == 0 {
@@ -85,7 +87,7 @@ func (z *sizes) measure(ctx context.Context, server redis.Cmdable, keys []string
 	for i, key := range keys {
 		used[i] = pipe.MemoryUsage(ctx, key)
 	}
-	if err := execute(ctx, pipe); err != nil {
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return err
 	}
 	for i, key := range keys {

@@ -10,21 +10,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: NewMetrics(registry)})
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
 	ctx := t.Context()
 	large := strings.Repeat("x", 100_000)
 	for i := range 3000 {
-		s.rdb.Set(ctx, partitionKey(3, fmt.Sprint("small:", i)), "x", 0)
+		s.RDB.Set(ctx, redisclient.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
 	}
-	for _, key := range []string{partitionKey(7, "large"), partitionKey(12, "a"), partitionKey(12, "b"),
+	for _, key := range []string{redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a"), redisclient.PartitionKey(12, "b"),
 		"market:ticks", "{p1}:none", "{p"} {
-		if err := s.rdb.Set(ctx, key, large, 0).Err(); err != nil {
+		if err := s.RDB.Set(ctx, key, large, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +56,7 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 		}
 	}
 	// The next pass forgets what is gone.
-	if err := s.rdb.Del(ctx, partitionKey(7, "large"), partitionKey(12, "a")).Err(); err != nil {
+	if err := s.RDB.Del(ctx, redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a")).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.UpdateGauges(ctx); err != nil {
@@ -79,8 +80,8 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, redis := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
-		s := openStore(t, Options{URL: redis.URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
-		if err := s.rdb.Set(ctx, partitionKey(1, "a"), "x", 0).Err(); err != nil {
+		s := openStore(t, Options{URL: redis.URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())})
+		if err := s.RDB.Set(ctx, redisclient.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -96,16 +97,16 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 
 // BenchmarkSizes measures the keys of one update.
 func BenchmarkSizes(b *testing.B) {
-	s, err := Open(Options{URL: redistest.New(b).URL(), Metrics: NewMetrics(prometheus.NewRegistry())})
+	s, err := Open(Options{URL: redistest.New(b).URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer s.Close()
 	ctx := context.Background()
 	for from := 0; from < 50_000; from += 1000 {
-		pipe := s.rdb.Pipeline()
+		pipe := s.RDB.Pipeline()
 		for i := range 1000 {
-			pipe.HSet(ctx, partitionKey(i%16, fmt.Sprint("job:", from+i)), "a", "some text", "b", "more of it", "c", i)
+			pipe.HSet(ctx, redisclient.PartitionKey(i%16, fmt.Sprint("job:", from+i)), "a", "some text", "b", "more of it", "c", i)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			b.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // streamStats says how full a kind of stream is, and how far its readers are
@@ -29,14 +31,14 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: jobGroup}
 	now := s.Now()
 	for p := range s.Partitions() {
-		pipe := s.rdb.Pipeline()
-		lengths := []*redis.IntCmd{pipe.XLen(ctx, eventsKey(p)), pipe.XLen(ctx, signalsKey(p)), pipe.XLen(ctx, jobQueueKey(p))}
-		held := pipe.XPending(ctx, jobQueueKey(p), jobGroup)
-		execute(ctx, pipe) // each command has its own error
+		pipe := s.RDB.Pipeline()
+		lengths := []*redis.IntCmd{pipe.XLen(ctx, redisclient.EventsKey(p)), pipe.XLen(ctx, redisclient.SignalsKey(p)), pipe.XLen(ctx, redisclient.JobQueueKey(p))}
+		held := pipe.XPending(ctx, redisclient.JobQueueKey(p), jobGroup)
+		redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
-				return nil, unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
+				return nil, redisclient.Unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
 			}
 			total.Length += n
 		}
@@ -44,13 +46,13 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		if pending, err := held.Result(); err == nil {
 			taken = pending.Count
 		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)
-			entries, err := s.readRange(ctx, jobQueueKey(p), "-", "+", 1)
+			entries, err := s.ReadRange(ctx, redisclient.JobQueueKey(p), "-", "+", 1)
 			if err != nil {
-				return nil, unavailable(err)
+				return nil, redisclient.Unavailable(err)
 			}
 			jobs.age(now, entries)
 		}
@@ -69,9 +71,9 @@ func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *s
 	}
 	lag, page := 0, 100
 	for lag < lagMax {
-		entries, err := s.readRange(ctx, eventsKey(p), "("+position.String(), "+", page)
+		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
-			return unavailable(err)
+			return redisclient.Unavailable(err)
 		}
 		if lag == 0 {
 			events.age(now, entries)
@@ -80,15 +82,15 @@ func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *s
 		if len(entries) < page {
 			break
 		}
-		position, page = entries[len(entries)-1].position, 2000
+		position, page = entries[len(entries)-1].Position, 2000
 	}
 	events.Lag += int64(min(lag, lagMax))
 	return nil
 }
 
 // age takes the age of the first of entries, if it is the greatest.
-func (t *streamStats) age(now time.Time, entries []entry) {
+func (t *streamStats) age(now time.Time, entries []redisclient.Entry) {
 	if len(entries) > 0 {
-		t.Oldest = max(t.Oldest, now.Sub(entries[0].position.Time()))
+		t.Oldest = max(t.Oldest, now.Sub(entries[0].Position.Time()))
 	}
 }

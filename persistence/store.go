@@ -1,11 +1,13 @@
 package persistence
 
+import redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+
 // Options says which Redis to use and how.
-type Options = clientOptions
+type Options = redisclient.Options
 
 // Store is the connection to Redis and all records of this package.
 type Store struct {
-	*Client
+	*redisclient.Client
 	streams  *streamMetrics // nil: not measured
 	sizes    *sizes
 	appended []newest // by partition
@@ -14,13 +16,13 @@ type Store struct {
 // Open prepares the connection. It does not wait for Redis: see Ready. It fails
 // if an option is not valid.
 func Open(o Options) (*Store, error) {
-	c, err := NewClient(o)
+	c, err := redisclient.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{Client: c, appended: make([]newest, c.Partitions())}
 	if o.Metrics != nil {
-		s.streams, s.sizes = newStreamMetrics(o.Metrics.registry), newSizes(o.Metrics.registry)
+		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
 	}
 	return s, nil
 }

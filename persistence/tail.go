@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // TailOptions are the limits of a Tail.
@@ -77,13 +78,13 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
 		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	if t.log == nil {
-		t.log = s.log
+		t.log = s.Log
 	}
 	for p := range t.partitions {
-		t.byKey[eventsKey(p)] = p
+		t.byKey[redisclient.EventsKey(p)] = p
 	}
 	readers := 1
-	if _, cluster := s.blocking.(*redis.ClusterClient); cluster {
+	if _, cluster := s.Blocking.(*redis.ClusterClient); cluster {
 		// One command cannot read streams of different slots.
 		readers = s.Partitions()
 	}
@@ -161,7 +162,7 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 		for _, p := range partitions {
 			t.partitions[p].suspect = true
 		}
-		if c, ok := t.store.blocking.(*redis.ClusterClient); ok {
+		if c, ok := t.store.Blocking.(*redis.ClusterClient); ok {
 			c.ReloadState(ctx)
 		}
 		sleep(ctx, backoff)
@@ -191,12 +192,12 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 		}
 		if end.IsZero() {
 			// Empty, but perhaps only now.
-			info, err := t.store.readInfo(ctx, eventsKey(p))
+			info, err := t.store.ReadInfo(ctx, redisclient.EventsKey(p))
 			if err != nil {
 				return err
 			}
-			if info.length == 0 {
-				end = info.generated
+			if info.Length == 0 {
+				end = info.Generated
 			}
 		}
 		part := &t.partitions[p]
@@ -211,12 +212,12 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 func (t *Tail) read(ctx context.Context, partitions []int) error {
 	n := len(partitions)
 	args := make([]any, 6+2*n)
-	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", blockTimeout.Milliseconds(), "STREAMS"})
+	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", redisclient.BlockTimeout.Milliseconds(), "STREAMS"})
 	for i, p := range partitions {
-		args[6+i] = eventsKey(p)
+		args[6+i] = redisclient.EventsKey(p)
 		args[6+n+i] = t.partitions[p].cursor.String()
 	}
-	reply, err := t.store.raw(ctx, t.store.blocking, nil, args...)
+	reply, err := t.store.Raw(ctx, t.store.Blocking, nil, args...)
 	if err != nil {
 		return fmt.Errorf("read event logs: %w", err)
 	}
@@ -246,41 +247,41 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 }
 
 // parse reads the reply of XREAD: a map, or in the older protocol a list of pairs.
-func (t *Tail) parse(reply []byte) (map[int][]entry, error) {
-	r := newReplyReader(reply)
+func (t *Tail) parse(reply []byte) (map[int][]redisclient.Entry, error) {
+	r := redisclient.NewReplyReader(reply)
 	isMap := len(reply) > 0 && reply[0] == '%'
-	n := r.array()
+	n := r.Array()
 	if isMap {
 		n /= 2
 	}
-	found := make(map[int][]entry, min(n, len(t.byKey)))
-	for ; n > 0 && r.err == nil; n-- {
-		if !isMap && r.array() != 2 {
-			r.fail()
+	found := make(map[int][]redisclient.Entry, min(n, len(t.byKey)))
+	for ; n > 0 && r.Err == nil; n-- {
+		if !isMap && r.Array() != 2 {
+			r.Fail()
 		}
-		p, ok := t.byKey[string(r.text())]
-		entries, err := r.entries(nil)
+		p, ok := t.byKey[string(r.Text())]
+		entries, err := r.Entries(nil)
 		if err != nil || !ok {
-			return nil, errReply
+			return nil, redisclient.ErrReply
 		}
 		found[p] = entries
 	}
-	return found, r.err
+	return found, r.Err
 }
 
 // hand gives the events of a partition to the subscribers.
-func (t *Tail) hand(p int, entries []entry) {
+func (t *Tail) hand(p int, entries []redisclient.Entry) {
 	part := &t.partitions[p]
 	events := make([]signal.Event, 0, len(entries))
 	panics.GuardEach(t.log, panics.Tail, len(entries), func(i int) {
 		if e, ok := t.store.event(p, &entries[i]); ok {
 			events = append(events, e)
 		}
-	}, func(i int) []any { return []any{"partition", p, "at", entries[i].position.String()} })
+	}, func(i int) []any { return []any{"partition", p, "at", entries[i].Position.String()} })
 	if len(events) > 0 && !t.deliver(p, events) {
 		t.notify(p, t.gaps) // of the events of a batch, who panicked may have handled some
 	}
-	part.cursor = entries[len(entries)-1].position
+	part.cursor = entries[len(entries)-1].Position
 	part.recent.add(entries)
 	part.pass(part.cursor)
 }
@@ -308,7 +309,7 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 	if err != nil {
 		return false, err
 	}
-	lost := !retained && info.wentBack(part.cursor)
+	lost := !retained && wentBack(info, part.cursor)
 	if !lost && part.cursor.Compare(appended) < 0 {
 		if lost, err = t.store.lost(ctx, p, appended); err != nil {
 			return false, err
@@ -323,11 +324,11 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 		t.notify(p, t.gaps)
 	}
 	switch {
-	case !info.exists:
+	case !info.Exists:
 		part.cursor = signal.Position{}
-	case info.complete && !found && info.last.Compare(part.cursor) <= 0:
+	case info.Complete && !found && info.Last.Compare(part.cursor) <= 0:
 		// Whatever was behind the cursor is gone: nobody must wait for it.
-		part.cursor = info.generated
+		part.cursor = info.Generated
 	}
 	part.suspect = false
 	if !found {
@@ -338,10 +339,10 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 
 // rollBack goes back to the last event that both the tail and the log have, and reports
 // that the others are lost.
-func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
+func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo) error {
 	part := &t.partitions[p]
 	common := signal.Position{}
-	if info.exists {
+	if info.Exists {
 		var err error
 		if common, err = t.common(ctx, p, info); err != nil {
 			return err
@@ -360,23 +361,23 @@ func (t *Tail) rollBack(ctx context.Context, p int, info streamInfo) error {
 
 // common returns the position of the last event of the log of which all before it,
 // and it, were read.
-func (t *Tail) common(ctx context.Context, p int, info streamInfo) (signal.Position, error) {
+func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (signal.Position, error) {
 	part := &t.partitions[p]
 	known := part.recent
 	most := len(known.positions) + 1
-	entries, err := t.store.readRange(ctx, eventsKey(p), "("+known.base.String(), part.cursor.String(), most)
+	entries, err := t.store.ReadRange(ctx, redisclient.EventsKey(p), "("+known.base.String(), part.cursor.String(), most)
 	if err != nil {
-		return signal.Position{}, unavailable(err)
+		return signal.Position{}, redisclient.Unavailable(err)
 	}
 	at := known.base
 	for i := range entries {
-		if !known.has(entries[i].position) {
+		if !known.has(entries[i].Position) {
 			break
 		}
-		at = entries[i].position
+		at = entries[i].Position
 	}
-	if info.complete && info.generated.Compare(at) < 0 {
-		return info.generated, nil // before everything that the tail remembers
+	if info.Complete && info.Generated.Compare(at) < 0 {
+		return info.Generated, nil // before everything that the tail remembers
 	}
 	return at, nil
 }
@@ -451,5 +452,5 @@ func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error
 			break
 		}
 	}
-	return unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
+	return redisclient.Unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
 }

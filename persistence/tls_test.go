@@ -1,68 +1,73 @@
 package persistence
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
+	"context"
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// tlsFiles are those of a server for 127.0.0.1.
-type tlsFiles struct{ ca, cert, key string }
-
-// newTLSFiles makes an authority of the test's own, and a certificate that it signs.
-func newTLSFiles(t *testing.T) tlsFiles {
-	t.Helper()
-	dir := t.TempDir()
-	f := tlsFiles{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
-	authority, key := newKey(t), newKey(t)
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	server := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature}
-	signed := func(file string, template *x509.Certificate, of *ecdsa.PrivateKey) {
-		der, err := x509.CreateCertificate(rand.Reader, template, ca, &of.PublicKey, authority)
-		if err != nil {
+// Each kind of address by TLS: the service works with the authority of redis.ca_file, and
+// does not connect without it.
+func TestRedisByTLS(t *testing.T) {
+	t.Parallel()
+	f := redistest.NewTLSFiles(t)
+	allowed := func(s *redistest.Server) {
+		t.Helper()
+		if err := s.Client().Do(t.Context(), "ACL", "SETUSER", "service", "on", ">p@ss/%", "~*", "&*", "+@all").Err(); err != nil {
 			t.Fatal(err)
 		}
-		writePEM(t, file, "CERTIFICATE", der)
 	}
-	signed(f.ca, ca, authority)
-	signed(f.cert, server, key)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
+	const user = "service:p%40ss%2F%25@"
+	port := redistest.FreePort(t)
+	single := redistest.New(t, f.Args(port)...)
+	allowed(single)
+
+	nodePort := redistest.FreePort(t)
+	node := redistest.New(t, append(f.Args(nodePort), "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")...)
+	allowed(node)
+	if err := node.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
-	writePEM(t, f.key, "PRIVATE KEY", der)
-	return f
-}
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	sentinelPort := redistest.FreePort(t)
+	redistest.NewSentinel(t, "bind 127.0.0.1", "tls-port "+sentinelPort, "tls-cert-file "+f.Cert, "tls-key-file "+f.Key, "tls-ca-cert-file "+f.CA,
+		"tls-auth-clients no", "tls-replication yes", "sentinel monitor main 127.0.0.1 "+port+" 1", "sentinel auth-user main service", "sentinel auth-pass main p@ss/%",
+		"user watcher on >s&cret ~* &* +@all", "user default off")
+
+	sentinels := "rediss+sentinel://" + user + "127.0.0.1:" + sentinelPort + "/main"
+	for _, c := range []struct{ name, url, without string }{
+		{"one server", "rediss://" + user + "127.0.0.1:" + port + "/0", ""},
+		{"a cluster", "rediss+cluster://" + user + "127.0.0.1:" + nodePort, ""},
+		{"sentinels", sentinels + "?sentinel_username=watcher&sentinel_password=s%26cret", sentinels},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := openStore(t, Options{URL: c.url, CAFile: f.CA, Partitions: 2})
+			Eventually(t, func() bool { return s.Ready(context.Background()) == nil })
+			log := OpenLog(t, s, LogOptions{})
+			account := signal.NewAccountID()
+			if _, err := log.Append(t.Context(), Noted(account, "x")); err != nil {
+				t.Fatal(err)
+			}
+			if events, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 10); len(events) == 0 || err != nil {
+				t.Errorf("%d events, %v", len(events), err)
+			}
+			stranger := openStore(t, Options{URL: c.url, Partitions: 2})
+			if err := stranger.SyncClock(t.Context()); err == nil {
+				t.Error("a certificate of an unknown authority is taken")
+			}
+			plain := openStore(t, Options{URL: strings.Replace(c.url, "rediss", "redis", 1), Partitions: 2})
+			if err := plain.SyncClock(t.Context()); err == nil {
+				t.Error("it answers without TLS")
+			}
+			if c.without != "" {
+				nobody := openStore(t, Options{URL: c.without, CAFile: f.CA, Partitions: 2})
+				if err := nobody.SyncClock(t.Context()); err == nil {
+					t.Error("sentinels answer without their password")
+				}
+			}
+		})
 	}
-	return key
-}
-
-func writePEM(t *testing.T, file, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// args are those of a server that takes TLS only, on a port.
-func (f tlsFiles) args(port string) []string {
-	return []string{"--tls-port", port, "--tls-cert-file", f.cert, "--tls-key-file", f.key, "--tls-ca-cert-file", f.ca,
-		"--tls-auth-clients", "no", "--tls-replication", "yes", "--bind", "127.0.0.1"}
 }

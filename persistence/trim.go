@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/trim.lua
@@ -52,11 +54,11 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 // none behind the engine's stored position: those wait for their effect.
 // KindConflict: another epoch holds the partition; 0 does not ask.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
-	keys := []string{eventsKey(partition), positionKey(partition), epochKey(partition)}
+	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition), redisclient.EpochKey(partition)}
 	for range trimRounds {
-		n, err := trimScript.Run(ctx, t.store.rdb, keys, t.options.Keep.Milliseconds(), t.options.MaxEntries, epoch).Int()
+		n, err := trimScript.Run(ctx, t.store.RDB, keys, t.options.Keep.Milliseconds(), t.options.MaxEntries, epoch).Int()
 		if err != nil {
-			return unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
+			return redisclient.Unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
 		}
 		if n < 0 {
 			return errOldEpoch
@@ -75,18 +77,18 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error {
 	s := t.store
 	if err := s.SyncClock(ctx); err != nil {
-		return unavailable(err)
+		return redisclient.Unavailable(err)
 	}
 	safe := signal.Position{MS: s.Now().Add(-t.options.Retention).UnixMilli()}
-	first, err := s.readRange(ctx, signalsKey(partition), "-", "+", 1)
+	first, err := s.ReadRange(ctx, redisclient.SignalsKey(partition), "-", "+", 1)
 	if err != nil {
-		return unavailable(err)
+		return redisclient.Unavailable(err)
 	}
-	if len(first) == 0 || first[0].position.Compare(safe) >= 0 {
+	if len(first) == 0 || first[0].Position.Compare(safe) >= 0 {
 		return nil
 	}
 	err = s.eachOpen(ctx, partition, func(_, value []byte) error {
-		created, _, err := cutStamp(value)
+		created, _, err := codec.CutStamp(value)
 		if err != nil {
 			return fmt.Errorf("trim signals of partition %d: %w", partition, err)
 		}
@@ -99,9 +101,9 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 		return err
 	}
 	for range trimRounds {
-		n, err := s.rdb.XTrimMinIDApprox(ctx, signalsKey(partition), safe.String(), 0).Result()
+		n, err := s.RDB.XTrimMinIDApprox(ctx, redisclient.SignalsKey(partition), safe.String(), 0).Result()
 		if err != nil {
-			return unavailable(fmt.Errorf("trim signals of partition %d: %w", partition, err))
+			return redisclient.Unavailable(fmt.Errorf("trim signals of partition %d: %w", partition, err))
 		}
 		if n < trimCall/2 {
 			return nil

@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -15,12 +17,12 @@ import (
 // position of the i-th.
 func fillEvents(t *testing.T, b *logBench, n int) func(i int) signal.Position {
 	t.Helper()
-	header := appendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount})
+	header := codec.AppendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount})
 	old := time.Now().Add(-2 * time.Hour).UnixMilli()
 	at := func(i int) signal.Position { return signal.Position{MS: old + int64(i)} }
 	err := b.rdb.Eval(t.Context(), `for i = 0, ARGV[1] - 1 do
 		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
-	end`, []string{eventsKey(0)}, n, old, header).Err()
+	end`, []string{redisclient.EventsKey(0)}, n, old, header).Err()
 	if err != nil && err != redis.Nil {
 		t.Fatal(err)
 	}
@@ -50,14 +52,14 @@ func TestTrimEvents(t *testing.T) {
 			t.Parallel()
 			b := newLogBench(t, redistest.New(t), LogOptions{})
 			at := fillEvents(t, b, n)
-			b.rdb.Set(t.Context(), epochKey(0), 3, 0)
+			b.rdb.Set(t.Context(), redisclient.EpochKey(0), 3, 0)
 			if c.position >= 0 {
-				b.rdb.Set(t.Context(), positionKey(0), at(c.position).String(), 0)
+				b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(c.position).String(), 0)
 			}
 			if err := NewTrimmer(b.store, c.options).TrimEvents(t.Context(), 0, 3); err != nil {
 				t.Fatal(err)
 			}
-			left := int(b.rdb.XLen(t.Context(), eventsKey(0)).Val())
+			left := int(b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val())
 			if left < c.least || left > c.most {
 				t.Errorf("%d entries are left, want %d to %d", left, c.least, c.most)
 			}
@@ -69,11 +71,11 @@ func TestTrimEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	at := fillEvents(t, b, 1000)
-	b.rdb.Set(t.Context(), positionKey(0), at(999).String(), 0)
-	b.rdb.Set(t.Context(), epochKey(0), 4, 0)
+	b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(999).String(), 0)
+	b.rdb.Set(t.Context(), redisclient.EpochKey(0), 4, 0)
 	err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 3)
 	wantKind(t, "an old epoch", err, signal.KindConflict)
-	if n := b.rdb.XLen(t.Context(), eventsKey(0)).Val(); n != 1000 {
+	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 1000 {
 		t.Errorf("%d entries are left", n)
 	}
 	if err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 0); err != nil {
@@ -91,21 +93,21 @@ func TestTrimSignals(t *testing.T) {
 	pipe := b.rdb.Pipeline()
 	s := logSignal(codecAccount)
 	for i := range n {
-		pipe.XAdd(ctx, &redis.XAddArgs{Stream: signalsKey(0), ID: at(i).String(), Values: []string{"h", string(appendRecord(nil, s, time.Time{})), "m", "{}"}})
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: at(i).String(), Values: []string{"h", string(codec.AppendRecord(nil, s, time.Time{})), "m", "{}"}})
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
 	open := func(i int) {
 		p := at(i).String()
-		b.rdb.HSet(ctx, openKey(0), openField(signal.NewSignalID()), p+" "+at(n).String()+" "+string(appendOpen(nil, s, time.Time{})))
+		b.rdb.HSet(ctx, redisclient.OpenKey(0), codec.OpenField(signal.NewSignalID()), p+" "+at(n).String()+" "+string(codec.AppendOpen(nil, s, time.Time{})))
 	}
 	trim := func(retention time.Duration) int {
 		t.Helper()
 		if err := NewTrimmer(b.store, TrimOptions{Retention: retention}).TrimSignals(ctx, 0, 0); err != nil {
 			t.Fatal(err)
 		}
-		return int(b.rdb.XLen(ctx, signalsKey(0)).Val())
+		return int(b.rdb.XLen(ctx, redisclient.SignalsKey(0)).Val())
 	}
 	open(1500)
 	open(500)
@@ -115,11 +117,11 @@ func TestTrimSignals(t *testing.T) {
 	if left := trim(0); left < n-500 || left > n-500+100 {
 		t.Errorf("%d are left; the oldest open signal is number 500 of %d", left, n)
 	}
-	entries, err := b.store.readRange(ctx, signalsKey(0), at(500).String(), at(500).String(), 1)
+	entries, err := b.store.ReadRange(ctx, redisclient.SignalsKey(0), at(500).String(), at(500).String(), 1)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the record of an open signal is gone: %v", err)
 	}
-	b.rdb.Del(ctx, openKey(0))
+	b.rdb.Del(ctx, redisclient.OpenKey(0))
 	if left := trim(0); left > 100 {
 		t.Errorf("%d are left, none of them open", left)
 	}
@@ -134,12 +136,12 @@ func TestStreamStats(t *testing.T) {
 	}
 	at := fillEvents(t, b, 300)
 	b.append(created(logSignal(accountIn(b.store, 1))))
-	b.rdb.Set(ctx, positionKey(0), at(99).String(), 0)
+	b.rdb.Set(ctx, redisclient.PositionKey(0), at(99).String(), 0)
 	job := time.Now().Add(-time.Minute).UnixMilli()
-	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: jobQueueKey(2), ID: strconv.FormatInt(job, 10), Values: []string{"a", "b"}})
-	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: jobQueueKey(2), Values: []string{"a", "b"}})
-	b.rdb.XGroupCreateMkStream(ctx, jobQueueKey(2), jobGroup, "0")
-	b.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{Group: jobGroup, Consumer: "n", Streams: []string{jobQueueKey(2), ">"}, Count: 1, Block: -1})
+	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.JobQueueKey(2), ID: strconv.FormatInt(job, 10), Values: []string{"a", "b"}})
+	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.JobQueueKey(2), Values: []string{"a", "b"}})
+	b.rdb.XGroupCreateMkStream(ctx, redisclient.JobQueueKey(2), jobGroup, "0")
+	b.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{Group: jobGroup, Consumer: "n", Streams: []string{redisclient.JobQueueKey(2), ">"}, Count: 1, Block: -1})
 	got, err := b.store.streamStats(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // webhookVersion is the first byte of the record of a webhook, behind "SINCE ", the
@@ -43,25 +44,25 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	}
 	b = append(b, fields)
 	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt} {
-		b = binary.AppendUvarint(b, uint64(milliOf(t)))
+		b = binary.AppendUvarint(b, uint64(codec.MilliOf(t)))
 	}
-	b = appendString(b, w.URL)
+	b = codec.AppendString(b, w.URL)
 	b = append(b, byte(len(w.Events)))
 	for _, t := range w.Events {
-		code := codeOfEvent[t]
-		if code == 0 || len(w.Events) > len(eventCodes) {
+		code := codec.CodeOfEvent[t]
+		if code == 0 || len(w.Events) > len(codec.EventCodes) {
 			return nil, fmt.Errorf("encode webhook %s: event %q is not known", w.ID, t)
 		}
 		b = append(b, code)
 	}
-	b = appendString(b, w.APIVersion)
-	b = appendString(b, string(w.Secret))
+	b = codec.AppendString(b, w.APIVersion)
+	b = codec.AppendString(b, string(w.Secret))
 	if w.Description != nil {
-		b = appendString(b, *w.Description)
+		b = codec.AppendString(b, *w.Description)
 	}
 	if w.PreviousSecret != nil {
-		b = appendString(b, string(w.PreviousSecret))
-		b = binary.AppendUvarint(b, uint64(milliOf(w.PreviousUntil)))
+		b = codec.AppendString(b, string(w.PreviousSecret))
+		b = binary.AppendUvarint(b, uint64(codec.MilliOf(w.PreviousUntil)))
 	}
 	return b, nil
 }
@@ -79,41 +80,41 @@ func reasonCode(r delivery.DisabledReason) byte {
 // value.
 func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (delivery.Webhook, error) {
 	since, rest := cutSince(value)
-	d := decoder{b: rest}
-	if version := d.byte(); d.err == nil && version != webhookVersion {
-		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
+	d := codec.Decoder{B: rest}
+	if version := d.Byte(); d.Err == nil && version != webhookVersion {
+		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
 	w := delivery.Webhook{ID: id, Account: account, Status: delivery.WebhookEnabled, Since: since}
-	if d.byte()&1 != 0 {
+	if d.Byte()&1 != 0 {
 		w.Status = delivery.WebhookDisabled
 	}
-	if code := d.byte(); int(code) < len(disabledReasons) {
+	if code := d.Byte(); int(code) < len(disabledReasons) {
 		w.DisabledReason = disabledReasons[code]
 	} else {
-		d.fail(fmt.Errorf("reason %d is not known", code))
+		d.Fail(fmt.Errorf("reason %d is not known", code))
 	}
-	fields := d.byte()
-	w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt = d.time(), d.time(), d.time(), d.time()
-	w.URL = string(d.textBytes(d.byte()))
-	for _, code := range d.take(int(d.byte())) {
-		if code == 0 || int(code) >= len(eventCodes) {
-			d.fail(fmt.Errorf("event of type %d is not known", code))
+	fields := d.Byte()
+	w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt = d.Time(), d.Time(), d.Time(), d.Time()
+	w.URL = string(d.TextBytes(d.Byte()))
+	for _, code := range d.Take(int(d.Byte())) {
+		if code == 0 || int(code) >= len(codec.EventCodes) {
+			d.Fail(fmt.Errorf("event of type %d is not known", code))
 			break
 		}
-		w.Events = append(w.Events, eventCodes[code])
+		w.Events = append(w.Events, codec.EventCodes[code])
 	}
-	w.APIVersion = string(d.textBytes(d.byte()))
-	w.Secret = append([]byte(nil), d.textBytes(d.byte())...)
+	w.APIVersion = string(d.TextBytes(d.Byte()))
+	w.Secret = append([]byte(nil), d.TextBytes(d.Byte())...)
 	if fields&webhookDescription != 0 {
-		text := string(d.textBytes(d.byte()))
+		text := string(d.TextBytes(d.Byte()))
 		w.Description = &text
 	}
 	if fields&webhookPrevious != 0 {
-		w.PreviousSecret = append([]byte{}, d.textBytes(d.byte())...)
-		w.PreviousUntil = d.time()
+		w.PreviousSecret = append([]byte{}, d.TextBytes(d.Byte())...)
+		w.PreviousUntil = d.Time()
 	}
-	if d.err != nil {
-		return delivery.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.err)
+	if d.Err != nil {
+		return delivery.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.Err)
 	}
 	w.Revision = string(value)
 	return w, nil
@@ -135,20 +136,20 @@ func cutSince[T string | []byte](record T) (signal.Position, T) {
 // appendHealth adds how an endpoint does.
 func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 	b = append(b, webhookVersion)
-	b = binary.AppendUvarint(b, uint64(milliOf(h.FailingSince)))
+	b = binary.AppendUvarint(b, uint64(codec.MilliOf(h.FailingSince)))
 	b = binary.AppendUvarint(b, uint64(uint32(max(h.Failures, 0))))
 	return binary.AppendUvarint(b, uint64(uint32(max(h.Warned, 0))))
 }
 
 // decodeHealth is the inverse of appendHealth.
 func decodeHealth(value []byte) (delivery.WebhookHealth, error) {
-	d := newDecoder(value)
-	if version := d.byte(); d.err == nil && version != webhookVersion {
-		d.fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
+	d := codec.NewDecoder(value)
+	if version := d.Byte(); d.Err == nil && version != webhookVersion {
+		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
 	}
-	h := delivery.WebhookHealth{FailingSince: d.time(), Failures: int(uint32(d.uvarint())), Warned: int(uint32(d.uvarint()))}
-	if d.err != nil {
-		return delivery.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.err)
+	h := delivery.WebhookHealth{FailingSince: d.Time(), Failures: int(uint32(d.Uvarint())), Warned: int(uint32(d.Uvarint()))}
+	if d.Err != nil {
+		return delivery.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.Err)
 	}
 	return h, nil
 }

@@ -11,9 +11,11 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 const (
+	codecAccount  = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 	codecWebhook  = signal.WebhookID("whk_01M7YQ1WTVKN9DZNWV9NV456V1")
 	codecDelivery = signal.DeliveryID("dlv_01M7YQ1X7PE2DGEP087XGX6XDW")
 	codecBody     = "12345678901234567890"
@@ -232,7 +234,7 @@ func TestDeliveryErrors(t *testing.T) {
 func TestDeliveryMember(t *testing.T) {
 	t.Parallel()
 	member, err := deliveryMember(codecDelivery, signal.WebhookTest)
-	if err != nil || len(member) != memberBytes || member[16] != codeOfEvent[signal.WebhookTest] || deliveryOf(member) != codecDelivery ||
+	if err != nil || len(member) != memberBytes || member[16] != codec.CodeOfEvent[signal.WebhookTest] || deliveryOf(member) != codecDelivery ||
 		member[:16] != deliveryField(codecDelivery) {
 		t.Errorf("member %q, %v", member, err)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 const (
@@ -76,7 +78,7 @@ func (h *Webhooks) Register(ctx context.Context, w delivery.Webhook, limit int, 
 			return stored(w)
 		}
 	}
-	return delivery.Webhook{}, unavailable(errors.New("register webhook: others are registered all the time"))
+	return delivery.Webhook{}, redisclient.Unavailable(errors.New("register webhook: others are registered all the time"))
 }
 
 // CheckRegistration returns the error with which Register would refuse w at present, or
@@ -99,9 +101,9 @@ func (h *Webhooks) checkRegistration(ctx context.Context, w *delivery.Webhook, l
 // checkURL returns errSameURL if another webhook of w's account has its URL, else how
 // many others it has.
 func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
-	records, err := h.store.rdb.HGetAll(ctx, webhooksKey(h.store.Partition(w.Account), w.Account)).Result()
+	records, err := h.store.RDB.HGetAll(ctx, redisclient.WebhooksKey(h.store.Partition(w.Account), w.Account)).Result()
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("read webhooks: %w", err))
+		return 0, redisclient.Unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
 	for id, record := range records {
 		other, err := decodeWebhook(w.Account, signal.WebhookID(id), []byte(record))
@@ -117,11 +119,11 @@ func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others in
 func (h *Webhooks) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
 	p := h.store.Partition(w.Account)
 	o := newOperation()
-	k := o.key(webhooksKey(p, w.Account))
+	k := o.key(redisclient.WebhooksKey(p, w.Account))
 	o.guard(guardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
 	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
-	o.stamped(stampID, 1, cmdHSet, k, string(w.ID), text(record))
-	o.step(cmdSAdd, o.key(webhookAccountsKey(p)), string(w.Account))
+	o.stamped(stampID, 1, cmdHSet, k, string(w.ID), codec.Text(record))
+	o.step(cmdSAdd, o.key(redisclient.WebhookAccountsKey(p)), string(w.Account))
 	o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
 	if answer != nil {
 		o.addReply(p, w.Account, answer)
@@ -140,10 +142,10 @@ func stored(w delivery.Webhook) (delivery.Webhook, error) {
 // account has none of that name.
 func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	p := h.store.Partition(account)
-	pipe := h.store.rdb.Pipeline()
-	record, health := pipe.HGet(ctx, webhooksKey(p, account), string(id)), pipe.HGet(ctx, webhookHealthKey(p, account), string(id))
-	if err := execute(ctx, pipe); err != nil {
-		return delivery.Webhook{}, unavailable(fmt.Errorf("read webhook: %w", err))
+	pipe := h.store.RDB.Pipeline()
+	record, health := pipe.HGet(ctx, redisclient.WebhooksKey(p, account), string(id)), pipe.HGet(ctx, redisclient.WebhookHealthKey(p, account), string(id))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return delivery.Webhook{}, redisclient.Unavailable(fmt.Errorf("read webhook: %w", err))
 	}
 	if errors.Is(record.Err(), redis.Nil) {
 		return delivery.Webhook{}, errNoWebhook
@@ -171,16 +173,16 @@ func readWebhook(account signal.AccountID, id signal.WebhookID, record, health s
 // first. One that cannot be read is logged and left out.
 func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	p := h.store.Partition(account)
-	pipe := h.store.rdb.Pipeline()
-	records, health := pipe.HGetAll(ctx, webhooksKey(p, account)), pipe.HGetAll(ctx, webhookHealthKey(p, account))
-	if err := execute(ctx, pipe); err != nil {
-		return nil, unavailable(fmt.Errorf("read webhooks: %w", err))
+	pipe := h.store.RDB.Pipeline()
+	records, health := pipe.HGetAll(ctx, redisclient.WebhooksKey(p, account)), pipe.HGetAll(ctx, redisclient.WebhookHealthKey(p, account))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Unavailable(fmt.Errorf("read webhooks: %w", err))
 	}
 	list := make([]delivery.Webhook, 0, len(records.Val()))
 	for id, record := range records.Val() {
 		w, err := readWebhook(account, signal.WebhookID(id), record, health.Val()[id])
 		if err != nil {
-			h.store.log.Error("a webhook is not readable", "component", "persistence", "err", err)
+			h.store.Log.Error("a webhook is not readable", "component", "persistence", "err", err)
 			continue
 		}
 		list = append(list, w)
@@ -211,7 +213,7 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearH
 		return delivery.Webhook{}, err
 	}
 	if clearHealth {
-		o.step(cmdHDel, o.key(webhookHealthKey(p, w.Account)), string(w.ID))
+		o.step(cmdHDel, o.key(redisclient.WebhookHealthKey(p, w.Account)), string(w.ID))
 	}
 	announced, err := h.log.apply(ctx, p, o)
 	if err != nil {
@@ -238,13 +240,13 @@ func (o *operation) addWebhook(p int, w *delivery.Webhook) (enabled bool, err er
 	if err != nil {
 		return false, err
 	}
-	k := o.key(webhooksKey(p, w.Account))
+	k := o.key(redisclient.WebhooksKey(p, w.Account))
 	o.guard(guardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
 	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
 	if enabled {
-		o.stamped(stampID, 1, cmdHSet, k, string(w.ID), text(b))
+		o.stamped(stampID, 1, cmdHSet, k, string(w.ID), codec.Text(b))
 	} else {
-		o.step(cmdHSet, k, string(w.ID), text(b))
+		o.step(cmdHSet, k, string(w.ID), codec.Text(b))
 	}
 	if before.Status != w.Status {
 		o.step(cmdHIncrBy, refWebhookStats, string(before.Status), "-1")
@@ -258,19 +260,19 @@ func (o *operation) addWebhook(p int, w *delivery.Webhook) (enabled bool, err er
 func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
 	p := h.store.Partition(account)
 	for range webhookTries {
-		record, err := h.store.rdb.HGet(ctx, webhooksKey(p, account), string(id)).Result()
+		record, err := h.store.RDB.HGet(ctx, redisclient.WebhooksKey(p, account), string(id)).Result()
 		if errors.Is(err, redis.Nil) {
-			return h.store.confirmed(ctx, confirmKey(p), errNoWebhook)
+			return h.store.Confirmed(ctx, redisclient.ConfirmKey(p), errNoWebhook)
 		}
 		if err != nil {
-			return unavailable(fmt.Errorf("read webhook: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("read webhook: %w", err))
 		}
 		o := newOperation()
-		k := o.key(webhooksKey(p, account))
+		k := o.key(redisclient.WebhooksKey(p, account))
 		o.guard(guardFieldIs, k, errWebhookChanged, string(id), record)
 		o.step(cmdHDel, k, string(id))
-		o.step(cmdHDel, o.key(webhookHealthKey(p, account)), string(id))
-		o.step(cmdHSet, o.key(webhooksEraseKey(p)), string(id), string(account))
+		o.step(cmdHDel, o.key(redisclient.WebhookHealthKey(p, account)), string(id))
+		o.step(cmdHSet, o.key(redisclient.WebhooksEraseKey(p)), string(id), string(account))
 		o.step(cmdUndue, refWebhooksDue, webhookMember(account, id))
 		o.step(cmdHIncrBy, refWebhookStats, string(statusOfRecord(record)), "-1")
 		o.addAnnouncement(account, signal.WebhookChanged, id)
@@ -295,9 +297,9 @@ func statusOfRecord(record string) delivery.WebhookStatus {
 func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
-		found, next, err := h.store.rdb.SScan(ctx, webhookAccountsKey(p), cursor, "", 1000).Result()
+		found, next, err := h.store.RDB.SScan(ctx, redisclient.WebhookAccountsKey(p), cursor, "", 1000).Result()
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("read accounts with webhooks of partition %d: %w", p, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read accounts with webhooks of partition %d: %w", p, err))
 		}
 		for _, a := range found {
 			seen[a] = true
@@ -323,13 +325,13 @@ func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error
 func (h *Webhooks) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
 	var stats delivery.WebhookStats
 	counts, due := make([]*redis.SliceCmd, h.store.Partitions()), make([]*redis.ZSliceCmd, h.store.Partitions())
-	pipe := h.store.rdb.Pipeline()
+	pipe := h.store.RDB.Pipeline()
 	for p := range counts {
-		counts[p] = pipe.HMGet(ctx, webhookStatsKey(p), "pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled))
-		due[p] = pipe.ZRangeWithScores(ctx, webhooksDueKey(p), 0, 0)
+		counts[p] = pipe.HMGet(ctx, redisclient.WebhookStatsKey(p), "pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled))
+		due[p] = pipe.ZRangeWithScores(ctx, redisclient.WebhooksDueKey(p), 0, 0)
 	}
-	if err := execute(ctx, pipe); err != nil {
-		return stats, unavailable(fmt.Errorf("count webhooks: %w", err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return stats, redisclient.Unavailable(fmt.Errorf("count webhooks: %w", err))
 	}
 	for p := range counts {
 		for i, total := range []*int64{&stats.Pending, &stats.Enabled, &stats.Disabled} {
@@ -339,7 +341,7 @@ func (h *Webhooks) WebhookStats(ctx context.Context) (delivery.WebhookStats, err
 			}
 		}
 		if first := due[p].Val(); len(first) > 0 {
-			if at := timeOfMilli(int64(first[0].Score)); stats.OldestDue.IsZero() || at.Before(stats.OldestDue) {
+			if at := codec.TimeOfMilli(int64(first[0].Score)); stats.OldestDue.IsZero() || at.Before(stats.OldestDue) {
 				stats.OldestDue = at
 			}
 		}

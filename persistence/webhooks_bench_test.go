@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -114,9 +115,9 @@ func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 // must all be zero.
 func (b *hookBench) wantNothingLeft() {
 	b.Helper()
-	other := set(eventsKey(b.p), epochKey(b.p), ownerKey(b.p), positionKey(b.p), installationKey())
+	other := set(redisclient.EventsKey(b.p), redisclient.EpochKey(b.p), redisclient.OwnerKey(b.p), redisclient.PositionKey(b.p), redisclient.InstallationKey())
 	for _, key := range b.rdb.Keys(b.Context(), "*").Val() {
-		if key == webhookStatsKey(b.p) {
+		if key == redisclient.WebhookStatsKey(b.p) {
 			for field, n := range b.rdb.HGetAll(b.Context(), key).Val() {
 				if n != "0" {
 					b.Errorf("the count of %s is %s", field, n)

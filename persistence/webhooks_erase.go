@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/deliveries_drop.lua
@@ -47,15 +49,15 @@ const (
 // dropEnded or the bytes of a time until which they must have ended. It returns how
 // many they were.
 func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, which string, members []string) (int, error) {
-	keys := []string{epochKey(p), webhookStatsKey(p), bodiesKey(p), bodyRefsKey(p), pendingKey(p, webhook), deliveriesKey(p, webhook),
-		recordedKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook)}
+	keys := []string{redisclient.EpochKey(p), redisclient.WebhookStatsKey(p), redisclient.BodiesKey(p), redisclient.BodyRefsKey(p), redisclient.PendingKey(p, webhook), redisclient.DeliveriesKey(p, webhook),
+		redisclient.RecordedKey(p, webhook), redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook)}
 	args := append(make([]any, 0, 2+len(members)), strconv.FormatInt(epoch, 10), which)
 	for _, m := range members {
 		args = append(args, m)
 	}
-	n, err := deliveriesDropScript.Run(ctx, s.rdb, keys, args...).Int()
+	n, err := deliveriesDropScript.Run(ctx, s.RDB, keys, args...).Int()
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
+		return 0, redisclient.Unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
 		return 0, errOldEpoch
@@ -69,16 +71,16 @@ func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook 
 // called again at once. KindConflict: another epoch holds the partition.
 func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration,
 	keep int, keepBytes int64) (more bool, err error) {
-	ended := []string{succeededKey(p, webhook), failedKey(p, webhook)}
-	pipe := h.store.rdb.Pipeline()
+	ended := []string{redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook)}
+	pipe := h.store.RDB.Pipeline()
 	succeeded, failed := pipe.ZCard(ctx, ended[0]), pipe.ZCard(ctx, ended[1])
-	if err := execute(ctx, pipe); err != nil {
-		return false, unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return false, redisclient.Unavailable(fmt.Errorf("count deliveries of webhook %s: %w", webhook, err))
 	}
 	count := int(succeeded.Val() + failed.Val())
 	excess := count - max(keep, 0)
 	if excess <= 0 && keepBytes > 0 && count > 0 {
-		used, err := h.bytesOf(ctx, deliveriesKey(p, webhook))
+		used, err := h.bytesOf(ctx, redisclient.DeliveriesKey(p, webhook))
 		if err != nil {
 			return false, err
 		}
@@ -106,15 +108,15 @@ func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webh
 
 // bytesOf estimates the memory that Redis uses for a key.
 func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
-	used, err := h.store.rdb.MemoryUsage(ctx, key, usageSamples).Result()
+	used, err := h.store.RDB.MemoryUsage(ctx, key, usageSamples).Result()
 	if refusal, ok := errors.AsType[redis.Error](err); ok && !errors.Is(refusal, redis.Nil) {
-		used, err = h.store.rdb.MemoryUsage(ctx, key).Result() // the in-process store takes no samples
+		used, err = h.store.RDB.MemoryUsage(ctx, key).Result() // the in-process store takes no samples
 	}
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, unavailable(fmt.Errorf("measure %s: %w", key, err))
+		return 0, redisclient.Unavailable(fmt.Errorf("measure %s: %w", key, err))
 	}
 	return used, nil
 }
@@ -123,9 +125,9 @@ func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
 func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, error) {
 	var all []redis.Z
 	for _, set := range sets {
-		found, err := h.store.rdb.ZRangeWithScores(ctx, set, 0, int64(n)-1).Result()
+		found, err := h.store.RDB.ZRangeWithScores(ctx, set, 0, int64(n)-1).Result()
 		if err != nil {
-			return nil, unavailable(fmt.Errorf("read %s: %w", set, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read %s: %w", set, err))
 		}
 		all = append(all, found...)
 	}
@@ -142,12 +144,12 @@ func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, 
 // pruneBefore drops the deliveries in set, which is by creation, that ended until
 // limit: those that were created later have not, and a few may have ended much later.
 func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, set string, limit time.Time) error {
-	until := milliOf(limit)
+	until := codec.MilliOf(limit)
 	for kept := 0; ; {
-		members, err := h.store.rdb.ZRangeByScore(ctx, set, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(until, 10),
+		members, err := h.store.RDB.ZRangeByScore(ctx, set, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(until, 10),
 			Offset: int64(kept), Count: dropChunk}).Result()
 		if err != nil {
-			return unavailable(fmt.Errorf("read %s: %w", set, err))
+			return redisclient.Unavailable(fmt.Errorf("read %s: %w", set, err))
 		}
 		if len(members) == 0 {
 			return nil
@@ -165,19 +167,19 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 // partition.
 func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	// Not WITHVALUES, which the server inside a process answers in a form of its own.
-	found, err := h.store.rdb.HRandField(ctx, webhooksEraseKey(p), 1).Result()
+	found, err := h.store.RDB.HRandField(ctx, redisclient.WebhooksEraseKey(p), 1).Result()
 	if err != nil {
-		return false, unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
+		return false, redisclient.Unavailable(fmt.Errorf("read removed webhooks of partition %d: %w", p, err))
 	}
 	if len(found) == 0 {
 		return false, nil
 	}
-	account, err := h.store.rdb.HGet(ctx, webhooksEraseKey(p), found[0]).Result()
+	account, err := h.store.RDB.HGet(ctx, redisclient.WebhooksEraseKey(p), found[0]).Result()
 	if errors.Is(err, redis.Nil) {
 		return true, nil // erased meanwhile
 	}
 	if err != nil {
-		return false, unavailable(fmt.Errorf("read removed webhook of partition %d: %w", p, err))
+		return false, redisclient.Unavailable(fmt.Errorf("read removed webhook of partition %d: %w", p, err))
 	}
 	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(account), signal.WebhookID(found[0]))
 }
@@ -185,9 +187,9 @@ func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more 
 // eraseWebhook drops a chunk of the deliveries of a removed webhook, and all that is
 // left of it behind the last one.
 func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID) error {
-	members, err := s.rdb.ZRange(ctx, recordedKey(p, webhook), 0, dropChunk-1).Result()
+	members, err := s.RDB.ZRange(ctx, redisclient.RecordedKey(p, webhook), 0, dropChunk-1).Result()
 	if err != nil {
-		return unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
+		return redisclient.Unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
 	}
 	if len(members) > 0 {
 		if _, err := s.dropDeliveries(ctx, p, epoch, webhook, dropAll, members); err != nil {
@@ -197,11 +199,11 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 			return nil
 		}
 	}
-	keys := []string{epochKey(p), webhooksEraseKey(p), webhooksKey(p, account), webhookAccountsKey(p), recordedKey(p, webhook),
-		deliveriesKey(p, webhook), pendingKey(p, webhook), succeededKey(p, webhook), failedKey(p, webhook), waitsKey(p, webhook)}
-	n, err := webhookErasedScript.Run(ctx, s.rdb, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
+	keys := []string{redisclient.EpochKey(p), redisclient.WebhooksEraseKey(p), redisclient.WebhooksKey(p, account), redisclient.WebhookAccountsKey(p), redisclient.RecordedKey(p, webhook),
+		redisclient.DeliveriesKey(p, webhook), redisclient.PendingKey(p, webhook), redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook), redisclient.WaitsKey(p, webhook)}
+	n, err := webhookErasedScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
 	if err != nil {
-		return unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
+		return redisclient.Unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
 		return errOldEpoch
@@ -214,14 +216,14 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p := w.partition
 	if cursor == "" {
-		keys := []string{webhooksKey(p, w.account), webhookHealthKey(p, w.account), webhookStatsKey(p), webhooksEraseKey(p),
-			webhooksDueKey(p), webhookAccountsKey(p)}
-		if err := webhooksRemoveScript.Run(ctx, s.rdb, keys, string(w.account)).Err(); err != nil {
+		keys := []string{redisclient.WebhooksKey(p, w.account), redisclient.WebhookHealthKey(p, w.account), redisclient.WebhookStatsKey(p), redisclient.WebhooksEraseKey(p),
+			redisclient.WebhooksDueKey(p), redisclient.WebhookAccountsKey(p)}
+		if err := webhooksRemoveScript.Run(ctx, s.RDB, keys, string(w.account)).Err(); err != nil {
 			return "", err
 		}
 		cursor = "0"
 	}
-	found, next, err := s.rdb.HScan(ctx, webhooksEraseKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	found, next, err := s.RDB.HScan(ctx, redisclient.WebhooksEraseKey(p), scanCursor(cursor), "", eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -237,7 +239,7 @@ func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (
 // eraseMails erases the mails to the account that are still to be sent.
 func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p := w.partition
-	found, next, err := s.rdb.HScan(ctx, mailRecordsKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	found, next, err := s.RDB.HScan(ctx, redisclient.MailRecordsKey(p), scanCursor(cursor), "", eraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -245,7 +247,7 @@ func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (str
 	for i := 0; i+1 < len(found); i += 2 { // identifier and record
 		m, err := decodeMail(found[i], []byte(found[i+1]))
 		if err != nil {
-			s.log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
+			s.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			continue
 		}
 		if m.Account == w.account {

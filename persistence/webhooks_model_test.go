@@ -15,6 +15,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // hookModel is what Redis is to hold of webhooks, as plain values.
@@ -102,7 +104,7 @@ func TestWebhooksKeepTheirBooks(t *testing.T) {
 // got returns all hashes, sets and sorted sets of webhooks in the database.
 func (m *hookModel) got() map[string]map[string]string {
 	ctx, all := m.Context(), map[string]map[string]string{}
-	keys := m.rdb.Keys(ctx, partitionKey(m.p, "*")).Val()
+	keys := m.rdb.Keys(ctx, redisclient.PartitionKey(m.p, "*")).Val()
 	types, pipe := make([]*redis.StatusCmd, len(keys)), m.rdb.Pipeline()
 	for i, key := range keys {
 		types[i] = pipe.Type(ctx, key)
@@ -138,9 +140,9 @@ func (m *hookModel) got() map[string]map[string]string {
 	for _, f := range take {
 		f()
 	}
-	for field, n := range all[webhookStatsKey(m.p)] {
+	for field, n := range all[redisclient.WebhookStatsKey(m.p)] {
 		if n == "0" {
-			delete(all[webhookStatsKey(m.p)], field)
+			delete(all[redisclient.WebhookStatsKey(m.p)], field)
 		}
 	}
 	maps.DeleteFunc(all, func(_ string, c map[string]string) bool { return len(c) == 0 })
@@ -158,52 +160,52 @@ func (m *hookModel) want() map[string]map[string]string {
 	}
 	stats, refs := map[string]int{}, map[string]int{}
 	for a := range m.known {
-		put(webhookAccountsKey(m.p), string(a), "")
+		put(redisclient.WebhookAccountsKey(m.p), string(a), "")
 	}
 	for _, w := range m.webhooks {
 		first := time.Time{}
 		for _, d := range w.deliveries {
 			member, err := deliveryMember(d.ID, d.Type)
 			m.must("make member", err)
-			put(recordedKey(m.p, w.ID), member, milliText(d.CreatedAt))
+			put(redisclient.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			plain := d.Delivery
 			plain.WasDueAt = time.Time{}
-			put(deliveriesKey(m.p, w.ID), deliveryField(d.ID), text(appendDelivery(nil, &plain, d.body)))
+			put(redisclient.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), codec.Text(appendDelivery(nil, &plain, d.body)))
 			refs[d.body]++
 			switch d.Status {
 			case delivery.Pending:
-				put(pendingKey(m.p, w.ID), member, milliText(d.NextAttemptAt))
+				put(redisclient.PendingKey(m.p, w.ID), member, codec.MilliText(d.NextAttemptAt))
 				stats["pending"]++
 				if first.IsZero() || d.NextAttemptAt.Before(first) {
 					first = d.NextAttemptAt
 				}
 			case delivery.Succeeded:
-				put(succeededKey(m.p, w.ID), member, milliText(d.CreatedAt))
+				put(redisclient.SucceededKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			case delivery.Failed:
-				put(failedKey(m.p, w.ID), member, milliText(d.CreatedAt))
+				put(redisclient.FailedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			}
 		}
 		if w.removed {
-			put(webhooksEraseKey(m.p), string(w.ID), string(w.Account))
+			put(redisclient.WebhooksEraseKey(m.p), string(w.ID), string(w.Account))
 			continue
 		}
-		put(webhooksKey(m.p, w.Account), string(w.ID), w.record)
+		put(redisclient.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
 		stats[string(w.Status)]++
 		if w.Health != (delivery.WebhookHealth{}) {
-			put(webhookHealthKey(m.p, w.Account), string(w.ID), text(appendHealth(nil, &w.Health)))
+			put(redisclient.WebhookHealthKey(m.p, w.Account), string(w.ID), codec.Text(appendHealth(nil, &w.Health)))
 		}
 		if !first.IsZero() {
-			put(webhooksDueKey(m.p), webhookMember(w.Account, w.ID), milliText(first))
+			put(redisclient.WebhooksDueKey(m.p), webhookMember(w.Account, w.ID), codec.MilliText(first))
 		}
 	}
 	for key, n := range refs {
-		put(bodiesKey(m.p), key, m.bodies[key])
+		put(redisclient.BodiesKey(m.p), key, m.bodies[key])
 		if n > 1 {
-			put(bodyRefsKey(m.p), key, strconv.Itoa(n-1))
+			put(redisclient.BodyRefsKey(m.p), key, strconv.Itoa(n-1))
 		}
 	}
 	for name, n := range stats {
-		put(webhookStatsKey(m.p), name, strconv.Itoa(n))
+		put(redisclient.WebhookStatsKey(m.p), name, strconv.Itoa(n))
 	}
 	return all
 }
@@ -292,7 +294,7 @@ func (m *hookModel) eraseOne() {
 	if _, err := m.hooks.EraseWebhooks(m.Context(), m.p, m.epoch); err != nil {
 		m.Fatal(err)
 	}
-	noted := m.rdb.HGetAll(m.Context(), webhooksEraseKey(m.p)).Val()
+	noted := m.rdb.HGetAll(m.Context(), redisclient.WebhooksEraseKey(m.p)).Val()
 	before := len(m.webhooks)
 	m.forget(func(w *modelWebhook) bool { return w.removed && noted[string(w.ID)] == "" })
 	if before-len(m.webhooks) > 1 {

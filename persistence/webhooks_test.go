@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 func TestRegisterKeepsTheLimit(t *testing.T) {
@@ -51,7 +52,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 	if events := b.eventsOf(b.account); len(events) != 7 || events[0].Type != signal.WebhookChanged || want[signal.WebhookID(events[0].Subject)].ID == "" {
 		t.Errorf("announced: %+v", events)
 	}
-	b.rdb.HSet(ctx, webhooksKey(b.p, b.account), string(list[0].ID), "damaged")
+	b.rdb.HSet(ctx, redisclient.WebhooksKey(b.p, b.account), string(list[0].ID), "damaged")
 	if list, err := b.hooks.Webhooks(ctx, b.account); len(list) != 6 || err != nil {
 		t.Errorf("with a damaged one: %d are listed, %v", len(list), err)
 	}
@@ -189,7 +190,7 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 	before := len(b.eventsOf(b.account))
 	_, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, out)
 	wantError(t, err, signal.KindConflict, "webhook_changed")
-	if got := b.stored(d); got.Status != delivery.Pending || len(b.eventsOf(b.account)) != before || b.rdb.Exists(ctx, mailsKey(b.p)).Val() != 0 {
+	if got := b.stored(d); got.Status != delivery.Pending || len(b.eventsOf(b.account)) != before || b.rdb.Exists(ctx, redisclient.MailsKey(b.p)).Val() != 0 {
 		t.Errorf("a part of what was refused is stored: %+v", got)
 	}
 
@@ -222,7 +223,7 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 	if left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, out); len(left) != 1 || err != nil {
 		t.Errorf("again: %v are left out, %v", left, err)
 	}
-	if n := b.rdb.ZCard(ctx, mailsKey(b.p)).Val(); n != 1 {
+	if n := b.rdb.ZCard(ctx, redisclient.MailsKey(b.p)).Val(); n != 1 {
 		t.Errorf("%d mails after repeating, want 1", n)
 	}
 }
@@ -261,18 +262,18 @@ func TestMails(t *testing.T) {
 	b.must("late", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, mails[0], now))
 	want := mails[1]
 	want.Tries++
-	b.rdb.HSet(ctx, mailRecordsKey(b.p), mails[2].ID, "damaged")
+	b.rdb.HSet(ctx, redisclient.MailRecordsKey(b.p), mails[2].ID, "damaged")
 	if got := due(again, 10, 1); got[0] != want {
 		t.Errorf("due later: %+v, want %+v", got[0], want)
 	}
 	b.must("given up", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, want, time.Time{}))
-	wantPostponed(t, b.store, mailsKey(b.p), mails[2].ID, again)
-	if n := b.rdb.HLen(ctx, mailRecordsKey(b.p)).Val(); n != 1 {
+	wantPostponed(t, b.store, redisclient.MailsKey(b.p), mails[2].ID, again)
+	if n := b.rdb.HLen(ctx, redisclient.MailRecordsKey(b.p)).Val(); n != 1 {
 		t.Errorf("%d records of mails are left, want the damaged one", n)
 	}
-	b.rdb.HDel(ctx, mailRecordsKey(b.p), mails[2].ID)
-	due(again.Add(2*unreadableAfter), 10, 0) // without a record, its entry goes
-	if n := b.rdb.Exists(ctx, mailsKey(b.p), mailRecordsKey(b.p)).Val(); n != 0 {
+	b.rdb.HDel(ctx, redisclient.MailRecordsKey(b.p), mails[2].ID)
+	due(again.Add(2*redisclient.UnreadableAfter), 10, 0) // without a record, its entry goes
+	if n := b.rdb.Exists(ctx, redisclient.MailsKey(b.p), redisclient.MailRecordsKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d keys of mails are left", n)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 //go:embed scripts/append.lua
@@ -207,7 +209,7 @@ func (w *writer) write(batches []*batch) {
 		reloaded := false
 		now := time.Now()
 		for _, b := range batches {
-			if faultOf(b.err) != nil {
+			if redisclient.FaultOf(b.err) != nil {
 				b.refused = b.err
 			}
 			switch {
@@ -259,9 +261,9 @@ func (w *writer) failed(b *batch) {
 	}
 	w.dirty = w.dirty[:0]
 	w.mu.Unlock()
-	b.fail(unavailable(err))
+	b.fail(redisclient.Unavailable(err))
 	for _, o := range waiting {
-		o.done <- outcome{err: unavailable(err)}
+		o.done <- outcome{err: redisclient.Unavailable(err)}
 	}
 }
 
@@ -278,7 +280,7 @@ func (w *writer) recovered() {
 // client returns where batches are sent: the server, or the partition's master. All
 // batches of one writer of a cluster are of one partition.
 func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*redis.Client, error) {
-	switch c := w.store.rdb.(type) {
+	switch c := w.store.RDB.(type) {
 	case *redis.Client:
 		return c.WithTimeout(timeout), nil
 	case *redis.ClusterClient:
@@ -288,7 +290,7 @@ func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*
 		}
 		return node.WithTimeout(timeout), nil
 	}
-	return nil, fmt.Errorf("a log cannot write through %T", w.store.rdb)
+	return nil, fmt.Errorf("a log cannot write through %T", w.store.RDB)
 }
 
 // attempt sends batches in one pipeline and notes how each of them ended.
@@ -315,24 +317,24 @@ func (w *writer) attempt(batches []*batch) {
 	var acknowledged *redis.Cmd
 	if w.replicas > 0 {
 		// On the connection of the writes, which is what WAIT goes by.
-		acknowledged = pipe.Do(ctx, waitFor(w.replicas, timeout/2)...)
+		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.replicas, timeout/2)...)
 	}
 	start := time.Now()
-	err = execute(ctx, pipe) // of the first command that failed; each has its own
-	if m := w.store.metrics; m != nil {
+	err = redisclient.Execute(ctx, pipe) // of the first command that failed; each has its own
+	if m := w.store.Metrics; m != nil {
 		// A client with another timeout has lost the hooks.
-		m.observe("evalsha", start, err)
+		m.Observe("evalsha", start, err)
 	}
 	var unconfirmed error
 	if acknowledged != nil {
-		unconfirmed = lagging(acknowledged, w.replicas)
+		unconfirmed = redisclient.Lagging(acknowledged, w.replicas)
 	}
 	for i, b := range batches {
 		if b.reply, b.err = replies[i].Text(); b.err == nil {
 			b.err = unconfirmed
 		}
 	}
-	if c, ok := w.store.rdb.(*redis.ClusterClient); ok && batches[0].err != nil {
+	if c, ok := w.store.RDB.(*redis.ClusterClient); ok && batches[0].err != nil {
 		c.ReloadState(ctx)
 	}
 }
@@ -356,7 +358,7 @@ func retriable(err error) bool {
 	if !errors.As(err, &answer) {
 		return true
 	}
-	if faultOf(err) != nil {
+	if redisclient.FaultOf(err) != nil {
 		return true
 	}
 	text := answer.Error()
@@ -482,7 +484,7 @@ func parseBatchReply(reply string) (first, stamp signal.Position, refused map[in
 		g, err2 := strconv.Atoi(guard)
 		sequence, ok2 := int64(0), true
 		if more {
-			sequence, ok2 = parseDigits([]byte(stored))
+			sequence, ok2 = codec.ParseDigits([]byte(stored))
 		}
 		if !ok || !ok2 || err != nil || err2 != nil {
 			return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)

@@ -29,14 +29,14 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{Writers: 1})
 	faulty := &panicking{}
-	b.store.rdb.(*redis.Client).Options().Limiter = faulty
+	b.store.RDB.(*redis.Client).Options().Limiter = faulty
 	account := signal.NewAccountID()
-	b.append(noted(account, "before"))
+	b.append(Noted(account, "before"))
 	faulty.next.Store(true)
-	if _, err := b.log.Append(t.Context(), noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
+	if _, err := b.log.Append(t.Context(), Noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
 		t.Errorf("the batch that panicked ends with %v", err)
 	}
-	b.append(noted(account, "after"))
+	b.append(Noted(account, "after"))
 	if n := len(b.eventsOf(account)); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // newProcess builds the service: everything is in place when it returns and the listeners
@@ -101,7 +102,7 @@ func (p *process) buildStore(ctx context.Context) error {
 		WaitReplicas: c.Redis.WaitReplicas,
 		Timeout:      time.Duration(c.Redis.Timeout),
 		Log:          p.log,
-		Metrics:      persistence.NewMetrics(p.registry),
+		Metrics:      redisclient.NewMetrics(p.registry),
 	})
 	if err != nil {
 		return err

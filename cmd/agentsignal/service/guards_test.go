@@ -37,15 +37,14 @@ var unguarded = map[string]string{
 	"cmd/agentsignal/service/process.go stopBackground": aWait,
 	"cmd/agentsignal/tail.go":                           aCommand,
 	"http/anonymous.go Accept":                          "writes a constant to a connection and closes it",
-	"persistence/head.go Head":                          "Tail.ask guards each question",
 	"persistence/log.go Close":                          aWait,
-	"persistence/ready.go current":                      "Store.Ready guards the probe",
+	"persistence/redis/ready.go current":                "Client.Ready guards the probe",
 	"persistence/redistest/":                            "for tests",
 }
 
 // recovers reports whether a function of the name recovers from panics.
 func recovers(name string) bool {
-	return slices.Contains([]string{"Guard", "GuardAt", "GuardEach", "recover"}, name)
+	return slices.Contains([]string{"Guard", "GuardAt", "GuardEach", "Guarded", "recover"}, name)
 }
 
 // A panic in a goroutine ends the process, unless something recovers: in what is started,

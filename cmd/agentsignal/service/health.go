@@ -7,7 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
-	"github.com/agentsignal/agentsignal/persistence"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // health returns the checks of /healthz and /readyz.
@@ -19,7 +19,7 @@ func (p *process) health() signalhttp.Health {
 			if err == nil {
 				return nil
 			}
-			reason, _ := persistence.Refusal(err)
+			reason, _ := redisclient.Refusal(err)
 			return &signal.Error{Kind: signal.KindUnavailable, Message: cmp.Or(reason, "redis cannot be reached"), Cause: err}
 		},
 		Streams: func(context.Context) error {

@@ -60,7 +60,9 @@ var mayImport = []struct {
 	{"actors/webhook/mail", nil},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
 	{"persistence/redistest", nil},
-	{"persistence", []string{"actors/signal"}},
+	{"persistence/codec", []string{"actors/signal"}},
+	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
+	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/request", nil},
 	{"http/credentials", []string{"actors/signal"}},
@@ -90,7 +92,7 @@ var mayImport = []struct {
 // onlyIn lists the only packages that may import a library.
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
-	"github.com/redis/go-redis":         {"persistence", "persistence/redistest", "cmd/agentsignal/bench/barelog"},
+	"github.com/redis/go-redis":         {"persistence", "persistence/...", "cmd/agentsignal/bench/barelog"},
 	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
-	"github.com/agentsignal/agentsignal/persistence"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // The files of keys in the data directory.
@@ -69,7 +69,7 @@ func checkOptions(c configs.Config) error {
 		}
 	}
 	if c.Redis.URL != "" {
-		faults = append(faults, persistence.CheckURL(string(c.Redis.URL), c.Redis.CAFile))
+		faults = append(faults, redisclient.CheckURL(string(c.Redis.URL), c.Redis.CAFile))
 	}
 	sources, err := source.ParseSources(c.Market.Source)
 	real := RealSources(c.Market)

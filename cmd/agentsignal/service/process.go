@@ -35,6 +35,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
 // Time limits of the process' life.
@@ -249,7 +250,7 @@ func (p *process) newPartitions() *partition.Partitions {
 // reportRefusal logs an error of Redis that waiting does not cure, and reports whether err
 // is one.
 func (p *process) reportRefusal(err error) bool {
-	reason, setting := persistence.Refusal(err)
+	reason, setting := redisclient.Refusal(err)
 	if setting {
 		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason,
 			"err", err)

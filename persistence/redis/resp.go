@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"bytes"
@@ -12,18 +12,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // The library makes a map and a string for every field of a stream entry. What
 // reads whole logs takes the bytes of the reply instead and decodes in place.
 
-// answerError is an error that Redis has answered.
-type answerError string
+// AnswerError is an error that Redis has answered.
+type AnswerError string
 
-func (e answerError) Error() string { return string(e) }
+func (e AnswerError) Error() string { return string(e) }
 
 // RedisError makes it a redis.Error.
-func (e answerError) RedisError() {}
+func (e AnswerError) RedisError() {}
 
 // A command follows a slot that has moved so often, with a pause each time: the slot map
 // is read again in the background, from a node that may not have heard of it.
@@ -32,18 +33,18 @@ const (
 	redirectPause = 100 * time.Millisecond
 )
 
-// rawBuffer takes the bytes of a reply. Its memory is used again, so the bytes are
+// Buffer takes the bytes of a reply. Its memory is used again, so the bytes are
 // valid until it is given to the next command. The zero value is ready.
-type rawBuffer struct{ b []byte }
+type Buffer struct{ b []byte }
 
-func (w *rawBuffer) Write(p []byte) (int, error) {
+func (w *Buffer) Write(p []byte) (int, error) {
 	w.b = append(w.b, p...)
 	return len(p), nil
 }
 
 // ReadFrom takes what the library copies of a string: without it, the library would
 // make a buffer for each.
-func (w *rawBuffer) ReadFrom(r io.Reader) (int64, error) {
+func (w *Buffer) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
 		return 0, fmt.Errorf("copy reply from %T: %w", r, errors.ErrUnsupported)
@@ -55,12 +56,12 @@ func (w *rawBuffer) ReadFrom(r io.Reader) (int64, error) {
 	return int64(n), err
 }
 
-// raw carries out a command and returns the bytes of its reply, which lie in buffer;
+// Raw carries out a command and returns the bytes of its reply, which lie in buffer;
 // nil is a new one. The library does not see errors in raw replies, so moved slots
 // are followed here.
-func (c *Client) raw(ctx context.Context, rdb redis.UniversalClient, buffer *rawBuffer, args ...any) ([]byte, error) {
+func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buffer, args ...any) ([]byte, error) {
 	if buffer == nil {
-		buffer = &rawBuffer{}
+		buffer = &Buffer{}
 	}
 	for attempt := 0; ; attempt++ {
 		buffer.b = buffer.b[:0]
@@ -79,9 +80,9 @@ func (c *Client) raw(ctx context.Context, rdb redis.UniversalClient, buffer *raw
 			return buffer.b, nil
 		}
 		cluster, ok := rdb.(*redis.ClusterClient)
-		if c.metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
+		if c.Metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
 			// The hook has seen a reply like any other.
-			c.metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
+			c.Metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
 		}
 		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
 			return nil, err
@@ -103,32 +104,32 @@ func answered(reply []byte) error {
 	line, rest, _ := bytes.Cut(reply, []byte("\r\n"))
 	if reply[0] == '!' {
 		line, _, _ = bytes.Cut(rest, []byte("\r\n"))
-		return answerError(line)
+		return AnswerError(line)
 	}
-	return answerError(line[1:])
+	return AnswerError(line[1:])
 }
 
-var errReply = errors.New("reply of Redis is not of the known form")
+var ErrReply = errors.New("reply of Redis is not of the known form")
 
-// respReader reads a raw reply from its front. After the first error it yields
+// ReplyReader reads a raw reply from its front. After the first error it yields
 // nothing. Slices it returns lie in the reply.
-type respReader struct {
+type ReplyReader struct {
 	b   []byte
-	err error
+	Err error
 }
 
-// newReplyReader returns a reader of reply.
-func newReplyReader(reply []byte) respReader { return respReader{b: reply} }
+// NewReplyReader returns a reader of reply.
+func NewReplyReader(reply []byte) ReplyReader { return ReplyReader{b: reply} }
 
-func (r *respReader) fail() {
-	r.err, r.b = errReply, nil
+func (r *ReplyReader) Fail() {
+	r.Err, r.b = ErrReply, nil
 }
 
 // head reads a type and the number behind it; -1 for nil.
-func (r *respReader) head() (kind byte, n int) {
+func (r *ReplyReader) head() (kind byte, n int) {
 	end := bytes.IndexByte(r.b, '\n')
 	if end < 2 {
-		r.fail()
+		r.Fail()
 		return 0, 0
 	}
 	kind = r.b[0]
@@ -137,16 +138,16 @@ func (r *respReader) head() (kind byte, n int) {
 	if kind == '_' || len(line) > 0 && line[0] == '-' {
 		return kind, -1
 	}
-	v, ok := parseDigits(line)
+	v, ok := codec.ParseDigits(line)
 	if !ok || v > 1<<31 {
-		r.fail()
+		r.Fail()
 		return 0, 0
 	}
 	return kind, int(v)
 }
 
-// array returns how many values follow; 0 for nil. Of a map that is two a pair.
-func (r *respReader) array() int {
+// Array returns how many values follow; 0 for nil. Of a map that is two a pair.
+func (r *ReplyReader) Array() int {
 	switch kind, n := r.head(); kind {
 	case '*', '~', '>':
 		return max(n, 0)
@@ -159,16 +160,16 @@ func (r *respReader) array() int {
 			return 0
 		}
 	}
-	r.fail()
+	r.Fail()
 	return 0
 }
 
-// text returns a string; nil for nil.
-func (r *respReader) text() []byte {
+// Text returns a string; nil for nil.
+func (r *ReplyReader) Text() []byte {
 	if len(r.b) > 0 && (r.b[0] == '+' || r.b[0] == ':') {
 		line, rest, ok := bytes.Cut(r.b[1:], []byte("\r\n"))
 		if !ok {
-			r.fail()
+			r.Fail()
 			return nil
 		}
 		r.b = rest
@@ -179,7 +180,7 @@ func (r *respReader) text() []byte {
 		return nil
 	}
 	if kind != '$' || n < 0 || n+2 > len(r.b) {
-		r.fail()
+		r.Fail()
 		return nil
 	}
 	v := r.b[:n:n]
@@ -187,105 +188,105 @@ func (r *respReader) text() []byte {
 	return v
 }
 
-// entry is an entry of the event log or the signal log as it is stored.
-type entry struct {
-	position signal.Position
-	header   []byte // field h
-	body     []byte // field d or m
+// Entry is an entry of the event log or the signal log as it is stored.
+type Entry struct {
+	Position signal.Position
+	Header   []byte // field h
+	Body     []byte // field d or m
 }
 
 // entry reads one entry. Fields of other names are passed over.
-func (r *respReader) entry() (e entry) {
-	if r.array() != 2 {
-		r.fail()
+func (r *ReplyReader) entry() (e Entry) {
+	if r.Array() != 2 {
+		r.Fail()
 		return e
 	}
 	var ok bool
-	if e.position, ok = parsePosition(r.text()); !ok {
-		r.fail()
+	if e.Position, ok = codec.ParsePosition(r.Text()); !ok {
+		r.Fail()
 		return e
 	}
-	for n := r.array() / 2; n > 0 && r.err == nil; n-- {
-		name, value := r.text(), r.text()
+	for n := r.Array() / 2; n > 0 && r.Err == nil; n-- {
+		name, value := r.Text(), r.Text()
 		if len(name) != 1 {
 			continue
 		}
 		switch name[0] {
 		case 'h':
-			e.header = value
+			e.Header = value
 		case 'd', 'm':
-			e.body = value
+			e.Body = value
 		}
 	}
 	return e
 }
 
-// entries reads a list of entries, the reply of XRANGE, behind those in list.
-func (r *respReader) entries(list []entry) ([]entry, error) {
-	n := r.array()
+// Entries reads a list of entries, the reply of XRANGE, behind those in list.
+func (r *ReplyReader) Entries(list []Entry) ([]Entry, error) {
+	n := r.Array()
 	list = slices.Grow(list, min(n, len(r.b)/16))
-	for ; n > 0 && r.err == nil; n-- {
+	for ; n > 0 && r.Err == nil; n-- {
 		list = append(list, r.entry())
 	}
-	return list, r.err
+	return list, r.Err
 }
 
-// readRange returns at most count entries of a stream, from start to end as XRANGE
+// ReadRange returns at most count entries of a stream, from start to end as XRANGE
 // has them.
-func (c *Client) readRange(ctx context.Context, key, start, end string, count int) ([]entry, error) {
-	return c.readRangeInto(ctx, nil, nil, key, start, end, count)
+func (c *Client) ReadRange(ctx context.Context, key, start, end string, count int) ([]Entry, error) {
+	return c.ReadRangeInto(ctx, nil, nil, key, start, end, count)
 }
 
-// readRangeInto is readRange with a buffer in which the entries lie, and a list that
+// ReadRangeInto is ReadRange with a buffer in which the entries lie, and a list that
 // may be used again.
-func (c *Client) readRangeInto(ctx context.Context, buffer *rawBuffer, list []entry, key, start, end string, count int) ([]entry, error) {
-	reply, err := c.raw(ctx, c.rdb, buffer, "XRANGE", key, start, end, "COUNT", count)
+func (c *Client) ReadRangeInto(ctx context.Context, buffer *Buffer, list []Entry, key, start, end string, count int) ([]Entry, error) {
+	reply, err := c.Raw(ctx, c.RDB, buffer, "XRANGE", key, start, end, "COUNT", count)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	r := newReplyReader(reply)
-	if list, err = r.entries(list[:0]); err != nil {
+	r := NewReplyReader(reply)
+	if list, err = r.Entries(list[:0]); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	return list, nil
 }
 
-// streamInfo is what XINFO STREAM tells.
-type streamInfo struct {
-	exists     bool
-	length     int64
-	added      int64           // how many entries were ever added
-	generated  signal.Position // the last id that was ever given
-	maxDeleted signal.Position // the greatest id that was deleted singly; trimming is not counted
-	first      signal.Position // zero if it is empty
-	last       signal.Position
-	complete   bool // the server told added, generated and maxDeleted
+// StreamInfo is what XINFO STREAM tells.
+type StreamInfo struct {
+	Exists     bool
+	Length     int64
+	Added      int64           // how many entries were ever added
+	Generated  signal.Position // the last id that was ever given
+	MaxDeleted signal.Position // the greatest id that was deleted singly; trimming is not counted
+	First      signal.Position // zero if it is empty
+	Last       signal.Position
+	Complete   bool // the server told added, generated and maxDeleted
 }
 
-// readInfo asks about a stream. One that does not exist is no error.
-func (c *Client) readInfo(ctx context.Context, key string) (streamInfo, error) {
-	reply, err := c.raw(ctx, c.rdb, nil, "XINFO", "STREAM", key)
+// ReadInfo asks about a stream. One that does not exist is no error.
+func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
+	reply, err := c.Raw(ctx, c.RDB, nil, "XINFO", "STREAM", key)
 	if err != nil {
 		if redis.HasErrorPrefix(err, "no such key") { // the library cuts off ERR
-			return streamInfo{}, nil
+			return StreamInfo{}, nil
 		}
-		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
+		return StreamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
 	}
-	info := streamInfo{exists: true}
-	r := newReplyReader(reply)
+	info := StreamInfo{Exists: true}
+	r := NewReplyReader(reply)
 	known := 0
-	for n := r.array() / 2; n > 0 && r.err == nil; n-- {
-		switch name := string(r.text()); name {
+	for n := r.Array() / 2; n > 0 && r.Err == nil; n-- {
+		switch name := string(r.Text()); name {
 		case "length":
-			info.length, _ = parseDigits(r.text())
+			info.Length, _ = codec.ParseDigits(r.Text())
 		case "entries-added":
-			info.added, _ = parseDigits(r.text())
+			info.Added, _ = codec.ParseDigits(r.Text())
 			known++
 		case "last-generated-id":
-			info.generated, _ = parsePosition(r.text())
+			info.Generated, _ = codec.ParsePosition(r.Text())
 			known++
 		case "max-deleted-entry-id":
-			info.maxDeleted, _ = parsePosition(r.text())
+			info.MaxDeleted, _ = codec.ParsePosition(r.Text())
 			known++
 		case "first-entry", "last-entry":
 			if len(r.b) > 0 && (r.b[0] == '_' || bytes.HasPrefix(r.b, []byte("$-1")) || bytes.HasPrefix(r.b, []byte("*-1"))) {
@@ -293,17 +294,17 @@ func (c *Client) readInfo(ctx context.Context, key string) (streamInfo, error) {
 				continue
 			}
 			if e := r.entry(); name == "first-entry" {
-				info.first = e.position
+				info.First = e.Position
 			} else {
-				info.last = e.position
+				info.Last = e.Position
 			}
 		default:
-			r.text()
+			r.Text()
 		}
 	}
-	if r.err != nil {
-		return streamInfo{}, fmt.Errorf("ask about %s: %w", key, r.err)
+	if r.Err != nil {
+		return StreamInfo{}, fmt.Errorf("ask about %s: %w", key, r.Err)
 	}
-	info.complete = known == 3
+	info.Complete = known == 3
 	return info, nil
 }

@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"cmp"
@@ -27,19 +27,19 @@ const (
 	// streams than this costs Redis more than it saves.
 	MaxPartitions = 64
 
-	dialTimeout    = 2 * time.Second
-	defaultTimeout = 2 * time.Second // of Options
-	// blockTimeout bounds a blocking read: go-redis does not heed the cancelling of
+	DialTimeout    = 2 * time.Second
+	DefaultTimeout = 2 * time.Second // of Options
+	// BlockTimeout bounds a blocking read: go-redis does not heed the cancelling of
 	// a context while one waits.
-	blockTimeout = time.Second
+	BlockTimeout = time.Second
 	// clusterReload is how often the slot map is read again: the library's default
 	// of a minute hides a failover for as long.
 	clusterReload = 2 * time.Second
 	commandConns  = 16
 )
 
-// clientOptions says which Redis to use and how.
-type clientOptions struct {
+// Options says which Redis to use and how.
+type Options struct {
 	// URL is redis://, unix://, redis+cluster://host:port,host:port or
 	// redis+sentinel://host:port,host:port/master; with rediss in place of redis by TLS.
 	// Sentinels have a user and a password of their own, in the query:
@@ -63,26 +63,26 @@ type clientOptions struct {
 
 // Client is the connection to Redis, or to a cluster of it, that all records share.
 type Client struct {
-	// rdb is for commands. It never retries: after a lost reply it is unknown
+	// RDB is for commands. It never retries: after a lost reply it is unknown
 	// whether a command took effect, so each caller decides. The log retries its
 	// batches, which are idempotent.
-	rdb redis.UniversalClient
-	// blocking is for reads with BLOCK, so that they take no connection of rdb.
-	blocking    redis.UniversalClient
+	RDB redis.UniversalClient
+	// Blocking is for reads with BLOCK, so that they take no connection of rdb.
+	Blocking    redis.UniversalClient
 	endBlocking func() error // closes blocking, once
 
 	partitions   int
-	waitReplicas int
+	WaitReplicas int
 	replicasIn   time.Duration // how long Redis waits for them
-	log          *slog.Logger
-	metrics      *Metrics
+	Log          *slog.Logger
+	Metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
 	readiness    readiness
 }
 
 // NewClient prepares the connection. It does not wait for Redis: see Ready. It fails
 // if an option is not valid.
-func NewClient(o clientOptions) (*Client, error) {
+func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
@@ -96,13 +96,13 @@ func NewClient(o clientOptions) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	base, err := parseURL(o.URL, o.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	base.Protocol = 3
-	base.DialTimeout = dialTimeout
+	base.DialTimeout = DialTimeout
 	base.ReadTimeout = o.Timeout
 	base.WriteTimeout = o.Timeout
 	base.MaxRetries = -1
@@ -110,26 +110,29 @@ func NewClient(o clientOptions) (*Client, error) {
 	// These are for servers of one vendor; others refuse the question.
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
-	redis.SetLogger(clientLog{o.Log}) // else the library writes to stderr by itself
+	SetLogger(o.Log)
 	c := &Client{
 		partitions:   o.Partitions,
-		waitReplicas: o.WaitReplicas,
+		WaitReplicas: o.WaitReplicas,
 		replicasIn:   o.Timeout / 2,
-		log:          o.Log,
-		metrics:      o.Metrics,
+		Log:          o.Log,
+		Metrics:      o.Metrics,
 	}
-	c.rdb = newClient(base)
+	c.RDB = dial(base)
 	blocking := *base
 	blocking.PoolSize = o.BlockingReaders + 2
-	c.blocking = newClient(&blocking)
-	c.endBlocking = sync.OnceValue(c.blocking.Close)
+	c.Blocking = dial(&blocking)
+	c.endBlocking = sync.OnceValue(c.Blocking.Close)
 	if o.Metrics != nil {
-		c.rdb.AddHook(o.Metrics)
-		c.blocking.AddHook(o.Metrics)
-		o.Metrics.registry.MustRegister(newPoolCollector(c))
+		c.RDB.AddHook(o.Metrics)
+		c.Blocking.AddHook(o.Metrics)
+		o.Metrics.Registry.MustRegister(newPoolCollector(c))
 	}
 	return c, nil
 }
+
+// SetLogger has the library of this process log to log: it would write to stderr by itself.
+func SetLogger(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
 // clientLog takes what the library logs: failed dials, which callers report too.
 type clientLog struct{ log *slog.Logger }
@@ -139,9 +142,9 @@ func (l clientLog) Printf(_ context.Context, format string, v ...any) {
 	l.log.Debug("redis client", "component", "persistence", "text", fmt.Sprintf(format, v...))
 }
 
-// newClient makes a client for the kind of server that o names. Where a cluster
+// dial makes a client for the kind of server that o names. Where a cluster
 // has one seed, NewUniversalClient would take it for a single server.
-func newClient(o *redis.UniversalOptions) redis.UniversalClient {
+func dial(o *redis.UniversalOptions) redis.UniversalClient {
 	if o.IsClusterMode {
 		c := o.Cluster()
 		c.ClusterStateReloadInterval = clusterReload
@@ -192,7 +195,7 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // Close ends the connections.
-func (c *Client) Close() error { return errors.Join(c.rdb.Close(), c.EndBlocking()) }
+func (c *Client) Close() error { return errors.Join(c.RDB.Close(), c.EndBlocking()) }
 
 // EndBlocking has the reads that wait for entries return at once, with an error, and those
 // that are begun later fail: the end of their contexts reaches them only when they return.
@@ -225,7 +228,7 @@ func (c *Client) SyncClock(ctx context.Context) error {
 	var offset, least time.Duration
 	for i := range clockTries {
 		before := time.Now()
-		t, err := c.rdb.Time(ctx).Result()
+		t, err := c.RDB.Time(ctx).Result()
 		if err != nil {
 			return fmt.Errorf("ask the time: %w", err)
 		}
@@ -243,7 +246,7 @@ func (c *Client) SyncClock(ctx context.Context) error {
 
 // MemoryUsed returns the bytes that Redis has allocated, for benchmarks.
 func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
-	info, err := c.rdb.InfoMap(ctx, "memory").Result()
+	info, err := c.RDB.InfoMap(ctx, "memory").Result()
 	if err != nil {
 		return 0, fmt.Errorf("ask for memory: %w", err)
 	}
@@ -254,11 +257,11 @@ func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
 	return used, nil
 }
 
-// masters returns the servers that hold the keys, in a lasting order.
-func (c *Client) masters(ctx context.Context) ([]redis.Cmdable, error) {
-	cluster, ok := c.rdb.(*redis.ClusterClient)
+// Masters returns the servers that hold the keys, in a lasting order.
+func (c *Client) Masters(ctx context.Context) ([]redis.Cmdable, error) {
+	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if !ok {
-		return []redis.Cmdable{c.rdb}, nil
+		return []redis.Cmdable{c.RDB}, nil
 	}
 	var mu sync.Mutex
 	var clients []*redis.Client

@@ -1,4 +1,4 @@
-package persistence
+package codec
 
 import (
 	_ "embed"
@@ -29,9 +29,9 @@ const (
 	maxMetadata = 4 << 20
 )
 
-// packMetadata returns what is stored of metadata: in a new slice, or metadata
+// PackMetadata returns what is stored of metadata: in a new slice, or metadata
 // itself if packing does not make it smaller.
-func packMetadata(metadata []byte) []byte {
+func PackMetadata(metadata []byte) []byte {
 	if len(metadata) < 32 || len(metadata) > maxMetadata || metadata[0] != '{' {
 		return metadata
 	}
@@ -44,9 +44,9 @@ func packMetadata(metadata []byte) []byte {
 	return b[:1+len(packed)]
 }
 
-// unpackMetadata is the inverse of packMetadata. The result shares no memory with
+// UnpackMetadata is the inverse of PackMetadata. The result shares no memory with
 // stored; nil if that is empty.
-func unpackMetadata(stored []byte) (json.RawMessage, error) {
+func UnpackMetadata(stored []byte) (json.RawMessage, error) {
 	switch {
 	case len(stored) == 0:
 		return nil, nil

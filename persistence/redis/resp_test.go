@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("-ERR x\r\n"))
 	f.Add([]byte("*2000000000\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := newReplyReader(b)
-		r.entries(nil)
+		r := NewReplyReader(b)
+		r.Entries(nil)
 		answered(b)
 	})
 }

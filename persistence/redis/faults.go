@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"context"
@@ -19,39 +19,39 @@ type fault struct {
 	setting bool
 }
 
-// reasonReplicas is the reason of both Redis and this package to call a write unsafe.
-const reasonReplicas = "replicas are missing"
+// ReplicasMissing is the reason of both Redis and this package to call a write unsafe.
+const ReplicasMissing = "replicas are missing"
 
-// errReplicas reports that fewer replicas than redis.wait_replicas have a write.
-var errReplicas = errors.New(reasonReplicas)
+// ErrReplicas reports that fewer replicas than redis.wait_replicas have a write.
+var ErrReplicas = errors.New(ReplicasMissing)
 
 const (
-	refusesUser = "redis refuses the user or the password of redis.url"
-	lacksRights = "the user of redis.url lacks rights in redis"
+	RefusesUser = "redis refuses the user or the password of redis.url"
+	LacksRights = "the user of redis.url lacks rights in redis"
 )
 
 var faults = []fault{
 	{"OOM ", "redis is full", false},
 	{"READONLY ", "redis is read-only", false},
 	{"MISCONF ", "redis cannot write to its disk", false},
-	{"NOREPLICAS ", reasonReplicas, false},
+	{"NOREPLICAS ", ReplicasMissing, false},
 	{"LOADING ", "redis is loading its data", false},
 	{"MASTERDOWN ", "redis has lost its master", false},
 	{"CLUSTERDOWN ", "the redis cluster is not complete", false},
-	{"WRONGPASS ", refusesUser, true},
-	{"NOAUTH ", refusesUser, true},
-	{"ERR AUTH ", refusesUser, true},            // a password, and none is set
-	{"ERR invalid password", refusesUser, true}, // of a sentinel
-	{"NOPERM ", lacksRights, true},
-	{"ERR The user executing the script", lacksRights, true},
+	{"WRONGPASS ", RefusesUser, true},
+	{"NOAUTH ", RefusesUser, true},
+	{"ERR AUTH ", RefusesUser, true},            // a password, and none is set
+	{"ERR invalid password", RefusesUser, true}, // of a sentinel
+	{"NOPERM ", LacksRights, true},
+	{"ERR The user executing the script", LacksRights, true},
 	{"ERR DB index", "the database number of redis.url is out of range", true},
 	{"ERR invalid DB index", "the database number of redis.url is not valid", true},
 }
 
-// faultOf returns the fault that err names; nil if it names none.
-func faultOf(err error) *fault {
-	if errors.Is(err, errReplicas) {
-		return &fault{reason: reasonReplicas}
+// FaultOf returns the fault that err names; nil if it names none.
+func FaultOf(err error) *fault {
+	if errors.Is(err, ErrReplicas) {
+		return &fault{reason: ReplicasMissing}
 	}
 	var answer redis.Error
 	if !errors.As(err, &answer) {
@@ -69,17 +69,17 @@ func faultOf(err error) *fault {
 // change before it does not. It is empty where Redis cannot be reached, or for other
 // errors.
 func Refusal(err error) (reason string, setting bool) {
-	if f := faultOf(err); f != nil {
+	if f := FaultOf(err); f != nil {
 		return f.reason, f.setting
 	}
 	return "", false
 }
 
-// unavailable returns an error of KindUnavailable that names the fault of cause, where
+// Unavailable returns an error of KindUnavailable that names the fault of cause, where
 // Redis could be reached. Faults of settings are for operators alone.
-func unavailable(cause error) *signal.Error {
+func Unavailable(cause error) *signal.Error {
 	e := signal.Unavailable(cause)
-	if f := faultOf(cause); f != nil {
+	if f := FaultOf(cause); f != nil {
 		e.Message = "the store of the service refuses it"
 		if !f.setting {
 			e.Message += ": " + f.reason
@@ -88,11 +88,11 @@ func unavailable(cause error) *signal.Error {
 	return e
 }
 
-// execute sends the commands of a pipeline. It returns the error of the first one that
+// Execute sends the commands of a pipeline. It returns the error of the first one that
 // failed, for which redis.Nil does not count. A command that was not answered has an
 // error then, too: the library leaves it without one, and with a zero value, where Redis
 // refuses the connection (AUTH, HELLO or SELECT is answered with an error).
-func execute(ctx context.Context, pipe redis.Pipeliner) error {
+func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil {
 		return nil

@@ -1,4 +1,4 @@
-package persistence
+package codec
 
 import (
 	"encoding/binary"
@@ -7,15 +7,15 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// eventCodes are the stored types of events. Only ever add at the end.
-var eventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
+// EventCodes are the stored types of events. Only ever add at the end.
+var EventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
 	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
 	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
 	signal.WebhookChanged, signal.WebhookPoked, signal.ScheduleChanged}
 
-var codeOfEvent = func() map[signal.EventType]byte {
+var CodeOfEvent = func() map[signal.EventType]byte {
 	codes := map[signal.EventType]byte{}
-	for i, t := range eventCodes {
+	for i, t := range EventCodes {
 		if i > 0 {
 			codes[t] = byte(i)
 		}
@@ -33,13 +33,13 @@ const (
 	eventWeather
 )
 
-// appendEvent adds the header of an event log entry: all of e but its position and
+// AppendEvent adds the header of an event log entry: all of e but its position and
 // its data.
-func appendEvent(b []byte, e *signal.Event) []byte {
-	code := codeOfEvent[e.Type]
-	b = append(b, codecVersion, code)
+func AppendEvent(b []byte, e *signal.Event) []byte {
+	code := CodeOfEvent[e.Type]
+	b = append(b, Version, code)
 	if code == 0 {
-		b = appendString(b, string(e.Type))
+		b = AppendString(b, string(e.Type))
 	}
 	b = appendID(b, "acc_", string(e.Account))
 	b = appendID(b, "evt_", string(e.ID))
@@ -47,11 +47,11 @@ func appendEvent(b []byte, e *signal.Event) []byte {
 	b = append(b, 0)
 	if e.Asset != "" {
 		b[at] |= eventAsset
-		b = appendString(b, e.Asset)
+		b = AppendString(b, e.Asset)
 	}
 	if e.Agent != "" {
 		b[at] |= eventAgent
-		b = appendText(b, string(e.Agent))
+		b = AppendText(b, string(e.Agent))
 	}
 	if e.Run != "" {
 		b[at] |= eventRun
@@ -59,7 +59,7 @@ func appendEvent(b []byte, e *signal.Event) []byte {
 	}
 	if e.Subject != "" {
 		b[at] |= eventSubject
-		b = appendString(b, e.Subject)
+		b = AppendString(b, e.Subject)
 	}
 	if e.Listing != nil {
 		b[at] |= eventListing
@@ -72,32 +72,32 @@ func appendEvent(b []byte, e *signal.Event) []byte {
 	return b
 }
 
-// decodeEvent returns the event at position p of an event log. The result shares
+// DecodeEvent returns the event at position p of an event log. The result shares
 // no memory with header and data.
-func decodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
+func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	e := signal.Event{Position: p}
-	d := decode(header)
-	if code := d.byte(); code == 0 {
-		e.Type = signal.EventType(d.textBytes(d.byte()))
-	} else if int(code) < len(eventCodes) {
-		e.Type = eventCodes[code]
+	d := Decode(header)
+	if code := d.Byte(); code == 0 {
+		e.Type = signal.EventType(d.TextBytes(d.Byte()))
+	} else if int(code) < len(EventCodes) {
+		e.Type = EventCodes[code]
 	} else {
-		d.fail(fmt.Errorf("event of type %d is not known", code))
+		d.Fail(fmt.Errorf("event of type %d is not known", code))
 	}
-	e.Account = signal.AccountID(d.id("acc_"))
-	e.ID = signal.EventID(d.id("evt_"))
-	fields := d.byte()
+	e.Account = signal.AccountID(d.ID("acc_"))
+	e.ID = signal.EventID(d.ID("evt_"))
+	fields := d.Byte()
 	if fields&eventAsset != 0 {
-		e.Asset = string(d.textBytes(d.byte()))
+		e.Asset = string(d.TextBytes(d.Byte()))
 	}
 	if fields&eventAgent != 0 {
-		e.Agent = signal.AgentID(d.text())
+		e.Agent = signal.AgentID(d.Text())
 	}
 	if fields&eventRun != 0 {
-		e.Run = signal.RunID(d.id("run_"))
+		e.Run = signal.RunID(d.ID("run_"))
 	}
 	if fields&eventSubject != 0 {
-		e.Subject = string(d.textBytes(d.byte()))
+		e.Subject = string(d.TextBytes(d.Byte()))
 	}
 	if fields&eventListing != 0 {
 		e.Listing = decodeListing(&d, &e)
@@ -106,8 +106,8 @@ func decodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 		e.Weather = decodeOutlook(&d)
 		decodeWeather(&d, e.Weather)
 	}
-	if d.err != nil {
-		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.err)
+	if d.Err != nil {
+		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.Err)
 	}
 	if len(data) > 0 {
 		e.Data = append([]byte(nil), data...)
@@ -115,19 +115,19 @@ func decodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	return e, nil
 }
 
-// eventAccount returns the account of an event log entry without decoding the rest,
-// in the form in which it is stored: compare it with accountBytes. Nil if header is
+// EventAccount returns the account of an event log entry without decoding the rest,
+// in the form in which it is stored: compare it with AccountBytes. Nil if header is
 // not valid.
-func eventAccount(header []byte) []byte {
-	d := decode(header)
-	if d.byte() == 0 {
-		d.textBytes(d.byte())
+func EventAccount(header []byte) []byte {
+	d := Decode(header)
+	if d.Byte() == 0 {
+		d.TextBytes(d.Byte())
 	}
-	return d.storedID()
+	return d.StoredID()
 }
 
-// accountBytes returns how account is stored in headers.
-func accountBytes(account signal.AccountID) []byte { return appendID(nil, "acc_", string(account)) }
+// AccountBytes returns how account is stored in headers.
+func AccountBytes(account signal.AccountID) []byte { return appendID(nil, "acc_", string(account)) }
 
 // Which optional fields a listing has.
 const (
@@ -156,12 +156,12 @@ func appendListing(b []byte, e *signal.Event) []byte {
 	}
 	b = append(b, flags)
 	b = appendID(b, "sig_", string(l.ID))
-	b = appendText(b, string(l.Agent))
+	b = AppendText(b, string(l.Agent))
 	if flags&listingSameAsset == 0 {
-		b = appendString(b, l.Asset)
+		b = AppendString(b, l.Asset)
 	}
-	b = appendText(b, l.Strategy)
-	b = appendText(b, string(l.Direction))
+	b = AppendText(b, l.Strategy)
+	b = AppendText(b, string(l.Direction))
 	b = appendFloat(b, l.Confidence)
 	if l.Entry != nil {
 		b = appendFloat(b, *l.Entry)
@@ -172,26 +172,26 @@ func appendListing(b []byte, e *signal.Event) []byte {
 	return b
 }
 
-func decodeListing(d *decoder, e *signal.Event) *signal.Listing {
-	flags := d.byte()
+func decodeListing(d *Decoder, e *signal.Event) *signal.Listing {
+	flags := d.Byte()
 	l := &signal.Listing{Status: signal.Open, CreatedAt: e.Position.Time(), Asset: e.Asset}
 	if flags&listingClosed != 0 {
 		l.Status = signal.Closed
 	}
-	l.ID = signal.SignalID(d.id("sig_"))
-	l.Agent = signal.AgentID(d.text())
+	l.ID = signal.SignalID(d.ID("sig_"))
+	l.Agent = signal.AgentID(d.Text())
 	if flags&listingSameAsset == 0 {
-		l.Asset = string(d.textBytes(d.byte()))
+		l.Asset = string(d.TextBytes(d.Byte()))
 	}
-	l.Strategy = d.text()
-	l.Direction = signal.Direction(d.text())
+	l.Strategy = d.Text()
+	l.Direction = signal.Direction(d.Text())
 	l.Confidence = d.float()
 	if flags&listingEntry != 0 {
 		entry := d.float()
 		l.Entry = &entry
 	}
 	if flags&listingCreated != 0 {
-		l.CreatedAt = timeOfMilli(d.varint())
+		l.CreatedAt = TimeOfMilli(d.Varint())
 	}
 	return l
 }

@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"context"
@@ -38,14 +38,14 @@ type probe struct {
 // second, and its answer may be as old. Refusal names what is wrong where Redis answers.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.readiness.ask(ctx, func(ctx context.Context) error {
-		return c.guarded(func() error { return c.probeWrites(ctx) })
+		return c.Guarded(func() error { return c.probeWrites(ctx) })
 	})
 }
 
-// guarded returns the error of f, ErrPanicked if it panics.
-func (c *Client) guarded(f func() error, attrs ...any) error {
+// Guarded returns the error of f, ErrPanicked if it panics.
+func (c *Client) Guarded(f func() error, attrs ...any) error {
 	err := panics.ErrPanicked
-	panics.Guard(c.log, panics.Log, func() { err = f() }, attrs...)
+	panics.Guard(c.Log, panics.Log, func() { err = f() }, attrs...)
 	return err
 }
 
@@ -90,21 +90,21 @@ func (r *readiness) current(try func(context.Context) error) *probe {
 
 // probeWrites tries to write to each master that holds a partition.
 func (c *Client) probeWrites(ctx context.Context) error {
-	cluster, ok := c.rdb.(*redis.ClusterClient)
+	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if !ok {
-		return c.probeWrite(ctx, c.rdb, probeKey(0))
+		return c.probeWrite(ctx, c.RDB, ProbeKey(0))
 	}
 	keys := map[*redis.Client]string{}
 	for p := range c.partitions {
-		master, err := cluster.MasterForKey(ctx, probeKey(p))
+		master, err := cluster.MasterForKey(ctx, ProbeKey(p))
 		if err != nil {
 			return fmt.Errorf("find master of partition %d: %w", p, err)
 		}
-		keys[master] = probeKey(p)
+		keys[master] = ProbeKey(p)
 	}
 	errs := make(chan error)
 	for master, key := range keys {
-		go func() { errs <- c.guarded(func() error { return c.probeWrite(ctx, master, key) }) }()
+		go func() { errs <- c.Guarded(func() error { return c.probeWrite(ctx, master, key) }) }()
 	}
 	var err error
 	for range keys {
@@ -117,17 +117,17 @@ func (c *Client) probeWrites(ctx context.Context) error {
 // key, so where replicas do not count, XX makes it one that changes nothing.
 func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
 	pipe := server.Pipeline()
-	if c.waitReplicas == 0 {
+	if c.WaitReplicas == 0 {
 		pipe.SetXX(ctx, key, "", time.Minute)
-		return execute(ctx, pipe)
+		return Execute(ctx, pipe)
 	}
 	pipe.Set(ctx, key, "", time.Minute)
-	have := pipe.Do(ctx, "WAIT", c.waitReplicas, readyWait.Milliseconds()) // on the connection of the write
-	if err := execute(ctx, pipe); err != nil {
+	have := pipe.Do(ctx, "WAIT", c.WaitReplicas, readyWait.Milliseconds()) // on the connection of the write
+	if err := Execute(ctx, pipe); err != nil {
 		return err
 	}
-	if n, err := have.Int(); err != nil || n < c.waitReplicas {
-		return fmt.Errorf("%w: %d of %d have a write", errReplicas, n, c.waitReplicas)
+	if n, err := have.Int(); err != nil || n < c.WaitReplicas {
+		return fmt.Errorf("%w: %d of %d have a write", ErrReplicas, n, c.WaitReplicas)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
-	registry        prometheus.Registerer
+	Registry        prometheus.Registerer
 }
 
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		registry: r,
+		Registry: r,
 		commandDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "agentsignal_redis_command_duration_seconds", Help: "Time from sending a Redis command, or a pipeline of them, to its reply.",
 			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1},
@@ -59,7 +59,7 @@ func (m *Metrics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmd)
-		m.observe(commandLabel(cmd.Name()), start, err)
+		m.Observe(commandLabel(cmd.Name()), start, err)
 		return err
 	}
 }
@@ -69,12 +69,12 @@ func (m *Metrics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		start := time.Now()
 		err := next(ctx, cmds)
-		m.observe("pipeline", start, err)
+		m.Observe("pipeline", start, err)
 		return err
 	}
 }
 
-func (m *Metrics) observe(command string, start time.Time, err error) {
+func (m *Metrics) Observe(command string, start time.Time, err error) {
 	// A blocking read waits for events: its duration says nothing of Redis.
 	if command != "xread" && command != "xreadgroup" {
 		m.commandDuration.WithLabelValues(command).Observe(time.Since(start).Seconds())
@@ -106,7 +106,7 @@ func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
-	a, b := c.client.rdb.PoolStats(), c.client.blocking.PoolStats()
+	a, b := c.client.RDB.PoolStats(), c.client.Blocking.PoolStats()
 	idle, total := a.IdleConns+b.IdleConns, a.TotalConns+b.TotalConns
 	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(idle), "idle")
 	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(total-min(idle, total)), "used")

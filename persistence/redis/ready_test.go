@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(context.Context) error{
-		"refused":      func(context.Context) error { return errReplicas },
+		"refused":      func(context.Context) error { return ErrReplicas },
 		"not answered": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,14 +87,14 @@ func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ given, want time.Duration }{{0, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
 		server := redistest.New(t)
-		c := openClient(t, clientOptions{URL: server.URL(), Partitions: 1, Timeout: test.given})
-		if o := c.rdb.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || c.replicasIn != test.want/2 {
+		c := openClient(t, Options{URL: server.URL(), Partitions: 1, Timeout: test.given})
+		if o := c.RDB.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || c.replicasIn != test.want/2 {
 			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
 		}
 	}
 	// Redis takes the command and does not answer.
 	server := redistest.New(t)
-	c := openClient(t, clientOptions{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
+	c := openClient(t, Options{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
 	server.Pause()
 	defer server.Continue()
 	if err := c.Ready(t.Context()); err == nil {
@@ -103,7 +103,7 @@ func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 }
 
 // openClient returns a client that is closed at the end of the test.
-func openClient(t *testing.T, o clientOptions) *Client {
+func openClient(t *testing.T, o Options) *Client {
 	t.Helper()
 	c, err := NewClient(o)
 	if err != nil {

@@ -1,4 +1,4 @@
-package persistence
+package codec
 
 import (
 	"encoding/binary"
@@ -14,10 +14,10 @@ import (
 // A job is a hash. The request never changes; the state is a text of its own
 // because scripts read it; the outcome is written once, with its position in front.
 const (
-	jobState   = "s" // "STATUS ATTEMPT"
-	jobRequest = "q"
-	jobStarted = "t" // ms
-	jobOutcome = "o"
+	JobState   = "s" // "STATUS ATTEMPT"
+	JobRequest = "q"
+	JobStarted = "t" // ms
+	JobOutcome = "o"
 )
 
 // Kinds of outcomes.
@@ -34,8 +34,8 @@ const workVersion = 2
 // maxPhrases bounds what is read of a list: more than any request may have.
 const maxPhrases = 1000
 
-// jobStateText returns the state as scripts and guards compare it.
-func jobStateText(status signal.JobStatus, attempt int) string {
+// JobStateText returns the state as scripts and guards compare it.
+func JobStateText(status signal.JobStatus, attempt int) string {
 	return string(status) + " " + strconv.Itoa(attempt)
 }
 
@@ -51,87 +51,87 @@ func parseJobState(text string) (signal.JobStatus, int, error) {
 	return "", 0, fmt.Errorf("decode job: state %q is not known", text)
 }
 
-// appendJobRequest adds what is known of a job when it is queued, but for its id.
-func appendJobRequest(b []byte, j *signal.Job) []byte {
+// AppendJobRequest adds what is known of a job when it is queued, but for its id.
+func AppendJobRequest(b []byte, j *signal.Job) []byte {
 	r := &j.Request
 	if j.Kind == signal.JobRun {
-		b = append(b, codecVersion)
+		b = append(b, Version)
 	} else {
 		b = append(b, workVersion)
 	}
 	b = appendID(b, "acc_", string(r.Account))
 	b = appendID(b, "run_", string(j.Run))
 	b = binary.AppendVarint(b, j.CreatedAt.UnixMilli())
-	b = appendText(b, string(r.Agent))
-	b = appendString(b, r.Asset)
-	b = appendText(b, r.Strategy)
-	b = appendText(b, string(r.Timeframe))
-	b = appendText(b, string(r.Risk))
-	b = appendString(b, r.Parameters.Region)
-	b = appendStrings(b, r.Parameters.Keywords)
-	b = appendStrings(b, r.Parameters.Features)
-	b = appendString(b, r.Parameters.Locale)
+	b = AppendText(b, string(r.Agent))
+	b = AppendString(b, r.Asset)
+	b = AppendText(b, r.Strategy)
+	b = AppendText(b, string(r.Timeframe))
+	b = AppendText(b, string(r.Risk))
+	b = AppendString(b, r.Parameters.Region)
+	b = AppendStrings(b, r.Parameters.Keywords)
+	b = AppendStrings(b, r.Parameters.Features)
+	b = AppendString(b, r.Parameters.Locale)
 	if j.Kind == signal.JobRun {
 		return b
 	}
-	b = appendString(b, string(j.Kind))
-	b = appendStrings(b, j.Assets)
-	return binary.AppendVarint(binary.AppendVarint(b, milliOf(j.From)), milliOf(j.To))
+	b = AppendString(b, string(j.Kind))
+	b = AppendStrings(b, j.Assets)
+	return binary.AppendVarint(binary.AppendVarint(b, MilliOf(j.From)), MilliOf(j.To))
 }
 
-// boundOf is the inverse of milliOf.
+// boundOf is the inverse of MilliOf.
 func boundOf(ms int64) time.Time {
 	if ms <= 0 {
 		return time.Time{}
 	}
-	return timeOfMilli(ms)
+	return TimeOfMilli(ms)
 }
 
 func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
 	work := len(value) > 0 && value[0] == workVersion
-	var d decoder
+	var d Decoder
 	if work {
-		d = decoder{b: value[1:]}
+		d = Decoder{B: value[1:]}
 	} else {
-		d = decode(value)
+		d = Decode(value)
 	}
 	j := signal.Job{ID: id}
 	r := &j.Request
-	r.Account = signal.AccountID(d.id("acc_"))
-	j.Run = signal.RunID(d.id("run_"))
-	j.CreatedAt = timeOfMilli(d.varint())
-	r.Agent = signal.AgentID(d.text())
-	r.Asset = string(d.textBytes(d.byte()))
-	r.Strategy = d.text()
-	r.Timeframe = signal.Timeframe(d.text())
-	r.Risk = signal.RiskLevel(d.text())
-	r.Parameters.Region = string(d.textBytes(d.byte()))
-	r.Parameters.Keywords = d.strings()
-	r.Parameters.Features = d.strings()
-	r.Parameters.Locale = string(d.textBytes(d.byte()))
+	r.Account = signal.AccountID(d.ID("acc_"))
+	j.Run = signal.RunID(d.ID("run_"))
+	j.CreatedAt = TimeOfMilli(d.Varint())
+	r.Agent = signal.AgentID(d.Text())
+	r.Asset = string(d.TextBytes(d.Byte()))
+	r.Strategy = d.Text()
+	r.Timeframe = signal.Timeframe(d.Text())
+	r.Risk = signal.RiskLevel(d.Text())
+	r.Parameters.Region = string(d.TextBytes(d.Byte()))
+	r.Parameters.Keywords = d.Strings()
+	r.Parameters.Features = d.Strings()
+	r.Parameters.Locale = string(d.TextBytes(d.Byte()))
 	if work {
-		j.Kind = signal.JobKind(d.textBytes(d.byte()))
-		j.Assets = d.strings()
-		j.From, j.To = boundOf(d.varint()), boundOf(d.varint())
+		j.Kind = signal.JobKind(d.TextBytes(d.Byte()))
+		j.Assets = d.Strings()
+		j.From, j.To = boundOf(d.Varint()), boundOf(d.Varint())
 		if j.Kind != signal.JobScan && j.Kind != signal.JobBacktest {
-			d.fail(fmt.Errorf("job of kind %q is not known", j.Kind))
+			d.Fail(fmt.Errorf("job of kind %q is not known", j.Kind))
 		}
 	}
-	if d.err != nil {
-		return signal.Job{}, fmt.Errorf("decode job %s: %w", id, d.err)
+	if d.Err != nil {
+		return signal.Job{}, fmt.Errorf("decode job %s: %w", id, d.Err)
 	}
 	return j, nil
 }
 
-// appendJobOutcome adds how j ended. The time of the end is that of the position
+// AppendJobOutcome adds how j ended. The time of the end is that of the position
 // which the append script puts in front.
-func appendJobOutcome(b []byte, j *signal.Job) []byte {
-	b = append(b, codecVersion)
+func AppendJobOutcome(b []byte, j *signal.Job) []byte {
+	b = append(b, Version)
 	b = binary.AppendVarint(b, j.ExpiresAt.UnixMilli())
 	if e := j.Error; e != nil {
 		b = append(b, outcomeError)
-		b = appendString(b, string(e.Code))
-		b = appendString(b, e.Message)
+		b = AppendString(b, string(e.Code))
+		b = AppendString(b, e.Message)
 		retryable := byte(0)
 		if e.Retryable {
 			retryable = 1
@@ -143,7 +143,7 @@ func appendJobOutcome(b []byte, j *signal.Job) []byte {
 		return append(append(b, outcomeResult), j.Result...)
 	}
 	b = append(b, outcomeSignal)
-	record := appendRecord(make([]byte, 0, 160), j.Signal, j.CompletedAt)
+	record := AppendRecord(make([]byte, 0, 160), j.Signal, j.CompletedAt)
 	b = binary.AppendUvarint(b, uint64(len(record)))
 	b = append(b, record...)
 	return append(b, j.Signal.Metadata...)
@@ -151,32 +151,32 @@ func appendJobOutcome(b []byte, j *signal.Job) []byte {
 
 // decodeJobOutcome adds the outcome to j.
 func decodeJobOutcome(j *signal.Job, value []byte) error {
-	at, rest, err := cutStamp(value)
+	at, rest, err := CutStamp(value)
 	if err != nil {
 		return fmt.Errorf("decode outcome of job %s: %w", j.ID, err)
 	}
-	d := decode(rest)
+	d := Decode(rest)
 	j.CompletedAt = at.Time()
-	j.ExpiresAt = timeOfMilli(d.varint())
-	switch kind := d.byte(); {
-	case d.err != nil:
+	j.ExpiresAt = TimeOfMilli(d.Varint())
+	switch kind := d.Byte(); {
+	case d.Err != nil:
 	case kind == outcomeError:
-		e := &signal.RunError{Code: signal.ErrorCode(d.textBytes(d.byte()))}
-		e.Message = string(d.textBytes(d.byte()))
-		e.Retryable = d.byte() == 1
-		e.RetryAfter = time.Duration(d.varint()) * time.Millisecond
+		e := &signal.RunError{Code: signal.ErrorCode(d.TextBytes(d.Byte()))}
+		e.Message = string(d.TextBytes(d.Byte()))
+		e.Retryable = d.Byte() == 1
+		e.RetryAfter = time.Duration(d.Varint()) * time.Millisecond
 		j.Error = e
 	case kind == outcomeSignal && j.Kind == signal.JobRun:
-		n := d.uvarint()
-		if n > uint64(len(d.b)) {
-			d.fail(errShort)
+		n := d.Uvarint()
+		if n > uint64(len(d.B)) {
+			d.Fail(ErrShort)
 			break
 		}
-		record := d.take(int(n))
-		if d.err != nil {
+		record := d.Take(int(n))
+		if d.Err != nil {
 			break
 		}
-		s, err := decodeRecord(at, record, d.b)
+		s, err := DecodeRecord(at, record, d.B)
 		if err != nil {
 			return fmt.Errorf("decode outcome of job %s: %w", j.ID, err)
 		}
@@ -185,18 +185,18 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 		}
 		j.Signal = s
 	case kind == outcomeResult && j.Kind != signal.JobRun:
-		j.Result = append(json.RawMessage(nil), d.b...)
+		j.Result = append(json.RawMessage(nil), d.B...)
 	default:
-		d.fail(fmt.Errorf("outcome of kind %d is not known", kind))
+		d.Fail(fmt.Errorf("outcome of kind %d is not known", kind))
 	}
-	if d.err != nil {
-		return fmt.Errorf("decode outcome of job %s: %w", j.ID, d.err)
+	if d.Err != nil {
+		return fmt.Errorf("decode outcome of job %s: %w", j.ID, d.Err)
 	}
 	return nil
 }
 
-// decodeJob returns a job as the fields of its hash say; absent ones are empty.
-func decodeJob(id signal.JobID, state, started, request, outcome string) (signal.Job, error) {
+// DecodeJob returns a job as the fields of its hash say; absent ones are empty.
+func DecodeJob(id signal.JobID, state, started, request, outcome string) (signal.Job, error) {
 	j, err := decodeJobRequest(id, []byte(request))
 	if err != nil {
 		return signal.Job{}, err
@@ -205,11 +205,11 @@ func decodeJob(id signal.JobID, state, started, request, outcome string) (signal
 		return signal.Job{}, err
 	}
 	if started != "" {
-		ms, ok := parseDigits([]byte(started))
+		ms, ok := ParseDigits([]byte(started))
 		if !ok {
 			return signal.Job{}, fmt.Errorf("decode job %s: start %q is no time", id, started)
 		}
-		j.StartedAt = laterOf(timeOfMilli(ms), j.CreatedAt)
+		j.StartedAt = laterOf(TimeOfMilli(ms), j.CreatedAt)
 	}
 	if j.Status == signal.JobCompleted || j.Status == signal.JobFailed {
 		if err := decodeJobOutcome(&j, []byte(outcome)); err != nil {

@@ -1,4 +1,4 @@
-package persistence
+package codec
 
 import (
 	"bytes"
@@ -45,19 +45,19 @@ func TestEventCodec(t *testing.T) {
 	t.Parallel()
 	for name, e := range codecEvents() {
 		t.Run(name, func(t *testing.T) {
-			header := appendEvent(nil, &e)
-			got, err := decodeEvent(e.Position, header, e.Data)
+			header := AppendEvent(nil, &e)
+			got, err := DecodeEvent(e.Position, header, e.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(e, got); diff != "" {
 				t.Errorf("decoded (-want +got):\n%s", diff)
 			}
-			if !bytes.Equal(eventAccount(header), accountBytes(e.Account)) {
-				t.Errorf("eventAccount = %q, want %q", eventAccount(header), accountBytes(e.Account))
+			if !bytes.Equal(EventAccount(header), AccountBytes(e.Account)) {
+				t.Errorf("eventAccount = %q, want %q", EventAccount(header), AccountBytes(e.Account))
 			}
 			for n := range header {
-				if _, err := decodeEvent(e.Position, header[:n], nil); err == nil && n < len(header) {
+				if _, err := DecodeEvent(e.Position, header[:n], nil); err == nil && n < len(header) {
 					t.Errorf("the first %d of %d bytes are taken for an event", n, len(header))
 				}
 			}
@@ -71,7 +71,7 @@ func TestEventTypes(t *testing.T) {
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error",
 		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended",
 		"webhook.changed", "webhook.poked", "schedule.changed"}
-	if diff := cmp.Diff(want, eventCodes); diff != "" {
+	if diff := cmp.Diff(want, EventCodes); diff != "" {
 		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
 	}
 	if words[1] != "trading" || words[14] != "long" || words[25] != "expired" || len(words) > 128 {
@@ -82,9 +82,9 @@ func TestEventTypes(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	t.Parallel()
 	e := codecEvents()["created"]
-	header := appendEvent(nil, &e)
+	header := AppendEvent(nil, &e)
 	header[0] = 9
-	if _, err := decodeEvent(e.Position, header, nil); err == nil || !strings.Contains(err.Error(), "version 9") {
+	if _, err := DecodeEvent(e.Position, header, nil); err == nil || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("version 9: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestSignalCodec(t *testing.T) {
 			if !s.ExpiresAt.IsZero() {
 				given.ExpiresAt = s.ExpiresAt.Add(-3 * time.Second)
 			}
-			got, err := decodeRecord(at, appendRecord(nil, &given, time.Time{}), s.Metadata)
+			got, err := DecodeRecord(at, AppendRecord(nil, &given, time.Time{}), s.Metadata)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,8 +129,8 @@ func TestSignalCodec(t *testing.T) {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
-			value := append([]byte(at.String()+" "+later.String()+" "), appendOpen(nil, &given, time.Time{})...)
-			open, created, err := decodeOpen([]byte(openField(s.ID)), value)
+			value := append([]byte(at.String()+" "+later.String()+" "), AppendOpen(nil, &given, time.Time{})...)
+			open, created, err := DecodeOpen([]byte(OpenField(s.ID)), value)
 			if err != nil || created != at {
 				t.Fatalf("decodeOpen: created at %v, %v", created, err)
 			}
@@ -146,7 +146,7 @@ func TestSignalCodec(t *testing.T) {
 	}
 	noTime := codecSignal(at)
 	noTime.CreatedAt = time.Time{}
-	got, err := decodeRecord(at, appendRecord(nil, noTime, noTime.ExpiresAt.Add(-time.Minute)), nil)
+	got, err := DecodeRecord(at, AppendRecord(nil, noTime, noTime.ExpiresAt.Add(-time.Minute)), nil)
 	if err != nil || !got.ExpiresAt.Equal(at.Time().Add(time.Minute)) {
 		t.Errorf("without a time of creation it expires at %v, %v", got.ExpiresAt, err)
 	}
@@ -163,20 +163,20 @@ func TestClosedCodec(t *testing.T) {
 	} {
 		s := codecSignal(at)
 		s.Closing, s.Confidence, s.Sequence, s.MFE, s.MAE = c, .1, 4, 2, -1
-		value := append([]byte(at.String()+" "+end.String()+" "), appendClosed(nil, s)...)
-		if !isClosing(value) || isClosing(appendRecord(nil, s, time.Time{})) {
+		value := append([]byte(at.String()+" "+end.String()+" "), AppendClosed(nil, s)...)
+		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
 			t.Errorf("%s: closings are not told from creations", name)
 		}
-		got, err := decodeClosed(end, value)
+		got, err := DecodeClosed(end, value)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want := closedState{account: s.Account, id: s.ID, closing: *c,
-			openState: openState{created: at, updated: end, confidence: .1, sequence: 4, mfe: 2, mae: -1}}
+		want := ClosedState{Account: s.Account, ID: s.ID, Closing: *c,
+			openState: openState{Created: at, Updated: end, Confidence: .1, Sequence: 4, mfe: 2, mae: -1}}
 		if c.At.IsZero() {
-			want.closing.At = end.Time()
+			want.Closing.At = end.Time()
 		}
-		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(closedState{}, openState{})); diff != "" {
+		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(ClosedState{}, openState{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -192,21 +192,21 @@ func TestReplyCodec(t *testing.T) {
 		"omitted":    {Status: 200, Omitted: true},
 	} {
 		r.RequestHash = [32]byte{1, 2, 31: 9}
-		got, p, err := decodeReply(append([]byte("5-6 "), appendReply(nil, &r)...))
+		got, p, err := DecodeReply(append([]byte("5-6 "), AppendReply(nil, &r)...))
 		if err != nil || p != at {
 			t.Fatalf("%s: at %v, %v", name, p, err)
 		}
 		if diff := cmp.Diff(&r, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		lock, _, err := decodeReply(appendReplyLock(nil, &r.ReplyKey))
+		lock, _, err := DecodeReply(AppendReplyLock(nil, &r.ReplyKey))
 		if err != nil || lock.Status != 0 || lock.RequestHash != r.RequestHash {
 			t.Errorf("%s: lock is read as %v, %v", name, lock, err)
 		}
 	}
-	later := appendReply([]byte("5-6 "), &signal.Reply{Status: 200})
+	later := AppendReply([]byte("5-6 "), &signal.Reply{Status: 200})
 	later[len(later)-1] = bodyOmitted + 1
-	if r, _, err := decodeReply(later); err == nil {
+	if r, _, err := DecodeReply(later); err == nil {
 		t.Errorf("a body of a kind that is not known is read as %+v", r)
 	}
 }
@@ -214,12 +214,12 @@ func TestReplyCodec(t *testing.T) {
 func TestParsePosition(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]signal.Position{"0-0": {}, "1795253400000-12": {MS: 1795253400000, Seq: 12}} {
-		if got, ok := parsePosition([]byte(text)); !ok || got != want {
+		if got, ok := ParsePosition([]byte(text)); !ok || got != want {
 			t.Errorf("parsePosition(%q) = %v, %v", text, got, ok)
 		}
 	}
 	for _, text := range []string{"", "-", "1-", "-1", "1", "+1-1", "1-1 ", "1-x", "1234567890123456789-0"} {
-		if got, ok := parsePosition([]byte(text)); ok {
+		if got, ok := ParsePosition([]byte(text)); ok {
 			t.Errorf("parsePosition(%q) = %v", text, got)
 		}
 	}
@@ -229,46 +229,46 @@ func TestParsePosition(t *testing.T) {
 // it is given; what is decoded is encoded to the same meaning.
 func FuzzDecode(f *testing.F) {
 	for _, e := range codecEvents() {
-		f.Add(appendEvent(nil, &e))
+		f.Add(AppendEvent(nil, &e))
 	}
 	at := signal.Position{MS: 1795253400123, Seq: 1}
 	stamps := []byte("1795253400123-1 1795253400999-0 ")
 	s := codecSignal(at)
-	f.Add(appendRecord(nil, s, time.Time{}))
+	f.Add(AppendRecord(nil, s, time.Time{}))
 	s.Weather = codecOutlook()
-	f.Add(appendRecord(nil, s, time.Time{}))
-	f.Add(append(bytes.Clone(stamps), appendOpen(nil, s, time.Time{})...))
-	f.Add(append(bytes.Clone(stamps), appendClosed(nil, s)...))
-	f.Add(append([]byte("1-1 "), appendReply(nil, &signal.Reply{Status: 200, Header: map[string]string{"a": "b"}})...))
-	f.Add(binary.AppendUvarint([]byte{codecVersion, 0, longText}, math.MaxUint64))
+	f.Add(AppendRecord(nil, s, time.Time{}))
+	f.Add(append(bytes.Clone(stamps), AppendOpen(nil, s, time.Time{})...))
+	f.Add(append(bytes.Clone(stamps), AppendClosed(nil, s)...))
+	f.Add(append([]byte("1-1 "), AppendReply(nil, &signal.Reply{Status: 200, Header: map[string]string{"a": "b"}})...))
+	f.Add(binary.AppendUvarint([]byte{Version, 0, longText}, math.MaxUint64))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		nan := cmpopts.EquateNaNs()
-		if e, err := decodeEvent(at, b, nil); err == nil {
-			again, err := decodeEvent(at, appendEvent(nil, &e), nil)
+		if e, err := DecodeEvent(at, b, nil); err == nil {
+			again, err := DecodeEvent(at, AppendEvent(nil, &e), nil)
 			if diff := cmp.Diff(e, again, nan); err != nil || diff != "" {
 				t.Errorf("event: %v\n%s", err, diff)
 			}
 		}
-		if s, err := decodeRecord(at, b, nil); err == nil && s.FirstConfidence != 0 {
-			again, err := decodeRecord(at, appendRecord(nil, s, time.Time{}), nil)
+		if s, err := DecodeRecord(at, b, nil); err == nil && s.FirstConfidence != 0 {
+			again, err := DecodeRecord(at, AppendRecord(nil, s, time.Time{}), nil)
 			if diff := cmp.Diff(s, again, nan); err != nil || diff != "" {
 				t.Errorf("record: %v\n%s", err, diff)
 			}
 		}
-		decodeOpen([]byte("0123456789abcdef"), b)
-		decodeClosed(at, b)
-		if m, err := unpackMetadata(b); err == nil {
-			if again, err := unpackMetadata(packMetadata(m)); err != nil && len(m) > 0 && m[0] == '{' || err == nil && !bytes.Equal(m, again) {
+		DecodeOpen([]byte("0123456789abcdef"), b)
+		DecodeClosed(at, b)
+		if m, err := UnpackMetadata(b); err == nil {
+			if again, err := UnpackMetadata(PackMetadata(m)); err != nil && len(m) > 0 && m[0] == '{' || err == nil && !bytes.Equal(m, again) {
 				t.Errorf("metadata %q becomes %q, %v", m, again, err)
 			}
 		}
-		if r, _, err := decodeReply(b); err == nil && r.Status != 0 {
-			again, _, err := decodeReply(append([]byte("1-1 "), appendReply(nil, r)...))
+		if r, _, err := DecodeReply(b); err == nil && r.Status != 0 {
+			again, _, err := DecodeReply(append([]byte("1-1 "), AppendReply(nil, r)...))
 			if diff := cmp.Diff(r, again); err != nil || diff != "" {
 				t.Errorf("reply: %v\n%s", err, diff)
 			}
 		}
-		eventAccount(b)
+		EventAccount(b)
 	})
 }
 
@@ -277,8 +277,8 @@ func TestPackMetadata(t *testing.T) {
 	long := `{"indicators":["x"],"content":"` + strings.Repeat("standing desk ", 5000) + `"}`
 	for name, m := range map[string]string{"typical": string(typicalMetadata), "short": `{"a":1}`, "empty": "", "long": long,
 		"foreign": `{"` + strings.Repeat("\x00\xff\x7fq9", 3) + `8fj2kKqQzZ1234567890"}`} {
-		packed := packMetadata([]byte(m))
-		got, err := unpackMetadata(packed)
+		packed := PackMetadata([]byte(m))
+		got, err := UnpackMetadata(packed)
 		if err != nil || string(got) != m {
 			t.Errorf("%s: unpacked to %.100q, %v", name, got, err)
 		}
@@ -286,7 +286,7 @@ func TestPackMetadata(t *testing.T) {
 			t.Errorf("%s: %d bytes are packed to %d", name, len(m), len(packed))
 		}
 	}
-	if n := len(packMetadata(typicalMetadata)); n > len(typicalMetadata)/3 {
+	if n := len(PackMetadata(typicalMetadata)); n > len(typicalMetadata)/3 {
 		t.Errorf("typical metadata of %d bytes are packed to %d", len(typicalMetadata), n)
 	}
 	// What was packed by the first version must be read for ever.
@@ -295,11 +295,11 @@ func TestPackMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := unpackMetadata(stored); err != nil || string(got) != string(typicalMetadata) {
-		t.Errorf("stored before: %q, %v; packed now: %s", got, err, base64.StdEncoding.EncodeToString(packMetadata(typicalMetadata)))
+	if got, err := UnpackMetadata(stored); err != nil || string(got) != string(typicalMetadata) {
+		t.Errorf("stored before: %q, %v; packed now: %s", got, err, base64.StdEncoding.EncodeToString(PackMetadata(typicalMetadata)))
 	}
-	for name, stored := range map[string][]byte{"form": {9, 1, 2}, "no length": {1}, "huge": {1, 0xff, 0xff, 0xff, 0x7f, 0}, "cut": packMetadata(typicalMetadata)[:50]} {
-		if got, err := unpackMetadata(stored); err == nil {
+	for name, stored := range map[string][]byte{"form": {9, 1, 2}, "no length": {1}, "huge": {1, 0xff, 0xff, 0xff, 0x7f, 0}, "cut": PackMetadata(typicalMetadata)[:50]} {
+		if got, err := UnpackMetadata(stored); err == nil {
 			t.Errorf("%s: unpacked to %q", name, got)
 		}
 	}

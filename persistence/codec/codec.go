@@ -1,0 +1,317 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Version is the first byte of every record of this package.
+const Version = 1
+
+// ErrShort reports that a stored value ends too early or claims more than it has.
+var ErrShort = errors.New("value is cut short")
+
+// words are stored as one byte. Only ever add at the end, at most 128 in all.
+var words = []string{"", "trading", "weather", "seo",
+	"momentum", "mean_reversion", "breakout", "sentiment",
+	"commodity_impact", "energy_demand", "agriculture",
+	"blog_post", "product_description", "meta_tags",
+	"long", "short", "1m", "5m", "1h", "1d", "low", "medium", "high",
+	"stop_loss", "take_profit", "expired",
+	"natural_gas", "wheat", "corn", "oil", "us", "eu", "asia", "global", "extreme",
+	"cold_snap", "heat_wave", "mild_spell", "drought", "excess_rain", "frost", "storm", "seasonal"}
+
+var codeOfWord = func() map[string]byte {
+	codes := map[string]byte{}
+	for i, w := range words {
+		codes[w] = byte(i)
+	}
+	return codes
+}()
+
+// A text begins with its length, or with wordBit and the number of a word.
+const (
+	wordBit  = 0x80
+	longText = 0x7f // the length follows as a varint
+)
+
+func AppendText(b []byte, s string) []byte {
+	if code, ok := codeOfWord[s]; ok {
+		return append(b, wordBit|code)
+	}
+	return AppendString(b, s)
+}
+
+// AppendString is AppendText for texts that are never words.
+func AppendString(b []byte, s string) []byte {
+	if len(s) < longText {
+		b = append(b, byte(len(s)))
+	} else {
+		b = binary.AppendUvarint(append(b, longText), uint64(len(s)))
+	}
+	return append(b, s...)
+}
+
+func appendFloat(b []byte, v float64) []byte {
+	return binary.BigEndian.AppendUint64(b, math.Float64bits(v))
+}
+
+// IdULID marks an identifier whose 16 bytes follow; idText one in another form.
+const (
+	idText = 0
+	IdULID = 1
+)
+
+// appendID adds an identifier that should consist of prefix and a ULID.
+func appendID(b []byte, prefix, id string) []byte {
+	if len(id) > len(prefix) && id[:len(prefix)] == prefix {
+		if raw, ok := signal.ULIDBytes(id); ok {
+			return append(append(b, IdULID), raw[:]...)
+		}
+	}
+	return AppendString(append(b, idText), id)
+}
+
+// Decoder reads a value from its front. After the first error it yields zeros.
+type Decoder struct {
+	B   []byte
+	Err error
+}
+
+// NewDecoder begins to read a value that has no version, or one of its own.
+func NewDecoder(b []byte) Decoder { return Decoder{B: b} }
+
+// Decode begins to read a value: its version must be known.
+func Decode(b []byte) Decoder {
+	if len(b) == 0 {
+		return Decoder{Err: ErrShort}
+	}
+	if b[0] != Version {
+		return Decoder{Err: fmt.Errorf("value has version %d: this process reads version %d", b[0], Version)}
+	}
+	return Decoder{B: b[1:]}
+}
+
+func (d *Decoder) Fail(err error) {
+	if d.Err == nil {
+		d.Err = err
+	}
+	d.B = nil
+}
+
+func (d *Decoder) Take(n int) []byte {
+	if n > len(d.B) || n < 0 {
+		d.Fail(ErrShort)
+		return nil
+	}
+	v := d.B[:n]
+	d.B = d.B[n:]
+	return v
+}
+
+func (d *Decoder) Byte() byte {
+	if v := d.Take(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (d *Decoder) float() float64 {
+	if v := d.Take(8); v != nil {
+		return math.Float64frombits(binary.BigEndian.Uint64(v))
+	}
+	return 0
+}
+
+func (d *Decoder) Uvarint() uint64 {
+	v, n := binary.Uvarint(d.B)
+	if n <= 0 {
+		d.Fail(ErrShort)
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+func (d *Decoder) Varint() int64 {
+	v, n := binary.Varint(d.B)
+	if n <= 0 {
+		d.Fail(ErrShort)
+		return 0
+	}
+	d.B = d.B[n:]
+	return v
+}
+
+// Text returns a word as it is in words and any other text by a new string.
+func (d *Decoder) Text() string {
+	first := d.Byte()
+	if first&wordBit != 0 {
+		if i := int(first &^ wordBit); i < len(words) {
+			return words[i]
+		}
+		d.Fail(fmt.Errorf("word %d is not known", first&^wordBit))
+		return ""
+	}
+	return string(d.TextBytes(first))
+}
+
+// TextBytes returns the text that begins with the byte first, in the input's memory.
+func (d *Decoder) TextBytes(first byte) []byte {
+	n := uint64(first)
+	if first == longText {
+		n = d.Uvarint()
+	}
+	if n > uint64(len(d.B)) {
+		d.Fail(ErrShort)
+		return nil
+	}
+	return d.Take(int(n))
+}
+
+// ID returns an identifier that was stored by appendID with the same prefix.
+func (d *Decoder) ID(prefix string) string {
+	switch kind := d.Byte(); kind {
+	case IdULID:
+		if raw := d.Take(16); raw != nil {
+			return UlidText(prefix, [16]byte(raw))
+		}
+	case idText:
+		return string(d.TextBytes(d.Byte()))
+	default:
+		d.Fail(fmt.Errorf("identifier of kind %d is not known", kind))
+	}
+	return ""
+}
+
+// StoredID passes over an identifier and returns it as it is stored; nil if it is not
+// valid.
+func (d *Decoder) StoredID() []byte {
+	before := d.B
+	switch d.Byte() {
+	case IdULID:
+		d.Take(16)
+	case idText:
+		d.TextBytes(d.Byte())
+	default:
+		return nil
+	}
+	if d.Err != nil {
+		return nil
+	}
+	return before[:len(before)-len(d.B)]
+}
+
+// crockford is the alphabet of ULIDs.
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// UlidText returns prefix and the 26 characters of a ULID: 2 bits of nothing, then
+// 5 bits a character. Decoding makes several of these an event, so it is done
+// without the library's second string.
+func UlidText(prefix string, raw [16]byte) string {
+	var text [32]byte
+	n := copy(text[:], prefix)
+	high, low := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
+	for i := 25; i >= 0; i-- {
+		text[n+i] = crockford[low&31]
+		low = low>>5 | high<<59
+		high >>= 5
+	}
+	return string(text[:n+26])
+}
+
+// Time reads milliseconds; 0 is the zero time.
+func (d *Decoder) Time() time.Time {
+	if ms := d.Uvarint(); ms > 0 && ms < 1<<47 {
+		return TimeOfMilli(int64(ms))
+	}
+	return time.Time{}
+}
+
+func AppendStrings(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = AppendString(b, s)
+	}
+	return b
+}
+
+// Strings returns nil for an empty list.
+func (d *Decoder) Strings() []string {
+	n := d.Uvarint()
+	if n > maxPhrases {
+		d.Fail(fmt.Errorf("list of %d texts is too long", n))
+		return nil
+	}
+	var list []string
+	for range n {
+		if d.Err != nil {
+			return nil
+		}
+		list = append(list, string(d.TextBytes(d.Byte())))
+	}
+	return list
+}
+
+// CutStamp takes a position off the front of a value that the append script has
+// stamped.
+func CutStamp(b []byte) (signal.Position, []byte, error) {
+	at := bytes.IndexByte(b, ' ')
+	if at < 0 || at > 41 {
+		return signal.Position{}, nil, fmt.Errorf("value has no position: %w", ErrShort)
+	}
+	p, ok := ParsePosition(b[:at])
+	if !ok {
+		return signal.Position{}, nil, fmt.Errorf("%q is no position", b[:at])
+	}
+	return p, b[at+1:], nil
+}
+
+// ParsePosition reads "MS-SEQ" as Redis writes it.
+func ParsePosition(b []byte) (signal.Position, bool) {
+	dash := bytes.IndexByte(b, '-')
+	if dash < 0 {
+		return signal.Position{}, false
+	}
+	ms, ok := ParseDigits(b[:dash])
+	seq, ok2 := ParseDigits(b[dash+1:])
+	return signal.Position{MS: ms, Seq: seq}, ok && ok2
+}
+
+// ParseDigits reads a number of 1 to 18 digits, which cannot overflow.
+func ParseDigits(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+func TimeOfMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// MilliOf returns t as it is stored: 0 for the zero time and all before 1970.
+func MilliOf(t time.Time) int64 { return max(t.UnixMilli(), 0) }
+
+// DueMilli is MilliOf for times that nothing may come before: rounded up.
+func DueMilli(t time.Time) int64 { return MilliOf(t.Add(time.Millisecond - 1)) }
+
+func MilliText(t time.Time) string { return strconv.FormatInt(MilliOf(t), 10) }
+func DueText(t time.Time) string   { return strconv.FormatInt(DueMilli(t), 10) }
+
+// Text returns b as a string without a copy. Nobody may change b from then on: it
+// was just made here, or belongs to a change, whose values never change.
+func Text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,0 +1,304 @@
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Kinds of signal log entries: the byte after the version.
+const (
+	KindCreated = 1
+	kindClosed  = 2
+)
+
+// OpenField is the field of a signal in the hash of open ones: the 16 bytes of its
+// ULID.
+func OpenField(id signal.SignalID) string {
+	if raw, ok := signal.ULIDBytes(string(id)); ok {
+		return string(raw[:])
+	}
+	return string(id)
+}
+
+func SignalOfField(field []byte) signal.SignalID {
+	if len(field) == 16 {
+		return signal.SignalID(UlidText("sig_", [16]byte(field)))
+	}
+	return signal.SignalID(field)
+}
+
+// Which optional fields a signal has.
+const (
+	SignalLevels = 1 << iota
+	signalExpires
+	SignalWeather
+)
+
+// appendAttributes adds what never changes of s, but for its id, account and
+// metadata. The time of creation is that of the entry, so the expiry is stored as
+// the time from there; now stands for it if the caller has not set CreatedAt.
+func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
+	flags := byte(0)
+	if s.Levels != nil {
+		flags |= SignalLevels
+	}
+	if !s.ExpiresAt.IsZero() {
+		flags |= signalExpires
+	}
+	if s.Weather != nil {
+		flags |= SignalWeather
+	}
+	b = append(b, flags)
+	b = AppendText(b, string(s.Agent))
+	b = AppendString(b, s.Asset)
+	b = AppendText(b, s.Strategy)
+	b = AppendText(b, string(s.Direction))
+	if s.FirstConfidence != 0 {
+		b = appendFloat(b, s.FirstConfidence)
+	} else {
+		b = appendFloat(b, s.Confidence)
+	}
+	if s.Levels != nil {
+		b = appendFloat(appendFloat(appendFloat(b, s.Levels.Entry), s.Levels.Stop), s.Levels.Target)
+	}
+	b = appendID(b, "run_", string(s.Run))
+	b = AppendText(b, string(s.Timeframe))
+	b = AppendText(b, string(s.Risk))
+	if flags&signalExpires != 0 {
+		created := s.CreatedAt
+		if created.IsZero() {
+			created = now
+		}
+		b = binary.AppendVarint(b, s.ExpiresAt.Sub(created).Milliseconds())
+	}
+	if s.Weather != nil {
+		b = appendOutlook(b, s.Weather)
+	}
+	return b
+}
+
+// DecodeListed reads the first part of what appendAttributes wrote: what lists
+// show.
+func DecodeListed(d *Decoder, l *signal.Listing, intern func([]byte) string) (flags byte, levels signal.Levels) {
+	flags = d.Byte()
+	l.Agent = signal.AgentID(d.Text())
+	l.Asset = intern(d.TextBytes(d.Byte()))
+	l.Strategy = d.Text()
+	l.Direction = signal.Direction(d.Text())
+	l.Confidence = d.float()
+	if flags&SignalLevels != 0 {
+		levels = signal.Levels{Entry: d.float(), Stop: d.float(), Target: d.float()}
+	}
+	return flags, levels
+}
+
+// decodeAttributes fills s with what appendAttributes wrote, for a signal created
+// at the given position.
+func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) {
+	var l signal.Listing
+	flags, levels := DecodeListed(d, &l, func(b []byte) string { return string(b) })
+	s.Agent, s.Asset, s.Strategy, s.Direction = l.Agent, l.Asset, l.Strategy, l.Direction
+	s.Confidence, s.FirstConfidence = l.Confidence, l.Confidence
+	if flags&SignalLevels != 0 {
+		s.Levels = &levels
+	}
+	s.Run = signal.RunID(d.ID("run_"))
+	s.Timeframe = signal.Timeframe(d.Text())
+	s.Risk = signal.RiskLevel(d.Text())
+	s.CreatedAt = created.Time()
+	s.UpdatedAt = s.CreatedAt
+	s.Sequence = 1
+	if flags&signalExpires != 0 {
+		s.ExpiresAt = s.CreatedAt.Add(time.Duration(d.Varint()) * time.Millisecond)
+	}
+	if flags&SignalWeather != 0 {
+		s.Weather = decodeOutlook(d)
+	}
+}
+
+// AppendRecord adds the signal log entry of a creation, without the metadata.
+func AppendRecord(b []byte, s *signal.Signal, now time.Time) []byte {
+	b = append(b, Version, KindCreated)
+	b = appendID(b, "acc_", string(s.Account))
+	b = appendID(b, "sig_", string(s.ID))
+	b = appendAttributes(b, s, now)
+	if s.Weather != nil {
+		b = appendWeather(b, s.Weather)
+	}
+	return b
+}
+
+// DecodeRecord returns the signal whose creation stands at position p of the signal
+// log, as it was then.
+func DecodeRecord(p signal.Position, header, metadata []byte) (_ *signal.Signal, err error) {
+	d := Decode(header)
+	if kind := d.Byte(); kind != KindCreated {
+		d.Fail(fmt.Errorf("entry of kind %d is no creation", kind))
+	}
+	s := &signal.Signal{}
+	s.Account = signal.AccountID(d.ID("acc_"))
+	s.ID = signal.SignalID(d.ID("sig_"))
+	decodeAttributes(&d, s, p)
+	if s.Weather != nil {
+		decodeWeather(&d, s.Weather)
+	}
+	if d.Err != nil {
+		return nil, fmt.Errorf("decode signal at %v: %w", p, d.Err)
+	}
+	if s.Metadata, err = UnpackMetadata(metadata); err != nil {
+		return nil, fmt.Errorf("decode signal at %v: %w", p, err)
+	}
+	return s, nil
+}
+
+// AppendOpen adds the state of an open signal. In Redis two positions stand in
+// front: where it was created and where it was last changed.
+func AppendOpen(b []byte, s *signal.Signal, now time.Time) []byte {
+	b = append(b, Version)
+	b = appendFloat(b, s.Confidence)
+	b = binary.AppendUvarint(b, uint64(max(s.Sequence, 1)))
+	b = appendFloat(appendFloat(b, s.MFE), s.MAE)
+	b = appendID(b, "acc_", string(s.Account))
+	return appendAttributes(b, s, now)
+}
+
+// openState is what changes of an open signal.
+type openState struct {
+	Created, Updated signal.Position
+	Confidence       float64
+	Sequence         int64
+	mfe, mae         float64
+}
+
+// DecodeOpenState reads the front of a value of the hash of open signals and
+// returns what follows.
+func DecodeOpenState(value []byte) (o openState, rest Decoder) {
+	var err error
+	if o.Created, value, err = CutStamp(value); err == nil {
+		o.Updated, value, err = CutStamp(value)
+	}
+	if err != nil {
+		return o, Decoder{Err: err}
+	}
+	d := Decode(value)
+	o.Confidence = d.float()
+	o.Sequence = int64(d.Uvarint() & (1<<62 - 1))
+	o.mfe, o.mae = d.float(), d.float()
+	return o, d
+}
+
+// Apply sets what the state says of s.
+func (o *openState) Apply(s *signal.Signal) {
+	s.Confidence, s.Sequence, s.MFE, s.MAE = o.Confidence, o.Sequence, o.mfe, o.mae
+	s.UpdatedAt = o.Updated.Time()
+}
+
+// DecodeOpen returns the open signal of a field and value, without its metadata,
+// and where it was created.
+func DecodeOpen(field, value []byte) (signal.Signal, signal.Position, error) {
+	o, d := DecodeOpenState(value)
+	s := signal.Signal{ID: SignalOfField(field), Account: signal.AccountID(d.ID("acc_"))}
+	decodeAttributes(&d, &s, o.Created)
+	if d.Err != nil {
+		return signal.Signal{}, signal.Position{}, fmt.Errorf("decode open signal %s: %w", s.ID, d.Err)
+	}
+	o.Apply(&s)
+	return s, o.Created, nil
+}
+
+// Which optional fields a closing has.
+const (
+	closingExit = 1 << iota
+	closingPercent
+	closingAbsolute
+	closingAt // the time differs from that of the entry
+)
+
+// AppendClosed adds the signal log entry of a closing. In Redis two positions stand
+// in front, as for an open signal.
+func AppendClosed(b []byte, s *signal.Signal) []byte {
+	c := s.Closing
+	if c == nil {
+		c = &signal.Closing{}
+	}
+	b = append(b, Version, kindClosed)
+	b = appendID(b, "acc_", string(s.Account))
+	b = appendID(b, "sig_", string(s.ID))
+	b = appendFloat(b, s.Confidence)
+	b = binary.AppendUvarint(b, uint64(max(s.Sequence, 1)))
+	b = appendFloat(appendFloat(b, s.MFE), s.MAE)
+	b = AppendText(b, string(c.Reason))
+	flags, at := byte(0), len(b)
+	b = append(b, 0)
+	for i, v := range []*float64{c.ExitPrice, c.PnLPercent, c.PnLAbsolute} {
+		if v != nil {
+			flags |= closingExit << i
+			b = appendFloat(b, *v)
+		}
+	}
+	if !c.At.IsZero() {
+		flags |= closingAt
+		b = binary.AppendVarint(b, c.At.UnixMilli())
+	}
+	b[at] = flags
+	return binary.AppendVarint(b, c.DurationMinutes)
+}
+
+// ClosedState is a signal log entry of a closing.
+type ClosedState struct {
+	openState
+	Account signal.AccountID
+	ID      signal.SignalID
+	Closing signal.Closing
+}
+
+// DecodeClosed reads the closing that stands at position p of the signal log.
+func DecodeClosed(p signal.Position, header []byte) (*ClosedState, error) {
+	c := &ClosedState{}
+	d := DecodeClosedHead(header, c)
+	c.mfe, c.mae = d.float(), d.float()
+	c.Closing.Reason = signal.CloseReason(d.Text())
+	flags := d.Byte()
+	for i, v := range []**float64{&c.Closing.ExitPrice, &c.Closing.PnLPercent, &c.Closing.PnLAbsolute} {
+		if flags&(closingExit<<i) != 0 {
+			f := d.float()
+			*v = &f
+		}
+	}
+	c.Closing.At = p.Time()
+	if flags&closingAt != 0 {
+		c.Closing.At = TimeOfMilli(d.Varint())
+	}
+	c.Closing.DurationMinutes = d.Varint()
+	if d.Err != nil {
+		return nil, fmt.Errorf("decode closing at %v: %w", p, d.Err)
+	}
+	return c, nil
+}
+
+// DecodeClosedHead reads as much of a closing as lists need.
+func DecodeClosedHead(header []byte, c *ClosedState) Decoder {
+	var err error
+	if c.Created, header, err = CutStamp(header); err == nil {
+		c.Updated, header, err = CutStamp(header)
+	}
+	if err != nil {
+		return Decoder{Err: err}
+	}
+	d := Decode(header)
+	if kind := d.Byte(); kind != kindClosed {
+		d.Fail(fmt.Errorf("entry of kind %d is no closing", kind))
+	}
+	c.Account = signal.AccountID(d.ID("acc_"))
+	c.ID = signal.SignalID(d.ID("sig_"))
+	c.Confidence = d.float()
+	c.Sequence = int64(d.Uvarint() & (1<<62 - 1))
+	return d
+}
+
+// IsClosing says that a signal log entry is a closing, not a creation: it begins
+// with the digits of a position.
+func IsClosing(header []byte) bool { return len(header) > 0 && header[0] >= '0' && header[0] <= '9' }

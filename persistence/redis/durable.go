@@ -1,0 +1,98 @@
+package redisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// confirmKept is how long a key of ConfirmKey or ConfirmAuthKey is kept.
+const confirmKept = time.Minute
+
+// Durably sends commands about keys of one slot and, with Options.WaitReplicas, waits
+// until so many replicas have what they have changed and what they have read. ErrReplicas:
+// the commands were carried out, but the replicas may lack it. confirm is the slot's
+// ConfirmKey: WAIT goes by the last write of its connection, so there is one.
+func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
+	if c.WaitReplicas == 0 {
+		pipe := c.RDB.Pipeline()
+		add(pipe)
+		return Execute(ctx, pipe)
+	}
+	var client redis.UniversalClient = c.RDB
+	cluster, ok := c.RDB.(*redis.ClusterClient)
+	if ok { // the keyless WAIT would go to any node
+		master, err := cluster.MasterForKey(ctx, confirm)
+		if err != nil {
+			return err
+		}
+		client = master
+	}
+	pipe := client.Pipeline()
+	add(pipe)
+	pipe.Set(ctx, confirm, "", confirmKept)
+	wait := pipe.Do(ctx, WaitFor(c.WaitReplicas, c.replicasIn)...)
+	err := Execute(ctx, pipe)
+	if err == nil {
+		err = Lagging(wait, c.WaitReplicas)
+	}
+	if ok && err != nil {
+		cluster.ReloadState(ctx)
+	}
+	return err
+}
+
+// Change is durably for one script. After ErrReplicas its result stands.
+func (c *Client) Change(ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	if c.WaitReplicas == 0 {
+		result := script.Run(ctx, c.RDB, keys, args...)
+		return result, result.Err()
+	}
+	for loaded := false; ; loaded = true {
+		result := redis.NewCmd(ctx) // of a cluster whose master is not known it stays empty
+		err := c.Durably(ctx, confirm, func(pipe redis.Pipeliner) {
+			result = script.EvalSha(ctx, pipe, keys, args...)
+		})
+		if loaded || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return result, err
+		}
+		if err := script.Load(ctx, c.RDB).Err(); err != nil {
+			return result, err
+		}
+	}
+}
+
+// Stands reports whether what ended with err was carried out all the same.
+func Stands(err error) bool { return err == nil || errors.Is(err, ErrReplicas) }
+
+// Confirmed returns err, which reports that there is nothing to change, as soon as the
+// replicas have what it follows from: a repeated request is no more certain than the first.
+func (c *Client) Confirmed(ctx context.Context, confirm string, err error) error {
+	if c.WaitReplicas == 0 {
+		return err
+	}
+	if e := c.Durably(ctx, confirm, func(redis.Pipeliner) {}); e != nil {
+		return Unavailable(fmt.Errorf("confirm %q: %w", err, e))
+	}
+	return err
+}
+
+// WaitFor returns the words of a WAIT.
+func WaitFor(replicas int, timeout time.Duration) []any {
+	return []any{"WAIT", replicas, max(1, timeout.Milliseconds())}
+}
+
+// Lagging returns why the answer of a WAIT does not show that the replicas have it all.
+func Lagging(wait *redis.Cmd, replicas int) error {
+	n, err := wait.Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for replicas: %w", err)
+	case n < replicas:
+		return fmt.Errorf("%w: %d of %d have the write", ErrReplicas, n, replicas)
+	}
+	return nil
+}

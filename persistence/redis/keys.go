@@ -1,0 +1,175 @@
+package redisclient
+
+import (
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Every key name of the service is made in this file. The part in braces is the
+// hash tag: keys with the same tag live in one slot of a Redis Cluster, so that
+// one script may touch them. doc.go has the table of what they hold.
+
+// PartitionKey returns the key name in partition p: "{p07}:name".
+func PartitionKey(p int, name string) string {
+	const digits = "0123456789"
+	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
+}
+
+// ConfirmKey and ConfirmAuthKey are written only so that a WAIT has something to wait for.
+func ConfirmKey(p int) string { return PartitionKey(p, "confirm") }
+func ConfirmAuthKey() string  { return "{auth}:confirm" }
+
+func EventsKey(p int) string  { return PartitionKey(p, "events") }
+func SignalsKey(p int) string { return PartitionKey(p, "signals") }
+func OpenKey(p int) string    { return PartitionKey(p, "open") }
+
+// BatchKey remembers the last batch that a writer appended: one key a writer and
+// partition, since a writer has one batch under way.
+func BatchKey(p int, writer string) string { return PartitionKey(p, "batch:"+writer) }
+
+// ReplyKey is where the answer to a request with an Idempotency-Key is kept.
+func ReplyKey(p int, account signal.AccountID, digest string) string {
+	return PartitionKey(p, "reply:"+string(account)+":"+digest)
+}
+
+// JobKey is a job's record, JobsOfKey the index of an account's jobs by time,
+// JobQueueKey the stream from which nodes take work.
+func JobKey(p int, id signal.JobID) string { return PartitionKey(p, "job:"+string(id)) }
+func JobsOfKey(p int, account signal.AccountID) string {
+	return PartitionKey(p, "jobs:"+string(account))
+}
+func JobQueueKey(p int) string { return PartitionKey(p, "jobqueue") }
+
+// JobsWithKey is JobsOfKey for the jobs with one status, JobsEndedKey the index of
+// ended jobs by the time at which they are forgotten.
+func JobsWithKey(p int, account signal.AccountID, status signal.JobStatus) string {
+	return JobsOfKey(p, account) + ":" + string(status)
+}
+func JobsEndedKey(p int, account signal.AccountID) string { return JobsOfKey(p, account) + ":ended" }
+
+// RunsDueKey holds the runs that have announced themselves, by when they must end.
+func RunsDueKey(p int) string { return PartitionKey(p, "runsdue") }
+
+// OwnerKey is the lease of a partition, EpochKey its last epoch, PositionKey the
+// engine's position in its event log.
+func OwnerKey(p int) string    { return PartitionKey(p, "owner") }
+func EpochKey(p int) string    { return PartitionKey(p, "epoch") }
+func PositionKey(p int) string { return PartitionKey(p, "position") }
+
+// ProbeKey is what Ready tries to write.
+func ProbeKey(p int) string { return PartitionKey(p, "probe") }
+
+// EraseKey holds the deleted accounts of which records are left, with how far the
+// erasing has come: a hash.
+func EraseKey(p int) string { return PartitionKey(p, "erase") }
+
+// WebhooksKey holds the records of an account's webhooks, WebhookHealthKey how their
+// endpoints do, WebhookAccountsKey the accounts that have webhooks.
+func WebhooksKey(p int, a signal.AccountID) string { return PartitionKey(p, "webhooks:"+string(a)) }
+func WebhookHealthKey(p int, a signal.AccountID) string {
+	return PartitionKey(p, "webhookhealth:"+string(a))
+}
+func WebhookAccountsKey(p int) string { return PartitionKey(p, "webhookaccounts") }
+
+// WebhooksDueKey holds the webhooks with pending deliveries by when the first is due,
+// WebhookStatsKey counts, WebhooksEraseKey the removed webhooks that left deliveries.
+func WebhooksDueKey(p int) string   { return PartitionKey(p, "webhooksdue") }
+func WebhookStatsKey(p int) string  { return PartitionKey(p, "webhookstats") }
+func WebhooksEraseKey(p int) string { return PartitionKey(p, "webhookserase") }
+
+// DeliveriesKey holds the records of a webhook's deliveries. PendingKey is the index
+// of those that are pending by when they are due, the others are by creation: of all,
+// and of those that succeeded or failed.
+func DeliveriesKey(p int, w signal.WebhookID) string { return PartitionKey(p, "deliveries:"+string(w)) }
+func PendingKey(p int, w signal.WebhookID) string    { return PartitionKey(p, "pending:"+string(w)) }
+func RecordedKey(p int, w signal.WebhookID) string   { return PartitionKey(p, "recorded:"+string(w)) }
+func SucceededKey(p int, w signal.WebhookID) string  { return PartitionKey(p, "succeeded:"+string(w)) }
+func FailedKey(p int, w signal.WebhookID) string     { return PartitionKey(p, "failed:"+string(w)) }
+
+// WaitsKey holds what the later events of a signal wait for at a webhook.
+func WaitsKey(p int, w signal.WebhookID) string { return PartitionKey(p, "waits:"+string(w)) }
+
+// BodiesKey holds what is sent of events, BodyRefsKey how many deliveries beyond the
+// first share a body.
+func BodiesKey(p int) string   { return PartitionKey(p, "bodies") }
+func BodyRefsKey(p int) string { return PartitionKey(p, "bodyrefs") }
+
+// MailsKey holds mails that are to be sent by when, MailRecordsKey what they are.
+func MailsKey(p int) string       { return PartitionKey(p, "mails") }
+func MailRecordsKey(p int) string { return PartitionKey(p, "mailrecords") }
+
+// SchedulesKey holds the records of an account's schedules, SchedulesDueKey those of
+// all accounts that are enabled, by when they run next.
+func SchedulesKey(p int, a signal.AccountID) string { return PartitionKey(p, "schedules:"+string(a)) }
+func SchedulesDueKey(p int) string                  { return PartitionKey(p, "schedulesdue") }
+
+// ScheduleRoundsKey holds what came of the rounds of an account's schedules.
+func ScheduleRoundsKey(p int, a signal.AccountID) string {
+	return PartitionKey(p, "schedulerounds:"+string(a))
+}
+
+// Credentials are looked up before the account is known, so they share a slot.
+
+func AccountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }
+func AccountsKey() string                          { return "{auth}:accounts" }
+func EmailKey(email string) string                 { return "{auth}:email:" + email }
+func ApiKeyKey(secretDigest string) string         { return "{auth}:key:" + secretDigest }
+func ApiKeysOfKey(account signal.AccountID) string { return "{auth}:keys:" + string(account) }
+func SessionKey(id signal.SessionID) string        { return "{auth}:session:" + string(id) }
+func SessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" + string(a) }
+func RefreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
+func LockKey(emailDigest string) string            { return "{auth}:lock:" + emailDigest }
+
+// OutboxKey holds the events of credential changes until they are appended to
+// their account's event log, which lies in another slot.
+func OutboxKey() string { return "{auth}:outbox" }
+
+// LimitKey is the token bucket of one class and account or address.
+func LimitKey(class, who string) string { return "{limit:" + class + ":" + who + "}" }
+
+// Keys of the whole installation.
+
+// InstallationKey holds what was fixed at first start: a hash.
+func InstallationKey() string { return "{node}:installation" }
+
+// NodesKey holds the live nodes by the time until which they are.
+func NodesKey() string { return "{node}:live" }
+
+// The two streams through which prices come in have the names that others write to.
+
+func MarketTicksKey() string { return "market:ticks" }
+
+func MarketOwnTicksKey() string { return "{market}:ticks" }
+func MarketBarsKey() string     { return "market:bars" }
+
+// MarketClosedKey is the stream of the bars that the feeder closed, BarsKey the
+// record of an asset's bars, MarketStateKey the feeder's checkpoint.
+func MarketClosedKey() string { return "{market}:closed" }
+func BarsKey(asset string, tf signal.Timeframe) string {
+	return "{market}:bars:" + string(tf) + ":" + asset
+}
+func MarketNewsKey() string  { return "{market}:news" }
+func MarketStateKey() string { return "{market}:state" }
+
+// MarketAssetsKey holds the record of each asset, MarketLiveKey its newest tick
+// and the minute that is still open: hashes by asset.
+func MarketAssetsKey() string { return "{market}:assets" }
+func MarketLiveKey() string   { return "{market}:live" }
+
+// MarketWantedKey holds the symbols that were asked for and have no record,
+// MarketRefusedKey why one gets none.
+func MarketWantedKey() string { return "{market}:wants" }
+
+// MarketListingKey holds what a source calls the assets that it lists.
+func MarketListingKey(source string) string { return "{market}:listing:" + source }
+
+// MarketKeptForKey holds the account for which a symbol was taken up, MarketUsedKey when
+// symbols were needed last.
+func MarketKeptForKey() string              { return "{market}:keptfor" }
+func MarketUsedKey() string                 { return "{market}:used" }
+func MarketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
+
+func FeederKey() string      { return "{market}:feeder" }
+func FeederEpochKey() string { return "{market}:feederepoch" }
+
+// WeatherKey holds an archive or a forecast of a point, as package weather writes it.
+func WeatherKey(name string) string { return "{weather}:" + name }
