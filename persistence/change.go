@@ -129,3 +129,81 @@ func (o *operation) addReply(p int, account signal.AccountID, r *signal.Reply) {
 	k := o.key(redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
 	o.stamped(stampID, 0, cmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", strconv.FormatInt(replyRetention.Milliseconds(), 10))
 }
+
+const (
+	// replyRetention is how long a reply is kept.
+	replyRetention = 24 * time.Hour
+	// indexMargin is how long an account's indexes outlive its last ended job.
+	indexMargin = time.Hour
+	// jobGroup is the consumer group of all job queues.
+	jobGroup = "jobs"
+)
+
+// errJobLost is the refusal of an outcome whose job is another worker's, is over, or
+// was erased.
+var errJobLost = refused("job_lost", "another worker holds the job")
+
+// addJob stores the outcome of j, and takes it out of the queue. It is refused
+// unless the attempt of j is the one that holds the job.
+func (o *operation) addJob(p int, j *signal.Job) {
+	account, id := j.Request.Account, string(j.ID)
+	record := o.key(redisclient.JobKey(p, j.ID))
+	o.guard(guardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
+	if j.Status == signal.JobRunning {
+		return // it only has to be held
+	}
+	o.stamped(stampID, 3, cmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt), codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
+	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
+	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
+	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
+	all, with, ended := o.key(redisclient.JobsOfKey(p, account)), o.key(redisclient.JobsWithKey(p, account, j.Status)), o.key(redisclient.JobsEndedKey(p, account))
+	o.step(cmdPExpireAt, record, expires)
+	o.step(cmdZRem, o.key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
+	o.step(cmdZAdd, all, created, id)
+	o.step(cmdZAdd, with, created, id)
+	o.step(cmdZAdd, ended, expires, id)
+	o.step(cmdPExpireAt, all, forget)
+	o.step(cmdPExpireAt, with, forget)
+	o.step(cmdPExpireAt, ended, forget)
+	if !j.Entry.IsZero() {
+		queue, entry := o.key(redisclient.JobQueueKey(p)), j.Entry.String()
+		o.step(cmdXAck, queue, jobGroup, entry)
+		o.step(cmdXDel, queue, entry)
+	}
+}
+
+// dueMember returns the member for a run.
+func dueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID) string {
+	return string(account) + " " + string(run) + " " + string(agent)
+}
+
+// endedMembers returns the members to remove when c.Ended has ended. The run's
+// agent is that of its events; a change without one names every agent it may be.
+func endedMembers(c *signal.Change) []string {
+	for i := range c.Events {
+		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
+			return []string{dueMember(c.Account, c.Ended, e.Agent)}
+		}
+	}
+	var members []string
+	for _, a := range signal.Agents() {
+		members = append(members, dueMember(c.Account, c.Ended, a.ID))
+	}
+	return members
+}
+
+// addAnnouncement appends an event to the event log that only the service hears of.
+func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
+	o.announce(a, t, string(w))
+}
+
+// announce is addAnnouncement for any subject.
+func (o *operation) announce(a signal.AccountID, t signal.EventType, subject string) {
+	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
+	o.step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")
+}
+
+// fence refuses the operation under another epoch.
+func (o *operation) fence(epoch int64) {
+	o.guard(guardKeyIs, refEpoch, errOldEpoch, strconv.FormatInt(epoch, 10))
+}

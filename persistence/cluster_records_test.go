@@ -98,15 +98,15 @@ func (b *clusterBench) testReplies(t *testing.T) {
 
 func (b *clusterBench) testMarket(t *testing.T) {
 	ctx, m := t.Context(), NewMarket(b.store)
-	epoch, err := m.TakeLease(ctx, "a", time.Minute)
+	epoch, _, err := m.TakeLease(ctx, "a", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: %d, %v", epoch, err)
 	}
-	if other, err := m.TakeLease(ctx, "b", time.Minute); other != 0 || err != nil {
+	if other, _, err := m.TakeLease(ctx, "b", time.Minute); other != 0 || err != nil {
 		t.Errorf("another feeder: %d, %v", other, err)
 	}
-	if kept, err := m.RenewLease(ctx, "a", epoch, time.Minute); !kept || err != nil {
-		t.Errorf("renew: %v, %v", kept, err)
+	if err := m.RenewLease(ctx, "a", epoch, time.Minute); err != nil {
+		t.Errorf("renew: %v", err)
 	}
 	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{{Asset: "BTC", Tick: marketdata.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: marketdata.Tick{Price: 6, Time: 1}}}); err != nil {
 		t.Fatal(err)
@@ -163,10 +163,10 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if err := m.TrimBars(ctx, bars[0].Position); err != nil {
 		t.Errorf("trim bars: %v", err)
 	}
-	if err := m.GiveUpLease(ctx, "a", epoch); err != nil {
+	if err := m.ReleaseLease(ctx, "a", epoch); err != nil {
 		t.Errorf("give up: %v", err)
 	}
-	if next, err := m.TakeLease(ctx, "b", time.Minute); next <= epoch || err != nil {
+	if next, _, err := m.TakeLease(ctx, "b", time.Minute); next <= epoch || err != nil {
 		t.Errorf("the next feeder has epoch %d, %v", next, err)
 	}
 	wantKind(t, "a step of the former feeder", m.Store(ctx, step), signal.KindConflict)

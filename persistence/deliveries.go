@@ -26,7 +26,7 @@ func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batc
 		n := partOf(batch)
 		o := newOperation()
 		o.fence(epoch)
-		o.addDeliveries(p, batch[:n])
+		addDeliveries(o, p, batch[:n])
 		batch = batch[n:]
 		if _, err := h.log.apply(ctx, p, o); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (h *Webhooks) CreateDelivery(ctx context.Context, d delivery.Delivery, body
 	p := h.store.Partition(d.Account)
 	o := newOperation()
 	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
-	o.addDeliveries(p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
+	addDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	o.addAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
 	_, err := h.log.apply(ctx, p, o)
 	return err
@@ -76,8 +76,8 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out de
 	o := newOperation()
 	o.fence(epoch)
 	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
-	o.addOutcomes(p, &out)
-	o.addWaits(p, out.Webhook, out.Waits)
+	addOutcomes(o, p, &out)
+	addWaits(o, p, out.Webhook, out.Waits)
 	if out.Health != nil {
 		k := o.key(redisclient.WebhookHealthKey(p, out.Account))
 		if *out.Health == (delivery.WebhookHealth{}) {
@@ -87,7 +87,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out de
 		}
 	}
 	if w := out.Disabled; w != nil {
-		if _, err := o.addWebhook(p, w); err != nil {
+		if _, err := addWebhook(o, p, w); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out de
 		o.addEvent(&c, 0)
 	}
 	for i := range out.Mails {
-		o.addMail(p, out.Mails[i], h.store.Now())
+		addMail(o, p, out.Mails[i], h.store.Now())
 	}
 	r := h.log.carryOut(ctx, p, o)
 	if errors.Is(r.err, errNoWebhook) {

@@ -61,7 +61,7 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 	o := newOperation()
 	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
 	o.guard(guardMember, o.key(set(p, webhook)), refusal, member)
-	o.addShift(p, account, webhook, c, []string{member})
+	addShift(o, p, account, webhook, c, []string{member})
 	o.addAnnouncement(account, signal.WebhookPoked, webhook)
 	if _, err := h.log.apply(ctx, p, o); err != nil {
 		return delivery.Delivery{}, err
@@ -155,7 +155,7 @@ func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID
 		c.at = h.store.Now()
 		o := newOperation()
 		o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), errNoWebhook, string(webhook))
-		o.addShift(p, account, webhook, c, chunk)
+		addShift(o, p, account, webhook, c, chunk)
 		o.addAnnouncement(account, signal.WebhookPoked, webhook)
 		r := h.log.carryOut(ctx, p, o)
 		if r.err != nil {

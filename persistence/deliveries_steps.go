@@ -61,22 +61,6 @@ func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
 	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
 }
 
-// addAnnouncement appends an event to the event log that only the service hears of.
-func (o *operation) addAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
-	o.announce(a, t, string(w))
-}
-
-// announce is addAnnouncement for any subject.
-func (o *operation) announce(a signal.AccountID, t signal.EventType, subject string) {
-	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
-	o.step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")
-}
-
-// fence refuses the operation under another epoch.
-func (o *operation) fence(epoch int64) {
-	o.guard(guardKeyIs, refEpoch, errOldEpoch, strconv.FormatInt(epoch, 10))
-}
-
 // newDeliveries collects the deliveries of one webhook that an operation makes.
 type newDeliveries struct {
 	account signal.AccountID
@@ -86,7 +70,7 @@ type newDeliveries struct {
 
 // addDeliveries makes pending deliveries in partition p, with what they send. Those
 // that are there already stay as they are, those of a removed webhook are not made.
-func (o *operation) addDeliveries(p int, batch []delivery.EventDeliveries) {
+func addDeliveries(o *operation, p int, batch []delivery.EventDeliveries) {
 	of := map[signal.WebhookID]*newDeliveries{}
 	var order []*newDeliveries
 	keys := make([]string, len(batch))
@@ -119,7 +103,7 @@ func (o *operation) addDeliveries(p int, batch []delivery.EventDeliveries) {
 		o.key(redisclient.RecordedKey(p, m.webhook))
 		o.step(cmdDeliver, k, m.args...)
 	}
-	k := o.bodyKeys(p)
+	k := bodyKeys(o, p)
 	for i := range batch {
 		if len(batch[i].Deliveries) > 0 {
 			o.step(cmdBody, k, keys[i], codec.Text(batch[i].Body))
@@ -128,7 +112,7 @@ func (o *operation) addDeliveries(p int, batch []delivery.EventDeliveries) {
 }
 
 // bodyKeys adds the keys of the step that stores a body, and returns the first.
-func (o *operation) bodyKeys(p int) keyRef {
+func bodyKeys(o *operation, p int) keyRef {
 	k := o.key(redisclient.BodiesKey(p))
 	o.key(redisclient.BodyRefsKey(p))
 	return k
@@ -155,7 +139,7 @@ func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 
 // handKeys adds the keys of a webhook's deliveries in the order in which the steps
 // after an attempt and by hand have them, and returns the first.
-func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
+func handKeys(o *operation, p int, w signal.WebhookID) keyRef {
 	k := o.key(redisclient.PendingKey(p, w))
 	o.key(redisclient.DeliveriesKey(p, w))
 	o.key(redisclient.SucceededKey(p, w))
@@ -167,7 +151,7 @@ func (o *operation) handKeys(p int, w signal.WebhookID) keyRef {
 // addOutcomes stores states after attempts. Those of deliveries that are not pending
 // any more, or are due at another time by now, are left out. Those with a body are made
 // if they are not there yet.
-func (o *operation) addOutcomes(p int, out *delivery.Outcomes) {
+func addOutcomes(o *operation, p int, out *delivery.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
@@ -206,11 +190,11 @@ func (o *operation) addOutcomes(p int, out *delivery.Outcomes) {
 		}
 		args = append(args, member, was, created, to, score, codec.Text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
 	}
-	o.step(cmdOutcome, o.handKeys(p, out.Webhook), args...)
+	o.step(cmdOutcome, handKeys(o, p, out.Webhook), args...)
 	if len(bodies) == 0 {
 		return
 	}
-	k := o.bodyKeys(p)
+	k := bodyKeys(o, p)
 	for key, body := range bodies {
 		o.step(cmdBody, k, key, codec.Text(body))
 	}
@@ -230,7 +214,7 @@ var (
 
 // addShift changes deliveries by hand at c.at. Those that are not in the state from
 // are left out.
-func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
+func addShift(o *operation, p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
 	o.deliveries += len(members)
 	at := codec.MilliOf(c.at)
 	var patch []byte
@@ -241,5 +225,5 @@ func (o *operation) addShift(p int, a signal.AccountID, w signal.WebhookID, c sh
 		patch = append(appendTime(appendTime(nil, at), 0), c.to, code, byte(status>>8), byte(status))
 	}
 	args := append(make([]string, 0, 5+len(members)), webhookMember(a, w), string('0'+c.from), string('0'+c.to), strconv.FormatInt(at, 10), string(patch))
-	o.step(cmdShift, o.handKeys(p, w), append(args, members...)...)
+	o.step(cmdShift, handKeys(o, p, w), append(args, members...)...)
 }

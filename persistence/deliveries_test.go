@@ -158,7 +158,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	deliver := func() *operation {
 		e := signal.NewEventID()
 		o := newOperation()
-		o.addDeliveries(b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
+		addDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
 		return o
 	}
 	remove := newOperation()
@@ -185,7 +185,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			o.step(cmdUndue, refWebhooksDue, webhookMember(b.account, w.ID))
 		},
 		"delivered": func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery) {
-			o.addOutcomes(b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
+			addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
 			made, ended := newOperation(), newOperation()
-			made.addDeliveries(b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
+			addDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
 			end(b, ended, w, d)
 			together(t, b.rdb, b.p, made, ended)
 			for _, o := range []*operation{made, ended} {
@@ -238,7 +238,7 @@ func TestABatchSharesBodies(t *testing.T) {
 	for range 3 {
 		w := b.register()
 		o := newOperation()
-		o.addOutcomes(b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
+		addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
 			Deliveries: []delivery.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
 		all = append(all, o)
 	}
@@ -270,7 +270,7 @@ func TestABatchHasFewDeliveries(t *testing.T) {
 		for range n {
 			out.Deliveries = append(out.Deliveries, testDelivery(&webhook, signal.NewEventID(), milli(0)))
 		}
-		o.addOutcomes(0, &out)
+		addOutcomes(o, 0, &out)
 		return o
 	}
 	for _, n := range []int{1, batchDeliveries - 1, 1, 0, 0, batchDeliveries + 1, 0, 60, 0, 60} {

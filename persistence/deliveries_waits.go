@@ -57,7 +57,7 @@ func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
 }
 
 // addWaits replaces waits of a webhook, or removes those that hold up no event.
-func (o *operation) addWaits(p int, webhook signal.WebhookID, list []delivery.Wait) {
+func addWaits(o *operation, p int, webhook signal.WebhookID, list []delivery.Wait) {
 	if len(list) == 0 {
 		return
 	}

@@ -72,7 +72,7 @@
 //	{market}:keptfor              hash    symbol -> the account that it was taken up for       while it is kept
 //	{market}:used                 zset    symbols by when they were needed last                while they are kept
 //	{market}:refused:SYMBOL       string  why there is no record                               seconds to minutes
-//	{market}:feeder               string  the feeder's node                                    the lease
+//	{market}:feeder               string  the feeder's node and epoch                          the lease
 //	{market}:feederepoch          string  the last epoch given                                 for ever
 //	{weather}:NAME                string  days of a point: its archive, its forecast           for ever, a forecast 12 h
 //

@@ -19,26 +19,6 @@ import (
 // with agent.started and removes them with the run's end. A member is the text
 // "ACCOUNT RUN AGENT".
 
-// dueMember returns the member for a run.
-func dueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID) string {
-	return string(account) + " " + string(run) + " " + string(agent)
-}
-
-// endedMembers returns the members to remove when c.Ended has ended. The run's
-// agent is that of its events; a change without one names every agent it may be.
-func endedMembers(c *signal.Change) []string {
-	for i := range c.Events {
-		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
-			return []string{dueMember(c.Account, c.Ended, e.Agent)}
-		}
-	}
-	var members []string
-	for _, a := range signal.Agents() {
-		members = append(members, dueMember(c.Account, c.Ended, a.ID))
-	}
-	return members
-}
-
 // decodeDue is the inverse of dueMember.
 func decodeDue(member string) (signal.RunDue, error) {
 	account, rest, ok := strings.Cut(member, " ")

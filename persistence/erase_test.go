@@ -308,8 +308,8 @@ func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	batch := []delivery.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
 	batch[0].Deliveries = []delivery.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
 	o := newOperation()
-	o.addDeliveries(p, batch)
-	o.addMail(p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
+	addDeliveries(o, p, batch)
+	addMail(o, p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
 	if _, err := log.apply(ctx, p, o); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,6 @@ var jobTakeText string
 var jobTakeScript = redis.NewScript(jobTakeText)
 
 const (
-	// jobGroup is the consumer group of all job queues.
-	jobGroup = "jobs"
 	// goneIdle is how long an entry stays with a node that is not live: it may just
 	// be announcing itself.
 	goneIdle = time.Second

@@ -40,17 +40,11 @@ var (
 )
 
 const (
-	// indexMargin is how long an account's indexes outlive its last ended job.
-	indexMargin = time.Hour
 	// pruneBatch is how many forgotten jobs one script removes: about a millisecond.
 	pruneBatch = 1000
 	// enqueueTries is how often Enqueue asks Redis; a job is stored once all the same.
 	enqueueTries = 2
 )
-
-// errJobLost is the refusal of an outcome whose job is another worker's, is over, or
-// was erased.
-var errJobLost = refused("job_lost", "another worker holds the job")
 
 // Jobs keeps jobs, and hands out those that wait. Its methods may be called from
 // anywhere, except that one goroutine at a time calls Next.
@@ -196,35 +190,6 @@ func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error
 		if n < pruneBatch {
 			return nil
 		}
-	}
-}
-
-// addJob stores the outcome of j, and takes it out of the queue. It is refused
-// unless the attempt of j is the one that holds the job.
-func (o *operation) addJob(p int, j *signal.Job) {
-	account, id := j.Request.Account, string(j.ID)
-	record := o.key(redisclient.JobKey(p, j.ID))
-	o.guard(guardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
-	if j.Status == signal.JobRunning {
-		return // it only has to be held
-	}
-	o.stamped(stampID, 3, cmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt), codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
-	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
-	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
-	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
-	all, with, ended := o.key(redisclient.JobsOfKey(p, account)), o.key(redisclient.JobsWithKey(p, account, j.Status)), o.key(redisclient.JobsEndedKey(p, account))
-	o.step(cmdPExpireAt, record, expires)
-	o.step(cmdZRem, o.key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
-	o.step(cmdZAdd, all, created, id)
-	o.step(cmdZAdd, with, created, id)
-	o.step(cmdZAdd, ended, expires, id)
-	o.step(cmdPExpireAt, all, forget)
-	o.step(cmdPExpireAt, with, forget)
-	o.step(cmdPExpireAt, ended, forget)
-	if !j.Entry.IsZero() {
-		queue, entry := o.key(redisclient.JobQueueKey(p)), j.Entry.String()
-		o.step(cmdXAck, queue, jobGroup, entry)
-		o.step(cmdXDel, queue, entry)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestEpochsAscendWhateverTheClock(t *testing.T) {
 	}
 	m := NewMarket(s)
 	for i := range int64(2) {
-		if epoch, err := m.TakeLease(t.Context(), "a", time.Minute); epoch != ahead+1+i || err != nil {
+		if epoch, _, err := m.TakeLease(t.Context(), "a", time.Minute); epoch != ahead+1+i || err != nil {
 			t.Errorf("the feeder's epoch is %d, %v; want %d", epoch, err, ahead+1+i)
 		}
 	}

@@ -47,7 +47,7 @@ type LogOptions struct {
 //
 // All methods are safe for concurrent use.
 type Log struct {
-	store   *Store
+	store   *logStore
 	writers []*writer
 	wg      sync.WaitGroup
 }
@@ -55,8 +55,8 @@ type Log struct {
 // errClosed is why a closed Log refuses.
 var errClosed = errors.New("the log is closed")
 
-// NewLog starts the writers of a log. Close ends them.
-func NewLog(s *Store, o LogOptions) *Log {
+// newLog starts the writers of a log. Close ends them.
+func newLog(s *logStore, o LogOptions) *Log {
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
 	o.Queue = cmp.Or(o.Queue, 4096)
 	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.WaitReplicas)

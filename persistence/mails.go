@@ -58,7 +58,7 @@ func decodeMail(id string, value []byte) (delivery.Mail, error) {
 
 // addMail stores a new mail, to be sent at once. It is named by what it says, so that
 // it is not doubled if the operation is repeated.
-func (o *operation) addMail(p int, m delivery.Mail, now time.Time) {
+func addMail(o *operation, p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])

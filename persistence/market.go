@@ -30,8 +30,6 @@ const (
 )
 
 var (
-	//go:embed scripts/market_lease.lua
-	marketLeaseSource string
 	//go:embed scripts/market_store.lua
 	marketStoreSource string
 	//go:embed scripts/market_fill.lua
@@ -39,7 +37,6 @@ var (
 	//go:embed scripts/market_ticks.lua
 	marketTicksSource string
 
-	marketLeaseScript = redis.NewScript(marketLeaseSource)
 	marketStoreScript = redis.NewScript(marketStoreSource)
 	marketFillScript  = redis.NewScript(marketFillSource)
 	marketTicksScript = redis.NewScript(marketTicksSource)
@@ -52,38 +49,30 @@ type Market struct{ s *Store }
 // NewMarket returns the market's part of s.
 func NewMarket(s *Store) *Market { return &Market{s} }
 
-// errFeederFenced says that another node is the feeder by now.
-func errFeederFenced() error {
-	return &signal.Error{Kind: signal.KindConflict, Code: "fenced", Message: "another node feeds the market"}
+// errNotFeeder refuses the write of a former feeder.
+var errNotFeeder = refused(signal.CodeNotOwner, "another node feeds the market")
+
+// lease returns the lease of the feeder.
+func (m *Market) lease() lease {
+	return newLease(m.s.Client, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
 }
 
-// TakeLease makes node the feeder for the time of lease and returns the epoch of
-// its term, or 0 if another node is the feeder. A node that is the feeder already
-// gets a new epoch, which ends its former term.
-func (m *Market) TakeLease(ctx context.Context, node string, lease time.Duration) (int64, error) {
-	return m.lease(ctx, node, lease, 0)
+// TakeLease makes node the feeder for ttl and returns the epoch of its term, or 0 and the
+// present feeder if that is another node. A node that is the feeder already gets a new
+// epoch, which ends its former term.
+func (m *Market) TakeLease(ctx context.Context, node string, ttl time.Duration) (epoch int64, feeder string, err error) {
+	return m.lease().take(ctx, node, ttl)
 }
 
-// RenewLease prolongs the term with epoch. It returns false if that has ended.
-func (m *Market) RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error) {
-	got, err := m.lease(ctx, node, lease, epoch)
-	return got == epoch, err
+// RenewLease prolongs the term with epoch. KindConflict: it has ended.
+func (m *Market) RenewLease(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
+	return m.lease().renew(ctx, node, epoch, ttl)
 }
 
-// GiveUpLease ends the term with epoch, if it lasts, so that another node need
-// not wait for its end.
-func (m *Market) GiveUpLease(ctx context.Context, node string, epoch int64) error {
-	_, err := m.lease(ctx, node, 0, epoch)
-	return err
-}
-
-func (m *Market) lease(ctx context.Context, node string, lease time.Duration, epoch int64) (int64, error) {
-	got, err := marketLeaseScript.Run(ctx, m.s.RDB, []string{redisclient.FeederKey(), redisclient.FeederEpochKey()},
-		node, lease.Milliseconds(), epoch).Int64()
-	if err != nil {
-		return 0, redisclient.Unavailable(fmt.Errorf("take market lease: %w", err))
-	}
-	return got, nil
+// ReleaseLease ends the term with epoch, if it lasts, so that another node need not wait
+// for its end.
+func (m *Market) ReleaseLease(ctx context.Context, node string, epoch int64) error {
+	return m.lease().release(ctx, node, epoch)
 }
 
 // State returns where the feeder stands.
@@ -146,7 +135,7 @@ func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
 		return redisclient.Unavailable(fmt.Errorf("store market step: %w", err))
 	}
 	if stored == 0 {
-		return errFeederFenced()
+		return errNotFeeder
 	}
 	return nil
 }
@@ -181,7 +170,7 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Seri
 	}
 	for _, r := range results {
 		if stored, _ := r.Int64(); stored == 0 {
-			return errFeederFenced()
+			return errNotFeeder
 		}
 	}
 	return nil
@@ -207,7 +196,7 @@ func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []marketdat
 		return redisclient.Unavailable(fmt.Errorf("append ticks: %w", err))
 	}
 	if stored == 0 {
-		return errFeederFenced()
+		return errNotFeeder
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func newMarketBench(t *testing.T) (m *Market, rdb *redis.Client, epoch int64) {
 	t.Helper()
 	s, server := leaseStore(t)
 	m = NewMarket(s)
-	epoch, err := m.TakeLease(t.Context(), "node", time.Minute)
+	epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: epoch %d, %v", epoch, err)
 	}
@@ -40,30 +40,64 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	t.Parallel()
 	m, rdb, first := newMarketBench(t)
 	ctx := t.Context()
-	if other, err := m.TakeLease(ctx, "other", time.Minute); other != 0 || err != nil {
+	if other, holder, err := m.TakeLease(ctx, "other", time.Minute); other != 0 || holder != "node" || err != nil {
 		t.Errorf("another node takes the lease: epoch %d, %v", other, err)
 	}
-	if kept, err := m.RenewLease(ctx, "node", first, 2*time.Minute); !kept || err != nil {
-		t.Errorf("renew: %v %v", kept, err)
+	if err := m.RenewLease(ctx, "node", first, 2*time.Minute); err != nil {
+		t.Errorf("renew: %v", err)
 	}
 	if ttl := rdb.PTTL(ctx, redisclient.FeederKey()).Val(); ttl <= time.Minute {
 		t.Errorf("the renewed lease lasts %v", ttl)
 	}
-	second, err := m.TakeLease(ctx, "node", time.Minute)
+	second, _, err := m.TakeLease(ctx, "node", time.Minute)
 	if second <= first || err != nil {
 		t.Errorf("a restarted node has epoch %d after %d, %v", second, first, err)
 	}
-	if kept, _ := m.RenewLease(ctx, "node", first, time.Minute); kept {
+	if err := m.RenewLease(ctx, "node", first, time.Minute); signal.CodeOf(err) != signal.CodeNotOwner {
 		t.Error("a term that ended was renewed")
 	}
-	if err := m.GiveUpLease(ctx, "node", first); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() == 0 {
+	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() == 0 {
 		t.Errorf("a term that ended gave up the next one: %v", err)
 	}
-	if err := m.GiveUpLease(ctx, "node", second); err != nil {
+	if err := m.ReleaseLease(ctx, "node", second); err != nil {
 		t.Error(err)
 	}
-	if third, err := m.TakeLease(ctx, "other", time.Minute); third <= second || err != nil {
+	if third, _, err := m.TakeLease(ctx, "other", time.Minute); third <= second || err != nil {
 		t.Errorf("after giving up: epoch %d, %v", third, err)
+	}
+}
+
+// An earlier version stored the node alone, and counted epochs by ones. Its lease holds
+// others off until it ends; its node takes over, and its epoch writes no more.
+func TestTheLeaseOfAnEarlierVersionStillHolds(t *testing.T) {
+	t.Parallel()
+	m, rdb, _ := newMarketBench(t)
+	ctx := t.Context()
+	rdb.Set(ctx, redisclient.FeederKey(), "old", time.Minute)
+	rdb.Set(ctx, redisclient.FeederEpochKey(), "41", 0)
+	if epoch, holder, err := m.TakeLease(ctx, "new", time.Minute); epoch != 0 || holder != "old" || err != nil {
+		t.Errorf("another node takes the lease: epoch %d, holder %q, %v", epoch, holder, err)
+	}
+	if err := m.Store(ctx, &marketdata.Step{Epoch: 41}); err != nil {
+		t.Errorf("the holder's epoch writes: %v", err)
+	}
+	epoch, _, err := m.TakeLease(ctx, "old", time.Minute)
+	if epoch <= 41 || err != nil {
+		t.Errorf("its own node gets epoch %d, %v", epoch, err)
+	}
+	if err := m.RenewLease(ctx, "old", epoch, time.Minute); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	if err := m.Store(ctx, &marketdata.Step{Epoch: 41}); signal.CodeOf(err) != signal.CodeNotOwner {
+		t.Errorf("the former epoch writes: %v", err)
+	}
+	if err := m.ReleaseLease(ctx, "old", epoch); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() != 0 {
+		t.Errorf("the lease is not released: %v", err)
+	}
+	rdb.Set(ctx, redisclient.FeederKey(), "old", time.Millisecond)
+	time.Sleep(5 * time.Millisecond)
+	if epoch, _, err := m.TakeLease(ctx, "new", time.Minute); epoch == 0 || err != nil {
+		t.Errorf("after the old lease: epoch %d, %v", epoch, err)
 	}
 }
 
@@ -128,7 +162,7 @@ func TestAStaleFeederStoresNothing(t *testing.T) {
 	t.Parallel()
 	m, rdb, stale := newMarketBench(t)
 	ctx := t.Context()
-	if _, err := m.TakeLease(ctx, "node", time.Minute); err != nil {
+	if _, _, err := m.TakeLease(ctx, "node", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	before := rdb.DBSize(ctx).Val()
@@ -359,15 +393,15 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 	server.Kill()
 	ctx := t.Context()
 	for name, ask := range map[string]func() error{
-		"TakeLease":   func() error { _, err := m.TakeLease(ctx, "node", time.Minute); return err },
-		"RenewLease":  func() error { _, err := m.RenewLease(ctx, "node", 1, time.Minute); return err },
-		"GiveUpLease": func() error { return m.GiveUpLease(ctx, "node", 1) },
-		"State":       func() error { _, err := m.State(ctx); return err },
-		"Store":       func() error { return m.Store(ctx, &marketdata.Step{}) },
-		"Fill":        func() error { return m.Fill(ctx, 1, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1}}) },
-		"AppendTicks": func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
-		"Trim":        func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
-		"TrimBars":    func() error { return m.TrimBars(ctx, signal.Position{}) },
+		"TakeLease":    func() error { _, _, err := m.TakeLease(ctx, "node", time.Minute); return err },
+		"RenewLease":   func() error { return m.RenewLease(ctx, "node", 1, time.Minute) },
+		"ReleaseLease": func() error { return m.ReleaseLease(ctx, "node", 1) },
+		"State":        func() error { _, err := m.State(ctx); return err },
+		"Store":        func() error { return m.Store(ctx, &marketdata.Step{}) },
+		"Fill":         func() error { return m.Fill(ctx, 1, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1}}) },
+		"AppendTicks":  func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
+		"Trim":         func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
+		"TrimBars":     func() error { return m.TrimBars(ctx, signal.Position{}) },
 		"EachRecent": func() error {
 			return m.EachRecent(ctx, []string{"BTC"}, signal.H1, 1, func(string, []marketdata.AssetBar) {})
 		},

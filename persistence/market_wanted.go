@@ -129,7 +129,7 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 		return redisclient.Unavailable(fmt.Errorf("settle wanted asset: %w", err))
 	}
 	if settled == 0 {
-		return errFeederFenced()
+		return errNotFeeder
 	}
 	return nil
 }

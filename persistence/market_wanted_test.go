@@ -23,7 +23,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	m, ctx := NewMarket(s), t.Context()
-	epoch, err := m.TakeLease(ctx, "one", time.Minute)
+	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
-	epoch, err := m.TakeLease(ctx, "one", time.Minute)
+	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	m, ctx := NewMarket(s), t.Context()
-	epoch, err := m.TakeLease(ctx, "one", time.Minute)
+	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (n *NodeID) Close() error { return n.file.Close() }
 // AnnounceNode says that node is live for ttl, and returns all live nodes, node
 // among them. alone says that no other may be. KindConflict, "not_alone": another
 // node is live, and one of the two is to be alone.
-func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
+func (s *logStore) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
 	mode := "many"
 	if alone {
 		mode = "alone"
@@ -116,7 +116,7 @@ func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration
 }
 
 // LeaveNode says that node is live no more.
-func (s *Store) LeaveNode(ctx context.Context, node string) error {
+func (s *logStore) LeaveNode(ctx context.Context, node string) error {
 	if err := s.RDB.ZRem(ctx, redisclient.NodesKey(), node+" many", node+" alone").Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("withdraw node: %w", err))
 	}
@@ -129,7 +129,7 @@ const installedPartitions = "partitions"
 
 // Install records what is fixed at the first start of all and compares it with
 // this process' settings. KindConflict: they differ, and this process may not run.
-func (s *Store) Install(ctx context.Context) error {
+func (s *logStore) Install(ctx context.Context) error {
 	want := strconv.Itoa(s.Partitions())
 	pipe := s.RDB.TxPipeline()
 	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, want)

@@ -29,7 +29,7 @@ func together(t *testing.T, rdb redis.UniversalClient, p int, operations ...*ope
 	if b.reply, err = rdb.Do(t.Context(), b.args...).Text(); err != nil {
 		t.Fatal(err)
 	}
-	b.succeed(&Store{appended: make([]newest, 4)})
+	b.succeed(&logStore{appended: make([]newest, 4)})
 }
 
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {

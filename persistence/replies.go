@@ -25,8 +25,6 @@ var replyReleaseText string
 var replyReleaseScript = redis.NewScript(replyReleaseText)
 
 const (
-	// replyRetention is how long a reply is kept.
-	replyRetention = 24 * time.Hour
 	// replyLock is how long a request may be under way: if its process dies, the key
 	// is free after this.
 	replyLock = time.Minute

@@ -278,7 +278,7 @@ func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
 	}
 	rdb.Del(t.Context(), redisclient.FeederKey())
 	Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
-	second, err := m.TakeLease(t.Context(), "other", time.Minute)
+	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
 	if err != nil || second <= first {
 		t.Errorf("epoch %d after %d, %v", second, first, err)
 	}

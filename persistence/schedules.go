@@ -51,7 +51,7 @@ func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit in
 	record := codec.Text(appendSchedule(nil, &s))
 	o.guard(guardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
 	o.step(cmdHSet, k, string(s.ID), record)
-	o.addScheduleDue(p, &s)
+	addScheduleDue(o, p, &s)
 	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
 	if _, err := h.log.apply(ctx, p, o); err != nil {
 		return signal.Schedule{}, err
@@ -61,7 +61,7 @@ func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit in
 }
 
 // addScheduleDue stores when s runs next: never while it is disabled.
-func (o *operation) addScheduleDue(p int, s *signal.Schedule) {
+func addScheduleDue(o *operation, p int, s *signal.Schedule) {
 	due := o.key(redisclient.SchedulesDueKey(p))
 	if s.Status == signal.ScheduleDisabled {
 		o.step(cmdZRem, due, scheduleMember(s.Account, s.ID))
@@ -153,7 +153,7 @@ func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, repla
 	o.guard(guardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
 	o.step(cmdHSet, k, string(s.ID), record)
 	if replan {
-		o.addScheduleDue(p, &s)
+		addScheduleDue(o, p, &s)
 	}
 	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
 	if _, err := h.log.apply(ctx, p, o); err != nil {

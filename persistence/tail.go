@@ -39,7 +39,7 @@ type TailOptions struct {
 // the last one that both have, also if their positions are below those that were
 // lost. Passed, Head, Wait and Attached may be called from anywhere.
 type Tail struct {
-	store *Store
+	store *logStore
 	count int
 	pause time.Duration
 	log   *slog.Logger
@@ -73,8 +73,8 @@ type waiter struct {
 	passed   chan struct{} // closed when position has been passed
 }
 
-// NewTail returns a tail of s. Subscribe, then Run.
-func NewTail(s *Store, o TailOptions) *Tail {
+// newTail returns a tail of s. Subscribe, then Run.
+func newTail(s *logStore, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
 		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	if t.log == nil {

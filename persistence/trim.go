@@ -38,12 +38,12 @@ type TrimOptions struct {
 // now and then; whole nodes of a stream are removed, so some hundred entries more
 // than necessary stay. Lists and replays do not depend on when it is called.
 type Trimmer struct {
-	store   *Store
+	store   *logStore
 	options TrimOptions
 }
 
-// NewTrimmer returns a trimmer of the logs of s.
-func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
+// newTrimmer returns a trimmer of the logs of s.
+func newTrimmer(s *logStore, o TrimOptions) *Trimmer {
 	o.Keep = cmp.Or(o.Keep, time.Hour)
 	o.MaxEntries = cmp.Or(o.MaxEntries, 1_000_000)
 	o.Retention = cmp.Or(o.Retention, 90*24*time.Hour)

@@ -208,7 +208,7 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearH
 	}
 	p := h.store.Partition(w.Account)
 	o := newOperation()
-	enabled, err := o.addWebhook(p, &w)
+	enabled, err := addWebhook(o, p, &w)
 	if err != nil {
 		return delivery.Webhook{}, err
 	}
@@ -228,7 +228,7 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearH
 // addWebhook replaces the record of w, which must still be that of its revision, and
 // announces it. It says whether w is enabled again: then its record begins with the
 // position of the announcement.
-func (o *operation) addWebhook(p int, w *delivery.Webhook) (enabled bool, err error) {
+func addWebhook(o *operation, p int, w *delivery.Webhook) (enabled bool, err error) {
 	before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
 	if err != nil {
 		return false, err

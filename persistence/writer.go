@@ -42,7 +42,7 @@ const (
 // writer appends the batches of some partitions, one batch a partition and one
 // pipeline for all of them at a time.
 type writer struct {
-	store    *Store
+	store    *logStore
 	timeout  time.Duration // from enqueueing to the answer
 	attempts time.Duration // of one round trip at most
 	queueMax int
@@ -82,7 +82,7 @@ type batch struct {
 	reply      string
 }
 
-func newWriter(s *Store, o LogOptions) *writer {
+func newWriter(s *logStore, o LogOptions) *writer {
 	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue, replicas: o.WaitReplicas, log: o.Log,
 		wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
@@ -406,7 +406,7 @@ func (b *batch) encode() {
 }
 
 // succeed answers the operations by the script's reply.
-func (b *batch) succeed(s *Store) {
+func (b *batch) succeed(s *logStore) {
 	first, stamp, refused, err := parseBatchReply(b.reply)
 	if err != nil {
 		b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, err))

@@ -112,7 +112,7 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	}
 	defer store.Close()
 	prices := persistence.NewMarket(store)
-	epoch, err := prices.TakeLease(t.Context(), "node", time.Minute)
+	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
--- Takes the lease of a partition if nobody else holds it.
--- KEYS[1] owner, "NODE EPOCH"   ARGV[1] node
+-- Takes a lease unless another node holds it.
+-- KEYS[1] holder, "NODE EPOCH"  ARGV[1] node
 -- KEYS[2] epoch                 ARGV[2] lease, ms
 -- Returns {EPOCH, ""}, or {"0", NODE} if NODE holds the lease. A node that holds it
 -- already, from before its restart, gets it under a new epoch like any new owner.

@@ -32,9 +32,9 @@ import (
 // Records is what the feeder needs of the store. Methods that carry an epoch
 // return KindConflict once another feeder took over.
 type Records interface {
-	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, err error)
-	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error)
-	GiveUpLease(ctx context.Context, node string, epoch int64) error
+	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, feeder string, err error)
+	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) error
+	ReleaseLease(ctx context.Context, node string, epoch int64) error
 	State(ctx context.Context) (marketdata.State, error)
 	Store(ctx context.Context, step *marketdata.Step) error
 	Fill(ctx context.Context, epoch int64, series []marketdata.Series) error
@@ -141,7 +141,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		taken := f.o.Now()
 		epoch, err := int64(0), panics.ErrPanicked
-		panics.Guard(f.o.Log, panics.Market, func() { epoch, err = f.store.TakeLease(ctx, f.o.Node, f.o.Lease) })
+		panics.Guard(f.o.Log, panics.Market, func() { epoch, _, err = f.store.TakeLease(ctx, f.o.Node, f.o.Lease) })
 		wait := f.o.Lease / 4
 		switch {
 		case err != nil:
@@ -170,7 +170,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 func (f *Feeder) giveUp(epoch int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishWithin)
 	defer cancel()
-	if err := f.store.GiveUpLease(ctx, f.o.Node, epoch); err != nil {
+	if err := f.store.ReleaseLease(ctx, f.o.Node, epoch); err != nil {
 		f.o.Log.Warn("market lease not given up", "err", err)
 	}
 }

@@ -140,17 +140,17 @@ type fence struct {
 	once    sync.Once
 }
 
-func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) (bool, error) {
+func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) error {
 	select {
 	case f.renewed <- struct{}{}:
 		<-f.paused
 	default:
 	}
-	kept, err := f.Records.RenewLease(ctx, node, epoch, lease)
-	if err == nil && !kept {
+	err := f.Records.RenewLease(ctx, node, epoch, lease)
+	if signal.KindOf(err) == signal.KindConflict {
 		f.once.Do(func() { close(f.lost) })
 	}
-	return kept, err
+	return err
 }
 
 func TestAnotherFeederTakesOver(t *testing.T) {

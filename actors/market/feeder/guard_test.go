@@ -34,11 +34,11 @@ type panickingLease struct {
 	asked atomic.Int64
 }
 
-func (s *panickingLease) TakeLease(ctx context.Context, node string, d time.Duration) (int64, error) {
+func (s *panickingLease) TakeLease(ctx context.Context, node string, d time.Duration) (int64, string, error) {
 	if s.asked.Add(1) == 1 {
 		panic("at the lease")
 	}
-	return 0, nil
+	return 0, "", nil
 }
 
 func TestAFeederThatPanicsAtTheLeaseAsksAgain(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAFeederThatPanicsAtTheLeaseAsksAgain(t *testing.T) {
 }
 
 // RenewLease panics each time.
-func (s *panickingLease) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
+func (s *panickingLease) RenewLease(context.Context, string, int64, time.Duration) error {
 	panic("at the renewal")
 }
 

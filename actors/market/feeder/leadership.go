@@ -244,19 +244,18 @@ func (t *leadership) keep(ctx context.Context) error {
 }
 
 // renew renews the lease when a quarter of it has passed. After a pause that was longer
-// than the lease this finds out whether another node took over, before anything is
-// written.
+// than the lease this finds out that the lease has ended, before anything is written.
 func (t *leadership) renew(ctx context.Context) error {
 	now := t.o.Now()
 	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
 		return nil
 	}
-	kept, err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
+	err := t.store.RenewLease(ctx, t.o.Node, t.epoch, t.o.Lease)
+	if signal.KindOf(err) == signal.KindConflict {
+		return errLeaseLost
+	}
 	if err != nil {
 		return err
-	}
-	if !kept {
-		return errLeaseLost
 	}
 	t.renewed = now
 	return nil

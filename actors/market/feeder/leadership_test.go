@@ -32,8 +32,11 @@ type stepStore struct {
 	ticks  []marketdata.AssetTick
 }
 
-func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) (bool, error) {
-	return !s.taken, nil
+func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) error {
+	if s.taken {
+		return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner}
+	}
+	return nil
 }
 
 func (s *stepStore) Store(_ context.Context, step *marketdata.Step) error {
