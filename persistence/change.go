@@ -11,16 +11,11 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// refused returns what a caller is told whose change a guard has refused.
-func refused(code, message string) error {
-	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
-}
-
 var (
-	errNotOpen  = refused("signal_closed", "the signal is closed")
+	errNotOpen  = redisclient.Refused("signal_closed", "the signal is closed")
 	errChanged  = error(signal.Changed(0)) // callers get the sequence that is stored
-	errOldEpoch = refused(signal.CodeNotOwner, "another node owns the partition")
-	errRunEnded = refused("run_ended", "the run has ended already")
+	errOldEpoch = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
+	errRunEnded = redisclient.Refused("run_ended", "the run has ended already")
 )
 
 // changeOperation returns what stores c in partition p.
@@ -141,7 +136,7 @@ const (
 
 // errJobLost is the refusal of an outcome whose job is another worker's, is over, or
 // was erased.
-var errJobLost = refused("job_lost", "another worker holds the job")
+var errJobLost = redisclient.Refused("job_lost", "another worker holds the job")
 
 // addJob stores the outcome of j, and takes it out of the queue. It is refused
 // unless the attempt of j is the one that holds the job.

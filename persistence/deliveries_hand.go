@@ -27,8 +27,8 @@ const shiftChunk = 100
 const clockSlack = time.Second
 
 var (
-	errNotFailed  = refused("delivery_not_failed", "the delivery has not failed")
-	errNotPending = refused("delivery_not_pending", "the delivery is not pending")
+	errNotFailed  = redisclient.Refused("delivery_not_failed", "the delivery has not failed")
+	errNotPending = redisclient.Refused("delivery_not_pending", "the delivery is not pending")
 )
 
 // RetryDelivery makes a failed delivery pending for one attempt, due at once, and

@@ -219,7 +219,7 @@ func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
-		if n, err := b.store.dropDeliveries(t.Context(), b.p, b.epoch, w.ID, which, []string{member}); n != 0 || err != nil {
+		if n, err := dropDeliveries(t.Context(), b.store.Client, b.p, b.epoch, w.ID, which, []string{member}); n != 0 || err != nil {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}

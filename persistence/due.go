@@ -32,7 +32,7 @@ func decodeDue(member string) (signal.RunDue, error) {
 // OverdueRuns returns at most limit runs of partition p whose end should have been
 // recorded before the given time, the oldest first. An entry that cannot be read is
 // logged and postponed.
-func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+func (s *signalStore) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
 	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {

@@ -25,7 +25,7 @@ var eraseNoteText string
 var eraseNoteScript = redis.NewScript(eraseNoteText)
 
 // A deleted account's records are erased by the owner of its partition, bit by bit:
-// each step looks at no more than eraseChunk records and notes how far it came, so
+// each step looks at no more than redisclient.EraseChunk records and notes how far it came, so
 // that another owner goes on from there. Steps may be repeated.
 //
 // What runs hold at the deletion may still be recorded for a while, so the records
@@ -35,7 +35,6 @@ var eraseNoteScript = redis.NewScript(eraseNoteText)
 // Not erased here: rate limit buckets, which expire by themselves.
 
 const (
-	eraseChunk = 1000
 	eraseGrace = 5 * time.Minute
 )
 
@@ -174,6 +173,18 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 	return s.noteErase(ctx, p, epoch, account, state, e.String())
 }
 
+func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	return eraseWebhooks(ctx, s.Client, w.partition, w.epoch, w.account, cursor)
+}
+
+func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
+	return eraseSchedules(ctx, s.Client, w.partition, w.account)
+}
+
+func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	return eraseMails(ctx, s.Client, w.partition, w.account, cursor)
+}
+
 // eraseJobs erases jobs; entries of the queue whose job is gone are dropped by who
 // takes them.
 func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {
@@ -182,7 +193,7 @@ func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, e
 	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
 		indexes = append(indexes, redisclient.JobsWithKey(p, account, status))
 	}
-	ids, err := s.RDB.ZRange(ctx, indexes[0], 0, eraseChunk-1).Result()
+	ids, err := s.RDB.ZRange(ctx, indexes[0], 0, redisclient.EraseChunk-1).Result()
 	if err != nil {
 		return "", err
 	}
@@ -203,7 +214,7 @@ func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, e
 // eraseDue erases the runs that are due.
 func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p, account := w.partition, w.account
-	found, next, err := s.RDB.ZScan(ctx, redisclient.RunsDueKey(p), scanCursor(cursor), string(account)+" *", eraseChunk).Result()
+	found, next, err := s.RDB.ZScan(ctx, redisclient.RunsDueKey(p), redisclient.ScanCursor(cursor), string(account)+" *", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -216,13 +227,13 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 			return "", err
 		}
 	}
-	return cursorText(next), nil
+	return redisclient.CursorText(next), nil
 }
 
 // eraseOpen erases the states of open signals.
 func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	p, account := w.partition, w.account
-	found, next, err := s.RDB.HScan(ctx, redisclient.OpenKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	found, next, err := s.RDB.HScan(ctx, redisclient.OpenKey(p), redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -242,7 +253,7 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 			return "", err
 		}
 	}
-	return cursorText(next), nil
+	return redisclient.CursorText(next), nil
 }
 
 // eraseReplies erases the answers that are kept for Idempotency-Keys. No index
@@ -257,7 +268,7 @@ func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (s
 		}
 		client = master
 	}
-	keys, next, err := client.Scan(ctx, scanCursor(cursor), redisclient.ReplyKey(p, account, "*"), eraseChunk).Result()
+	keys, next, err := client.Scan(ctx, redisclient.ScanCursor(cursor), redisclient.ReplyKey(p, account, "*"), redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -266,20 +277,7 @@ func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (s
 			return "", err
 		}
 	}
-	return cursorText(next), nil
-}
-
-// scanCursor reads a stored cursor of one of the SCAN commands.
-func scanCursor(s string) uint64 {
-	n, _ := strconv.ParseUint(s, 10, 64) // what is no number begins anew
-	return n
-}
-
-func cursorText(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatUint(n, 10)
+	return redisclient.CursorText(next), nil
 }
 
 // eraseEvents erases events but the one that says that the account was deleted.
@@ -332,7 +330,7 @@ func (s *Store) eraseEntries(ctx context.Context, key string, account signal.Acc
 			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
 		}
 	}
-	entries, err := s.RDB.XRangeN(ctx, key, cursor, "+", eraseChunk).Result()
+	entries, err := s.RDB.XRangeN(ctx, key, cursor, "+", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -347,7 +345,7 @@ func (s *Store) eraseEntries(ctx context.Context, key string, account signal.Acc
 			return "", err
 		}
 	}
-	if len(entries) < eraseChunk {
+	if len(entries) < redisclient.EraseChunk {
 		return "", nil
 	}
 	return "(" + entries[len(entries)-1].ID, nil

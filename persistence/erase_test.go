@@ -379,7 +379,7 @@ func TestALogLongerThanAStepIsErased(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
 	ctx, gone, stays := t.Context(), accountIn(s, 1), accountIn(s, 1)
-	const each = eraseChunk + 5
+	const each = redisclient.EraseChunk + 5
 	pipe := s.RDB.Pipeline()
 	for range each {
 		for _, a := range []signal.AccountID{gone, stays} {

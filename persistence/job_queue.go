@@ -93,7 +93,7 @@ func (j *Jobs) hold(p int, jobs []signal.Job) {
 			again++
 		}
 	}
-	j.store.countReclaimed(again)
+	j.reclaimed(again)
 }
 
 // heldIn returns the entries of partition p that this process works on, after their

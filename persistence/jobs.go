@@ -49,12 +49,13 @@ const (
 // Jobs keeps jobs, and hands out those that wait. Its methods may be called from
 // anywhere, except that one goroutine at a time calls Next.
 type Jobs struct {
-	store    *Store
-	consumer string
-	idle     time.Duration
-	pause    time.Duration // between two searches for jobs that were left behind
-	log      *slog.Logger
-	queue    queueReader
+	store     *redisclient.Client
+	reclaimed func(n int)
+	consumer  string
+	idle      time.Duration
+	pause     time.Duration // between two searches for jobs that were left behind
+	log       *slog.Logger
+	queue     queueReader
 
 	mu   sync.Mutex
 	held []map[signal.Position]struct{} // of each partition: the entries that this process works on
@@ -68,14 +69,25 @@ type JobsOptions struct {
 	// Search is the pause between two searches for jobs that were left behind;
 	// default 5 s.
 	Search time.Duration
-	Log    *slog.Logger // nil: the Store's
+	// Reclaimed counts jobs that another worker had before; nil: nobody counts them.
+	Reclaimed func(n int)
+	Log       *slog.Logger // nil: the client's
 }
 
-// NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
+// newJobs returns the jobs of s. node is the node's id, under which it takes jobs:
 // no two processes may use the same at once.
-func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
-	j := &Jobs{store: s, consumer: node, idle: cmp.Or(o.Idle, 45*time.Second), pause: cmp.Or(o.Search, 5*time.Second),
-		log: cmp.Or(o.Log, s.Log)}
+func newJobs(s *redisclient.Client, node string, o JobsOptions) *Jobs {
+	j := &Jobs{
+		store:     s,
+		reclaimed: o.Reclaimed,
+		consumer:  node,
+		idle:      cmp.Or(o.Idle, 45*time.Second),
+		pause:     cmp.Or(o.Search, 5*time.Second),
+		log:       cmp.Or(o.Log, s.Log),
+	}
+	if j.reclaimed == nil {
+		j.reclaimed = func(int) {}
+	}
 	j.queue = newQueueReader(s.Partitions())
 	for range s.Partitions() {
 		j.held = append(j.held, make(map[signal.Position]struct{}))

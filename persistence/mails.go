@@ -91,7 +91,7 @@ func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit i
 	for i, r := range records {
 		record, ok := r.(string)
 		if !ok { // removed between the two reads, if nothing is wrong
-			if err := h.store.removeMails(ctx, p, ids[i:i+1]); err != nil {
+			if err := removeMails(ctx, h.store.Client, p, ids[i:i+1]); err != nil {
 				return nil, next, err
 			}
 			continue
@@ -110,12 +110,12 @@ func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit i
 }
 
 // removeMails removes mails by their identifiers.
-func (s *Store) removeMails(ctx context.Context, p int, ids []string) error {
+func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string) error {
 	members := make([]any, len(ids))
 	for i, id := range ids {
 		members[i] = id
 	}
-	pipe := s.RDB.TxPipeline()
+	pipe := c.RDB.TxPipeline()
 	pipe.HDel(ctx, redisclient.MailRecordsKey(p), ids...)
 	pipe.ZRem(ctx, redisclient.MailsKey(p), members...)
 	if err := redisclient.Execute(ctx, pipe); err != nil {

@@ -44,17 +44,17 @@ var (
 
 // Market is what the market keeps in Redis: its feeder's lease and state, the two
 // streams through which prices come in, and records of bars, assets and news.
-type Market struct{ s *Store }
+type Market struct{ s *redisclient.Client }
 
-// NewMarket returns the market's part of s.
-func NewMarket(s *Store) *Market { return &Market{s} }
+// newMarket returns what the market keeps by c.
+func newMarket(c *redisclient.Client) *Market { return &Market{c} }
 
 // errNotFeeder refuses the write of a former feeder.
-var errNotFeeder = refused(signal.CodeNotOwner, "another node feeds the market")
+var errNotFeeder = redisclient.Refused(signal.CodeNotOwner, "another node feeds the market")
 
 // lease returns the lease of the feeder.
 func (m *Market) lease() lease {
-	return newLease(m.s.Client, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
+	return newLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
 }
 
 // TakeLease makes node the feeder for ttl and returns the epoch of its term, or 0 and the

@@ -37,11 +37,22 @@ var (
 		Message: "this Idempotency-Key was used for another request"}
 )
 
+// requestStore keeps what is known of requests: their replies, and the rates of callers.
+type requestStore struct {
+	*redisclient.Client
+	signals *signalStore // for replies that show a signal
+}
+
+// newRequestStore returns the requests that c reads and writes.
+func newRequestStore(c *redisclient.Client, signals *signalStore) *requestStore {
+	return &requestStore{Client: c, signals: signals}
+}
+
 // Claim locks an Idempotency-Key for a request. Nil, nil: go on, and end with
 // Append or SaveReply of a reply, or with Release. A reply: that was the answer to
 // the same request. KindConflict: the same request is under way. KindMismatch: the
 // key was used for another request.
-func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
+func (s *requestStore) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&k))
 	// Twice, since what is found may expire before it is read.
@@ -71,7 +82,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 }
 
 // keptReply returns what Claim answers where value is stored.
-func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
+func (s *requestStore) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
 	r, at, err := codec.DecodeReply(value)
 	if err != nil {
 		return nil, err
@@ -84,7 +95,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 	}
 	r.ReplyKey = *k
 	if r.Body == nil && !r.Omitted {
-		if r.Signal, err = s.record(ctx, p, at); err != nil {
+		if r.Signal, err = s.signals.record(ctx, p, at); err != nil {
 			return nil, fmt.Errorf("read signal of reply: %w", err)
 		}
 	}
@@ -93,7 +104,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 
 // Release frees a key that Claim has locked, so that the request may come again. A
 // reply that was stored stays.
-func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
+func (s *requestStore) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
 	if err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("release reply: %w", err))
@@ -103,7 +114,7 @@ func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.
 
 // SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect
 // is not appended with a Change.
-func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
+func (s *requestStore) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
 	if r.Body == nil && !r.Omitted {
 		return errors.New("save reply: it has no body")
 	}

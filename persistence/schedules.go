@@ -25,8 +25,8 @@ import (
 const scheduleVersion = 1
 
 var (
-	errTooManySchedules = refused("limit_reached", "the account has as many schedules as it may have")
-	errScheduleChanged  = refused("schedule_changed", "the schedule was changed meanwhile")
+	errTooManySchedules = redisclient.Refused("limit_reached", "the account has as many schedules as it may have")
+	errScheduleChanged  = redisclient.Refused("schedule_changed", "the schedule was changed meanwhile")
 	errNoSchedule       = error(signal.NotFound("schedule"))
 )
 
@@ -35,12 +35,12 @@ var (
 // another one. KindUnavailable: it is not known whether a change was made. All methods
 // are safe for concurrent use.
 type Schedules struct {
-	store *Store
+	store *redisclient.Client
 	log   *Log
 }
 
-// NewSchedules returns the schedules of s. Changes are written by l.
-func NewSchedules(s *Store, l *Log) *Schedules { return &Schedules{store: s, log: l} }
+// newSchedules returns the schedules of s. Changes are written by l.
+func newSchedules(c *redisclient.Client, l *Log) *Schedules { return &Schedules{store: c, log: l} }
 
 // AddSchedule stores a new schedule. What is returned has its revision. KindConflict,
 // "limit_reached": the account has limit schedules.
@@ -239,21 +239,21 @@ func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s sign
 }
 
 // eraseSchedules erases the schedules of a deleted account.
-func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
-	k := redisclient.SchedulesKey(w.partition, w.account)
-	ids, err := s.RDB.HKeys(ctx, k).Result()
+func eraseSchedules(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
+	k := redisclient.SchedulesKey(p, account)
+	ids, err := c.RDB.HKeys(ctx, k).Result()
 	if err != nil || len(ids) == 0 {
 		return "", err
 	}
 	members := make([]any, len(ids))
 	for i, id := range ids {
-		members[i] = scheduleMember(w.account, signal.ScheduleID(id))
+		members[i] = scheduleMember(account, signal.ScheduleID(id))
 	}
 	// The records last: they are what names the members.
-	if err := s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(w.partition), members...).Err(); err != nil {
+	if err := c.RDB.ZRem(ctx, redisclient.SchedulesDueKey(p), members...).Err(); err != nil {
 		return "", err
 	}
-	return "", s.RDB.Del(ctx, k, redisclient.ScheduleRoundsKey(w.partition, w.account)).Err()
+	return "", c.RDB.Del(ctx, k, redisclient.ScheduleRoundsKey(p, account)).Err()
 }
 
 // appendSchedule adds the record of s: all but its identifier, its account, when it runs

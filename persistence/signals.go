@@ -18,10 +18,17 @@ import (
 // announced yet.
 const recentClosing = time.Minute
 
+// signalStore reads signals: one, those of a partition, what came of them, and the runs
+// whose end is due.
+type signalStore struct{ *logStore }
+
+// newSignalStore returns the signals of the logs of l.
+func newSignalStore(l *logStore) *signalStore { return &signalStore{l} }
+
 // SignalByID returns a signal with its current state. created and closed are where
 // the catalogue found it; a closed of zero means that it was open, which is looked
 // after. KindNotFound: there is no such signal of the account, or no longer.
-func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
+func (s *signalStore) SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
 	p := s.Partition(account)
 	record, err := s.record(ctx, p, created)
 	if err != nil {
@@ -57,7 +64,7 @@ func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id sig
 
 // recentlyClosed returns record as it was closed moments ago: after the catalogue
 // said that it was open.
-func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
+func (s *signalStore) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
 	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
@@ -87,7 +94,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 }
 
 // record returns the signal created at a position, as it was then.
-func (s *Store) record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
+func (s *signalStore) record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
 	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)

@@ -1,6 +1,8 @@
 package persistence
 
-import redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+import (
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+)
 
 // Options says which Redis to use and how.
 type Options = redisclient.Options
@@ -9,6 +11,9 @@ type Options = redisclient.Options
 type Store struct {
 	*redisclient.Client
 	*logStore
+	*credentialRecords
+	*signalStore
+	*requestStore
 	streams *streamMetrics // nil: not measured
 	sizes   *sizes
 }
@@ -20,7 +25,15 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Client: c, logStore: newLogStore(c)}
+	logs := newLogStore(c)
+	signals := newSignalStore(logs)
+	s := &Store{
+		Client:          c,
+		logStore:        logs,
+		credentialRecords: newCredentialRecords(c),
+		signalStore:     signals,
+		requestStore:    newRequestStore(c, signals),
+	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
 	}
@@ -35,3 +48,19 @@ func NewTail(s *Store, o TailOptions) *Tail { return newTail(s.logStore, o) }
 
 // NewTrimmer returns a trimmer of the logs of s.
 func NewTrimmer(s *Store, o TrimOptions) *Trimmer { return newTrimmer(s.logStore, o) }
+
+// NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
+// no two processes may use the same at once.
+func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
+	o.Reclaimed = s.countReclaimed
+	return newJobs(s.Client, node, o)
+}
+
+// NewSchedules returns the schedules of s.
+func NewSchedules(s *Store, l *Log) *Schedules { return newSchedules(s.Client, l) }
+
+// NewWebhooks returns the webhooks of s and their deliveries.
+func NewWebhooks(s *Store, l *Log) *Webhooks { return newWebhooks(s.logStore, l) }
+
+// NewMarket returns the market's part of s.
+func NewMarket(s *Store) *Market { return newMarket(s.Client) }

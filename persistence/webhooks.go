@@ -27,9 +27,9 @@ const (
 )
 
 var (
-	errTooManyWebhooks = refused("limit_reached", "the account has as many webhooks as it may have")
+	errTooManyWebhooks = redisclient.Refused("limit_reached", "the account has as many webhooks as it may have")
 	errSameURL         = &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL, Message: "another webhook of the account has this URL"}
-	errWebhookChanged  = refused(signal.CodeWebhookChanged, "the webhook was changed meanwhile")
+	errWebhookChanged  = redisclient.Refused(signal.CodeWebhookChanged, "the webhook was changed meanwhile")
 	errNoWebhook       = error(signal.NotFound("webhook"))
 )
 
@@ -38,13 +38,13 @@ var (
 // refused with KindConflict, "not_owner", under another one. KindUnavailable: it is
 // not known whether a change was made. All methods are safe for concurrent use.
 type Webhooks struct {
-	store *Store
+	store *logStore
 	log   *Log
 	scans chan struct{} // holds typeScans
 }
 
-// NewWebhooks returns the webhooks of s. Changes are written by l.
-func NewWebhooks(s *Store, l *Log) *Webhooks {
+// newWebhooks returns the webhooks of s. Changes are written by l.
+func newWebhooks(s *logStore, l *Log) *Webhooks {
 	return &Webhooks{store: s, log: l, scans: make(chan struct{}, typeScans)}
 }
 

@@ -48,14 +48,14 @@ const (
 // dropDeliveries drops those of members, at most dropChunk, that which allows: dropAll,
 // dropEnded or the bytes of a time until which they must have ended. It returns how
 // many they were.
-func (s *Store) dropDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, which string, members []string) (int, error) {
+func dropDeliveries(ctx context.Context, c *redisclient.Client, p int, epoch int64, webhook signal.WebhookID, which string, members []string) (int, error) {
 	keys := []string{redisclient.EpochKey(p), redisclient.WebhookStatsKey(p), redisclient.BodiesKey(p), redisclient.BodyRefsKey(p), redisclient.PendingKey(p, webhook), redisclient.DeliveriesKey(p, webhook),
 		redisclient.RecordedKey(p, webhook), redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook)}
 	args := append(make([]any, 0, 2+len(members)), strconv.FormatInt(epoch, 10), which)
 	for _, m := range members {
 		args = append(args, m)
 	}
-	n, err := deliveriesDropScript.Run(ctx, s.RDB, keys, args...).Int()
+	n, err := deliveriesDropScript.Run(ctx, c.RDB, keys, args...).Int()
 	if err != nil {
 		return 0, redisclient.Unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
 	}
@@ -94,7 +94,7 @@ func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webh
 		if err != nil {
 			return false, err
 		}
-		_, err = h.store.dropDeliveries(ctx, p, epoch, webhook, dropEnded, oldest)
+		_, err = dropDeliveries(ctx, h.store.Client, p, epoch, webhook, dropEnded, oldest)
 		return excess > n, err
 	}
 	limit := h.store.Now().Add(-retention)
@@ -154,7 +154,7 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 		if len(members) == 0 {
 			return nil
 		}
-		n, err := h.store.dropDeliveries(ctx, p, epoch, webhook, string(appendTime(nil, until)), members)
+		n, err := dropDeliveries(ctx, h.store.Client, p, epoch, webhook, string(appendTime(nil, until)), members)
 		if err != nil || len(members) < dropChunk {
 			return err
 		}
@@ -181,18 +181,18 @@ func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more 
 	if err != nil {
 		return false, redisclient.Unavailable(fmt.Errorf("read removed webhook of partition %d: %w", p, err))
 	}
-	return true, h.store.eraseWebhook(ctx, p, epoch, signal.AccountID(account), signal.WebhookID(found[0]))
+	return true, eraseWebhook(ctx, h.store.Client, p, epoch, signal.AccountID(account), signal.WebhookID(found[0]))
 }
 
 // eraseWebhook drops a chunk of the deliveries of a removed webhook, and all that is
 // left of it behind the last one.
-func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID) error {
-	members, err := s.RDB.ZRange(ctx, redisclient.RecordedKey(p, webhook), 0, dropChunk-1).Result()
+func eraseWebhook(ctx context.Context, c *redisclient.Client, p int, epoch int64, account signal.AccountID, webhook signal.WebhookID) error {
+	members, err := c.RDB.ZRange(ctx, redisclient.RecordedKey(p, webhook), 0, dropChunk-1).Result()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("read deliveries of removed webhook %s: %w", webhook, err))
 	}
 	if len(members) > 0 {
-		if _, err := s.dropDeliveries(ctx, p, epoch, webhook, dropAll, members); err != nil {
+		if _, err := dropDeliveries(ctx, c, p, epoch, webhook, dropAll, members); err != nil {
 			return err
 		}
 		if len(members) == dropChunk {
@@ -201,7 +201,7 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 	}
 	keys := []string{redisclient.EpochKey(p), redisclient.WebhooksEraseKey(p), redisclient.WebhooksKey(p, account), redisclient.WebhookAccountsKey(p), redisclient.RecordedKey(p, webhook),
 		redisclient.DeliveriesKey(p, webhook), redisclient.PendingKey(p, webhook), redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook), redisclient.WaitsKey(p, webhook)}
-	n, err := webhookErasedScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
+	n, err := webhookErasedScript.Run(ctx, c.RDB, keys, strconv.FormatInt(epoch, 10), string(webhook), string(account)).Int()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
 	}
@@ -213,33 +213,31 @@ func (s *Store) eraseWebhook(ctx context.Context, p int, epoch int64, account si
 
 // eraseWebhooks removes the webhooks of a deleted account and drops a chunk of their
 // deliveries.
-func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	p := w.partition
+func eraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int64, account signal.AccountID, cursor string) (string, error) {
 	if cursor == "" {
-		keys := []string{redisclient.WebhooksKey(p, w.account), redisclient.WebhookHealthKey(p, w.account), redisclient.WebhookStatsKey(p), redisclient.WebhooksEraseKey(p),
+		keys := []string{redisclient.WebhooksKey(p, account), redisclient.WebhookHealthKey(p, account), redisclient.WebhookStatsKey(p), redisclient.WebhooksEraseKey(p),
 			redisclient.WebhooksDueKey(p), redisclient.WebhookAccountsKey(p)}
-		if err := webhooksRemoveScript.Run(ctx, s.RDB, keys, string(w.account)).Err(); err != nil {
+		if err := webhooksRemoveScript.Run(ctx, c.RDB, keys, string(account)).Err(); err != nil {
 			return "", err
 		}
 		cursor = "0"
 	}
-	found, next, err := s.RDB.HScan(ctx, redisclient.WebhooksEraseKey(p), scanCursor(cursor), "", eraseChunk).Result()
+	found, next, err := c.RDB.HScan(ctx, redisclient.WebhooksEraseKey(p), redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
 	for i := 0; i+1 < len(found); i += 2 { // webhook and account
-		if found[i+1] == string(w.account) {
+		if found[i+1] == string(account) {
 			// Once more from here, until there is none.
-			return cursor, s.eraseWebhook(ctx, p, w.epoch, w.account, signal.WebhookID(found[i]))
+			return cursor, eraseWebhook(ctx, c, p, epoch, account, signal.WebhookID(found[i]))
 		}
 	}
-	return cursorText(next), nil
+	return redisclient.CursorText(next), nil
 }
 
 // eraseMails erases the mails to the account that are still to be sent.
-func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	p := w.partition
-	found, next, err := s.RDB.HScan(ctx, redisclient.MailRecordsKey(p), scanCursor(cursor), "", eraseChunk).Result()
+func eraseMails(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID, cursor string) (string, error) {
+	found, next, err := c.RDB.HScan(ctx, redisclient.MailRecordsKey(p), redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -247,17 +245,17 @@ func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (str
 	for i := 0; i+1 < len(found); i += 2 { // identifier and record
 		m, err := decodeMail(found[i], []byte(found[i+1]))
 		if err != nil {
-			s.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
+			c.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			continue
 		}
-		if m.Account == w.account {
+		if m.Account == account {
 			ids = append(ids, found[i])
 		}
 	}
 	if len(ids) > 0 {
-		if err := s.removeMails(ctx, p, ids); err != nil {
+		if err := removeMails(ctx, c, p, ids); err != nil {
 			return "", err
 		}
 	}
-	return cursorText(next), nil
+	return redisclient.CursorText(next), nil
 }

@@ -112,3 +112,9 @@ func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	}
 	return err
 }
+
+// Refused returns the error for a caller whose change is refused, because it is not what
+// the caller takes it to be.
+func Refused(code, message string) error {
+	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
+}
