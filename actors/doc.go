@@ -81,9 +81,9 @@
 // A request, POST /agents/{id}/run: http/routes.go, the chain of http/middleware.go,
 // http/runs.go → agent.Agents.Run → the agent's actor queues it → a worker
 // (agent/run.go) asks market for a snapshot and strategy for its conclusion →
-// persistence/log.go appends events and records with one script → the answer.
+// persistence/eventlog/log.go appends events and records with one script → the answer.
 //
-// An event: persistence/log.go → persistence/tail.go, on every node → its
+// An event: persistence/eventlog/log.go → eventlog/tail.go, on every node → its
 // subscribers, in this order: credentials, catalogue, dashboard (ring → cohort →
 // flusher → socket), partitions. On the owner: partition/inbox.go → partition/feed.go
 // → its effect → the stored position. The effect of an event that webhooks want is

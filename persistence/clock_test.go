@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -36,7 +37,7 @@ func (h *lateAnswer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func TestSyncClockGoesByTheQuickestAnswer(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
 	late := &lateAnswer{late: 400 * time.Millisecond}
 	b.store.RDB.AddHook(late)
 	if err := b.store.SyncClock(t.Context()); err != nil {

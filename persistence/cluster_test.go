@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -19,7 +20,7 @@ import (
 type clusterBench struct {
 	cluster *redistest.Cluster
 	store   *Store
-	log     *Log
+	log     *eventlog.Log
 }
 
 // newClusterBench starts a cluster of three masters.
@@ -30,7 +31,7 @@ func newClusterBench(t *testing.T) *clusterBench {
 	if b.store, err = Open(Options{URL: b.cluster.URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())}); err != nil {
 		t.Fatal(err)
 	}
-	b.log = NewLog(b.store, LogOptions{AppendTimeout: 10 * time.Second})
+	b.log = NewLog(b.store, eventlog.LogOptions{AppendTimeout: 10 * time.Second})
 	t.Cleanup(func() {
 		b.log.Close(context.Background())
 		b.store.Close()
@@ -73,7 +74,7 @@ func TestClusterIsReadyWithAllMasters(t *testing.T) {
 		if err := node.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
 			t.Fatal(err)
 		}
-		Eventually(t, func() bool {
+		eventually(t, func() bool {
 			err := s.Ready(t.Context())
 			reason, _ := redisclient.Refusal(err)
 			return (err == nil) == (want == "") && reason == want
@@ -105,12 +106,12 @@ func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
 	if n, err := s.RDB.Incr(t.Context(), "counter").Result(); err == nil {
 		t.Fatalf("it was asked for again: %d", n)
 	}
-	Eventually(t, func() bool { return s.RDB.Incr(t.Context(), "counter").Err() == nil })
+	eventually(t, func() bool { return s.RDB.Incr(t.Context(), "counter").Err() == nil })
 }
 
 // testLog covers the log, the tail and the reading of both logs.
 func (b *clusterBench) testLog(t *testing.T) {
-	tail := NewTail(b.store, TailOptions{})
+	tail := NewTail(b.store, eventlog.TailOptions{})
 	seen := make(chan signal.Event, 100_000)
 	tail.Subscribe(func(_ int, events []signal.Event) {
 		for _, e := range events {
@@ -121,7 +122,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- tail.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	Eventually(t, tail.Attached)
+	eventually(t, tail.Attached)
 
 	check := func(p int) {
 		t.Helper()
@@ -145,7 +146,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 		if events, err := b.store.ReadLog(t.Context(), p, at, 1); err != nil || len(events) != 1 || events[0].Account != account {
 			t.Errorf("events of partition %d: %v, %v", p, events, err)
 		}
-		if retained, _, err := b.store.retains(t.Context(), p, at); !retained || err != nil {
+		if retained, _, err := b.store.Retains(t.Context(), p, at); !retained || err != nil {
 			t.Errorf("retains of partition %d: %v, %v", p, retained, err)
 		}
 		if _, err := b.store.SignalByID(t.Context(), account, sig.ID, at, signal.Position{}); err != nil {
@@ -195,7 +196,7 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		}
 		wantKind(t, "a position of the former owner", s.StoreEnginePosition(ctx, p, epoch, at), signal.KindConflict)
 		// The epoch fences what is appended, too.
-		fenced := Noted(accountIn(s, p), "late")
+		fenced := noted(accountIn(s, p), "late")
 		fenced.Epoch = epoch
 		_, err := b.log.Append(ctx, fenced)
 		wantKind(t, "an append of the former owner", err, signal.KindConflict)
@@ -279,7 +280,7 @@ func (b *clusterBench) testTrimming(t *testing.T) {
 	if err := s.StoreEnginePosition(ctx, 2, epoch, at); err != nil {
 		t.Fatal(err)
 	}
-	trimmer := NewTrimmer(s, TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond})
+	trimmer := NewTrimmer(s, eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond})
 	if err := trimmer.TrimEvents(ctx, 2, epoch); err != nil {
 		t.Errorf("trim events: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -24,11 +25,11 @@ const (
 func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
 	for len(batch) > 0 {
 		n := partOf(batch)
-		o := newOperation()
-		o.fence(epoch)
+		o := eventlog.NewOperation()
+		o.Fence(epoch)
 		addDeliveries(o, p, batch[:n])
 		batch = batch[n:]
-		if _, err := h.log.apply(ctx, p, o); err != nil {
+		if _, err := h.log.Apply(ctx, p, o); err != nil {
 			return err
 		}
 	}
@@ -52,11 +53,11 @@ func partOf(batch []delivery.EventDeliveries) int {
 // KindNotFound: there is no such webhook.
 func (h *Webhooks) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
 	p := h.store.Partition(d.Account)
-	o := newOperation()
-	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
+	o := eventlog.NewOperation()
+	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
 	addDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
-	o.addAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
-	_, err := h.log.apply(ctx, p, o)
+	o.AddAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
+	_, err := h.log.Apply(ctx, p, o)
 	return err
 }
 
@@ -73,17 +74,17 @@ func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) erro
 // may be repeated: what was stored is then left out. KindConflict, "webhook_changed":
 // out.Disabled was not read from the present record.
 func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
-	o := newOperation()
-	o.fence(epoch)
-	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
+	o := eventlog.NewOperation()
+	o.Fence(epoch)
+	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
 	addOutcomes(o, p, &out)
 	addWaits(o, p, out.Webhook, out.Waits)
 	if out.Health != nil {
-		k := o.key(redisclient.WebhookHealthKey(p, out.Account))
+		k := o.Key(redisclient.WebhookHealthKey(p, out.Account))
 		if *out.Health == (delivery.WebhookHealth{}) {
-			o.step(cmdHDel, k, string(out.Webhook))
+			o.Step(eventlog.CmdHDel, k, string(out.Webhook))
 		} else {
-			o.step(cmdHSet, k, string(out.Webhook), codec.Text(appendHealth(nil, out.Health)))
+			o.Step(eventlog.CmdHSet, k, string(out.Webhook), codec.Text(appendHealth(nil, out.Health)))
 		}
 	}
 	if w := out.Disabled; w != nil {
@@ -93,17 +94,17 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out de
 	}
 	if out.Event != nil {
 		c := signal.Change{Account: out.Account, Events: []signal.Event{*out.Event}}
-		o.addEvent(&c, 0)
+		o.AddEvent(&c, 0)
 	}
 	for i := range out.Mails {
 		addMail(o, p, out.Mails[i], h.store.Now())
 	}
-	r := h.log.carryOut(ctx, p, o)
-	if errors.Is(r.err, errNoWebhook) {
+	r := h.log.CarryOut(ctx, p, o)
+	if errors.Is(r.Err, errNoWebhook) {
 		for i := range out.Deliveries {
 			left = append(left, i)
 		}
 		return left, nil
 	}
-	return r.left, r.err
+	return r.Left, r.Err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -131,9 +132,9 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 // dropPending takes a delivery that cannot be sent, for the given reason, out of the
 // pending ones.
 func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error) error {
-	return h.changePending(ctx, p, account, webhook, member, reason, func(o *operation, pending keyRef) {
-		o.step(cmdZRem, pending, member)
-		o.step(cmdHIncrBy, refWebhookStats, "pending", "-1")
+	return h.changePending(ctx, p, account, webhook, member, reason, func(o *eventlog.Operation, pending eventlog.KeyRef) {
+		o.Step(eventlog.CmdZRem, pending, member)
+		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, "pending", "-1")
 	})
 }
 
@@ -141,22 +142,22 @@ func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.Accoun
 // and could not be read, for the given reason.
 func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, until time.Time,
 	reason error) error {
-	return h.changePending(ctx, p, account, webhook, member, reason, func(o *operation, pending keyRef) {
-		o.step(cmdZAdd, pending, codec.MilliText(h.store.Postponed(until)), member)
+	return h.changePending(ctx, p, account, webhook, member, reason, func(o *eventlog.Operation, pending eventlog.KeyRef) {
+		o.Step(eventlog.CmdZAdd, pending, codec.MilliText(h.store.Postponed(until)), member)
 	})
 }
 
 // changePending makes steps about a pending delivery that is to hold up no other.
 func (h *Webhooks) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
-	steps func(o *operation, pending keyRef)) error {
-	o := newOperation()
-	k := o.key(redisclient.PendingKey(p, webhook))
+	steps func(o *eventlog.Operation, pending eventlog.KeyRef)) error {
+	o := eventlog.NewOperation()
+	k := o.Key(redisclient.PendingKey(p, webhook))
 	gone := errors.New("it is not pending any more")
-	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), gone, string(webhook))
-	o.guard(guardMember, k, gone, member)
+	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, account)), gone, string(webhook))
+	o.Guard(eventlog.GuardMember, k, gone, member)
 	steps(o, k)
-	o.step(cmdDue, k, webhookMember(account, webhook))
-	_, err := h.log.apply(ctx, p, o)
+	o.Step(eventlog.CmdDue, k, webhookMember(account, webhook))
+	_, err := h.log.Apply(ctx, p, o)
 	if errors.Is(err, gone) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -58,12 +59,12 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 	}
 	p := h.store.Partition(account)
 	c.at = h.store.Now()
-	o := newOperation()
-	o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
-	o.guard(guardMember, o.key(set(p, webhook)), refusal, member)
+	o := eventlog.NewOperation()
+	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
+	o.Guard(eventlog.GuardMember, o.Key(set(p, webhook)), refusal, member)
 	addShift(o, p, account, webhook, c, []string{member})
-	o.addAnnouncement(account, signal.WebhookPoked, webhook)
-	if _, err := h.log.apply(ctx, p, o); err != nil {
+	o.AddAnnouncement(account, signal.WebhookPoked, webhook)
+	if _, err := h.log.Apply(ctx, p, o); err != nil {
 		return delivery.Delivery{}, err
 	}
 	d, _, err = h.Delivery(ctx, account, webhook, id)
@@ -153,15 +154,15 @@ func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID
 		chunk := members[:min(len(members), shiftChunk)]
 		members = members[len(chunk):]
 		c.at = h.store.Now()
-		o := newOperation()
-		o.guard(guardFieldExists, o.key(redisclient.WebhooksKey(p, account)), errNoWebhook, string(webhook))
+		o := eventlog.NewOperation()
+		o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, account)), errNoWebhook, string(webhook))
 		addShift(o, p, account, webhook, c, chunk)
-		o.addAnnouncement(account, signal.WebhookPoked, webhook)
-		r := h.log.carryOut(ctx, p, o)
-		if r.err != nil {
-			return changed, r.err
+		o.AddAnnouncement(account, signal.WebhookPoked, webhook)
+		r := h.log.CarryOut(ctx, p, o)
+		if r.Err != nil {
+			return changed, r.Err
 		}
-		changed += len(chunk) - len(r.left)
+		changed += len(chunk) - len(r.Left)
 	}
 	return changed, nil
 }

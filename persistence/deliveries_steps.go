@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -70,18 +71,18 @@ type newDeliveries struct {
 
 // addDeliveries makes pending deliveries in partition p, with what they send. Those
 // that are there already stay as they are, those of a removed webhook are not made.
-func addDeliveries(o *operation, p int, batch []delivery.EventDeliveries) {
+func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliveries) {
 	of := map[signal.WebhookID]*newDeliveries{}
 	var order []*newDeliveries
 	keys := make([]string, len(batch))
 	for i := range batch {
 		key, err := bodyKey(batch[i].Event, batch[i].Body)
 		if err != nil {
-			o.invalid = err
+			o.Invalid = err
 			return
 		}
 		keys[i] = key
-		o.deliveries += len(batch[i].Deliveries)
+		o.Deliveries += len(batch[i].Deliveries)
 		for j := range batch[i].Deliveries {
 			d := &batch[i].Deliveries[j]
 			m := of[d.Webhook]
@@ -91,30 +92,30 @@ func addDeliveries(o *operation, p int, batch []delivery.EventDeliveries) {
 				of[d.Webhook] = m
 				order = append(order, m)
 			}
-			if o.invalid = m.add(d, key); o.invalid != nil {
+			if o.Invalid = m.add(d, key); o.Invalid != nil {
 				return
 			}
 		}
 	}
 	for _, m := range order {
-		k := o.key(redisclient.WebhooksKey(p, m.account))
-		o.key(redisclient.PendingKey(p, m.webhook))
-		o.key(redisclient.DeliveriesKey(p, m.webhook))
-		o.key(redisclient.RecordedKey(p, m.webhook))
-		o.step(cmdDeliver, k, m.args...)
+		k := o.Key(redisclient.WebhooksKey(p, m.account))
+		o.Key(redisclient.PendingKey(p, m.webhook))
+		o.Key(redisclient.DeliveriesKey(p, m.webhook))
+		o.Key(redisclient.RecordedKey(p, m.webhook))
+		o.Step(eventlog.CmdDeliver, k, m.args...)
 	}
 	k := bodyKeys(o, p)
 	for i := range batch {
 		if len(batch[i].Deliveries) > 0 {
-			o.step(cmdBody, k, keys[i], codec.Text(batch[i].Body))
+			o.Step(eventlog.CmdBody, k, keys[i], codec.Text(batch[i].Body))
 		}
 	}
 }
 
 // bodyKeys adds the keys of the step that stores a body, and returns the first.
-func bodyKeys(o *operation, p int) keyRef {
-	k := o.key(redisclient.BodiesKey(p))
-	o.key(redisclient.BodyRefsKey(p))
+func bodyKeys(o *eventlog.Operation, p int) eventlog.KeyRef {
+	k := o.Key(redisclient.BodiesKey(p))
+	o.Key(redisclient.BodyRefsKey(p))
 	return k
 }
 
@@ -139,23 +140,23 @@ func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 
 // handKeys adds the keys of a webhook's deliveries in the order in which the steps
 // after an attempt and by hand have them, and returns the first.
-func handKeys(o *operation, p int, w signal.WebhookID) keyRef {
-	k := o.key(redisclient.PendingKey(p, w))
-	o.key(redisclient.DeliveriesKey(p, w))
-	o.key(redisclient.SucceededKey(p, w))
-	o.key(redisclient.FailedKey(p, w))
-	o.key(redisclient.RecordedKey(p, w))
+func handKeys(o *eventlog.Operation, p int, w signal.WebhookID) eventlog.KeyRef {
+	k := o.Key(redisclient.PendingKey(p, w))
+	o.Key(redisclient.DeliveriesKey(p, w))
+	o.Key(redisclient.SucceededKey(p, w))
+	o.Key(redisclient.FailedKey(p, w))
+	o.Key(redisclient.RecordedKey(p, w))
 	return k
 }
 
 // addOutcomes stores states after attempts. Those of deliveries that are not pending
 // any more, or are due at another time by now, are left out. Those with a body are made
 // if they are not there yet.
-func addOutcomes(o *operation, p int, out *delivery.Outcomes) {
+func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
-	o.deliveries += len(out.Deliveries)
+	o.Deliveries += len(out.Deliveries)
 	args := make([]string, 1, 1+6*len(out.Deliveries))
 	args[0] = webhookMember(out.Account, out.Webhook)
 	bodies := map[string][]byte{}
@@ -163,7 +164,7 @@ func addOutcomes(o *operation, p int, out *delivery.Outcomes) {
 		d := &out.Deliveries[i]
 		member, err := deliveryMember(d.ID, d.Type)
 		if err != nil {
-			o.invalid = err
+			o.Invalid = err
 			return
 		}
 		was := ""
@@ -179,7 +180,7 @@ func addOutcomes(o *operation, p int, out *delivery.Outcomes) {
 		}
 		created, key := "", ""
 		if i < len(out.Bodies) && out.Bodies[i] != nil {
-			if key, o.invalid = bodyKey(d.Event, out.Bodies[i]); o.invalid != nil {
+			if key, o.Invalid = bodyKey(d.Event, out.Bodies[i]); o.Invalid != nil {
 				return
 			}
 			created, bodies[key] = codec.MilliText(d.CreatedAt), out.Bodies[i]
@@ -190,13 +191,13 @@ func addOutcomes(o *operation, p int, out *delivery.Outcomes) {
 		}
 		args = append(args, member, was, created, to, score, codec.Text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
 	}
-	o.step(cmdOutcome, handKeys(o, p, out.Webhook), args...)
+	o.Step(eventlog.CmdOutcome, handKeys(o, p, out.Webhook), args...)
 	if len(bodies) == 0 {
 		return
 	}
 	k := bodyKeys(o, p)
 	for key, body := range bodies {
-		o.step(cmdBody, k, key, codec.Text(body))
+		o.Step(eventlog.CmdBody, k, key, codec.Text(body))
 	}
 }
 
@@ -214,8 +215,8 @@ var (
 
 // addShift changes deliveries by hand at c.at. Those that are not in the state from
 // are left out.
-func addShift(o *operation, p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
-	o.deliveries += len(members)
+func addShift(o *eventlog.Operation, p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
+	o.Deliveries += len(members)
 	at := codec.MilliOf(c.at)
 	var patch []byte
 	if c.to == statePending {
@@ -225,5 +226,5 @@ func addShift(o *operation, p int, a signal.AccountID, w signal.WebhookID, c shi
 		patch = append(appendTime(appendTime(nil, at), 0), c.to, code, byte(status>>8), byte(status))
 	}
 	args := append(make([]string, 0, 5+len(members)), webhookMember(a, w), string('0'+c.from), string('0'+c.to), strconv.FormatInt(at, 10), string(patch))
-	o.step(cmdShift, handKeys(o, p, w), append(args, members...)...)
+	o.Step(eventlog.CmdShift, handKeys(o, p, w), append(args, members...)...)
 }

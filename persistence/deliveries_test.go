@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -155,19 +156,19 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	w := b.register()
-	deliver := func() *operation {
+	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
-		o := newOperation()
+		o := eventlog.NewOperation()
 		addDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
 		return o
 	}
-	remove := newOperation()
-	remove.step(cmdHDel, remove.key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
+	remove := eventlog.NewOperation()
+	remove.Step(eventlog.CmdHDel, remove.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
 	before, after := deliver(), deliver()
-	together(t, b.rdb, b.p, before, remove, after)
-	for _, o := range []*operation{before, remove, after} {
-		if r := <-o.done; r.err != nil {
-			t.Error(r.err)
+	carryOutTogether(t, b.rdb, b.p, before, remove, after)
+	for _, o := range []*eventlog.Operation{before, remove, after} {
+		if r := <-o.Done; r.Err != nil {
+			t.Error(r.Err)
 		}
 	}
 	if n := b.rdb.ZCard(t.Context(), redisclient.PendingKey(b.p, w.ID)).Val(); n != 1 {
@@ -179,12 +180,12 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 // nobody would find anything to do, nor remove it.
 func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery){
-		"removed": func(b *hookBench, o *operation, w *delivery.Webhook, _ delivery.Delivery) {
-			o.step(cmdHDel, o.key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
-			o.step(cmdUndue, refWebhooksDue, webhookMember(b.account, w.ID))
+	for name, end := range map[string]func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery){
+		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
+			o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
+			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, webhookMember(b.account, w.ID))
 		},
-		"delivered": func(b *hookBench, o *operation, w *delivery.Webhook, d delivery.Delivery) {
+		"delivered": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery) {
 			addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
 		},
 	} {
@@ -193,13 +194,13 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			b := newHookBench(t)
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
-			made, ended := newOperation(), newOperation()
+			made, ended := eventlog.NewOperation(), eventlog.NewOperation()
 			addDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
 			end(b, ended, w, d)
-			together(t, b.rdb, b.p, made, ended)
-			for _, o := range []*operation{made, ended} {
-				if r := <-o.done; r.err != nil {
-					t.Error(r.err)
+			carryOutTogether(t, b.rdb, b.p, made, ended)
+			for _, o := range []*eventlog.Operation{made, ended} {
+				if r := <-o.Done; r.Err != nil {
+					t.Error(r.Err)
 				}
 			}
 			if due := b.rdb.ZRange(t.Context(), redisclient.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
@@ -234,17 +235,17 @@ func TestABatchSharesBodies(t *testing.T) {
 	b := newHookBench(t)
 	e := signal.NewEventID()
 	body := []byte("body of " + e)
-	var all []*operation
+	var all []*eventlog.Operation
 	for range 3 {
 		w := b.register()
-		o := newOperation()
+		o := eventlog.NewOperation()
 		addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
 			Deliveries: []delivery.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
 		all = append(all, o)
 	}
-	together(t, b.rdb, b.p, all...)
+	carryOutTogether(t, b.rdb, b.p, all...)
 	for _, o := range all {
-		if r := <-o.done; r.err != nil || r.left != nil {
+		if r := <-o.Done; r.Err != nil || r.Left != nil {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -255,79 +256,6 @@ func TestABatchSharesBodies(t *testing.T) {
 	}
 	if got := b.rdb.HGet(t.Context(), redisclient.BodyRefsKey(b.p), key).Val(); got != "2" {
 		t.Errorf("%q others have it, want 2", got)
-	}
-}
-
-// Events wait for deliveries no longer than for so many, however many there are.
-func TestABatchHasFewDeliveries(t *testing.T) {
-	t.Parallel()
-	w := newWriter(nil, LogOptions{Queue: 100})
-	w.adopt(0, "w")
-	webhook := testWebhook(signal.NewAccountID())
-	outcomes := func(n int) *operation {
-		o := newOperation()
-		out := delivery.Outcomes{Account: webhook.Account, Webhook: webhook.ID}
-		for range n {
-			out.Deliveries = append(out.Deliveries, testDelivery(&webhook, signal.NewEventID(), milli(0)))
-		}
-		addOutcomes(o, 0, &out)
-		return o
-	}
-	for _, n := range []int{1, batchDeliveries - 1, 1, 0, 0, batchDeliveries + 1, 0, 60, 0, 60} {
-		if err := w.enqueue(0, outcomes(n)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []int
-	for {
-		batches, _ := w.collect()
-		if len(batches) == 0 {
-			break
-		}
-		got = append(got, len(batches[0].operations))
-	}
-	if d := cmp.Diff([]int{2, 3, 2, 2, 1}, got); d != "" {
-		t.Errorf("operations in batches (-want +got):\n%s", d)
-	}
-}
-
-// TestABatchHasFewOperations: Redis does nothing else meanwhile. Its deadline is that of the
-// operation that has waited longest.
-func TestABatchHasFewOperations(t *testing.T) {
-	t.Parallel()
-	w := newWriter(nil, LogOptions{Queue: 1000, AppendTimeout: time.Minute})
-	w.adopt(0, "w")
-	collect := func(want int) {
-		t.Helper()
-		batches, _ := w.collect()
-		if len(batches) != 1 || len(batches[0].operations) != want {
-			t.Fatalf("collected %+v, want one batch of %d", batches, want)
-		}
-		b := batches[0]
-		if until := b.operations[0].enqueued.Add(time.Minute); !b.deadline.Equal(until) {
-			t.Errorf("the deadline is %s, want %s", b.deadline, until)
-		}
-	}
-	enqueue := func(bytes int) {
-		o := newOperation()
-		o.bytes = bytes
-		if err := w.enqueue(0, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range batchOperations + 5 {
-		enqueue(0)
-	}
-	collect(batchOperations)
-	collect(5)
-	for _, bytes := range []int{batchBytes / 2, batchBytes / 2, batchBytes, 1} {
-		enqueue(bytes)
-	}
-	for _, want := range []int{2, 1, 1} {
-		collect(want)
-	}
-	if batches, _ := w.collect(); len(batches) > 0 {
-		t.Errorf("%d batches are left", len(batches))
 	}
 }
 

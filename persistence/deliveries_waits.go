@@ -10,6 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -57,7 +58,7 @@ func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
 }
 
 // addWaits replaces waits of a webhook, or removes those that hold up no event.
-func addWaits(o *operation, p int, webhook signal.WebhookID, list []delivery.Wait) {
+func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []delivery.Wait) {
 	if len(list) == 0 {
 		return
 	}
@@ -69,15 +70,15 @@ func addWaits(o *operation, p int, webhook signal.WebhookID, list []delivery.Wai
 			set = append(set, string(w.Signal), codec.Text(appendWait(make([]byte, 0, waitBytes), w)))
 		}
 	}
-	k := o.key(redisclient.WaitsKey(p, webhook))
+	k := o.Key(redisclient.WaitsKey(p, webhook))
 	for c := range slices.Chunk(removed, waitsChunk) {
-		o.step(cmdHDel, k, c...)
+		o.Step(eventlog.CmdHDel, k, c...)
 	}
 	for c := range slices.Chunk(set, 2*waitsChunk) {
-		o.step(cmdHSet, k, c...)
+		o.Step(eventlog.CmdHSet, k, c...)
 	}
 	if len(set) > 0 {
-		o.step(cmdExpire, k, strconv.Itoa(int(waitsTime/time.Second)))
+		o.Step(eventlog.CmdExpire, k, strconv.Itoa(int(waitsTime/time.Second)))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -20,9 +21,9 @@ import (
 // acknowledged is a change whose answer a caller gets.
 type acknowledged struct {
 	name string
-	do   func(s *Store, l *Log) error // on a store that waits for replicas
-	held func(s *Store) error         // nil where what was acknowledged is true
-	ends bool                         // a credential: it must hold here at once, whatever the replicas have
+	do   func(s *Store, l *eventlog.Log) error // on a store that waits for replicas
+	held func(s *Store) error                  // nil where what was acknowledged is true
+	ends bool                                  // a credential: it must hold here at once, whatever the replicas have
 }
 
 // changesToAcknowledge prepares what is to be changed on a store that waits for no replica.
@@ -50,7 +51,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	stolen := reused
 	stolen.Refresh = credential.DigestOf("stolen")
 	job := newTestJob(user.ID, now)
-	event := Noted(user.ID, "event")
+	event := noted(user.ID, "event")
 	reply := func(key string) *signal.Reply {
 		k := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}
 		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("{}")}
@@ -77,33 +78,35 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	}
 	only := func(_ []signal.Event, err error) error { return err }
 	return []acknowledged{
-		{"create account", func(s *Store, _ *Log) error { return s.CreateAccount(ctx, created, "hash") },
+		{"create account", func(s *Store, _ *eventlog.Log) error { return s.CreateAccount(ctx, created, "hash") },
 			func(s *Store) error { _, _, err := s.AccountByID(ctx, created.ID); return err }, false},
-		{"set password", func(s *Store, _ *Log) error { return only(s.SetPassword(ctx, changed.ID, "other", 1, "", now)) },
+		{"set password", func(s *Store, _ *eventlog.Log) error {
+			return only(s.SetPassword(ctx, changed.ID, "other", 1, "", now))
+		},
 			func(s *Store) error {
 				if _, p, err := s.AccountByID(ctx, changed.ID); err != nil || p.Hash != "other" {
 					return fmt.Errorf("password %q, %v", p.Hash, err)
 				}
 				return ended(ofPassword.ID)(s)
 			}, true},
-		{"delete account", func(s *Store, _ *Log) error { return only(s.DeleteAccount(ctx, deleted.ID, now)) },
+		{"delete account", func(s *Store, _ *eventlog.Log) error { return only(s.DeleteAccount(ctx, deleted.ID, now)) },
 			func(s *Store) error { _, _, err := s.AccountByID(ctx, deleted.ID); return gone(err) }, true},
-		{"delete account again", func(s *Store, _ *Log) error {
+		{"delete account again", func(s *Store, _ *eventlog.Log) error {
 			_, err := s.DeleteAccount(ctx, "acc_unknown", now)
 			if signal.KindOf(err) == signal.KindNotFound {
 				return nil
 			}
 			return err
 		}, nil, false},
-		{"create key", func(s *Store, _ *Log) error { return s.CreateKey(ctx, added, addedDigest, 100) },
+		{"create key", func(s *Store, _ *eventlog.Log) error { return s.CreateKey(ctx, added, addedDigest, 100) },
 			func(s *Store) error { _, err := s.KeyByDigest(ctx, addedDigest); return err }, false},
-		{"revoke key", func(s *Store, _ *Log) error { return only(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
+		{"revoke key", func(s *Store, _ *eventlog.Log) error { return only(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
 			func(s *Store) error { _, err := s.KeyByDigest(ctx, digest); return gone(err) }, true},
-		{"begin session", func(s *Store, _ *Log) error {
+		{"begin session", func(s *Store, _ *eventlog.Log) error {
 			_, _, err := s.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now)
 			return err
 		}, session(begun.ID), false},
-		{"rotate session", func(s *Store, _ *Log) error { return only(s.RotateSession(ctx, next, rotated.Refresh, now)) },
+		{"rotate session", func(s *Store, _ *eventlog.Log) error { return only(s.RotateSession(ctx, next, rotated.Refresh, now)) },
 			func(s *Store) error {
 				n, err := s.SessionByID(ctx, next.ID)
 				if err == nil && n.Refresh != next.Refresh {
@@ -111,30 +114,32 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				}
 				return err
 			}, false},
-		{"reuse token", func(s *Store, _ *Log) error {
+		{"reuse token", func(s *Store, _ *eventlog.Log) error {
 			return only(s.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
 		}, ended(reused.ID), true},
-		{"end session", func(s *Store, _ *Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) },
+		{"end session", func(s *Store, _ *eventlog.Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) },
 			ended(one.ID), true},
-		{"end sessions", func(s *Store, _ *Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) },
+		{"end sessions", func(s *Store, _ *eventlog.Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) },
 			ended(all.ID), true},
-		{"enqueue job", func(s *Store, _ *Log) error { return NewJobs(s, "node", JobsOptions{}).Enqueue(ctx, job, 10, nil) },
+		{"enqueue job", func(s *Store, _ *eventlog.Log) error {
+			return NewJobs(s, "node", JobsOptions{}).Enqueue(ctx, job, 10, nil)
+		},
 			func(s *Store) error {
 				_, err := NewJobs(s, "node", JobsOptions{}).Job(ctx, user.ID, job.ID)
 				return err
 			}, false},
-		{"keep reply", func(s *Store, _ *Log) error { return s.SaveReply(ctx, user.ID, saved) },
+		{"keep reply", func(s *Store, _ *eventlog.Log) error { return s.SaveReply(ctx, user.ID, saved) },
 			func(s *Store) error { return isKept(s, saved.ReplyKey) }, false},
-		{"replay reply", func(s *Store, _ *Log) error { return isKept(s, kept.ReplyKey) },
+		{"replay reply", func(s *Store, _ *eventlog.Log) error { return isKept(s, kept.ReplyKey) },
 			func(s *Store) error { return isKept(s, kept.ReplyKey) }, false},
-		{"append", func(_ *Store, l *Log) error { _, err := l.Append(ctx, event); return err },
+		{"append", func(_ *Store, l *eventlog.Log) error { _, err := l.Append(ctx, event); return err },
 			func(s *Store) error {
-				if last, err := s.lastEvent(ctx, s.Partition(user.ID)); err != nil || last.IsZero() {
+				if last, err := s.LastEvent(ctx, s.Partition(user.ID)); err != nil || last.IsZero() {
 					return fmt.Errorf("last event %v, %v", last, err)
 				}
 				return nil
 			}, false},
-		{"refuse", func(_ *Store, l *Log) error {
+		{"refuse", func(_ *Store, l *eventlog.Log) error {
 			_, err := l.Append(ctx, signal.Change{Account: user.ID, Signal: logSignal(user.ID),
 				Events: []signal.Event{{Type: signal.SignalClosed}}})
 			if signal.KindOf(err) == signal.KindConflict {
@@ -142,7 +147,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			}
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
-		{"remove webhook again", func(s *Store, l *Log) error {
+		{"remove webhook again", func(s *Store, l *eventlog.Log) error {
 			err := NewWebhooks(s, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID())
 			if signal.KindOf(err) == signal.KindNotFound {
 				return nil
@@ -157,7 +162,7 @@ func eachChange(t *testing.T, master *redistest.Server, replicas int, timeout ti
 	t.Helper()
 	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: replicas, Timeout: timeout})
-	l := OpenLog(t, s, LogOptions{AppendTimeout: timeout})
+	l := openLog(t, s, eventlog.LogOptions{AppendTimeout: timeout})
 	changes := changesToAcknowledge(t, plain)
 	var wg sync.WaitGroup
 	for _, c := range changes {
@@ -294,9 +299,9 @@ func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1})
-	l := OpenLog(t, s, LogOptions{})
+	l := openLog(t, s, eventlog.LogOptions{})
 	account := signal.NewAccountID()
-	c := Noted(account, "done")
+	c := noted(account, "done")
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
 	c.Reply = &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}
 	if _, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); err != nil {
@@ -325,19 +330,19 @@ func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
-	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: 3 * time.Second})
+	b := newLogBench(t, master, eventlog.LogOptions{WaitReplicas: 1, AppendTimeout: 3 * time.Second})
 	account := accountIn(b.store, 0)
-	b.append(Noted(account, "before"))
+	b.append(noted(account, "before"))
 	replica.InStep(master)
 	replica.Pause()
 	defer replica.Continue()
 	answer := make(chan error, 1)
 	go func() {
-		_, err := b.log.Append(t.Context(), Noted(account, "lost answer"))
+		_, err := b.log.Append(t.Context(), noted(account, "lost answer"))
 		answer <- err
 	}()
 	for range 5 {
-		Eventually(t, func() bool { return blocked(b.rdb, t) || len(answer) > 0 })
+		eventually(t, func() bool { return blocked(b.rdb, t) || len(answer) > 0 })
 		b.rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	}
 	if err := <-answer; signal.KindOf(err) != signal.KindUnavailable {
@@ -351,15 +356,15 @@ func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
 // TestARepeatedBatchIsAWrite, whatever WAIT goes by.
 func TestARepeatedBatchIsAWrite(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
 	key := redisclient.BatchKey(0, "test")
-	o := newOperation()
-	o.step(cmdSet, o.key(redisclient.JobKey(0, "job_1")), "x")
-	together(t, b.rdb, 0, o)
+	o := eventlog.NewOperation()
+	o.Step(eventlog.CmdSet, o.Key(redisclient.JobKey(0, "job_1")), "x")
+	carryOutTogether(t, b.rdb, 0, o)
 	b.rdb.Expire(t.Context(), key, time.Minute)
-	again := newOperation()
-	again.step(cmdSet, again.key(redisclient.JobKey(0, "job_1")), "y")
-	together(t, b.rdb, 0, again) // the same number
+	again := eventlog.NewOperation()
+	again.Step(eventlog.CmdSet, again.Key(redisclient.JobKey(0, "job_1")), "y")
+	carryOutTogether(t, b.rdb, 0, again) // the same number
 	if ttl := b.rdb.TTL(t.Context(), key).Val(); ttl != 10*time.Minute {
 		t.Errorf("the batch is remembered for %s after its repetition, want 10 min", ttl)
 	}
@@ -441,7 +446,7 @@ func TestAClusterWithoutMasters(t *testing.T) {
 	t.Parallel()
 	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
 	s := openStore(t, Options{URL: "redis+cluster://127.0.0.1:" + redistest.FreePort(t), Partitions: 2, WaitReplicas: 1})
-	l := OpenLog(t, s, LogOptions{AppendTimeout: 100 * time.Millisecond})
+	l := openLog(t, s, eventlog.LogOptions{AppendTimeout: 100 * time.Millisecond})
 	for _, c := range changesToAcknowledge(t, plain) {
 		wantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
@@ -476,7 +481,7 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 	master := redistest.New(t)
 	changes := changesToAcknowledge(t, openStore(t, Options{URL: master.URL(), Partitions: 4}))
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1})
-	l := OpenLog(t, s, LogOptions{})
+	l := openLog(t, s, eventlog.LogOptions{})
 	var p pipelines
 	s.RDB.AddHook(&p)
 	var wg sync.WaitGroup

@@ -54,7 +54,7 @@ func TestChildKeepsDataOverStopAndKill(t *testing.T) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			Eventually(t, func() bool { return c.Get(ctx, "a").Val() == "1" })
+			eventually(t, func() bool { return c.Get(ctx, "a").Val() == "1" })
 			if again := serverPID(t, c); again == pid {
 				t.Error("the killed server answers")
 			}
@@ -161,7 +161,7 @@ func TestDataAreForThisUserAlone(t *testing.T) {
 	if err := errors.Join(c.Set(t.Context(), "a", "1", 0).Err(), c.BgRewriteAOF(t.Context()).Err()); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, func() bool {
+	eventually(t, func() bool {
 		return strings.Contains(c.Info(t.Context(), "persistence").Val(), "aof_rewrite_in_progress:0")
 	})
 	files := 0
@@ -210,8 +210,8 @@ func serverPID(t *testing.T, c *redis.Client) int {
 	return pid
 }
 
-// Eventually waits until ok, at most ten seconds.
-func Eventually(t *testing.T, ok func() bool) {
+// eventually waits until ok, at most ten seconds.
+func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

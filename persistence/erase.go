@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -117,7 +118,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 		return redisclient.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
 	}
 	if noted == 0 {
-		return errOldEpoch
+		return eventlog.ErrNotOwner
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 	if stage := eraseStages[e.stage]; stage != nil {
 		var err error
 		cursor, err = stage(s, ctx, erasingOf{p, epoch, account}, e.cursor)
-		if errors.Is(err, errOldEpoch) {
+		if errors.Is(err, eventlog.ErrNotOwner) {
 			return err
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -39,7 +40,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestDueMember(t *testing.T) {
 	t.Parallel()
 	want := signal.RunDue{Account: signal.NewAccountID(), Run: signal.NewRunID(), Agent: "trading"}
-	got, err := decodeDue(dueMember(want.Account, want.Run, want.Agent))
+	got, err := decodeDue(eventlog.DueMember(want.Account, want.Run, want.Agent))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +58,12 @@ func TestEndedMembers(t *testing.T) {
 	t.Parallel()
 	c := signal.Change{Account: "acc_1", Ended: "run_1", Events: []signal.Event{
 		{Type: signal.SignalCreated}, {Type: signal.AgentCompleted, Run: "run_1", Agent: "weather"}}}
-	if d := cmp.Diff([]string{"acc_1 run_1 weather"}, endedMembers(&c)); d != "" {
+	if d := cmp.Diff([]string{"acc_1 run_1 weather"}, eventlog.EndedMembers(&c)); d != "" {
 		t.Errorf("with the run's event (-want +got):\n%s", d)
 	}
 	c.Events = nil
 	want := []string{"acc_1 run_1 trading", "acc_1 run_1 weather", "acc_1 run_1 seo"}
-	if d := cmp.Diff(want, endedMembers(&c)); d != "" {
+	if d := cmp.Diff(want, eventlog.EndedMembers(&c)); d != "" {
 		t.Errorf("without (-want +got):\n%s", d)
 	}
 }
@@ -72,7 +73,7 @@ func FuzzDecodeDue(f *testing.F) {
 	f.Add("a  b")
 	f.Fuzz(func(t *testing.T, member string) {
 		due, err := decodeDue(member)
-		if err == nil && dueMember(due.Account, due.Run, due.Agent) != member {
+		if err == nil && eventlog.DueMember(due.Account, due.Run, due.Agent) != member {
 			t.Errorf("%q is read as %+v", member, due)
 		}
 	})
@@ -123,7 +124,7 @@ func TestOverdueRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
 	ctx := t.Context()
-	log := NewLog(s, LogOptions{})
+	log := NewLog(s, eventlog.LogOptions{})
 	t.Cleanup(func() { log.Close(context.Background()) })
 	account := accountIn(s, 2)
 	at := time.UnixMilli(1_800_000_000_000).UTC()
@@ -165,7 +166,7 @@ func TestErase(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ctx := t.Context()
-	log := NewLog(s, LogOptions{})
+	log := NewLog(s, eventlog.LogOptions{})
 	t.Cleanup(func() { log.Close(context.Background()) })
 	gone, stays := accountIn(s, 1), accountIn(s, 1)
 	for i := range 30 {
@@ -197,7 +198,7 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.EraseStep(ctx, 1, epoch-1); err != errOldEpoch {
+	if _, err := s.EraseStep(ctx, 1, epoch-1); err != eventlog.ErrNotOwner {
 		t.Errorf("a step of a former owner: %v", err)
 	}
 	wait := eraseAll(t, s, epoch)
@@ -263,7 +264,7 @@ func eraseAll(t *testing.T, s *Store, epoch int64) time.Duration {
 
 // fillAccount makes records of an account: a run that is due, a signal that is
 // closed if i is odd, a job, a reply, a delivery, a mail and sometimes a webhook.
-func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
+func fillAccount(t *testing.T, s *Store, log *eventlog.Log, a signal.AccountID, i int) {
 	t.Helper()
 	ctx := t.Context()
 	run := signal.NewRunID()
@@ -293,7 +294,7 @@ func fillAccount(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 }
 
 // fillWebhook makes a delivery and a mail of an account, and a webhook if it has none.
-func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
+func fillWebhook(t *testing.T, s *Store, log *eventlog.Log, a signal.AccountID, i int) {
 	t.Helper()
 	h, ctx, p := NewWebhooks(s, log), t.Context(), s.Partition(a)
 	list, err := h.Webhooks(ctx, a)
@@ -307,10 +308,10 @@ func fillWebhook(t *testing.T, s *Store, log *Log, a signal.AccountID, i int) {
 	}
 	batch := []delivery.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
 	batch[0].Deliveries = []delivery.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
-	o := newOperation()
+	o := eventlog.NewOperation()
 	addDeliveries(o, p, batch)
 	addMail(o, p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
-	if _, err := log.apply(ctx, p, o); err != nil {
+	if _, err := log.Apply(ctx, p, o); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -31,7 +32,7 @@ type faultBench struct {
 	server    *redistest.Server
 	admin     *redis.Conn // one connection, which no fault concerns
 	store     *Store
-	log       *Log
+	log       *eventlog.Log
 	hooks     *Webhooks
 	schedules *Schedules
 	jobs      *Jobs
@@ -46,7 +47,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	b.connectAdmin()
 	b.allowService()
 	b.store = openStore(t, Options{URL: server.URLFor("service", servicePassword), Partitions: 2, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	b.log = OpenLog(t, b.store, LogOptions{AppendTimeout: time.Second})
+	b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
 	b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
 	b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
 	b.account = addAccount(t, b.store, "a@example.com")
@@ -127,7 +128,7 @@ func (b *faultBench) reads() map[string]func(context.Context) error {
 
 func (b *faultBench) writes() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, Noted(b.account.ID, "x")); return err },
+		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, noted(b.account.ID, "x")); return err },
 		"account": func(ctx context.Context) error {
 			return b.store.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: strconv.FormatInt(time.Now().UnixNano(), 36) + "@example.com", CreatedAt: nowMS()}, "hash")
 		},
@@ -231,7 +232,7 @@ func TestARedisThatRefuses(t *testing.T) {
 			b.wantReady("", false)
 			c.break_(b)
 			if c.reads { // connections that are about to be closed are
-				Eventually(t, func() bool {
+				eventually(t, func() bool {
 					reason, _ := redisclient.Refusal(b.reads()["webhook"](t.Context()))
 					return reason == c.reason
 				})
@@ -248,7 +249,7 @@ func TestARedisThatRefuses(t *testing.T) {
 			}
 			c.heal(b)
 			b.wantReady("", false)
-			Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+			eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 			for key, content := range before {
 				if got := b.dump()[key]; got != content && !strings.HasSuffix(key, ":events") && !strings.Contains(key, ":batch:") {
 					t.Errorf("%s has changed: %q, was %q", key, got, content)
@@ -263,7 +264,7 @@ func TestARedisThatRefuses(t *testing.T) {
 // wantReady waits until Ready fails, or does not, and names the reason.
 func (b *faultBench) wantReady(reason string, fails bool) {
 	b.Helper()
-	Eventually(b.T, func() bool {
+	eventually(b.T, func() bool {
 		err := b.store.Ready(b.Context())
 		got, _ := redisclient.Refusal(err)
 		return (err != nil) == fails && got == reason
@@ -291,7 +292,7 @@ func (b *faultBench) breakDisk() {
 	}
 	b.do("CONFIG", "SET", "save", "3600 1")
 	b.do("BGSAVE")
-	Eventually(b.T, func() bool {
+	eventually(b.T, func() bool {
 		return strings.Contains(b.admin.Info(context.Background(), "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
 }
@@ -306,7 +307,7 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 	for _, user := range []string{"service", "nobody", ""} {
 		b.do("CONFIG", "SET", "requirepass", "something")
 		b.store = openStore(t, Options{URL: b.server.URLFor(user, "wrong"), Partitions: 2})
-		b.log = OpenLog(t, b.store, LogOptions{AppendTimeout: time.Second})
+		b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
 		b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
 		b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
 		b.check(b.reads(), true, redisclient.RefusesUser, true)
@@ -340,7 +341,7 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 	b.server.Restart()
 	b.connectAdmin()
 	b.allowService()
-	Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+	eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 	b.check(b.reads(), false, "", false)
 	b.check(b.writes(), false, "", false)
 
@@ -358,7 +359,7 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 		defer reloader.Close()
 		loaded <- reloader.Do(context.Background(), "DEBUG", "RELOAD").Err()
 	}()
-	Eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
+	eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
 	b.check(map[string]func(context.Context) error{"stats": b.reads()["stats"], "due schedules": b.reads()["due schedules"]},
 		true, "redis is loading its data", false)
 	// A loading server may be too slow for the short attempts of the log.

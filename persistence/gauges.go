@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
 // streamMetrics show how full the streams are and how far their readers.
@@ -25,7 +27,7 @@ func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 		reclaimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_stream_reclaimed_total",
 			Help: "Entries taken over from a reader that did not finish them."}, []string{"stream", "group"}),
 	}
-	m.reclaimed.WithLabelValues("jobs", jobGroup)
+	m.reclaimed.WithLabelValues("jobs", eventlog.JobGroup)
 	r.MustRegister(m.length, m.lag, m.oldest, m.reclaimed)
 	return m
 }
@@ -54,6 +56,6 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 // countReclaimed counts jobs that another worker had before.
 func (s *Store) countReclaimed(n int) {
 	if s.streams != nil && n > 0 {
-		s.streams.reclaimed.WithLabelValues("jobs", jobGroup).Add(float64(n))
+		s.streams.reclaimed.WithLabelValues("jobs", eventlog.JobGroup).Add(float64(n))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -16,7 +17,7 @@ func TestGaugesShowStreamsAndConnections(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
-	l := OpenLog(t, s, LogOptions{})
+	l := openLog(t, s, eventlog.LogOptions{})
 	account := signal.NewAccountID()
 	for range 3 {
 		if _, err := l.Append(t.Context(), signal.Change{Account: account, Events: []signal.Event{{Type: signal.KeyRevoked, Subject: "x"}}}); err != nil {

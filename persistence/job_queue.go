@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -313,7 +314,7 @@ func (j *Jobs) Waiting(ctx context.Context) (int64, error) {
 	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
 	for p := range lengths {
 		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
-		pending[p] = pipe.XPending(ctx, redisclient.JobQueueKey(p), jobGroup)
+		pending[p] = pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
 	}
 	redisclient.Execute(ctx, pipe) // each command has its own error
 	total := int64(0)

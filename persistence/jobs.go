@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -107,7 +108,7 @@ func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply
 		j.store.Now().UnixMilli()}
 	if reply != nil {
 		keys = append(keys, redisclient.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
-		args = append(args, codec.AppendReply(nil, reply), replyRetention.Milliseconds())
+		args = append(args, codec.AppendReply(nil, reply), eventlog.ReplyRetention.Milliseconds())
 	}
 	var stored *redis.Cmd
 	var err error

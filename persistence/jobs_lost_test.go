@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -40,7 +41,7 @@ func TestJobTakeover(t *testing.T) {
 	if n := b.server.Client().XLen(t.Context(), redisclient.SignalsKey(p)).Val(); n != 1 {
 		t.Errorf("%d signals are stored, want 1", n)
 	}
-	if n := b.server.Client().XPending(t.Context(), redisclient.JobQueueKey(p), jobGroup).Val().Count; n != 0 {
+	if n := b.server.Client().XPending(t.Context(), redisclient.JobQueueKey(p), eventlog.JobGroup).Val().Count; n != 0 {
 		t.Errorf("%d entries are pending, want 0", n)
 	}
 }
@@ -78,7 +79,7 @@ func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
 	job := b.enqueue(busy, signal.NewAccountID())
 	entry := b.next(busy).Entry.String()
 	ctx := t.Context()
-	if err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), jobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
+	if err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
 		t.Fatal(err)
 	}
 	announce := func(node string) {

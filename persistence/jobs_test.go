@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -23,7 +24,7 @@ type jobBench struct {
 	t      *testing.T
 	server *redistest.Server
 	store  *Store
-	log    *Log
+	log    *eventlog.Log
 }
 
 func newJobBench(t *testing.T, partitions int) *jobBench {
@@ -31,7 +32,7 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Parallel()
 	r := redistest.New(t)
 	s := openStore(t, Options{URL: r.URL(), Partitions: partitions})
-	return &jobBench{t: t, server: r, store: s, log: OpenLog(t, s, LogOptions{})}
+	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, eventlog.LogOptions{})}
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -360,8 +361,8 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	if n := rdb.XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= replyRetention-time.Minute || ttl > replyRetention {
-		t.Errorf("the reply is kept for %s, want %s", ttl, replyRetention)
+	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
+		t.Errorf("the reply is kept for %s, want %s", ttl, eventlog.ReplyRetention)
 	}
 	got, err := b.store.Claim(t.Context(), account, key)
 	if err != nil {
@@ -465,7 +466,7 @@ func TestJobsByPolling(t *testing.T) {
 func TestJobsInProcess(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
-	b := &jobBench{t: t, store: s, log: OpenLog(t, s, LogOptions{})}
+	b := &jobBench{t: t, store: s, log: openLog(t, s, eventlog.LogOptions{})}
 	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
 	account := signal.NewAccountID()
 	job := b.enqueue(j, account)

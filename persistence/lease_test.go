@@ -10,33 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
-
-// leaseStore opens a store with 4 partitions on a server of the test's own.
-func leaseStore(t *testing.T) (*Store, *redistest.Server) {
-	t.Helper()
-	server := redistest.New(t)
-	return openStore(t, Options{URL: server.URL(), Partitions: 4}), server
-}
-
-// take takes a lease that must be free.
-func take(t *testing.T, s *Store, p int, node string, ttl time.Duration) int64 {
-	t.Helper()
-	epoch, owner, err := s.TakeLease(t.Context(), p, node, ttl)
-	if err != nil || epoch == 0 {
-		t.Fatalf("%s takes partition %d: epoch %d, owner %q, %v", node, p, epoch, owner, err)
-	}
-	return epoch
-}
-
-func wantKind(t *testing.T, what string, err error, want signal.Kind) {
-	t.Helper()
-	if err == nil || signal.KindOf(err) != want {
-		t.Errorf("%s: %v (kind %d), want kind %d", what, err, signal.KindOf(err), want)
-	}
-}
 
 func TestLeaseHasOneOwner(t *testing.T) {
 	t.Parallel()
@@ -137,7 +113,7 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 	s, _ := leaseStore(t)
 	ctx := t.Context()
 	account := accountIn(s, 3)
-	log := NewLog(s, LogOptions{})
+	log := NewLog(s, eventlog.LogOptions{})
 	t.Cleanup(func() { log.Close(context.Background()) })
 	former := take(t, s, 3, "a", time.Minute)
 	s.ReleaseLease(ctx, 3, "a", former)
@@ -163,15 +139,6 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 	}
 	if got, err := s.EnginePosition(ctx, 2); !got.IsZero() || err != nil {
 		t.Errorf("EnginePosition of a partition without: %v, %v", got, err)
-	}
-}
-
-// accountIn returns an account of partition p.
-func accountIn(s *Store, p int) signal.AccountID {
-	for {
-		if a := signal.NewAccountID(); s.Partition(a) == p {
-			return a
-		}
 	}
 }
 

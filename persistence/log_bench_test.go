@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -107,7 +108,7 @@ func BenchmarkAppend(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer s.Close()
-				l := NewLog(s, LogOptions{AppendTimeout: 10 * time.Second})
+				l := NewLog(s, eventlog.LogOptions{AppendTimeout: 10 * time.Second})
 				defer l.Close(context.Background())
 				accounts := make([]signal.AccountID, benchCallers)
 				for i := range accounts {
@@ -155,7 +156,7 @@ func newBarePipeline(c *redis.Client) *barePipeline {
 		ctx := context.Background()
 		for e := range p.queue {
 			batch := []bareEntry{e}
-			for more := true; more && len(batch) < batchOperations; {
+			for more := true; more && len(batch) < eventlog.BatchOperations; {
 				select {
 				case e, ok := <-p.queue:
 					if more = ok; ok {
@@ -200,7 +201,7 @@ func BenchmarkScanSignals(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	l := NewLog(s, LogOptions{AppendTimeout: time.Minute})
+	l := NewLog(s, eventlog.LogOptions{AppendTimeout: time.Minute})
 	defer l.Close(context.Background())
 	memory := func() int64 {
 		n, err := s.MemoryUsed(context.Background())

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -58,12 +59,12 @@ func decodeMail(id string, value []byte) (delivery.Mail, error) {
 
 // addMail stores a new mail, to be sent at once. It is named by what it says, so that
 // it is not doubled if the operation is repeated.
-func addMail(o *operation, p int, m delivery.Mail, now time.Time) {
+func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
-	o.step(cmdHSet, o.key(redisclient.MailRecordsKey(p)), m.ID, codec.Text(record))
-	o.step(cmdZAdd, o.key(redisclient.MailsKey(p)), codec.MilliText(now), m.ID)
+	o.Step(eventlog.CmdHSet, o.Key(redisclient.MailRecordsKey(p)), m.ID, codec.Text(record))
+	o.Step(eventlog.CmdZAdd, o.Key(redisclient.MailsKey(p)), codec.MilliText(now), m.ID)
 }
 
 // DueMails returns at most limit mails of partition p that are to be sent until the
@@ -128,20 +129,20 @@ func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string
 // time, or never if that is zero, because it was sent or given up. A mail that was
 // removed meanwhile stays so.
 func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
-	o := newOperation()
-	o.fence(epoch)
-	mails, records := o.key(redisclient.MailsKey(p)), o.key(redisclient.MailRecordsKey(p))
+	o := eventlog.NewOperation()
+	o.Fence(epoch)
+	mails, records := o.Key(redisclient.MailsKey(p)), o.Key(redisclient.MailRecordsKey(p))
 	gone := errors.New("the mail is gone")
-	o.guard(guardMember, mails, gone, m.ID)
+	o.Guard(eventlog.GuardMember, mails, gone, m.ID)
 	if again.IsZero() {
-		o.step(cmdZRem, mails, m.ID)
-		o.step(cmdHDel, records, m.ID)
+		o.Step(eventlog.CmdZRem, mails, m.ID)
+		o.Step(eventlog.CmdHDel, records, m.ID)
 	} else {
 		m.Tries++
-		o.step(cmdZAdd, mails, codec.MilliText(again), m.ID)
-		o.step(cmdHSet, records, m.ID, codec.Text(appendMail(nil, &m)))
+		o.Step(eventlog.CmdZAdd, mails, codec.MilliText(again), m.ID)
+		o.Step(eventlog.CmdHSet, records, m.ID, codec.Text(appendMail(nil, &m)))
 	}
-	_, err := h.log.apply(ctx, p, o)
+	_, err := h.log.Apply(ctx, p, o)
 	if errors.Is(err, gone) {
 		return nil
 	}

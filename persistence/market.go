@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -53,26 +54,26 @@ func newMarket(c *redisclient.Client) *Market { return &Market{c} }
 var errNotFeeder = redisclient.Refused(signal.CodeNotOwner, "another node feeds the market")
 
 // lease returns the lease of the feeder.
-func (m *Market) lease() lease {
-	return newLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
+func (m *Market) lease() eventlog.Lease {
+	return eventlog.NewLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
 }
 
 // TakeLease makes node the feeder for ttl and returns the epoch of its term, or 0 and the
 // present feeder if that is another node. A node that is the feeder already gets a new
 // epoch, which ends its former term.
 func (m *Market) TakeLease(ctx context.Context, node string, ttl time.Duration) (epoch int64, feeder string, err error) {
-	return m.lease().take(ctx, node, ttl)
+	return m.lease().Take(ctx, node, ttl)
 }
 
 // RenewLease prolongs the term with epoch. KindConflict: it has ended.
 func (m *Market) RenewLease(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
-	return m.lease().renew(ctx, node, epoch, ttl)
+	return m.lease().Renew(ctx, node, epoch, ttl)
 }
 
 // ReleaseLease ends the term with epoch, if it lasts, so that another node need not wait
 // for its end.
 func (m *Market) ReleaseLease(ctx context.Context, node string, epoch int64) error {
-	return m.lease().release(ctx, node, epoch)
+	return m.lease().Release(ctx, node, epoch)
 }
 
 // State returns where the feeder stands.

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -17,9 +18,9 @@ func TestLogIsMeasured(t *testing.T) {
 	m := redisclient.NewMetrics(registry)
 	server := redistest.New(t)
 	s := openStore(t, Options{URL: server.URL(), Metrics: m})
-	l := OpenLog(t, s, LogOptions{})
+	l := openLog(t, s, eventlog.LogOptions{})
 	account := signal.NewAccountID()
-	if _, err := l.Append(t.Context(), Noted(account, "x")); err != nil {
+	if _, err := l.Append(t.Context(), noted(account, "x")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 1); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -15,7 +16,7 @@ import (
 type outcomeBench struct {
 	t     *testing.T
 	store *Store
-	log   *Log
+	log   *eventlog.Log
 }
 
 func (b *outcomeBench) create(account signal.AccountID, i int, change ...func(*signal.Signal)) *signal.Signal {
@@ -50,7 +51,7 @@ func (b *outcomeBench) close(s *signal.Signal) *signal.Signal {
 func newOutcomeBench(t *testing.T) *outcomeBench {
 	t.Parallel()
 	s := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 1})
-	return &outcomeBench{t, s, OpenLog(t, s, LogOptions{})}
+	return &outcomeBench{t, s, openLog(t, s, eventlog.LogOptions{})}
 }
 
 func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
@@ -130,7 +131,7 @@ func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
 	done := make(chan *signal.Signal, 8)
 	for range 8 {
 		go func() {
-			for i := range scanEntries / 4 {
+			for i := range eventlog.ScanEntries / 4 {
 				s := b.create(mine, i)
 				b.close(s)
 			}
@@ -151,7 +152,7 @@ func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if want := 8 * (scanEntries / 4); len(seen) != want || closed != want {
+	if want := 8 * (eventlog.ScanEntries / 4); len(seen) != want || closed != want {
 		t.Errorf("%d signals, %d of them closed, want %d", len(seen), closed, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -13,9 +14,9 @@ import (
 func TestAppendWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
-	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: time.Second})
+	b := newLogBench(t, master, eventlog.LogOptions{WaitReplicas: 1, AppendTimeout: time.Second})
 	account := accountIn(b.store, 0)
-	if _, err := b.log.Append(t.Context(), Noted(account, "alone")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(t.Context(), noted(account, "alone")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("without a replica: %v", err)
 	}
 	// Sent again and again, it is there once.
@@ -31,24 +32,24 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	if err := copied.ReplicaOf(t.Context(), "127.0.0.1", port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), Noted(account, "first"))
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "first"))
 		return err == nil
 	})
 	for i := range 50 {
-		p := b.append(Noted(account, strconv.Itoa(i)))
+		p := b.append(noted(account, strconv.Itoa(i)))
 		// Already there, not soon.
 		if n := copied.XRange(t.Context(), redisclient.EventsKey(0), p.String(), p.String()).Val(); len(n) != 1 {
 			t.Fatalf("the replica lacks event %d", i)
 		}
 	}
 	replica.Pause()
-	if _, err := b.log.Append(t.Context(), Noted(account, "stalled")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(t.Context(), noted(account, "stalled")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("while the replica stalls: %v", err)
 	}
 	replica.Continue()
-	Eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), Noted(account, "again"))
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "again"))
 		return err == nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -121,7 +122,7 @@ func (s *requestStore) SaveReply(ctx context.Context, account signal.AccountID, 
 	p := s.Partition(account)
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
-	if err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, replyRetention) }); err != nil {
+	if err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, eventlog.ReplyRetention) }); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("save reply: %w", err))
 	}
 	return nil

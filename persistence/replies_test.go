@@ -10,13 +10,14 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
 	ctx, account := t.Context(), signal.NewAccountID()
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "k", RequestHash: [32]byte{1}}
 	other := key
@@ -103,8 +104,8 @@ func TestReplies(t *testing.T) {
 
 func TestReplyWithoutSignal(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
-	c := Noted(signal.NewAccountID(), "x")
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
+	c := noted(signal.NewAccountID(), "x")
 	c.Reply = &signal.Reply{Status: 200}
 	if _, err := b.log.Append(t.Context(), c); err == nil {
 		t.Error("a reply that shows a signal is stored without one")
@@ -115,7 +116,7 @@ func TestReplyWithoutSignal(t *testing.T) {
 // has ended, and makes no second webhook.
 func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
 	hooks, account := NewWebhooks(b.store, b.log), signal.NewAccountID()
 	reply := func(key string) *signal.Reply {
 		return &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}, Status: 200, Body: []byte("sealed " + key)}
@@ -146,7 +147,7 @@ func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
 // TestARequestIsKnownByAFormerKey: the installation's keys may change within a day.
 func TestARequestIsKnownByAFormerKey(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
 	account := signal.NewAccountID()
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: "k", RequestHash: [32]byte{1}}
 	if err := b.store.SaveReply(t.Context(), account, &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -39,7 +40,7 @@ func (s *signalStore) ScanSignals(ctx context.Context, p int, f func(SignalEntry
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
 	go func() {
-		opened <- s.Guarded(func() error { return s.eachOpen(ctx, p, open.add) }, "partition", p)
+		opened <- s.Guarded(func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
 	err := s.scanLog(ctx, p, log.add)
@@ -109,14 +110,14 @@ func (s *signalStore) readPages(ctx context.Context, key, start string, pages ch
 			return
 		}
 		if !panics.Guard(s.Log, panics.Log, func() {
-			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", scanEntries)
+			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", eventlog.ScanEntries)
 		}, "key", key, "from", start) {
 			p.err = panics.ErrPanicked
 		}
 		if p.err == nil && len(p.entries) > 0 {
 			start = "(" + p.entries[len(p.entries)-1].Position.String()
 		}
-		end := p.err != nil || len(p.entries) < scanEntries
+		end := p.err != nil || len(p.entries) < eventlog.ScanEntries
 		pages <- p // there are as many places as pages
 		if end {
 			return
@@ -234,7 +235,7 @@ func (c *openScan) add(field, value []byte) error {
 // no order, with the position of its creation. A signal may come twice. An error of
 // f ends it. Entries that cannot be read are logged and passed over.
 func (s *signalStore) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error) error {
-	return s.eachOpen(ctx, p, func(field, value []byte) error {
+	return s.EachOpen(ctx, p, func(field, value []byte) error {
 		open, created, err := codec.DecodeOpen(field, value)
 		if err != nil {
 			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
@@ -258,7 +259,7 @@ func (s *signalStore) CountOpen(ctx context.Context, p int) (int, error) {
 func (s *signalStore) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
 	var list []signal.Signal
 	for len(ids) > 0 {
-		chunk := ids[:min(len(ids), scanEntries)]
+		chunk := ids[:min(len(ids), eventlog.ScanEntries)]
 		ids = ids[len(chunk):]
 		fields := make([]string, len(chunk))
 		for i, id := range chunk {

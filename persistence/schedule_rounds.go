@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -43,24 +44,24 @@ func roundFieldsOf(id signal.ScheduleID) []string {
 // RecordRound stores what came of a round of s. KindConflict, "not_owner": under another
 // epoch. KindNotFound: the schedule was removed meanwhile.
 func (h *Schedules) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
-	o := newOperation()
-	o.fence(epoch)
-	o.guard(guardFieldExists, o.key(redisclient.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
-	k := o.key(redisclient.ScheduleRoundsKey(p, s.Account))
-	o.step(cmdHSet, k, roundField(s.ID, roundAt), codec.MilliText(r.At))
+	o := eventlog.NewOperation()
+	o.Fence(epoch)
+	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
+	k := o.Key(redisclient.ScheduleRoundsKey(p, s.Account))
+	o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundAt), codec.MilliText(r.At))
 	if r.Error != nil {
-		o.step(cmdHSet, k, roundField(s.ID, roundError), codec.Text(appendScheduleError(nil, r.Error)))
+		o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundError), codec.Text(appendScheduleError(nil, r.Error)))
 	}
 	switch {
 	case r.Failures > 0:
-		o.step(cmdHIncrBy, k, roundField(s.ID, roundFailures), strconv.Itoa(r.Failures))
+		o.Step(eventlog.CmdHIncrBy, k, roundField(s.ID, roundFailures), strconv.Itoa(r.Failures))
 	case r.Runs > 0:
-		o.step(cmdHDel, k, roundField(s.ID, roundFailures))
+		o.Step(eventlog.CmdHDel, k, roundField(s.ID, roundFailures))
 	}
 	if r.Skipped {
-		o.step(cmdHIncrBy, k, roundField(s.ID, roundSkipped), "1")
+		o.Step(eventlog.CmdHIncrBy, k, roundField(s.ID, roundSkipped), "1")
 	}
-	_, err := h.log.apply(ctx, p, o)
+	_, err := h.log.Apply(ctx, p, o)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -36,24 +37,26 @@ var (
 // are safe for concurrent use.
 type Schedules struct {
 	store *redisclient.Client
-	log   *Log
+	log   *eventlog.Log
 }
 
 // newSchedules returns the schedules of s. Changes are written by l.
-func newSchedules(c *redisclient.Client, l *Log) *Schedules { return &Schedules{store: c, log: l} }
+func newSchedules(c *redisclient.Client, l *eventlog.Log) *Schedules {
+	return &Schedules{store: c, log: l}
+}
 
 // AddSchedule stores a new schedule. What is returned has its revision. KindConflict,
 // "limit_reached": the account has limit schedules.
 func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
-	o := newOperation()
-	k := o.key(redisclient.SchedulesKey(p, s.Account))
+	o := eventlog.NewOperation()
+	k := o.Key(redisclient.SchedulesKey(p, s.Account))
 	record := codec.Text(appendSchedule(nil, &s))
-	o.guard(guardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
-	o.step(cmdHSet, k, string(s.ID), record)
+	o.Guard(eventlog.GuardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
+	o.Step(eventlog.CmdHSet, k, string(s.ID), record)
 	addScheduleDue(o, p, &s)
-	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
-	if _, err := h.log.apply(ctx, p, o); err != nil {
+	o.Announce(s.Account, signal.ScheduleChanged, string(s.ID))
+	if _, err := h.log.Apply(ctx, p, o); err != nil {
 		return signal.Schedule{}, err
 	}
 	s.Revision = record
@@ -61,13 +64,13 @@ func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit in
 }
 
 // addScheduleDue stores when s runs next: never while it is disabled.
-func addScheduleDue(o *operation, p int, s *signal.Schedule) {
-	due := o.key(redisclient.SchedulesDueKey(p))
+func addScheduleDue(o *eventlog.Operation, p int, s *signal.Schedule) {
+	due := o.Key(redisclient.SchedulesDueKey(p))
 	if s.Status == signal.ScheduleDisabled {
-		o.step(cmdZRem, due, scheduleMember(s.Account, s.ID))
+		o.Step(eventlog.CmdZRem, due, scheduleMember(s.Account, s.ID))
 		return
 	}
-	o.step(cmdZAdd, due, codec.MilliText(s.NextRunAt), scheduleMember(s.Account, s.ID))
+	o.Step(eventlog.CmdZAdd, due, codec.MilliText(s.NextRunAt), scheduleMember(s.Account, s.ID))
 }
 
 // scheduleMember returns the member for a schedule: "ACCOUNT SCHEDULE".
@@ -147,16 +150,16 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 // gone; read it anew.
 func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
-	o := newOperation()
-	k := o.key(redisclient.SchedulesKey(p, s.Account))
+	o := eventlog.NewOperation()
+	k := o.Key(redisclient.SchedulesKey(p, s.Account))
 	record := codec.Text(appendSchedule(nil, &s))
-	o.guard(guardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
-	o.step(cmdHSet, k, string(s.ID), record)
+	o.Guard(eventlog.GuardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
+	o.Step(eventlog.CmdHSet, k, string(s.ID), record)
 	if replan {
 		addScheduleDue(o, p, &s)
 	}
-	o.announce(s.Account, signal.ScheduleChanged, string(s.ID))
-	if _, err := h.log.apply(ctx, p, o); err != nil {
+	o.Announce(s.Account, signal.ScheduleChanged, string(s.ID))
+	if _, err := h.log.Apply(ctx, p, o); err != nil {
 		return signal.Schedule{}, err
 	}
 	s.Revision = record
@@ -167,14 +170,14 @@ func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, repla
 // account has none of that name.
 func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
 	p := h.store.Partition(account)
-	o := newOperation()
-	k := o.key(redisclient.SchedulesKey(p, account))
-	o.guard(guardFieldExists, k, errNoSchedule, string(id))
-	o.step(cmdHDel, k, string(id))
-	o.step(cmdHDel, o.key(redisclient.ScheduleRoundsKey(p, account)), roundFieldsOf(id)...)
-	o.step(cmdZRem, o.key(redisclient.SchedulesDueKey(p)), scheduleMember(account, id))
-	o.announce(account, signal.ScheduleChanged, string(id))
-	_, err := h.log.apply(ctx, p, o)
+	o := eventlog.NewOperation()
+	k := o.Key(redisclient.SchedulesKey(p, account))
+	o.Guard(eventlog.GuardFieldExists, k, errNoSchedule, string(id))
+	o.Step(eventlog.CmdHDel, k, string(id))
+	o.Step(eventlog.CmdHDel, o.Key(redisclient.ScheduleRoundsKey(p, account)), roundFieldsOf(id)...)
+	o.Step(eventlog.CmdZRem, o.Key(redisclient.SchedulesDueKey(p)), scheduleMember(account, id))
+	o.Announce(account, signal.ScheduleChanged, string(id))
+	_, err := h.log.Apply(ctx, p, o)
 	return err
 }
 
@@ -228,13 +231,13 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 // MoveSchedule stores when s runs next. KindConflict: "not_owner" under another epoch,
 // "schedule_changed" if s is not what it was read from.
 func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
-	o := newOperation()
-	o.fence(epoch)
-	member, due := scheduleMember(s.Account, s.ID), o.key(redisclient.SchedulesDueKey(p))
-	o.guard(guardFieldIs, o.key(redisclient.SchedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
-	o.guard(guardMember, due, errScheduleChanged, member)
-	o.step(cmdZAdd, due, codec.MilliText(next), member)
-	_, err := h.log.apply(ctx, p, o)
+	o := eventlog.NewOperation()
+	o.Fence(epoch)
+	member, due := scheduleMember(s.Account, s.ID), o.Key(redisclient.SchedulesDueKey(p))
+	o.Guard(eventlog.GuardFieldIs, o.Key(redisclient.SchedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
+	o.Guard(eventlog.GuardMember, due, errScheduleChanged, member)
+	o.Step(eventlog.CmdZAdd, due, codec.MilliText(next), member)
+	_, err := h.log.Apply(ctx, p, o)
 	return err
 }
 

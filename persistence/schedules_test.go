@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -25,7 +26,7 @@ func testSchedule(account signal.AccountID) signal.Schedule {
 type scheduleBench struct {
 	*testing.T
 	s       *Store
-	log     *Log
+	log     *eventlog.Log
 	h       *Schedules
 	p       int
 	account signal.AccountID
@@ -33,7 +34,7 @@ type scheduleBench struct {
 
 func newScheduleBench(t *testing.T) *scheduleBench {
 	s, _ := leaseStore(t)
-	log := NewLog(s, LogOptions{})
+	log := NewLog(s, eventlog.LogOptions{})
 	t.Cleanup(func() { log.Close(context.Background()) })
 	return &scheduleBench{t, s, log, NewSchedules(s, log), 1, accountIn(s, 1)}
 }

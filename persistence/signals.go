@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -20,10 +21,10 @@ const recentClosing = time.Minute
 
 // signalStore reads signals: one, those of a partition, what came of them, and the runs
 // whose end is due.
-type signalStore struct{ *logStore }
+type signalStore struct{ *eventlog.Store }
 
 // newSignalStore returns the signals of the logs of l.
-func newSignalStore(l *logStore) *signalStore { return &signalStore{l} }
+func newSignalStore(l *eventlog.Store) *signalStore { return &signalStore{l} }
 
 // SignalByID returns a signal with its current state. created and closed are where
 // the catalogue found it; a closed of zero means that it was open, which is looked

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -28,12 +29,12 @@ const lagMax = 20_000
 // streamStats asks about all streams. It costs some commands a partition, so it is
 // for a collector, not for requests.
 func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
-	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: jobGroup}
+	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: eventlog.JobGroup}
 	now := s.Now()
 	for p := range s.Partitions() {
 		pipe := s.RDB.Pipeline()
 		lengths := []*redis.IntCmd{pipe.XLen(ctx, redisclient.EventsKey(p)), pipe.XLen(ctx, redisclient.SignalsKey(p)), pipe.XLen(ctx, redisclient.JobQueueKey(p))}
-		held := pipe.XPending(ctx, redisclient.JobQueueKey(p), jobGroup)
+		held := pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
 		redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()

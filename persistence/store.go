@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -10,7 +11,7 @@ type Options = redisclient.Options
 // Store is the connection to Redis and all records of this package.
 type Store struct {
 	*redisclient.Client
-	*logStore
+	*eventlog.Store
 	*credentialRecords
 	*signalStore
 	*requestStore
@@ -25,14 +26,14 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	logs := newLogStore(c)
+	logs := eventlog.New(c)
 	signals := newSignalStore(logs)
 	s := &Store{
-		Client:          c,
-		logStore:        logs,
+		Client:            c,
+		Store:             logs,
 		credentialRecords: newCredentialRecords(c),
-		signalStore:     signals,
-		requestStore:    newRequestStore(c, signals),
+		signalStore:       signals,
+		requestStore:      newRequestStore(c, signals),
 	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
@@ -41,13 +42,15 @@ func Open(o Options) (*Store, error) {
 }
 
 // NewLog starts the writers of a log. Close ends them.
-func NewLog(s *Store, o LogOptions) *Log { return newLog(s.logStore, o) }
+func NewLog(s *Store, o eventlog.LogOptions) *eventlog.Log { return eventlog.NewLog(s.Store, o) }
 
 // NewTail returns a tail of s. Subscribe, then Run.
-func NewTail(s *Store, o TailOptions) *Tail { return newTail(s.logStore, o) }
+func NewTail(s *Store, o eventlog.TailOptions) *eventlog.Tail { return eventlog.NewTail(s.Store, o) }
 
 // NewTrimmer returns a trimmer of the logs of s.
-func NewTrimmer(s *Store, o TrimOptions) *Trimmer { return newTrimmer(s.logStore, o) }
+func NewTrimmer(s *Store, o eventlog.TrimOptions) *eventlog.Trimmer {
+	return eventlog.NewTrimmer(s.Store, o)
+}
 
 // NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
 // no two processes may use the same at once.
@@ -57,10 +60,10 @@ func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 }
 
 // NewSchedules returns the schedules of s.
-func NewSchedules(s *Store, l *Log) *Schedules { return newSchedules(s.Client, l) }
+func NewSchedules(s *Store, l *eventlog.Log) *Schedules { return newSchedules(s.Client, l) }
 
 // NewWebhooks returns the webhooks of s and their deliveries.
-func NewWebhooks(s *Store, l *Log) *Webhooks { return newWebhooks(s.logStore, l) }
+func NewWebhooks(s *Store, l *eventlog.Log) *Webhooks { return newWebhooks(s.Store, l) }
 
 // NewMarket returns the market's part of s.
 func NewMarket(s *Store) *Market { return newMarket(s.Client) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -45,10 +46,10 @@ func TestRedisByTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openStore(t, Options{URL: c.url, CAFile: f.CA, Partitions: 2})
-			Eventually(t, func() bool { return s.Ready(context.Background()) == nil })
-			log := OpenLog(t, s, LogOptions{})
+			eventually(t, func() bool { return s.Ready(context.Background()) == nil })
+			log := openLog(t, s, eventlog.LogOptions{})
 			account := signal.NewAccountID()
-			if _, err := log.Append(t.Context(), Noted(account, "x")); err != nil {
+			if _, err := log.Append(t.Context(), noted(account, "x")); err != nil {
 				t.Fatal(err)
 			}
 			if events, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 10); len(events) == 0 || err != nil {

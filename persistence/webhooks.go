@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -38,13 +39,13 @@ var (
 // refused with KindConflict, "not_owner", under another one. KindUnavailable: it is
 // not known whether a change was made. All methods are safe for concurrent use.
 type Webhooks struct {
-	store *logStore
-	log   *Log
+	store *eventlog.Store
+	log   *eventlog.Log
 	scans chan struct{} // holds typeScans
 }
 
 // newWebhooks returns the webhooks of s. Changes are written by l.
-func newWebhooks(s *logStore, l *Log) *Webhooks {
+func newWebhooks(s *eventlog.Store, l *eventlog.Log) *Webhooks {
 	return &Webhooks{store: s, log: l, scans: make(chan struct{}, typeScans)}
 }
 
@@ -118,17 +119,17 @@ func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others in
 // register stores a new webhook if the account has fewer than limit.
 func (h *Webhooks) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
 	p := h.store.Partition(w.Account)
-	o := newOperation()
-	k := o.key(redisclient.WebhooksKey(p, w.Account))
-	o.guard(guardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
-	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
-	o.stamped(stampID, 1, cmdHSet, k, string(w.ID), codec.Text(record))
-	o.step(cmdSAdd, o.key(redisclient.WebhookAccountsKey(p)), string(w.Account))
-	o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
+	o := eventlog.NewOperation()
+	k := o.Key(redisclient.WebhooksKey(p, w.Account))
+	o.Guard(eventlog.GuardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
+	o.AddAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	o.Stamped(eventlog.StampID, 1, eventlog.CmdHSet, k, string(w.ID), codec.Text(record))
+	o.Step(eventlog.CmdSAdd, o.Key(redisclient.WebhookAccountsKey(p)), string(w.Account))
+	o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(w.Status), "1")
 	if answer != nil {
-		o.addReply(p, w.Account, answer)
+		o.AddReply(p, w.Account, answer)
 	}
-	return h.log.apply(ctx, p, o)
+	return h.log.Apply(ctx, p, o)
 }
 
 // stored returns w with the revision that its record has.
@@ -207,15 +208,15 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearH
 		w.Health, w.ClearedAt = delivery.WebhookHealth{}, w.UpdatedAt
 	}
 	p := h.store.Partition(w.Account)
-	o := newOperation()
+	o := eventlog.NewOperation()
 	enabled, err := addWebhook(o, p, &w)
 	if err != nil {
 		return delivery.Webhook{}, err
 	}
 	if clearHealth {
-		o.step(cmdHDel, o.key(redisclient.WebhookHealthKey(p, w.Account)), string(w.ID))
+		o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhookHealthKey(p, w.Account)), string(w.ID))
 	}
-	announced, err := h.log.apply(ctx, p, o)
+	announced, err := h.log.Apply(ctx, p, o)
 	if err != nil {
 		return delivery.Webhook{}, err
 	}
@@ -228,7 +229,7 @@ func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearH
 // addWebhook replaces the record of w, which must still be that of its revision, and
 // announces it. It says whether w is enabled again: then its record begins with the
 // position of the announcement.
-func addWebhook(o *operation, p int, w *delivery.Webhook) (enabled bool, err error) {
+func addWebhook(o *eventlog.Operation, p int, w *delivery.Webhook) (enabled bool, err error) {
 	before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision))
 	if err != nil {
 		return false, err
@@ -240,17 +241,17 @@ func addWebhook(o *operation, p int, w *delivery.Webhook) (enabled bool, err err
 	if err != nil {
 		return false, err
 	}
-	k := o.key(redisclient.WebhooksKey(p, w.Account))
-	o.guard(guardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
-	o.addAnnouncement(w.Account, signal.WebhookChanged, w.ID)
+	k := o.Key(redisclient.WebhooksKey(p, w.Account))
+	o.Guard(eventlog.GuardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
+	o.AddAnnouncement(w.Account, signal.WebhookChanged, w.ID)
 	if enabled {
-		o.stamped(stampID, 1, cmdHSet, k, string(w.ID), codec.Text(b))
+		o.Stamped(eventlog.StampID, 1, eventlog.CmdHSet, k, string(w.ID), codec.Text(b))
 	} else {
-		o.step(cmdHSet, k, string(w.ID), codec.Text(b))
+		o.Step(eventlog.CmdHSet, k, string(w.ID), codec.Text(b))
 	}
 	if before.Status != w.Status {
-		o.step(cmdHIncrBy, refWebhookStats, string(before.Status), "-1")
-		o.step(cmdHIncrBy, refWebhookStats, string(w.Status), "1")
+		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(before.Status), "-1")
+		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(w.Status), "1")
 	}
 	return enabled, nil
 }
@@ -267,16 +268,16 @@ func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, 
 		if err != nil {
 			return redisclient.Unavailable(fmt.Errorf("read webhook: %w", err))
 		}
-		o := newOperation()
-		k := o.key(redisclient.WebhooksKey(p, account))
-		o.guard(guardFieldIs, k, errWebhookChanged, string(id), record)
-		o.step(cmdHDel, k, string(id))
-		o.step(cmdHDel, o.key(redisclient.WebhookHealthKey(p, account)), string(id))
-		o.step(cmdHSet, o.key(redisclient.WebhooksEraseKey(p)), string(id), string(account))
-		o.step(cmdUndue, refWebhooksDue, webhookMember(account, id))
-		o.step(cmdHIncrBy, refWebhookStats, string(statusOfRecord(record)), "-1")
-		o.addAnnouncement(account, signal.WebhookChanged, id)
-		if _, err = h.log.apply(ctx, p, o); !errors.Is(err, errWebhookChanged) {
+		o := eventlog.NewOperation()
+		k := o.Key(redisclient.WebhooksKey(p, account))
+		o.Guard(eventlog.GuardFieldIs, k, errWebhookChanged, string(id), record)
+		o.Step(eventlog.CmdHDel, k, string(id))
+		o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhookHealthKey(p, account)), string(id))
+		o.Step(eventlog.CmdHSet, o.Key(redisclient.WebhooksEraseKey(p)), string(id), string(account))
+		o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, webhookMember(account, id))
+		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(statusOfRecord(record)), "-1")
+		o.AddAnnouncement(account, signal.WebhookChanged, id)
+		if _, err = h.log.Apply(ctx, p, o); !errors.Is(err, errWebhookChanged) {
 			return err
 		}
 	}
@@ -318,7 +319,7 @@ func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Ac
 // LastEvent returns the position of the newest event of partition p; zero if there is
 // none.
 func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error) {
-	return h.store.lastEvent(ctx, p)
+	return h.store.LastEvent(ctx, p)
 }
 
 // WebhookStats counts webhooks and pending deliveries of all partitions.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -22,7 +23,7 @@ type hookBench struct {
 
 func newHookBench(t *testing.T) *hookBench {
 	t.Helper()
-	b := &hookBench{logBench: newLogBench(t, redistest.New(t), LogOptions{}), p: 1}
+	b := &hookBench{logBench: newLogBench(t, redistest.New(t), eventlog.LogOptions{}), p: 1}
 	b.hooks = NewWebhooks(b.store, b.log)
 	b.account = accountIn(b.store, b.p)
 	b.epoch = take(t, b.store, b.p, "a", time.Hour)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -60,7 +61,7 @@ func dropDeliveries(ctx context.Context, c *redisclient.Client, p int, epoch int
 		return 0, redisclient.Unavailable(fmt.Errorf("drop deliveries of webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
-		return 0, errOldEpoch
+		return 0, eventlog.ErrNotOwner
 	}
 	return n, nil
 }
@@ -206,7 +207,7 @@ func eraseWebhook(ctx context.Context, c *redisclient.Client, p int, epoch int64
 		return redisclient.Unavailable(fmt.Errorf("erase webhook %s: %w", webhook, err))
 	}
 	if n < 0 {
-		return errOldEpoch
+		return eventlog.ErrNotOwner
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -31,7 +32,7 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := persistence.NewLog(s, persistence.LogOptions{})
+	l := persistence.NewLog(s, eventlog.LogOptions{})
 	sys := engine.NewSystem(engine.Options{})
 	a := New(sys, Options{Log: l, Market: m, Jobs: persistence.NewJobs(s, id, persistence.JobsOptions{Idle: idle, Search: 50 * time.Millisecond}), Now: s.Now})
 	ctx, cancel := context.WithCancel(context.Background())

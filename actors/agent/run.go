@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Log stores what happened. See persistence.Log.
+// Log stores what happened. See eventlog.Log.
 type Log interface {
 	// Append records c and returns the position of its first event; the k-th is at
 	// Plus(k). Errors are *signal.Error: KindUnavailable if it is not known whether

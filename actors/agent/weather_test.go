@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -210,7 +211,7 @@ func TestWeatherRunOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, persistence.LogOptions{})
+	log := persistence.NewLog(store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	sys := engine.NewSystem(engine.Options{})
 	defer sys.Shutdown(context.Background())

@@ -7,13 +7,14 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // redisLog is the event log of a real Redis, connected to the hub as in the process.
 type redisLog struct {
 	*persistence.Store
-	tail *persistence.Tail
+	tail *eventlog.Tail
 }
 
 func (l redisLog) Wait(ctx context.Context, partition int, p signal.Position) error {
@@ -29,7 +30,7 @@ func TestResumeAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	log := persistence.NewLog(store, persistence.LogOptions{})
+	log := persistence.NewLog(store, eventlog.LogOptions{})
 	t.Cleanup(func() {
 		if err := log.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -45,7 +46,7 @@ func TestResumeAcrossARestart(t *testing.T) {
 		return p
 	}
 	node := func() *service {
-		tail := persistence.NewTail(store, persistence.TailOptions{})
+		tail := persistence.NewTail(store, eventlog.TailOptions{})
 		s := newService(t, func(o *Options) {
 			o.PartitionOf, o.Log, o.Now = store.Partition, redisLog{store, tail}, store.Now
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkResumeTooFar(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, persistence.LogOptions{})
+	log := persistence.NewLog(store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	var all []signal.Event
 	for range entries / each {

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -61,7 +62,7 @@ func BenchmarkClosings(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { store.Close() })
-	log := persistence.NewLog(store, persistence.LogOptions{})
+	log := persistence.NewLog(store, eventlog.LogOptions{})
 	b.Cleanup(func() { log.Close(context.Background()) })
 	accounts := make([]signal.AccountID, 64)
 	for i := range accounts {

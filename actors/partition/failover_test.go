@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -87,7 +88,7 @@ type failover struct {
 	master, replica *redistest.Server
 	proxy           *redistest.Proxy
 	store           *persistence.Store
-	log             *persistence.Log
+	log             *eventlog.Log
 	prices          *prices
 	signals         []signal.Signal
 }
@@ -103,8 +104,8 @@ func newFailover(t *testing.T, signals int) *failover {
 	if f.store, err = persistence.Open(persistence.Options{URL: f.proxy.URL(), Partitions: 4, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	f.log = persistence.NewLog(f.store, persistence.LogOptions{})
-	tail := persistence.NewTail(f.store, persistence.TailOptions{})
+	f.log = persistence.NewLog(f.store, eventlog.LogOptions{})
+	tail := persistence.NewTail(f.store, eventlog.TailOptions{})
 	sys := engine.NewSystem(engine.Options{})
 	watch := lifecycle.New(f.store, f.log, f.prices, lifecycle.Options{Now: f.store.Now, Log: log})
 	p := New(sys, "node_a", f.store, f.log, Options{

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -22,7 +23,7 @@ type process struct {
 	*Partitions
 	sys   *engine.System
 	store *persistence.Store
-	log   *persistence.Log
+	log   *eventlog.Log
 	// frozen blocks all commands to Redis, as in a paused process.
 	frozen atomic.Bool
 }
@@ -74,7 +75,7 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{store: store, log: persistence.NewLog(store, persistence.LogOptions{}), sys: engine.NewSystem(engine.Options{})}
+	p := &process{store: store, log: persistence.NewLog(store, eventlog.LogOptions{}), sys: engine.NewSystem(engine.Options{})}
 	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, Options{Lease: testLease, SweepEvery: 50 * time.Millisecond})
 	t.Cleanup(func() {
 		p.stop(t)

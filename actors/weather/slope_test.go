@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -205,7 +206,7 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, persistence.LogOptions{})
+	log := persistence.NewLog(store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	loss := -1.
 	var accounts sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
 // rig is a Redis of a benchmark's own, and services on it.
@@ -24,7 +25,7 @@ type rig struct {
 	url   string
 	redis int // its process
 	store *persistence.Store
-	log   *persistence.Log
+	log   *eventlog.Log
 	undo  undo.List
 }
 
@@ -57,7 +58,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	if err := r.store.Install(ctx); err != nil {
 		return nil, err
 	}
-	r.log = persistence.NewLog(r.store, persistence.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
+	r.log = persistence.NewLog(r.store, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
 	r.undo.Add("log", r.log.Close)
 	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
 // SignalRecords is the store as the catalogue reads it.
@@ -22,7 +23,7 @@ func (r SignalRecords) ScanSignals(ctx context.Context, p int, f func(catalogue.
 // eventLog is the event log as the dashboard's resumes read it.
 type eventLog struct {
 	*persistence.Store
-	tail *persistence.Tail
+	tail *eventlog.Tail
 }
 
 // Wait implements dashboard.EventLog.

@@ -27,6 +27,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -108,12 +109,12 @@ func (p *process) buildStore(ctx context.Context) error {
 		return err
 	}
 	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Close() })
-	p.events = persistence.NewLog(p.store, persistence.LogOptions{
+	p.events = persistence.NewLog(p.store, eventlog.LogOptions{
 		AppendTimeout: time.Duration(c.Redis.Timeout),
 		Log:           p.log,
 	})
 	p.undo.Add("log", p.events.Close)
-	p.tail = persistence.NewTail(p.store, persistence.TailOptions{Log: p.log})
+	p.tail = persistence.NewTail(p.store, eventlog.TailOptions{Log: p.log})
 	p.undo.Add("questions of the tail", p.tail.Close)
 	return nil
 }

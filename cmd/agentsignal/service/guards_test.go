@@ -37,7 +37,7 @@ var unguarded = map[string]string{
 	"cmd/agentsignal/service/process.go stopBackground": aWait,
 	"cmd/agentsignal/tail.go":                           aCommand,
 	"http/anonymous.go Accept":                          "writes a constant to a connection and closes it",
-	"persistence/log.go Close":                          aWait,
+	"persistence/eventlog/log.go Close":                 aWait,
 	"persistence/redis/ready.go current":                "Client.Ready guards the probe",
 	"persistence/redistest/":                            "for tests",
 }

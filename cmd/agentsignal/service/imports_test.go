@@ -62,6 +62,7 @@ var mayImport = []struct {
 	{"persistence/redistest", nil},
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
+	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/request", nil},

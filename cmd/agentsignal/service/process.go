@@ -35,6 +35,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -70,8 +71,8 @@ type process struct {
 	node        string                // ID of this node
 	embedded    *persistence.Embedded // nil with redis.url
 	store       *persistence.Store
-	events      *persistence.Log
-	tail        *persistence.Tail
+	events      *eventlog.Log
+	tail        *eventlog.Tail
 	signingKeys credentials.KeyRing
 	credentials *credentials.Service
 	limiter     *limits.Limiter
@@ -240,7 +241,7 @@ func (p *process) newPartitions() *partition.Partitions {
 		// In the order in which they are started and given the events of a partition.
 		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
 		Webhooks: p.webhooks,
-		Trimmer: persistence.NewTrimmer(p.store, persistence.TrimOptions{
+		Trimmer: persistence.NewTrimmer(p.store, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),
 		Log: p.log,

@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
 // readyTimeout is how long a command waits for Redis.
@@ -96,7 +97,7 @@ func onCredentials(
 	f func(context.Context, *credentials.Service) error,
 ) func(context.Context, *persistence.Store) error {
 	return func(ctx context.Context, store *persistence.Store) (err error) {
-		log := persistence.NewLog(store, persistence.LogOptions{})
+		log := persistence.NewLog(store, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
 		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now, Log: audit}))

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -29,30 +29,30 @@ var (
 	leaseReleaseScript = redis.NewScript(leaseReleaseText)
 )
 
-// lease is what one node at a time may hold: the ownership of a partition, or the feeding
+// Lease is what one node at a time may hold: the ownership of a partition, or the feeding
 // of the market. Its key expires and has the holder's node and epoch. Each new holder gets
 // an epoch greater than all before it, in the script that gives it the lease; the epoch's
 // own key never expires. A write that only the holder may make compares the epoch first,
 // in its own script, so that a former holder which has not noticed yet is refused: with
 // KindConflict and signal.CodeNotOwner.
-type lease struct {
+type Lease struct {
 	client *redisclient.Client
 	holder string // key of the holder
 	epoch  string // key of the last epoch
 	of     string // what it is a lease of, for errors
 }
 
-// newLease returns the lease with the given keys, which lie in one slot.
-func newLease(c *redisclient.Client, holder, epoch, of string) lease {
-	return lease{client: c, holder: holder, epoch: epoch, of: of}
+// NewLease returns the lease with the given keys, which lie in one slot.
+func NewLease(c *redisclient.Client, holder, epoch, of string) Lease {
+	return Lease{client: c, holder: holder, epoch: epoch, of: of}
 }
 
 // leaseValue is what the holder's key has.
 func leaseValue(node string, epoch int64) string { return node + " " + strconv.FormatInt(epoch, 10) }
 
-// take gives node the lease for ttl, unless another node holds it. It returns the epoch,
+// Take gives node the lease for ttl, unless another node holds it. It returns the epoch,
 // or 0 and the present holder. A node that holds the lease already gets a new epoch.
-func (l lease) take(ctx context.Context, node string, ttl time.Duration) (epoch int64, holder string, err error) {
+func (l Lease) Take(ctx context.Context, node string, ttl time.Duration) (epoch int64, holder string, err error) {
 	keys := []string{l.holder, l.epoch}
 	answer, err := leaseTakeScript.Run(ctx, l.client.RDB, keys, node, ttl.Milliseconds()).StringSlice()
 	if err != nil {
@@ -68,22 +68,22 @@ func (l lease) take(ctx context.Context, node string, ttl time.Duration) (epoch 
 	return epoch, answer[1], nil
 }
 
-// renew keeps the lease for ttl from now. CodeNotOwner: it has run out, or another holder
+// Renew keeps the lease for ttl from now. CodeNotOwner: it has run out, or another holder
 // has it; it must be taken again.
-func (l lease) renew(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
+func (l Lease) Renew(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
 	held, err := leaseRenewScript.Run(ctx, l.client.RDB, []string{l.holder}, leaseValue(node, epoch), ttl.Milliseconds()).Int()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("renew lease of %s: %w", l.of, err))
 	}
 	if held == 0 {
-		return errOldEpoch
+		return ErrNotOwner
 	}
 	return nil
 }
 
-// release gives the lease back, so that another node need not wait for its end. One that
+// Release gives the lease back, so that another node need not wait for its end. One that
 // is not held any more is left as it is.
-func (l lease) release(ctx context.Context, node string, epoch int64) error {
+func (l Lease) Release(ctx context.Context, node string, epoch int64) error {
 	if err := leaseReleaseScript.Run(ctx, l.client.RDB, []string{l.holder}, leaseValue(node, epoch)).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("release lease of %s: %w", l.of, err))
 	}
@@ -92,7 +92,7 @@ func (l lease) release(ctx context.Context, node string, epoch int64) error {
 
 // present returns the node that holds the lease and its epoch; "" and 0 if none does. The
 // epoch of a market's lease that an earlier version gave is not known: it is 0.
-func (l lease) present(ctx context.Context) (node string, epoch int64, err error) {
+func (l Lease) present(ctx context.Context) (node string, epoch int64, err error) {
 	value, err := l.client.RDB.Get(ctx, l.holder).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", 0, nil
@@ -111,30 +111,30 @@ func (l lease) present(ctx context.Context) (node string, epoch int64, err error
 }
 
 // partitionLease returns the lease of partition p.
-func (s *logStore) partitionLease(p int) lease {
-	return newLease(s.Client, redisclient.OwnerKey(p), redisclient.EpochKey(p), "partition "+strconv.Itoa(p))
+func (s *Store) partitionLease(p int) Lease {
+	return NewLease(s.Client, redisclient.OwnerKey(p), redisclient.EpochKey(p), "partition "+strconv.Itoa(p))
 }
 
 // TakeLease makes node the owner of partition p for ttl, unless another node is. It
 // returns the epoch of the ownership, or 0 and the present owner. A node that holds
 // the lease already gets it under a new epoch.
-func (s *logStore) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (epoch int64, owner string, err error) {
-	return s.partitionLease(p).take(ctx, node, ttl)
+func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (epoch int64, owner string, err error) {
+	return s.partitionLease(p).Take(ctx, node, ttl)
 }
 
 // RenewLease keeps a lease for ttl from now. KindConflict: it has run out, or
 // another owner has it; it must be taken again.
-func (s *logStore) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
-	return s.partitionLease(p).renew(ctx, node, epoch, ttl)
+func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
+	return s.partitionLease(p).Renew(ctx, node, epoch, ttl)
 }
 
 // ReleaseLease gives a lease back, so that another node need not wait for its end.
 // One that is not held any more is left as it is.
-func (s *logStore) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
-	return s.partitionLease(p).release(ctx, node, epoch)
+func (s *Store) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+	return s.partitionLease(p).Release(ctx, node, epoch)
 }
 
 // Owner returns the node that owns partition p and its epoch; "" and 0 if none does.
-func (s *logStore) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
+func (s *Store) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
 	return s.partitionLease(p).present(ctx)
 }

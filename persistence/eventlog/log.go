@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ type LogOptions struct {
 //
 // All methods are safe for concurrent use.
 type Log struct {
-	store   *logStore
+	store   *Store
 	writers []*writer
 	wg      sync.WaitGroup
 }
@@ -55,8 +55,8 @@ type Log struct {
 // errClosed is why a closed Log refuses.
 var errClosed = errors.New("the log is closed")
 
-// newLog starts the writers of a log. Close ends them.
-func newLog(s *logStore, o LogOptions) *Log {
+// NewLog starts the writers of a log. Close ends them.
+func NewLog(s *Store, o LogOptions) *Log {
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
 	o.Queue = cmp.Or(o.Queue, 4096)
 	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.WaitReplicas)
@@ -94,32 +94,32 @@ func writerName() string {
 // returns when ctx ends, though what was queued may still happen.
 func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	p := l.store.Partition(c.Account)
-	return l.apply(ctx, p, changeOperation(p, &c, l.store.Now()))
+	return l.Apply(ctx, p, changeOperation(p, &c, l.store.Now()))
 }
 
-// apply has the append script carry out an operation in partition p.
-func (l *Log) apply(ctx context.Context, p int, o *operation) (signal.Position, error) {
-	r := l.carryOut(ctx, p, o)
-	return r.position, r.err
+// Apply has the append script carry out an operation in partition p.
+func (l *Log) Apply(ctx context.Context, p int, o *Operation) (signal.Position, error) {
+	r := l.CarryOut(ctx, p, o)
+	return r.position, r.Err
 }
 
-// carryOut is apply for who must know what was left out.
-func (l *Log) carryOut(ctx context.Context, p int, o *operation) outcome {
+// CarryOut is apply for who must know what was left out.
+func (l *Log) CarryOut(ctx context.Context, p int, o *Operation) outcome {
 	if err := o.check(); err != nil {
-		return outcome{err: fmt.Errorf("append to partition %d: %w", p, err)}
+		return outcome{Err: fmt.Errorf("append to partition %d: %w", p, err)}
 	}
 	if ctx.Err() != nil {
-		return outcome{err: redisclient.Unavailable(ctx.Err())}
+		return outcome{Err: redisclient.Unavailable(ctx.Err())}
 	}
 	w := l.writers[p%len(l.writers)]
 	if err := w.enqueue(p, o); err != nil {
-		return outcome{err: redisclient.Unavailable(err)}
+		return outcome{Err: redisclient.Unavailable(err)}
 	}
 	select {
-	case r := <-o.done:
+	case r := <-o.Done:
 		return r
 	case <-ctx.Done():
-		return outcome{err: redisclient.Unavailable(ctx.Err())}
+		return outcome{Err: redisclient.Unavailable(ctx.Err())}
 	}
 }
 

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -141,13 +139,13 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	losses := 0
 	b.tail.OnRollback(func(int) { losses++ })
 	account := accountIn(b.store, 0)
-	seen := b.append(Noted(account, "seen"))
-	Eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
+	seen := b.append(noted(account, "seen"))
+	eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
 	if err := b.tail.attach(t.Context(), []int{0, 1, 2, 3}); err != nil {
 		t.Fatal(err)
 	}
 	back := b.rollBack(redisclient.EventsKey(0))
-	b.append(Noted(account, "lost"))
+	b.append(noted(account, "lost"))
 	back()
 	b.addAt(seen.Plus(1), "next") // the clock is behind
 	b.tail.partitions[0].suspect = true
@@ -162,7 +160,7 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 		t.Errorf("the loss is told %d times before the process has appended again", losses)
 	}
 	b.tail.partitions[0].suspect = true
-	b.append(Noted(account, "later"))
+	b.append(noted(account, "later"))
 	b.readAll("later")
 	if losses != 1 {
 		t.Errorf("the loss is told %d times", losses)
@@ -225,13 +223,13 @@ func TestRemovedEventsAreNoLoss(t *testing.T) {
 			account := accountIn(b.store, 0)
 			var seen []signal.Position
 			for i := range 5 {
-				seen = append(seen, b.append(Noted(account, strconv.Itoa(i))))
+				seen = append(seen, b.append(noted(account, strconv.Itoa(i))))
 			}
 			b.readAll("4")
-			b.append(Noted(account, "unread"))
+			b.append(noted(account, "unread"))
 			remove(b, seen)
 			b.tail.partitions[0].suspect = true
-			b.append(Noted(account, "next"))
+			b.append(noted(account, "next"))
 			b.readAll("next")
 		})
 	}
@@ -247,7 +245,7 @@ func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
 	}
 	account := accountIn(b.store, 0)
 	for i := range 12 {
-		b.append(Noted(account, strconv.Itoa(i)))
+		b.append(noted(account, strconv.Itoa(i)))
 	}
 	read := func() {
 		t.Helper()
@@ -265,26 +263,6 @@ func TestAReaderThatIsOvertakenIsTold(t *testing.T) {
 	b.wantTexts(0, "0", "1", "2", "8", "9", "10", "11")
 	if n := b.gapsOf(0); n != 1 {
 		t.Errorf("%d gaps, want 1: the events 3 to 7 were never seen", n)
-	}
-}
-
-// TestTheFeedersEpochIsNewAfterALoss: else the feeders before and after it would both pass
-// for the present one.
-func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
-	t.Parallel()
-	m, rdb, first := newMarketBench(t)
-	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	rdb.Del(t.Context(), redisclient.FeederKey())
-	Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
-	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
-	if err != nil || second <= first {
-		t.Errorf("epoch %d after %d, %v", second, first, err)
-	}
-	err = m.Store(t.Context(), &marketdata.Step{Epoch: first, Checkpoint: []byte("x")})
-	if signal.KindOf(err) != signal.KindConflict {
-		t.Errorf("the feeder from before the loss stores: %v", err)
 	}
 }
 
@@ -308,31 +286,5 @@ func TestTheTailRemembersSomeEvents(t *testing.T) {
 	r.cut(signal.Position{MS: 3})
 	if len(r.positions) != 0 || r.base.MS != 3 {
 		t.Errorf("cut before all: %v behind %v", r.positions, r.base)
-	}
-}
-
-// TestNoPositionIsStoredBeyondTheLog: what comes next, from a master whose clock is behind,
-// would be passed over.
-func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
-	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
-	epoch := take(t, b.store, 0, "a", time.Minute)
-	end := b.append(Noted(accountIn(b.store, 0), "end"))
-	for _, beyond := range []signal.Position{end.Plus(1), {MS: end.MS + 1}} {
-		err := b.store.StoreEnginePosition(t.Context(), 0, epoch, beyond)
-		wantError(t, err, signal.KindConflict, signal.CodeRolledBack)
-	}
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
-		t.Errorf("the end of the log: %v", err)
-	}
-	if got, err := b.store.EnginePosition(t.Context(), 0); got != end || err != nil {
-		t.Errorf("stored %v, %v, want %v", got, err, end)
-	}
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, signal.Position{MS: end.MS - 1, Seq: end.Seq + 1}); err != nil {
-		t.Errorf("before the end of the log, with a greater sequence: %v", err)
-	}
-	b.rdb.XTrimMaxLen(t.Context(), redisclient.EventsKey(0), 0)
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
-		t.Errorf("after trimming: %v", err)
 	}
 }

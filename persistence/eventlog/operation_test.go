@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"errors"
@@ -17,21 +17,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// together carries out operations as one batch, as a writer makes it.
-func together(t *testing.T, rdb redis.UniversalClient, p int, operations ...*operation) {
-	t.Helper()
-	b := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1, operations: operations}
-	b.encode()
-	if err := appendScript.Load(t.Context(), rdb).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if b.reply, err = rdb.Do(t.Context(), b.args...).Text(); err != nil {
-		t.Fatal(err)
-	}
-	b.succeed(&logStore{appended: make([]newest, 4)})
-}
-
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
@@ -40,7 +25,7 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	b.rdb.Set(t.Context(), redisclient.EpochKey(p), 7, 0)
 	run := signal.NewRunID()
 	ended := signal.Change{Account: account, Ended: run, Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
-	old, own := Noted(account, "old epoch"), Noted(account, "own epoch")
+	old, own := noted(account, "old epoch"), noted(account, "own epoch")
 	old.Epoch, own.Epoch = 6, 7
 	updated := logSignal(account)
 	update := signal.Change{Account: account, Signal: updated, Events: []signal.Event{{Type: signal.SignalUpdated}}}
@@ -48,21 +33,21 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 		change signal.Change
 		want   error
 	}{
-		{Noted(account, "first"), nil}, {old, errOldEpoch}, {own, nil}, {update, errNotOpen}, {ended, errRunEnded}, {Noted(account, "last"), nil},
+		{noted(account, "first"), nil}, {old, ErrNotOwner}, {own, nil}, {update, ErrNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
 	}
-	var operations []*operation
+	var operations []*Operation
 	for i := range cases {
 		operations = append(operations, changeOperation(p, &cases[i].change, time.Now()))
 	}
-	together(t, b.rdb, p, operations...)
+	carryOutTogether(t, b.rdb, p, operations...)
 	events := b.eventsOf(account)
 	n := 0
 	for i, c := range cases {
-		r := <-operations[i].done
-		if !errors.Is(r.err, c.want) {
-			t.Errorf("operation %d: %v, want %v", i, r.err, c.want)
+		r := <-operations[i].Done
+		if !errors.Is(r.Err, c.want) {
+			t.Errorf("operation %d: %v, want %v", i, r.Err, c.want)
 		}
-		if r.err == nil {
+		if r.Err == nil {
 			if n >= len(events) || events[n].Position != r.position || string(events[n].Data) != string(c.change.Events[0].Data) {
 				t.Fatalf("operation %d is said to be at %v; events: %v", i, r.position, events)
 			}
@@ -80,8 +65,8 @@ func TestScriptOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
 	send := func(number int64, text string) (string, error) {
-		c := Noted(account, text)
-		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*operation{changeOperation(p, &c, time.Now())}}
+		c := noted(account, text)
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*Operation{changeOperation(p, &c, time.Now())}}
 		batch.encode()
 		appendScript.Load(t.Context(), b.rdb)
 		return b.rdb.Do(t.Context(), batch.args...).Text()
@@ -119,9 +104,9 @@ func TestCommandsOfScript(t *testing.T) {
 		n, _ := strconv.Atoi(m[1])
 		got[n] = m[2]
 	}
-	want := map[int]string{int(cmdHSet): "HSET", int(cmdHDel): "HDEL", int(cmdSet): "SET", int(cmdDel): "DEL", int(cmdZAdd): "ZADD",
-		int(cmdZRem): "ZREM", int(cmdXAdd): "XADD", int(cmdXAck): "XACK", int(cmdXDel): "XDEL", int(cmdExpire): "EXPIRE",
-		int(cmdSAdd): "SADD", int(cmdSRem): "SREM", int(cmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT", int(cmdIncrBy): "INCRBY",
+	want := map[int]string{int(CmdHSet): "HSET", int(CmdHDel): "HDEL", int(CmdSet): "SET", int(cmdDel): "DEL", int(CmdZAdd): "ZADD",
+		int(CmdZRem): "ZREM", int(cmdXAdd): "XADD", int(cmdXAck): "XACK", int(cmdXDel): "XDEL", int(CmdExpire): "EXPIRE",
+		int(CmdSAdd): "SADD", int(cmdSRem): "SREM", int(CmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT", int(cmdIncrBy): "INCRBY",
 		int(cmdRPush): "RPUSH", int(cmdLTrim): "LTRIM"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-go +lua):\n%s", diff)
@@ -143,24 +128,24 @@ func TestOperation(t *testing.T) {
 		values []string
 		ok     bool
 	}{
-		{guardFieldExists, "{p01}:h", []string{"f"}, true}, {guardFieldExists, "{p01}:h", []string{"?"}, false},
-		{guardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {guardFieldIs, "{p01}:h", []string{"g", "w"}, false}, {guardFieldIs, "{p01}:?", []string{"g", "v"}, false},
+		{GuardFieldExists, "{p01}:h", []string{"f"}, true}, {GuardFieldExists, "{p01}:h", []string{"?"}, false},
+		{GuardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {GuardFieldIs, "{p01}:h", []string{"g", "w"}, false}, {GuardFieldIs, "{p01}:?", []string{"g", "v"}, false},
 		{guardKeyIs, "{p01}:s", []string{"x"}, true}, {guardKeyIs, "{p01}:s", []string{"y"}, false}, {guardKeyIs, "{p01}:?", []string{"x"}, false},
 		{guardFieldAbsent, "{p01}:h", []string{"?"}, true}, {guardFieldAbsent, "{p01}:h", []string{"f"}, false},
 		{guardKeyAbsent, "{p01}:?", nil, true}, {guardKeyAbsent, "{p01}:s", nil, false},
 		{guardKeyExists, "{p01}:s", nil, true}, {guardKeyExists, "{p01}:?", nil, false},
-		{guardMember, "{p01}:z", []string{"m"}, true}, {guardMember, "{p01}:z", []string{"?"}, false},
+		{GuardMember, "{p01}:z", []string{"m"}, true}, {GuardMember, "{p01}:z", []string{"?"}, false},
 	}
 	var wg sync.WaitGroup
 	for i, g := range guards {
 		// At the same time, so that batches of several come about.
 		wg.Go(func() {
-			o := newOperation()
-			o.guard(guardKeyExists, o.key("{p01}:s"), errors.New("never"))
-			o.guard(g.kind, o.key(g.key), no, g.values...)
+			o := NewOperation()
+			o.Guard(guardKeyExists, o.Key("{p01}:s"), errors.New("never"))
+			o.Guard(g.kind, o.Key(g.key), no, g.values...)
 			done := fmt.Sprintf("{p01}:done%d", i)
-			o.step(cmdSet, o.key(done), "1")
-			_, err := b.log.apply(ctx, 1, o)
+			o.Step(CmdSet, o.Key(done), "1")
+			_, err := b.log.Apply(ctx, 1, o)
 			if g.ok && err != nil || !g.ok && !errors.Is(err, no) {
 				t.Errorf("guard %d %q on %s: %v, want ok %v", g.kind, g.values, g.key, err, g.ok)
 			}
@@ -171,23 +156,23 @@ func TestOperation(t *testing.T) {
 	}
 	wg.Wait()
 
-	o := newOperation()
-	o.guard(guardFieldExists, o.key("{p01}:h"), no, "f")
-	o.stamped(stampKept, 1, cmdHSet, o.key("{p01}:h"), "f", "new")
-	o.stamped(stampTwice, 0, cmdSet, o.key("{p01}:twice"), "value")
-	o.stamped(stampID, 0, cmdSet, o.key("{p01}:once"), "value", "PX", "60000")
+	o := NewOperation()
+	o.Guard(GuardFieldExists, o.Key("{p01}:h"), no, "f")
+	o.Stamped(stampKept, 1, CmdHSet, o.Key("{p01}:h"), "f", "new")
+	o.Stamped(stampTwice, 0, CmdSet, o.Key("{p01}:twice"), "value")
+	o.Stamped(StampID, 0, CmdSet, o.Key("{p01}:once"), "value", "PX", "60000")
 	want := map[string]string{}
 	for i := range 300 {
 		key := fmt.Sprintf("{p01}:many%d", i)
 		want[key] = strconv.Itoa(i)
-		o.step(cmdSet, o.key(key), want[key])
+		o.Step(CmdSet, o.Key(key), want[key])
 	}
 	values := make([]string, maxStepArgs)
 	for i := range values {
 		values[i] = strconv.Itoa(i)
 	}
-	o.step(cmdSAdd, o.key("{p01}:set"), values...)
-	at, err := b.log.apply(ctx, 1, o)
+	o.Step(CmdSAdd, o.Key("{p01}:set"), values...)
+	at, err := b.log.Apply(ctx, 1, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +190,9 @@ func TestOperation(t *testing.T) {
 		t.Errorf("set has %d members, want %d", n, maxStepArgs)
 	}
 
-	o = newOperation()
-	o.step(cmdSAdd, o.key("{p01}:set"), make([]string, maxStepArgs+1)...)
-	if _, err := b.log.apply(ctx, 1, o); err == nil {
+	o = NewOperation()
+	o.Step(CmdSAdd, o.Key("{p01}:set"), make([]string, maxStepArgs+1)...)
+	if _, err := b.log.Apply(ctx, 1, o); err == nil {
 		t.Error("a step with too many arguments is taken")
 	}
 }

@@ -13,62 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
-	"github.com/agentsignal/agentsignal/actors/signal"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
-
-// A follower that panics at an event misses it, and is notified of that; the others, and what
-// comes after it, are served.
-func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
-	t.Parallel()
-	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
-	handled := make(chan string, 10)
-	b.tail.subscribers = append([]func(int, []signal.Event){func(_ int, events []signal.Event) {
-		for _, e := range events {
-			if string(e.Data) == "2" {
-				panic("this one")
-			}
-			handled <- string(e.Data)
-		}
-	}}, b.tail.subscribers...)
-	b.run()
-	const p = 1
-	account := accountIn(b.store, p)
-	for _, text := range []string{"1", "2", "3"} {
-		b.append(Noted(account, text))
-	}
-	Eventually(t, func() bool { return len(b.texts(p)) == 3 })
-	b.wantTexts(p, "1", "2", "3")
-	if first, second := <-handled, <-handled; first != "1" || second != "3" {
-		t.Errorf("the one that panicked has handled %s and %s, want 1 and 3", first, second)
-	}
-	if n := b.gapsOf(p); n != 1 {
-		t.Errorf("it was told of %d gaps, want 1", n)
-	}
-}
-
-func TestTheTailFollowsOnAfterAPanicOfItsOwn(t *testing.T) {
-	t.Parallel()
-	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
-	faulty := &panicking{}
-	b.store.Blocking.(*redis.Client).Options().Limiter = faulty
-	b.run()
-	const p = 1
-	account := accountIn(b.store, p)
-	b.append(Noted(account, "1"))
-	Eventually(t, func() bool { return len(b.texts(p)) == 1 })
-	faulty.next.Store(true)
-	b.append(Noted(account, "2"))
-	b.append(Noted(account, "3"))
-	Eventually(t, func() bool { return len(b.texts(p)) == 3 && !faulty.next.Load() })
-	b.wantTexts(p, "1", "2", "3")
-	notified := 0
-	b.tail.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
-	if notified != 1 {
-		t.Errorf("the one behind one that panics is notified %d times", notified)
-	}
-}
 
 // panickingPipelines panics at the next pipeline, if it shall.
 type panickingPipelines struct{ next atomic.Bool }
@@ -103,7 +50,7 @@ func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
 		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
 			t.Errorf("%s: the probe that panicked ends with %v", name, err)
 		}
-		Eventually(t, func() bool { return s.Ready(t.Context()) == nil })
+		eventually(t, func() bool { return s.Ready(t.Context()) == nil })
 	}
 }
 
@@ -144,9 +91,9 @@ func TestTheEmbeddedServerIsKeptAndSyncedAfterAPanic(t *testing.T) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
-				Eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
+				eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
 			}
-			Eventually(t, func() bool { return faulty.seen.Load() >= 2 })
+			eventually(t, func() bool { return faulty.seen.Load() >= 2 })
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"cmp"
@@ -38,12 +38,12 @@ type TrimOptions struct {
 // now and then; whole nodes of a stream are removed, so some hundred entries more
 // than necessary stay. Lists and replays do not depend on when it is called.
 type Trimmer struct {
-	store   *logStore
+	store   *Store
 	options TrimOptions
 }
 
-// newTrimmer returns a trimmer of the logs of s.
-func newTrimmer(s *logStore, o TrimOptions) *Trimmer {
+// NewTrimmer returns a trimmer of the logs of s.
+func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 	o.Keep = cmp.Or(o.Keep, time.Hour)
 	o.MaxEntries = cmp.Or(o.MaxEntries, 1_000_000)
 	o.Retention = cmp.Or(o.Retention, 90*24*time.Hour)
@@ -61,7 +61,7 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 			return redisclient.Unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
 		}
 		if n < 0 {
-			return errOldEpoch
+			return ErrNotOwner
 		}
 		// Nodes that are only partly too old stay, so a call may remove somewhat less.
 		if n < trimCall/2 {
@@ -87,7 +87,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 	if len(first) == 0 || first[0].Position.Compare(safe) >= 0 {
 		return nil
 	}
-	err = s.eachOpen(ctx, partition, func(_, value []byte) error {
+	err = s.EachOpen(ctx, partition, func(_, value []byte) error {
 		created, _, err := codec.CutStamp(value)
 		if err != nil {
 			return fmt.Errorf("trim signals of partition %d: %w", partition, err)

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -25,7 +25,7 @@ var positionStoreScript = redis.NewScript(positionStoreText)
 
 // EnginePosition returns up to where the events of partition p have had their
 // effect; zero if no owner has stored a position yet.
-func (s *logStore) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
+func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
 	value, err := s.RDB.Get(ctx, redisclient.PositionKey(p)).Result()
 	if errors.Is(err, redis.Nil) {
 		return signal.Position{}, nil
@@ -43,7 +43,7 @@ func (s *logStore) EnginePosition(ctx context.Context, p int) (signal.Position, 
 // StoreEnginePosition stores that the events of partition p up to position have had
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position, because Redis has lost its end (CodeRolledBack).
-func (s *logStore) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
+func (s *Store) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
 	stored, err := positionStoreScript.Run(ctx, s.RDB, []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)},
 		strconv.FormatInt(epoch, 10), position.String()).Int()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *logStore) StoreEnginePosition(ctx context.Context, p int, epoch int64, 
 	}
 	switch stored {
 	case 0:
-		return errOldEpoch
+		return ErrNotOwner
 	case -1:
 		return signal.ErrRolledBack
 	}

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -85,7 +85,7 @@ func wentBack(i redisclient.StreamInfo, p signal.Position) bool {
 }
 
 // lost reports whether Redis has lost the event at p of partition p's log.
-func (s *logStore) lost(ctx context.Context, partition int, p signal.Position) (bool, error) {
-	retained, info, err := s.retains(ctx, partition, p)
+func (s *Store) lost(ctx context.Context, partition int, p signal.Position) (bool, error) {
+	retained, info, err := s.Retains(ctx, partition, p)
 	return !retained && wentBack(info, p), err
 }

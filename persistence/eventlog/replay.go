@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 // replayEntries is how many events one command reads.
 const replayEntries = 1000
 
-// retains says whether everything that was ever behind a position of an event log
+// Retains says whether everything that was ever behind a position of an event log
 // is still there, but for entries of deleted accounts. When in doubt it says no.
-func (s *logStore) retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
+func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
 	info, err := s.ReadInfo(ctx, redisclient.EventsKey(p))
 	switch {
 	case err != nil:
@@ -42,7 +42,7 @@ func (s *logStore) retains(ctx context.Context, p int, after signal.Position) (b
 
 // ReadLog returns the events of all accounts of a partition after a position, in
 // their order, at most limit. None: the end of the log.
-func (s *logStore) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
+func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {
 		count := min(limit-len(events), replayEntries)
@@ -64,7 +64,7 @@ func (s *logStore) ReadLog(ctx context.Context, p int, after signal.Position, li
 }
 
 // event decodes an entry of the event log. One that is not readable is logged.
-func (s *logStore) event(p int, e *redisclient.Entry) (signal.Event, bool) {
+func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
 	event, err := codec.DecodeEvent(e.Position, e.Header, e.Body)
 	if err != nil {
 		s.Log.Error("an event is not readable", "component", "persistence", "partition", p, "err", err)
@@ -73,14 +73,14 @@ func (s *logStore) event(p int, e *redisclient.Entry) (signal.Event, bool) {
 	return event, true
 }
 
-// lastEvent returns the position of the newest event; zero if there is none.
-func (s *logStore) lastEvent(ctx context.Context, p int) (signal.Position, error) {
+// LastEvent returns the position of the newest event; zero if there is none.
+func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 	return s.lastEventAfter(ctx, p, signal.Position{})
 }
 
 // lastEventAfter returns the position of the newest event, or after if that is not
 // behind it, without reading what is at after.
-func (s *logStore) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
+func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
 	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
 		return after, redisclient.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))

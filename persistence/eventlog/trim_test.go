@@ -1,7 +1,6 @@
-package persistence
+package eventlog
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -124,40 +123,5 @@ func TestTrimSignals(t *testing.T) {
 	b.rdb.Del(ctx, redisclient.OpenKey(0))
 	if left := trim(0); left > 100 {
 		t.Errorf("%d are left, none of them open", left)
-	}
-}
-
-func TestStreamStats(t *testing.T) {
-	t.Parallel()
-	b := newLogBench(t, redistest.New(t), LogOptions{})
-	ctx := t.Context()
-	if err := b.store.SyncClock(ctx); err != nil {
-		t.Fatal(err)
-	}
-	at := fillEvents(t, b, 300)
-	b.append(created(logSignal(accountIn(b.store, 1))))
-	b.rdb.Set(ctx, redisclient.PositionKey(0), at(99).String(), 0)
-	job := time.Now().Add(-time.Minute).UnixMilli()
-	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.JobQueueKey(2), ID: strconv.FormatInt(job, 10), Values: []string{"a", "b"}})
-	b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.JobQueueKey(2), Values: []string{"a", "b"}})
-	b.rdb.XGroupCreateMkStream(ctx, redisclient.JobQueueKey(2), jobGroup, "0")
-	b.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{Group: jobGroup, Consumer: "n", Streams: []string{redisclient.JobQueueKey(2), ">"}, Count: 1, Block: -1})
-	got, err := b.store.streamStats(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []struct {
-		stream, group string
-		length, lag   int64
-		oldest        time.Duration
-	}{{"events", "engine", 302, 202, 2 * time.Hour}, {"signals", "", 1, 0, 0}, {"jobs", "jobs", 2, 1, time.Minute}}
-	for i, w := range want {
-		g := got[i]
-		if g.Stream != w.stream || g.Group != w.group || g.Length != w.length || g.Lag != w.lag {
-			t.Errorf("%+v, want %+v", g, w)
-		}
-		if d := g.Oldest - w.oldest; d < -time.Minute || d > time.Minute {
-			t.Errorf("%s: the oldest is %v old, want %v", g.Stream, g.Oldest, w.oldest)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"fmt"
@@ -15,47 +15,47 @@ type command byte
 const (
 	cmdEvent     command = 1 // appends to the event log: header, payload
 	cmdRecord    command = 2 // appends to the signal log under the id of the last event: header, metadata
-	cmdHSet      command = 3
-	cmdHDel      command = 4
-	cmdSet       command = 5
+	CmdHSet      command = 3
+	CmdHDel      command = 4
+	CmdSet       command = 5
 	cmdDel       command = 6
-	cmdZAdd      command = 7
-	cmdZRem      command = 8
+	CmdZAdd      command = 7
+	CmdZRem      command = 8
 	cmdXAdd      command = 9
 	cmdXAck      command = 10
 	cmdXDel      command = 11
-	cmdExpire    command = 12
-	cmdSAdd      command = 13
+	CmdExpire    command = 12
+	CmdSAdd      command = 13
 	cmdSRem      command = 14
-	cmdHIncrBy   command = 15
+	CmdHIncrBy   command = 15
 	cmdPExpireAt command = 16
 	cmdIncrBy    command = 17
 	cmdRPush     command = 18
 	cmdLTrim     command = 19
 
 	// Steps about deliveries, see deliveries_steps.go.
-	cmdDue     command = 20
-	cmdDeliver command = 21
-	cmdBody    command = 22
-	cmdOutcome command = 23
-	cmdShift   command = 24
-	cmdUndue   command = 25
+	CmdDue     command = 20
+	CmdDeliver command = 21
+	CmdBody    command = 22
+	CmdOutcome command = 23
+	CmdShift   command = 24
+	CmdUndue   command = 25
 )
 
-// keyRef names a key of an operation. Below ownKeys it is one of those that every
+// KeyRef names a key of an operation. Below ownKeys it is one of those that every
 // batch carries, in the order of fixedKeys; other keys are named by key.
-type keyRef int
+type KeyRef int
 
 const (
-	refEvents       keyRef = 2
-	refSignals      keyRef = 3
-	refOpen         keyRef = 4
-	refDue          keyRef = 5
-	refEpoch        keyRef = 6
-	refWebhooksDue  keyRef = 7
-	refWebhookStats keyRef = 8
+	refEvents       KeyRef = 2
+	refSignals      KeyRef = 3
+	refOpen         KeyRef = 4
+	refDue          KeyRef = 5
+	refEpoch        KeyRef = 6
+	RefWebhooksDue  KeyRef = 7
+	RefWebhookStats KeyRef = 8
 
-	ownKeys keyRef = 16
+	ownKeys KeyRef = 16
 )
 
 // fixedKeys returns the keys that every batch of writer in partition p carries.
@@ -69,11 +69,11 @@ func fixedKeys(p int, writer string) [8]string {
 type stampMode byte
 
 const (
-	// stampID is the id of the last event before the step; in an operation without
+	// StampID is the id of the last event before the step; in an operation without
 	// an event, the time.
-	stampID stampMode = 1
+	StampID stampMode = 1
 	// stampKept is two ids: the first word of the value that the operation's first
-	// guardFieldExists found, and then as stampID.
+	// GuardFieldExists found, and then as StampID.
 	stampKept stampMode = 2
 	// stampTwice is the same id twice: the beginning of what stampKept goes on with.
 	stampTwice stampMode = 3
@@ -83,15 +83,15 @@ const (
 type guardKind byte
 
 const (
-	guardFieldExists guardKind = 1
-	guardFieldIs     guardKind = 2
+	GuardFieldExists guardKind = 1
+	GuardFieldIs     guardKind = 2
 	guardKeyIs       guardKind = 3
 	guardFieldAbsent guardKind = 4
 	guardKeyAbsent   guardKind = 5
 	guardKeyExists   guardKind = 6
-	guardMember      guardKind = 7 // of a sorted set
-	guardLengthBelow guardKind = 8 // of a hash
-	guardSequence    guardKind = 9 // of the open signal that guardFieldExists, before it, has found
+	GuardMember      guardKind = 7 // of a sorted set
+	GuardLengthBelow guardKind = 8 // of a hash
+	guardSequence    guardKind = 9 // of the open signal that GuardFieldExists, before it, has found
 )
 
 // Limits of an operation, from the width of the program's numbers and from how
@@ -103,10 +103,10 @@ const (
 	maxOperationArgs = 1<<20 - 1
 )
 
-// operation is what one caller asks the append script for: guards, and steps that
+// Operation is what one caller asks the append script for: guards, and steps that
 // are all carried out if no guard refuses, else none. It is built by one goroutine
 // and belongs to the log once it is handed to it.
-type operation struct {
+type Operation struct {
 	guards     []byte
 	steps      []byte
 	keys       []string // beside the fixed ones
@@ -114,13 +114,13 @@ type operation struct {
 	args       []string // of the steps
 	refusals   []error  // what the caller is told if guard i refuses
 	events     int      // steps that append to the event log
-	deliveries int      // that steps make or change
+	Deliveries int      // that steps make or change
 	bytes      int      // of all values and args
-	invalid    error    // a limit was exceeded
+	Invalid    error    // a limit was exceeded
 
 	// What the log needs while the operation is under way.
 	enqueued time.Time
-	done     chan outcome // holds one
+	Done     chan outcome // holds one
 
 	room struct {
 		steps [6 * stepBytes]byte
@@ -134,51 +134,51 @@ const stepBytes = 7
 // outcome is how an operation ended.
 type outcome struct {
 	position signal.Position
-	left     []int // the deliveries of the operation that were left out, from 0
-	err      error
+	Left     []int // the deliveries of the operation that were left out, from 0
+	Err      error
 }
 
-func newOperation() *operation {
-	o := &operation{done: make(chan outcome, 1)}
+func NewOperation() *Operation {
+	o := &Operation{Done: make(chan outcome, 1)}
 	// Room for most changes, in the same piece of memory.
 	o.steps, o.args = o.room.steps[:0], o.room.args[:0]
 	return o
 }
 
-// key returns a reference to a key of the operation's own. It must lie in the slot
+// Key returns a reference to a key of the operation's own. It must lie in the slot
 // of the partition.
-func (o *operation) key(name string) keyRef {
+func (o *Operation) Key(name string) KeyRef {
 	if len(o.keys) == maxOperationKeys {
-		o.invalid = fmt.Errorf("operation has more than %d keys", maxOperationKeys)
+		o.Invalid = fmt.Errorf("operation has more than %d keys", maxOperationKeys)
 		return ownKeys
 	}
 	o.keys = append(o.keys, name)
-	return ownKeys + keyRef(len(o.keys)-1)
+	return ownKeys + KeyRef(len(o.keys)-1)
 }
 
-// guard refuses the operation with the error refusal unless the condition holds.
-// Values are field for guardFieldExists and guardFieldAbsent, field and value for
-// guardFieldIs, the value for guardKeyIs, the member for guardMember, the length that
-// must not be reached for guardLengthBelow, the sequence as a uvarint for guardSequence,
+// Guard refuses the operation with the error refusal unless the condition holds.
+// Values are field for GuardFieldExists and guardFieldAbsent, field and value for
+// GuardFieldIs, the value for guardKeyIs, the member for GuardMember, the length that
+// must not be reached for GuardLengthBelow, the sequence as a uvarint for guardSequence,
 // none for the others.
-func (o *operation) guard(kind guardKind, k keyRef, refusal error, values ...string) {
+func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)
 	o.count(values)
 	o.refusals = append(o.refusals, refusal)
 }
 
-// step adds a command on key k with the arguments that follow the key.
-func (o *operation) step(c command, k keyRef, args ...string) { o.add(c, k, 0, 0, args) }
+// Step adds a command on key k with the arguments that follow the key.
+func (o *Operation) Step(c command, k KeyRef, args ...string) { o.add(c, k, 0, 0, args) }
 
-// stamped is step with a time, and a space, in front of the argument at.
-func (o *operation) stamped(mode stampMode, at int, c command, k keyRef, args ...string) {
+// Stamped is step with a time, and a space, in front of the argument at.
+func (o *Operation) Stamped(mode stampMode, at int, c command, k KeyRef, args ...string) {
 	o.add(c, k, mode, at, args)
 }
 
-func (o *operation) add(c command, k keyRef, mode stampMode, at int, args []string) {
+func (o *Operation) add(c command, k KeyRef, mode stampMode, at int, args []string) {
 	if len(args) > maxStepArgs || at > 255 {
-		o.invalid = fmt.Errorf("step of operation has %d arguments", len(args))
+		o.Invalid = fmt.Errorf("step of operation has %d arguments", len(args))
 		return
 	}
 	o.steps = append(o.steps, byte(c), byte(k>>8), byte(k), byte(mode), byte(at), byte(len(args)>>8), byte(len(args)))
@@ -189,17 +189,17 @@ func (o *operation) add(c command, k keyRef, mode stampMode, at int, args []stri
 	}
 }
 
-func (o *operation) count(values []string) {
+func (o *Operation) count(values []string) {
 	for _, v := range values {
 		o.bytes += len(v)
 	}
 }
 
 // check returns why the script cannot be given the operation.
-func (o *operation) check() error {
+func (o *Operation) check() error {
 	switch {
-	case o.invalid != nil:
-		return o.invalid
+	case o.Invalid != nil:
+		return o.Invalid
 	case len(o.guards)+len(o.steps) > maxProgramBytes:
 		return fmt.Errorf("operation has %d bytes of program", len(o.guards)+len(o.steps))
 	case len(o.values)+len(o.args) > maxOperationArgs:
@@ -212,7 +212,7 @@ func (o *operation) check() error {
 
 // appendProgram adds the operation as the script reads it. base is the number of
 // the operation's first key among the batch's KEYS.
-func (o *operation) appendProgram(b []byte, base int) []byte {
+func (o *Operation) appendProgram(b []byte, base int) []byte {
 	size, values := len(o.guards)+len(o.steps), len(o.values)+len(o.args)
 	b = append(b, byte(len(o.refusals)), byte(size>>16), byte(size>>8), byte(size),
 		byte(values>>16), byte(values>>8), byte(values), byte(base>>8), byte(base))

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ type TailOptions struct {
 // the last one that both have, also if their positions are below those that were
 // lost. Passed, Head, Wait and Attached may be called from anywhere.
 type Tail struct {
-	store *logStore
+	store *Store
 	count int
 	pause time.Duration
 	log   *slog.Logger
@@ -73,8 +73,8 @@ type waiter struct {
 	passed   chan struct{} // closed when position has been passed
 }
 
-// newTail returns a tail of s. Subscribe, then Run.
-func newTail(s *logStore, o TailOptions) *Tail {
+// NewTail returns a tail of s. Subscribe, then Run.
+func NewTail(s *Store, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
 		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	if t.log == nil {
@@ -186,7 +186,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // attach sets the cursors to the logs' ends.
 func (t *Tail) attach(ctx context.Context, partitions []int) error {
 	for _, p := range partitions {
-		end, err := t.store.lastEvent(ctx, p)
+		end, err := t.store.LastEvent(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -305,7 +305,7 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
 	part := &t.partitions[p]
 	appended := t.store.appended[p].position() // before the question, whose answer has it
-	retained, info, err := t.store.retains(ctx, p, part.cursor)
+	retained, info, err := t.store.Retains(ctx, p, part.cursor)
 	if err != nil {
 		return false, err
 	}

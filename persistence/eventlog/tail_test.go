@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func (b *tailBench) run() {
 			b.Error("the tail is attached after its end")
 		}
 	})
-	Eventually(b.T, b.tail.Attached)
+	eventually(b.T, b.tail.Attached)
 }
 
 // texts returns the data of the events seen of a partition.
@@ -92,7 +92,7 @@ func TestTailGivesWhatIsAppended(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 7})
 	account, other := accountIn(b.store, 1), accountIn(b.store, 3)
-	before := b.append(Noted(account, "before"))
+	before := b.append(noted(account, "before"))
 	b.run()
 	if p := b.tail.Passed(1); p != before {
 		t.Errorf("attached at %v, want %v", p, before)
@@ -104,7 +104,7 @@ func TestTailGivesWhatIsAppended(t *testing.T) {
 			for k := range 100 {
 				text := strconv.Itoa(k)
 				want[i] = append(want[i], text)
-				p, err := b.log.Append(t.Context(), Noted(a, text))
+				p, err := b.log.Append(t.Context(), noted(a, text))
 				if err != nil {
 					t.Error(err)
 				}
@@ -133,13 +133,13 @@ func TestTailSkipsBadEntries(t *testing.T) {
 	b := newTailBench(t, redistest.New(t), TailOptions{})
 	b.run()
 	account := accountIn(b.store, 0)
-	b.append(Noted(account, "1"))
+	b.append(noted(account, "1"))
 	for _, values := range [][]string{{"x", "y"}, {"h", "", "d", ""}, {"h", "\x09abc", "d", "{}"}, {"h", "\x01"}} {
 		if err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.EventsKey(0), Values: values}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := b.append(Noted(account, "2"))
+	p := b.append(noted(account, "2"))
 	if err := b.tail.Wait(t.Context(), 0, p); err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestTailAcrossRestart(t *testing.T) {
 	for i := range 60 {
 		if i%20 == 10 {
 			server.Kill()
-			Eventually(t, func() bool { return !b.tail.Attached() })
+			eventually(t, func() bool { return !b.tail.Attached() })
 			server.Restart()
 		}
 		text := strconv.Itoa(i)
-		Eventually(t, func() bool {
-			p, err := b.log.Append(t.Context(), Noted(account, text))
+		eventually(t, func() bool {
+			p, err := b.log.Append(t.Context(), noted(account, text))
 			last = p
 			return err == nil
 		})
@@ -197,12 +197,12 @@ func TestTailTellsOfLoss(t *testing.T) {
 	account := func(b *tailBench) signal.AccountID { return accountIn(b.store, 0) }
 	for name, lose := range map[string]func(b *tailBench){
 		"trimmed while it was away": func(b *tailBench) {
-			b.append(Noted(account(b), "lost"))
-			b.append(Noted(account(b), "kept"))
+			b.append(noted(account(b), "lost"))
+			b.append(noted(account(b), "kept"))
 			b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 1)
 		},
 		"all trimmed": func(b *tailBench) {
-			b.append(Noted(account(b), "lost"))
+			b.append(noted(account(b), "lost"))
 			b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 0)
 		},
 		"lost by Redis": func(b *tailBench) { b.rdb.FlushAll(context.Background()) },
@@ -214,7 +214,7 @@ func TestTailTellsOfLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newTailBench(t, redistest.New(t), TailOptions{})
-			before := b.append(Noted(account(b), "before"))
+			before := b.append(noted(account(b), "before"))
 			part := &b.tail.partitions[0]
 			// The steps of Run, so that the loss comes between two reads.
 			ctx, all := t.Context(), []int{0, 1, 2, 3}
@@ -234,7 +234,7 @@ func TestTailTellsOfLoss(t *testing.T) {
 					}
 				}
 			}()
-			next := b.append(Noted(account(b), "next"))
+			next := b.append(noted(account(b), "next"))
 			if err := b.tail.Wait(ctx, 0, next); err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +261,7 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 	if err := b.tail.attach(ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	p := b.append(Noted(accountIn(b.store, 0), "removed"))
+	p := b.append(noted(accountIn(b.store, 0), "removed"))
 	head, err := b.tail.Head(ctx, 0)
 	if err != nil || head != p {
 		t.Fatalf("Head = %v, %v; want %v", head, err, p)
@@ -269,7 +269,7 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 	b.rdb.XDel(ctx, redisclient.EventsKey(0), p.String())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, p) }()
-	Eventually(t, b.tail.partitions[0].awaited)
+	eventually(t, b.tail.partitions[0].awaited)
 	if err := b.tail.read(ctx, all); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestTailHeadAndWait(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for range 40 {
-				p, err := b.log.Append(t.Context(), Noted(account, "x"))
+				p, err := b.log.Append(t.Context(), noted(account, "x"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -316,7 +316,7 @@ func TestTailHeadAndWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, future) }()
-	Eventually(t, b.tail.partitions[0].awaited)
+	eventually(t, b.tail.partitions[0].awaited)
 	cancel()
 	if err := <-waited; signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("Wait after the context's end: %v", err)
@@ -363,14 +363,14 @@ func TestHeadShares(t *testing.T) {
 	wg.Go(func() { b.tail.Head(t.Context(), 0) })
 	part := &b.tail.partitions[0]
 	asked := func() bool { part.mu.Lock(); defer part.mu.Unlock(); return part.head.asked != nil }
-	Eventually(t, asked)
+	eventually(t, asked)
 	var started sync.WaitGroup
 	for range 50 {
 		started.Add(1)
 		wg.Go(func() { started.Done(); b.tail.Head(t.Context(), 0) })
 	}
 	started.Wait()
-	Eventually(t, func() bool { part.mu.Lock(); defer part.mu.Unlock(); return part.head.next != nil })
+	eventually(t, func() bool { part.mu.Lock(); defer part.mu.Unlock(); return part.head.next != nil })
 	server.Continue()
 	wg.Wait()
 	// A few more if some of the 50 were slow to come.

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestAppendReloadsScript(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
 	for i := range 3 {
-		b.append(Noted(account, strconv.Itoa(i)))
+		b.append(noted(account, strconv.Itoa(i)))
 		if err := b.rdb.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -37,14 +37,14 @@ func TestAppendLimits(t *testing.T) {
 	server := redistest.New(t)
 	b := newLogBench(t, server, LogOptions{Queue: 2, Writers: 1})
 	account := signal.NewAccountID()
-	b.append(Noted(account, "warm"))
+	b.append(noted(account, "warm"))
 	server.Pause()
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := make(chan error)
 	const callers = 8
 	for range callers {
 		go func() {
-			_, err := b.log.Append(ctx, Noted(account, "x"))
+			_, err := b.log.Append(ctx, noted(account, "x"))
 			errs <- err
 		}()
 	}
@@ -62,7 +62,7 @@ func TestAppendLimits(t *testing.T) {
 		}
 	}
 	server.Continue()
-	if _, err := b.log.Append(ctx, Noted(account, "x")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(ctx, noted(account, "x")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 }
@@ -73,12 +73,12 @@ func TestAppendAfterLostReplies(t *testing.T) {
 	b := newLogBench(t, server, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
 	b.log.writers[0].attempts = 30 * time.Millisecond
 	account := signal.NewAccountID()
-	b.append(Noted(account, "warm"))
+	b.append(noted(account, "warm"))
 	const callers = 20
 	var wg sync.WaitGroup
 	server.Pause()
 	for i := range callers {
-		wg.Go(func() { b.append(Noted(account, strconv.Itoa(i))) })
+		wg.Go(func() { b.append(noted(account, strconv.Itoa(i))) })
 	}
 	time.Sleep(200 * time.Millisecond) // several attempts, all of which Redis will read later
 	server.Continue()
@@ -114,7 +114,7 @@ func TestAppendAcrossKill(t *testing.T) {
 		wg.Go(func() {
 			for k := 0; !done.Load(); k++ {
 				text := fmt.Sprintf("%d %d", i, k)
-				p, err := b.log.Append(t.Context(), Noted(accounts[i%len(accounts)], text))
+				p, err := b.log.Append(t.Context(), noted(accounts[i%len(accounts)], text))
 				if err != nil {
 					if signal.KindOf(err) != signal.KindUnavailable {
 						t.Errorf("Append: %v", err)
@@ -131,12 +131,12 @@ func TestAppendAcrossKill(t *testing.T) {
 	}
 	for range 3 {
 		n := count.Load()
-		Eventually(t, func() bool { return count.Load() > n+500 })
+		eventually(t, func() bool { return count.Load() > n+500 })
 		server.Kill()
 		server.Restart()
 	}
 	n := count.Load()
-	Eventually(t, func() bool { return count.Load() > n+500 })
+	eventually(t, func() bool { return count.Load() > n+500 })
 	done.Store(true)
 	wg.Wait()
 
@@ -166,9 +166,9 @@ func TestAppendWhileDown(t *testing.T) {
 	server := redistest.NewDurable(t)
 	b := newLogBench(t, server, LogOptions{AppendTimeout: time.Second, Writers: 1})
 	account := signal.NewAccountID()
-	b.append(Noted(account, "before"))
+	b.append(noted(account, "before"))
 	server.Kill()
-	if _, err := b.log.Append(t.Context(), Noted(account, "lost")); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := b.log.Append(t.Context(), noted(account, "lost")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("while Redis is away: %v", err)
 	}
 	w := b.log.writers[0]
@@ -180,7 +180,7 @@ func TestAppendWhileDown(t *testing.T) {
 	w.nextProbe = time.Now().Add(time.Hour)
 	w.mu.Unlock()
 	for range 1000 {
-		if _, err := b.log.Append(t.Context(), Noted(account, "refused")); signal.KindOf(err) != signal.KindUnavailable {
+		if _, err := b.log.Append(t.Context(), noted(account, "refused")); signal.KindOf(err) != signal.KindUnavailable {
 			t.Fatalf("while Redis is away: %v", err)
 		}
 	}
@@ -188,11 +188,11 @@ func TestAppendWhileDown(t *testing.T) {
 	w.nextProbe = time.Time{}
 	w.mu.Unlock()
 	server.Restart()
-	Eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), Noted(account, "after"))
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
 		return err == nil
 	})
-	b.append(Noted(account, "then"))
+	b.append(noted(account, "then"))
 	events := b.eventsOf(account)
 	if first, last := string(events[0].Data), string(events[len(events)-1].Data); first != "before" || last != "then" {
 		t.Errorf("log goes from %s to %s", first, last)
@@ -209,13 +209,13 @@ func TestLogClose(t *testing.T) {
 	server := redistest.New(t)
 	b := newLogBench(t, server, LogOptions{})
 	account := signal.NewAccountID()
-	b.append(Noted(account, "warm"))
+	b.append(noted(account, "warm"))
 	var stored atomic.Int64
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
 			for {
-				if _, err := b.log.Append(t.Context(), Noted(account, "x")); err != nil {
+				if _, err := b.log.Append(t.Context(), noted(account, "x")); err != nil {
 					if signal.KindOf(err) != signal.KindUnavailable {
 						t.Errorf("Append: %v", err)
 					}
@@ -227,7 +227,7 @@ func TestLogClose(t *testing.T) {
 	}
 	for range 3 {
 		wg.Go(func() {
-			Eventually(t, func() bool { return stored.Load() > 100 })
+			eventually(t, func() bool { return stored.Load() > 100 })
 			if err := b.log.Close(t.Context()); err != nil {
 				t.Errorf("Close: %v", err)
 			}
@@ -260,14 +260,14 @@ func TestAppendOutOfMemory(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{AppendTimeout: time.Second})
 	account := signal.NewAccountID()
-	b.append(Noted(account, "before"))
+	b.append(noted(account, "before"))
 	b.rdb.ConfigSet(t.Context(), "maxmemory", "1")
 	if _, err := b.log.Append(t.Context(), created(logSignal(account))); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("a full Redis: %v", err)
 	}
 	b.rdb.ConfigSet(t.Context(), "maxmemory", "0")
-	Eventually(t, func() bool {
-		_, err := b.log.Append(t.Context(), Noted(account, "after"))
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
 		return err == nil
 	})
 	if n := b.rdb.Exists(t.Context(), redisclient.OpenKey(b.store.Partition(account))).Val(); n != 0 {

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"errors"
@@ -31,12 +31,12 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	faulty := &panicking{}
 	b.store.RDB.(*redis.Client).Options().Limiter = faulty
 	account := signal.NewAccountID()
-	b.append(Noted(account, "before"))
+	b.append(noted(account, "before"))
 	faulty.next.Store(true)
-	if _, err := b.log.Append(t.Context(), Noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
+	if _, err := b.log.Append(t.Context(), noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
 		t.Errorf("the batch that panicked ends with %v", err)
 	}
-	b.append(Noted(account, "after"))
+	b.append(noted(account, "after"))
 	if n := len(b.eventsOf(account)); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
@@ -48,7 +48,7 @@ func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(0, "w")
-	first, second := newOperation(), newOperation()
+	first, second := NewOperation(), NewOperation()
 	if err := w.enqueue(0, first); err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +58,11 @@ func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
 	}
 	batches[0].err = errors.New("away")
 	w.failed(batches[0])
-	for _, o := range []*operation{first, second} {
+	for _, o := range []*Operation{first, second} {
 		select {
-		case r := <-o.done:
-			if signal.KindOf(r.err) != signal.KindUnavailable {
-				t.Errorf("answered with %v", r.err)
+		case r := <-o.Done:
+			if signal.KindOf(r.Err) != signal.KindUnavailable {
+				t.Errorf("answered with %v", r.Err)
 			}
 		default:
 			t.Error("one is not answered")
@@ -76,19 +76,19 @@ func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(0, "w")
 	w.down = errors.New("down")
-	o := newOperation()
+	o := NewOperation()
 	if err := w.enqueue(0, o); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.enqueue(0, newOperation()); err == nil {
+	if err := w.enqueue(0, NewOperation()); err == nil {
 		t.Error("a second one is let in while the first one tries")
 	}
 	batches, _ := w.collect()
 	w.abandon(batches)
-	if r := <-o.done; !errors.Is(r.err, panics.ErrPanicked) {
-		t.Errorf("the one that tried ends with %v", r.err)
+	if r := <-o.Done; !errors.Is(r.Err, panics.ErrPanicked) {
+		t.Errorf("the one that tried ends with %v", r.Err)
 	}
-	if err := w.enqueue(0, newOperation()); err != nil {
+	if err := w.enqueue(0, NewOperation()); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

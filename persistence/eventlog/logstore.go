@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -7,28 +7,28 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// logStore reads the logs, and has who owns their partitions.
-type logStore struct {
+// Store reads the logs, and has who owns their partitions.
+type Store struct {
 	*redisclient.Client
 	appended []newest // by partition
 }
 
-// newLogStore returns the logs that c reads and writes.
-func newLogStore(c *redisclient.Client) *logStore {
-	return &logStore{Client: c, appended: make([]newest, c.Partitions())}
+// New returns the logs that c reads and writes.
+func New(c *redisclient.Client) *Store {
+	return &Store{Client: c, appended: make([]newest, c.Partitions())}
 }
 
-// scanEntries is how many entries one command of a pass returns: Redis does nothing
+// ScanEntries is how many entries one command of a pass returns: Redis does nothing
 // else for a millisecond, and more would not be quicker.
-const scanEntries = 1000
+const ScanEntries = 1000
 
-// eachOpen calls f for each field of the hash of open signals. Field and value are
+// EachOpen calls f for each field of the hash of open signals. Field and value are
 // valid until f returns.
-func (s *logStore) eachOpen(ctx context.Context, p int, f func(field, value []byte) error) error {
+func (s *Store) EachOpen(ctx context.Context, p int, f func(field, value []byte) error) error {
 	cursor := "0"
 	var buffer redisclient.Buffer
 	for {
-		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", redisclient.OpenKey(p), cursor, "COUNT", scanEntries)
+		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", redisclient.OpenKey(p), cursor, "COUNT", ScanEntries)
 		if err != nil {
 			return redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
 		}

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"context"
@@ -26,7 +26,7 @@ var appendScript = redis.NewScript(appendSource)
 
 // Limits of a writer.
 const (
-	batchOperations = 512
+	BatchOperations = 512
 	batchBytes      = 1 << 20
 	batchKeys       = 1 << 14 // beside the fixed ones, so that a number of two bytes names one
 	// batchDeliveries are a millisecond of Redis, for which events wait.
@@ -42,7 +42,7 @@ const (
 // writer appends the batches of some partitions, one batch a partition and one
 // pipeline for all of them at a time.
 type writer struct {
-	store    *logStore
+	store    *Store
 	timeout  time.Duration // from enqueueing to the answer
 	attempts time.Duration // of one round trip at most
 	queueMax int
@@ -65,14 +65,14 @@ type writer struct {
 type queue struct {
 	partition int
 	keys      [8]string
-	waiting   []*operation // guarded by writer.mu
+	waiting   []*Operation // guarded by writer.mu
 	number    int64        // of the last batch; the writer's goroutine only
 }
 
 // batch is what one call of the script is given.
 type batch struct {
 	queue      *queue
-	operations []*operation
+	operations []*Operation
 	number     int64
 	args       []any
 	deadline   time.Time
@@ -82,7 +82,7 @@ type batch struct {
 	reply      string
 }
 
-func newWriter(s *logStore, o LogOptions) *writer {
+func newWriter(s *Store, o LogOptions) *writer {
 	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue, replicas: o.WaitReplicas, log: o.Log,
 		wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
@@ -92,7 +92,7 @@ func (w *writer) adopt(p int, name string) {
 }
 
 // enqueue hands o to the writer, which answers through o.done.
-func (w *writer) enqueue(p int, o *operation) error {
+func (w *writer) enqueue(p int, o *Operation) error {
 	o.enqueued = time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +153,7 @@ func (w *writer) abandon(batches []*batch) {
 	for _, b := range batches {
 		for _, o := range b.operations {
 			select {
-			case o.done <- outcome{err: fmt.Errorf("append to partition %d: %w", b.queue.partition, panics.ErrPanicked)}:
+			case o.Done <- outcome{Err: fmt.Errorf("append to partition %d: %w", b.queue.partition, panics.ErrPanicked)}:
 			default: // it was answered before
 			}
 		}
@@ -167,17 +167,17 @@ func (w *writer) collect() (batches []*batch, end bool) {
 	rest := w.dirty[:0]
 	for _, q := range w.dirty {
 		n, size, keys, deliveries := 0, 0, 0, 0
-		for n < len(q.waiting) && n < batchOperations && (n == 0 || size < batchBytes) {
+		for n < len(q.waiting) && n < BatchOperations && (n == 0 || size < batchBytes) {
 			o := q.waiting[n]
-			if n > 0 && (keys+len(o.keys) > batchKeys || o.deliveries > 0 && deliveries+o.deliveries > batchDeliveries) {
+			if n > 0 && (keys+len(o.keys) > batchKeys || o.Deliveries > 0 && deliveries+o.Deliveries > batchDeliveries) {
 				break
 			}
 			size += o.bytes
-			deliveries += o.deliveries
+			deliveries += o.Deliveries
 			keys += len(o.keys)
 			n++
 		}
-		b := &batch{queue: q, operations: append([]*operation(nil), q.waiting[:n]...), probe: w.down != nil}
+		b := &batch{queue: q, operations: append([]*Operation(nil), q.waiting[:n]...), probe: w.down != nil}
 		b.deadline = b.operations[0].enqueued.Add(w.timeout)
 		if b.probe {
 			b.deadline = time.Now().Add(min(w.timeout, probeTimeout))
@@ -253,7 +253,7 @@ func (w *writer) failed(b *batch) {
 	}
 	w.down, w.probing = err, false
 	w.nextProbe = time.Now().Add(probeInterval)
-	var waiting []*operation
+	var waiting []*Operation
 	for _, q := range w.dirty {
 		waiting = append(waiting, q.waiting...)
 		clear(q.waiting)
@@ -263,7 +263,7 @@ func (w *writer) failed(b *batch) {
 	w.mu.Unlock()
 	b.fail(redisclient.Unavailable(err))
 	for _, o := range waiting {
-		o.done <- outcome{err: redisclient.Unavailable(err)}
+		o.Done <- outcome{Err: redisclient.Unavailable(err)}
 	}
 }
 
@@ -406,7 +406,7 @@ func (b *batch) encode() {
 }
 
 // succeed answers the operations by the script's reply.
-func (b *batch) succeed(s *logStore) {
+func (b *batch) succeed(s *Store) {
 	first, stamp, refused, err := parseBatchReply(b.reply)
 	if err != nil {
 		b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, err))
@@ -425,14 +425,14 @@ func (b *batch) succeed(s *logStore) {
 	at, next := stamp, first
 	for i, o := range b.operations {
 		if r, no := refused[i]; no {
-			o.done <- outcome{err: r.of(o, b.queue.partition)}
+			o.Done <- outcome{Err: r.of(o, b.queue.partition)}
 			continue
 		}
 		if o.events == 0 {
-			o.done <- outcome{position: at, left: left[i]}
+			o.Done <- outcome{position: at, Left: left[i]}
 			continue
 		}
-		o.done <- outcome{position: next, left: left[i]}
+		o.Done <- outcome{position: next, Left: left[i]}
 		at = next.Plus(o.events - 1)
 		next = next.Plus(o.events)
 	}
@@ -440,7 +440,7 @@ func (b *batch) succeed(s *logStore) {
 
 func (b *batch) fail(err error) {
 	for _, o := range b.operations {
-		o.done <- outcome{err: err}
+		o.Done <- outcome{Err: err}
 	}
 }
 
@@ -451,7 +451,7 @@ type refusal struct {
 }
 
 // of returns the outcome for the caller of o.
-func (r refusal) of(o *operation, partition int) error {
+func (r refusal) of(o *Operation, partition int) error {
 	if r.guard >= len(o.refusals) {
 		return fmt.Errorf("append to partition %d: guard %d is not known", partition, r.guard)
 	}
@@ -517,4 +517,20 @@ func parseLeft(reply string) map[int][]int {
 		left[o] = append(left[o], i)
 	}
 	return left
+}
+
+// Together carries out operations of partition p as one batch, as a writer would make it:
+// for tests of the steps that records need.
+func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations ...*Operation) error {
+	b := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1, operations: operations}
+	b.encode()
+	if err := appendScript.Load(ctx, rdb).Err(); err != nil {
+		return err
+	}
+	var err error
+	if b.reply, err = rdb.Do(ctx, b.args...).Text(); err != nil {
+		return err
+	}
+	b.succeed(&Store{appended: make([]newest, p+1)})
+	return nil
 }

@@ -1,0 +1,204 @@
+package eventlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+)
+
+var (
+	ErrNotOpen  = redisclient.Refused("signal_closed", "the signal is closed")
+	errChanged  = error(signal.Changed(0)) // callers get the sequence that is stored
+	ErrNotOwner = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
+	errRunEnded = redisclient.Refused("run_ended", "the run has ended already")
+)
+
+// changeOperation returns what stores c in partition p.
+func changeOperation(p int, c *signal.Change, now time.Time) *Operation {
+	o := NewOperation()
+	if c.Epoch != 0 {
+		o.Fence(c.Epoch)
+	}
+	described := -1 // the event that concerns c.Signal
+	for i := range c.Events {
+		if c.Signal != nil && concernsSignal(c.Events[i].Type) {
+			described = i
+		}
+	}
+	if described >= 0 && c.Events[described].Type != signal.SignalCreated {
+		o.Guard(GuardFieldExists, refOpen, ErrNotOpen, codec.OpenField(c.Signal.ID))
+		if c.Epoch != 0 {
+			// An owner that has not heard how its last change ended may try it again.
+			o.Guard(guardSequence, refOpen, errChanged, string(binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))))
+		}
+	}
+	var ended []string
+	if c.Ended != "" {
+		// A run ends once: by its own process, or for it by the partition's owner.
+		if ended = EndedMembers(c); len(ended) == 1 {
+			o.Guard(GuardMember, refDue, errRunEnded, ended[0])
+		}
+	}
+	if c.Reply != nil && c.Reply.Body == nil && (described < 0 || c.Events[described].Type != signal.SignalCreated) {
+		o.Invalid = errors.New("reply without a body needs a new signal")
+	}
+	// What refers to the new signal is stored right behind its event, so that the
+	// stamp is the signal's position.
+	pending := true
+	for i := range c.Events {
+		o.AddEvent(c, i)
+		if i == described {
+			o.addSignal(c.Events[i].Type, c.Signal, now)
+			if c.Events[i].Type == signal.SignalCreated {
+				o.addReferring(p, c)
+				pending = false
+			}
+		}
+	}
+	if pending {
+		o.addReferring(p, c)
+	}
+	if c.Due != nil {
+		o.Step(CmdZAdd, refDue, strconv.FormatInt(c.Due.At.UnixMilli(), 10), DueMember(c.Account, c.Due.Run, c.Due.Agent))
+	}
+	if len(ended) > 0 {
+		o.Step(CmdZRem, refDue, ended...)
+	}
+	return o
+}
+
+func concernsSignal(t signal.EventType) bool {
+	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed
+}
+
+// AddEvent appends event i of c to the event log.
+func (o *Operation) AddEvent(c *signal.Change, i int) {
+	e := c.Events[i]
+	e.Account = c.Account
+	if e.ID == "" {
+		e.ID = signal.NewEventID()
+	}
+	if e.Listing == nil && c.Signal != nil && concernsSignal(e.Type) {
+		l := c.Signal.Listing()
+		e.Listing = &l
+	}
+	if e.Type == signal.SignalCreated && c.Signal != nil {
+		e.Weather = c.Signal.Weather
+	}
+	header := codec.AppendEvent(make([]byte, 0, 160), &e)
+	o.Step(cmdEvent, refEvents, codec.Text(header), codec.Text(e.Data))
+}
+
+// addSignal stores what an event of type t changes of s.
+func (o *Operation) addSignal(t signal.EventType, s *signal.Signal, now time.Time) {
+	field := codec.OpenField(s.ID)
+	switch t {
+	case signal.SignalCreated:
+		o.Step(cmdRecord, refSignals, codec.Text(codec.AppendRecord(make([]byte, 0, 160), s, now)), codec.Text(codec.PackMetadata(s.Metadata)))
+		o.Stamped(stampTwice, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
+	case signal.SignalUpdated:
+		o.Stamped(stampKept, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
+	case signal.SignalClosed:
+		o.Stamped(stampKept, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(make([]byte, 0, 160), s)), codec.Text(codec.PackMetadata(s.Metadata)))
+		o.Step(CmdHDel, refOpen, field)
+	}
+}
+
+// addReferring stores the reply and the job of c, which may refer to its signal.
+func (o *Operation) addReferring(p int, c *signal.Change) {
+	if c.Reply != nil {
+		o.AddReply(p, c.Account, c.Reply)
+	}
+	if c.Job != nil {
+		o.addJob(p, c.Job)
+	}
+}
+
+// AddReply keeps the answer to a request.
+func (o *Operation) AddReply(p int, account signal.AccountID, r *signal.Reply) {
+	k := o.Key(redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
+	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", strconv.FormatInt(ReplyRetention.Milliseconds(), 10))
+}
+
+const (
+	// ReplyRetention is how long a reply is kept.
+	ReplyRetention = 24 * time.Hour
+	// indexMargin is how long an account's indexes outlive its last ended job.
+	indexMargin = time.Hour
+	// JobGroup is the consumer group of all job queues.
+	JobGroup = "jobs"
+)
+
+// errJobLost is the refusal of an outcome whose job is another worker's, is over, or
+// was erased.
+var errJobLost = redisclient.Refused("job_lost", "another worker holds the job")
+
+// addJob stores the outcome of j, and takes it out of the queue. It is refused
+// unless the attempt of j is the one that holds the job.
+func (o *Operation) addJob(p int, j *signal.Job) {
+	account, id := j.Request.Account, string(j.ID)
+	record := o.Key(redisclient.JobKey(p, j.ID))
+	o.Guard(GuardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
+	if j.Status == signal.JobRunning {
+		return // it only has to be held
+	}
+	o.Stamped(StampID, 3, CmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt), codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
+	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
+	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
+	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
+	all, with, ended := o.Key(redisclient.JobsOfKey(p, account)), o.Key(redisclient.JobsWithKey(p, account, j.Status)), o.Key(redisclient.JobsEndedKey(p, account))
+	o.Step(cmdPExpireAt, record, expires)
+	o.Step(CmdZRem, o.Key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
+	o.Step(CmdZAdd, all, created, id)
+	o.Step(CmdZAdd, with, created, id)
+	o.Step(CmdZAdd, ended, expires, id)
+	o.Step(cmdPExpireAt, all, forget)
+	o.Step(cmdPExpireAt, with, forget)
+	o.Step(cmdPExpireAt, ended, forget)
+	if !j.Entry.IsZero() {
+		queue, entry := o.Key(redisclient.JobQueueKey(p)), j.Entry.String()
+		o.Step(cmdXAck, queue, JobGroup, entry)
+		o.Step(cmdXDel, queue, entry)
+	}
+}
+
+// DueMember returns the member for a run.
+func DueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID) string {
+	return string(account) + " " + string(run) + " " + string(agent)
+}
+
+// EndedMembers returns the members to remove when c.Ended has ended. The run's
+// agent is that of its events; a change without one names every agent it may be.
+func EndedMembers(c *signal.Change) []string {
+	for i := range c.Events {
+		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
+			return []string{DueMember(c.Account, c.Ended, e.Agent)}
+		}
+	}
+	var members []string
+	for _, a := range signal.Agents() {
+		members = append(members, DueMember(c.Account, c.Ended, a.ID))
+	}
+	return members
+}
+
+// AddAnnouncement appends an event to the event log that only the service hears of.
+func (o *Operation) AddAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
+	o.Announce(a, t, string(w))
+}
+
+// Announce is AddAnnouncement for any subject.
+func (o *Operation) Announce(a signal.AccountID, t signal.EventType, subject string) {
+	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
+	o.Step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")
+}
+
+// Fence refuses the operation under another epoch.
+func (o *Operation) Fence(epoch int64) {
+	o.Guard(guardKeyIs, refEpoch, ErrNotOwner, strconv.FormatInt(epoch, 10))
+}

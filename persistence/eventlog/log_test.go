@@ -1,0 +1,109 @@
+package eventlog
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestAppendPositionWithoutEvents(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	before := time.Now().Add(-time.Second)
+	reply := &signal.Reply{ReplyKey: signal.ReplyKey{Key: "k"}, Status: 200, Body: []byte("{}")}
+	at := b.append(signal.Change{Account: account, Reply: reply})
+	if at.Time().Before(before) || at.Time().After(time.Now().Add(time.Second)) {
+		t.Errorf("a change without events is at %v", at)
+	}
+	if got := b.eventsOf(account); len(got) != 0 {
+		t.Errorf("event log has %v", got)
+	}
+}
+
+// TestAnOwnersChangeIsStoredOnce: one that is tried again, because nobody knew how it
+// ended, is refused, and one that follows it is not.
+func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	b.rdb.Set(t.Context(), redisclient.EpochKey(b.store.Partition(account)), 7, 0)
+	s := logSignal(account)
+	b.append(created(s))
+	before := len(b.eventsOf(account))
+	for i, c := range []struct {
+		sequence int64
+		typ      signal.EventType
+		want     error
+		stored   int64 // of a refusal
+	}{
+		{3, signal.SignalUpdated, errChanged, 1}, {2, signal.SignalUpdated, nil, 0}, {2, signal.SignalUpdated, errChanged, 2},
+		{2, signal.SignalClosed, errChanged, 2}, {3, signal.SignalUpdated, nil, 0}, {200, signal.SignalClosed, errChanged, 3},
+		{4, signal.SignalClosed, nil, 0}, {4, signal.SignalClosed, ErrNotOpen, 0},
+	} {
+		next := *s
+		next.Sequence = c.sequence
+		if c.typ == signal.SignalClosed {
+			next.Closing = &signal.Closing{Reason: signal.Expired, At: time.Now()}
+		}
+		_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: c.typ}}})
+		if signal.CodeOf(err) != signal.CodeOf(c.want) {
+			t.Errorf("change %d: %v, want %v", i, err, c.want)
+		}
+		if stored, known := signal.StoredSequence(err); known != (c.want == errChanged) || stored != c.stored {
+			t.Errorf("change %d: the refusal tells of the sequence %d, want %d", i, stored, c.stored)
+		}
+	}
+	if n := len(b.eventsOf(account)) - before; n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+	long := logSignal(account)
+	long.Sequence = 300
+	b.append(created(long))
+	next := *long
+	next.Sequence = 300
+	_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: signal.SignalUpdated}}})
+	if stored, _ := signal.StoredSequence(err); stored != 300 {
+		t.Errorf("the refusal tells of the sequence %d, want 300", stored)
+	}
+}
+
+func TestAppendInOrder(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			last := signal.Position{}
+			for k := range 30 {
+				p, err := b.log.Append(t.Context(), noted(account, fmt.Sprintf("%d %d", i, k)))
+				if err != nil || p.Compare(last) <= 0 {
+					t.Errorf("Append = %v, %v after %v", p, err, last)
+					return
+				}
+				last = p
+			}
+		})
+	}
+	wg.Wait()
+	var next [32]int
+	for _, e := range b.eventsOf(account) {
+		var i, k int
+		fmt.Sscan(string(e.Data), &i, &k)
+		if k != next[i] {
+			t.Fatalf("event %d of caller %d comes where %d should", k, i, next[i])
+		}
+		next[i]++
+	}
+	for i, n := range next {
+		if n != 30 {
+			t.Errorf("caller %d has %d events, want 30", i, n)
+		}
+	}
+}

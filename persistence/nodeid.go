@@ -1,0 +1,77 @@
+package persistence
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// nodeFile is the file of the data directory that holds the node's id, and whose
+// lock says that a process uses the directory.
+const nodeFile = "node"
+
+// maxNodeID bounds what is read from the file.
+const maxNodeID = 64
+
+// NodeID is a node's identity, held by one process at a time.
+type NodeID struct {
+	id   string
+	file *os.File
+}
+
+// OpenNodeID returns the identity kept in the data directory dir, which is made if
+// there is none; so is the identity. It fails if another process has it open. The
+// operating system frees it when the process ends, however it ends.
+func OpenNodeID(dir string) (*NodeID, error) {
+	if err := prepareDir(dir); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, nodeFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open node id in the data directory: %w: choose another data_dir", err)
+	}
+	id, err := lockNodeID(file)
+	if err != nil {
+		file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("data directory %s is in use by another agentsignal process: stop it, or give this one a data_dir of its own", dir)
+		}
+		return nil, fmt.Errorf("read node id from %s: %w", path, err)
+	}
+	return &NodeID{id: id, file: file}, nil
+}
+
+// lockNodeID locks the file and returns the id in it, a new one if it is empty.
+func lockNodeID(file *os.File) (string, error) {
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxNodeID+2))
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(text))
+	if id == "" {
+		id = "node_" + strings.ToLower(rand.Text())
+		if _, err := file.WriteAt([]byte(id+"\n"), 0); err != nil {
+			return "", err
+		}
+		return id, file.Sync()
+	}
+	if len(id) > maxNodeID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%q is no node id: remove the file to get a new one", id)
+	}
+	return id, nil
+}
+
+// String returns the id.
+func (n *NodeID) String() string { return n.id }
+
+// Close frees the identity for another process.
+func (n *NodeID) Close() error { return n.file.Close() }
