@@ -300,24 +300,8 @@ func isDeletion(header []byte) bool {
 func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
 	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w.account, cursor, func(header []byte) bool {
-		return bytes.Equal(recordAccount(header), stored)
+		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
-}
-
-// recordAccount is eventAccount for entries of the signal log.
-func recordAccount(header []byte) []byte {
-	if codec.IsClosing(header) {
-		for range 2 {
-			_, rest, err := codec.CutStamp(header)
-			if err != nil {
-				return nil
-			}
-			header = rest
-		}
-	}
-	d := codec.Decode(header)
-	d.Byte() // kind
-	return d.StoredID()
 }
 
 // eraseEntries removes those entries of a log that belong to the account. It begins

@@ -368,7 +368,7 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 		}
 	}
 	for _, e := range s.RDB.XRange(ctx, redisclient.SignalsKey(1), "-", "+").Val() {
-		if string(recordAccount([]byte(e.Values["h"].(string)))) == string(codec.AccountBytes(a)) {
+		if string(codec.RecordAccount([]byte(e.Values["h"].(string)))) == string(codec.AccountBytes(a)) {
 			got["signals"]++
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func (s *signalStore) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
 	wanted := codec.AccountBytes(account)
 	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
-		if !bytes.Equal(recordAccount(e.Header), wanted) {
+		if !bytes.Equal(codec.RecordAccount(e.Header), wanted) {
 			return nil, nil
 		}
 		return decodeEntry(e)

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -89,7 +90,7 @@ func (s *credentialRecords) CreateSession(ctx context.Context, n credential.Sess
 func (s *credentialRecords) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string, now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
 	var ended []signal.Event
-	for {
+	for previous := int64(math.MaxInt64); ; {
 		answer, unconfirmed := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionsEndScript,
 			[]string{redisclient.SessionsOfKey(event.Account), redisclient.OutboxKey()}, now.UnixMilli(),
 			sessionsAtOnce, left, string(keep), redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after, subject)
@@ -104,6 +105,10 @@ func (s *credentialRecords) endOldest(ctx context.Context, event signal.Event, l
 		if over <= 0 { // the last write covers those before
 			return ended, credentialError("end sessions", unconfirmed)
 		}
+		if len(ids) == 0 && over >= previous {
+			return ended, fmt.Errorf("end sessions: %d are left and none can be ended", over)
+		}
+		previous = over
 	}
 }
 

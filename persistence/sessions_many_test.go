@@ -201,6 +201,18 @@ func TestNoMoreSessionsEndThanMust(t *testing.T) {
 	}
 }
 
+// What cannot be ended is not tried for ever.
+func TestSessionsThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	a := addAccount(t, s, "user@example.com")
+	only := addSession(t, s, a.ID)
+	event := signal.Event{ID: signal.NewEventID(), Account: a.ID, Type: signal.SessionEnded}
+	if ended, err := s.endOldest(t.Context(), event, 0, only.ID, "", nowMS()); err == nil || len(ended) > 0 {
+		t.Errorf("ended %v, %v; want an error", ended, err)
+	}
+}
+
 // TestASessionWithoutARecordCounts: what is left of it in the index is removed in place of a
 // session that is valid.
 func TestASessionWithoutARecordCounts(t *testing.T) {

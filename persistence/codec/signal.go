@@ -302,3 +302,19 @@ func DecodeClosedHead(header []byte, c *ClosedState) Decoder {
 // IsClosing says that a signal log entry is a closing, not a creation: it begins
 // with the digits of a position.
 func IsClosing(header []byte) bool { return len(header) > 0 && header[0] >= '0' && header[0] <= '9' }
+
+// RecordAccount is EventAccount for entries of the signal log.
+func RecordAccount(header []byte) []byte {
+	if IsClosing(header) {
+		for range 2 {
+			_, rest, err := CutStamp(header)
+			if err != nil {
+				return nil
+			}
+			header = rest
+		}
+	}
+	d := Decode(header)
+	d.Byte() // kind
+	return d.StoredID()
+}
